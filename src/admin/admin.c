@@ -85,7 +85,7 @@ static slice ready(const struct admin *admin, struct arena *keep, int *status)
         return arena_printf(keep, "ready\ninstance=%s pid=%d version=%s\n",
                             admin->options.instance, (int)getpid(), admin->options.version);
     *status = 503;
-    return S("not ready\n");
+    return S("not ready: Penstock is stopping\n");
 }
 
 /* FOR_METRICS: the token is needed only if metrics_token is set. */
@@ -196,7 +196,7 @@ static slice why_no_token(const struct admin *admin)
             "to the file that holds the token\n")
         : S("other machines can reach admin_listen, and admin_token is not set: so only "
             "/metrics, /_/health/live and /_/health/ready answer here. Set admin_token_file, or "
-            "set admin_listen to a loopback address\n");
+            "set admin_listen to a loopback address, such as 127.0.0.1:9001\n");
 }
 
 static bool judge(void *arg, struct http_loop *loop, struct arena *keep, slice peer,
@@ -205,11 +205,13 @@ static bool judge(void *arg, struct http_loop *loop, struct arena *keep, slice p
     const struct admin *admin = arg;
     if (!admin->options.exposed && !host_is_local(head->host))
         say(keep, 421, S("the Host header names a host that is not served here: write an IP "
-                         "address or localhost in the URL\n"), ret);
+                         "address or localhost as the host in the URL\n"), ret);
     else if (!slice_eq(head->method, S("GET")) && !slice_eq(head->method, S("HEAD")))
-        say(keep, 405, S("only GET and HEAD are allowed here\n"), ret);
+        say(keep, 405, S("only GET and HEAD are allowed at admin_listen: send S3 requests to "
+                         "the address of the setting listen\n"), ret);
     else if (head->chunked || head->length)
-        say(keep, 413, S("a request to this address must not have a body\n"), ret);
+        say(keep, 413, S("a request to admin_listen must not have a body: send it without "
+                         "one\n"), ret);
     else if (needs_token(admin, head->path) && !brings_token(admin, keep, head))
         say(keep, 401, why_no_token(admin), ret);
     else

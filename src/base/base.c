@@ -7,7 +7,9 @@
 
 void check_failed(const char *cond, const char *file, int line, const char *func)
 {
-    fprintf(stderr, "penstock: check failed: %s (%s:%d, %s)\n", cond, file, line, func);
+    fprintf(stderr, "penstock: check failed: %s (%s:%d, %s). Penstock ends here. Unless "
+            "memory ran out, this is a bug in Penstock: report it with this line\n",
+            cond, file, line, func);
     abort();
 }
 

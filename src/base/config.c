@@ -195,8 +195,8 @@ static bool secret_is_there(struct config *config, const struct config_group *gr
                       : slice_of(setting->name);
     const char *key = config_path(group, name.ptr, &config->arena);
     if (path)
-        config_mistake_add(config, where, key, NULL, "%s is empty: write the secret into it, or "
-                           "leave the setting out", path);
+        config_mistake_add(config, where, key, NULL, "the file %s is empty: write the secret "
+                           "into the file, or leave the setting out", path);
     else
         config_mistake_add(config, where, key, NULL, "is empty: give it a value, or leave it out");
     return false;
@@ -262,7 +262,8 @@ static void assign_file(struct config *config, const struct config_group *group,
     const char *key = arena_printf(&config->arena, "%s_file",
                                    config_path(group, setting->name, &config->arena)).ptr;
     if (given)
-        config_mistake_add(config, where, key, NULL, "can't read %s: %s", name, why);
+        config_mistake_add(config, where, key, NULL, "can't read %s: %s. Name a file that holds "
+                           "the secret and that Penstock's user may read", name, why);
     else
         config_mistake_add(config, where, key, NULL, "is empty: name a file, or leave it out");
 }
@@ -278,7 +279,7 @@ static void stand_alone(struct config *config, const struct config_group *group,
     if (before->from == where->from && !before->secret_file == by_file)
         config_mistake_add(config, where, arena_printf(&config->arena, "%s%s", path,
                                                        by_file ? "_file" : "").ptr, NULL,
-                           "is set, and so is %s%s: remove one of them", setting->name,
+                           "is set, and %s%s is set, too: remove one of the two", setting->name,
                            by_file ? "" : "_file");
 }
 

@@ -45,7 +45,8 @@ void config_read_flags(struct config *config, size_t argc, const char *const *ar
         struct setting_where where = { FROM_FLAG, flag, 0, 0, NULL };
         if (!slice_starts(name, S("--"))) {
             config_mistake_add(config, &where, "", NULL, "not a flag: write a setting as --name "
-                               "VALUE; for true and false also as --name and --no-name");
+                               "VALUE. A setting that is true or false may also be --name or "
+                               "--no-name");
             continue;
         }
         name = slice_from(name, 2);
@@ -70,7 +71,7 @@ void config_read_flags(struct config *config, size_t argc, const char *const *ar
         else if (!value.ptr && i + 1 < argc)
             value = slice_of(argv[++i]);
         if (!value.ptr)
-            config_mistake_add(config, &where, "", NULL, "needs a value");
+            config_mistake_add(config, &where, "", NULL, "needs a value: write --name VALUE");
         else
             config_assign(config, &global, setting, by_file, value, &where);
     }

@@ -34,7 +34,8 @@ bool config_read_bytes(const char *path, size_t max, struct arena *keep, slice *
     ssize_t got;
     while (len <= max && (got = read(fd, bytes + len, max + 1 - len)) > 0)
         len += (size_t)got;
-    *ret_why = got < 0 ? strerror(errno) : "the file is too large";
+    *ret_why = got < 0 ? strerror(errno) : "the file is too large (at most: a secret "
+                                               "8 KiB, settings 1 MiB, certificates 4 MiB)";
     close(fd);
     if (got < 0 || len > max)
         return false;
@@ -86,7 +87,7 @@ static bool scalar_text(const struct setting *setting, json_t *value, struct are
                         slice *ret, const char **ret_why)
 {
     bool number = setting_is_number(setting), truth = setting->type == TYPE_BOOL;
-    *ret_why = number  ? "must be a whole number, or text in double quotes"
+    *ret_why = number  ? "must be a whole number, or a number with a unit in double quotes"
                : truth ? "must be true or false"
                        : "must be text in double quotes";
     if (json_is_string(value))
@@ -136,8 +137,8 @@ static void read_member(struct loading *load, const struct config_group *group, 
         return;
     }
     if (group->scope == SCOPE_GLOBAL && slice_eq(slice_of(name), S("config"))) {
-        config_mistake_add(config, &at_key, key, NULL, "names the settings file, so the file can't "
-                           "set it: use --config FILE or PENSTOCK_CONFIG");
+        config_mistake_add(config, &at_key, key, NULL, "can't be set in the settings file, "
+                           "because it names that file: use --config FILE or PENSTOCK_CONFIG");
         return;
     }
     struct setting_where at_value = place_of(load, group, name, true);
@@ -183,15 +184,16 @@ static unsigned read_allow(struct loading *load, const struct config_group *grou
     size_t i;
     json_t *word;
     if (!json_array_size(words))
-        policy_mistake(load, group, row, "allow", THE_LIST, "is empty, which allows nothing: list "
-                       "rights (read, list, write, admin or all), or remove this row");
+        policy_mistake(load, group, row, "allow", THE_LIST, "has an empty \"allow\", which allows "
+                       "nothing: list rights (read, list, write, admin or all), or remove this "
+                       "row");
     json_array_foreach(words, i, word) {
         unsigned right = config_policy_right(text_of(word));
         rights |= right;
         if (!right)
             policy_mistake(load, group, row, "allow", i,
-                           arena_printf(&load->config->arena, "a right must be read, list, write, "
-                                        "admin or all, not \"%.*s\"",
+                           arena_printf(&load->config->arena, "has \"%.*s\" in \"allow\": a right "
+                                        "must be read, list, write, admin or all",
                                         SLICE_ARG(text_of(word))).ptr);
     }
     return rights;
@@ -205,8 +207,8 @@ static void read_on(struct loading *load, const struct config_group *group, size
     if (!words)
         config_policy_add(load->config, group->values, rights, S(""));
     else if (!json_array_size(words))
-        policy_mistake(load, group, row, "on", THE_LIST, "is empty, which allows nothing: list "
-                       "buckets, or leave \"on\" out, which means all buckets");
+        policy_mistake(load, group, row, "on", THE_LIST, "has an empty \"on\", which covers no "
+                       "bucket: list buckets, or leave \"on\" out, which means all buckets");
     json_array_foreach(words, i, word) {
         const char *why = config_policy_on_breaks(text_of(word), &load->config->arena);
         if (why)
@@ -227,8 +229,9 @@ static void read_policy(struct loading *load, const struct config_group *group, 
         const json_t *allow = json_object_get(row, "allow"), *on = json_object_get(row, "on");
         size_t known = 1 + (on != NULL);
         if (!are_texts(allow) || (on && !are_texts(on)) || json_object_size(row) != known)
-            policy_mistake(load, group, i, NULL, 0, "must be an array of "
-                           "{ \"allow\": [\"read\", ...], \"on\": [\"BUCKET\", ...] }");
+            policy_mistake(load, group, i, NULL, 0, "must be an array of { \"allow\": "
+                           "[\"read\", ...], \"on\": [\"BUCKET\", ...] }, where \"on\" may be left "
+                           "out, and no other member is allowed");
         else
             read_on(load, group, i, on, read_allow(load, group, i, allow));
     }
@@ -305,8 +308,8 @@ static void read_groups(struct loading *load, json_t *root)
     if (keys && !json_is_array(keys))
         list_mistake(load, "keys", "must be an array: [ ... ]");
     else if (keys && !json_array_size(keys))
-        list_mistake(load, "keys", "is empty, which means the same as no keys at all and locks "
-                     "nobody out: add a row, or remove keys from the file");
+        list_mistake(load, "keys", "is an empty array. That does not lock clients out: it means "
+                     "the same as no keys. Add a row, or remove keys from the file");
     size_t index;
     json_array_foreach(keys, index, value)
         read_group(load, SCOPE_KEY, arena_printf(&config->arena, "keys[%zu]", index).ptr, value);
@@ -338,7 +341,8 @@ static json_t *parse(struct loading *load)
     }
     if (root && !json_is_object(root)) {
         struct setting_where at = { FROM_FILE, load->file, 1, 1, NULL };
-        config_mistake_add(load->config, &at, "", NULL, "must be an object: { ... }");
+        config_mistake_add(load->config, &at, "", NULL, "the file must hold a JSON object: "
+                           "{ ... }");
         json_decref(root);
         root = NULL;
     }
@@ -355,7 +359,9 @@ void config_read_file(struct config *config, const char *path, bool must_exist)
             root = parse(&load);
         } else {
             struct setting_where at = { FROM_FILE, load.file, 0, 0, NULL };
-            config_mistake_add(config, &at, "", NULL, "the file can't be read: %s", why);
+            config_mistake_add(config, &at, "", NULL, "the file can't be read: %s. Name a "
+                               "settings file that Penstock's user may read (--config FILE or "
+                               "PENSTOCK_CONFIG)", why);
         }
     }
     if (root) {

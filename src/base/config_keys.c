@@ -27,12 +27,12 @@ const char *config_policy_on_breaks(slice on, struct arena *keep)
     slice rest = on;
     const char *rule = config_bucket_name_breaks(slice_cut(&rest, '/'));
     if (slice_has(on, '*') || slice_has(on, '?'))  /* S3 allows both in keys, but few have any */
-        return arena_printf(keep, "must be on BUCKET or BUCKET/PREFIX, and \"%.*s\" has a "
-                            "wildcard: remove the wildcard, since a prefix covers all keys that "
-                            "begin with it", SLICE_ARG(on)).ptr;
+        return arena_printf(keep, "has \"%.*s\" in \"on\", where a wildcard has no meaning: "
+                            "remove the wildcard. BUCKET/PREFIX covers all keys that begin with "
+                            "PREFIX", SLICE_ARG(on)).ptr;
     if (rule)
-        return arena_printf(keep, "must be on BUCKET or BUCKET/PREFIX, not on \"%.*s\": %s",
-                            SLICE_ARG(on), rule).ptr;
+        return arena_printf(keep, "has \"%.*s\" in \"on\", which is neither BUCKET nor "
+                            "BUCKET/PREFIX: %s", SLICE_ARG(on), rule).ptr;
     return NULL;
 }
 
@@ -104,8 +104,8 @@ static void pair_is_right(struct config *config, const struct config_group *row)
               "is set without secret_key: set secret_key to the new secret");
     if (is_there_twice(config, key))
         wrong(config, row, key->anonymous ? "anonymous" : "access_key",
-              key->anonymous ? "is in two rows: only one row may have it"
-                             : "is there twice: each client needs an access_key of its own");
+              key->anonymous ? "is in two rows, and only one may have it: remove one"
+                             : "is in two rows: each client needs an access_key of its own");
 }
 
 /* Turns the policy "all" into a row like those of an array. */
@@ -134,15 +134,16 @@ static void identity_is_one(struct config *config, const struct config_group *ro
     bool token = config_is_given(row, "origin_session_token");
     if (is_policy && (access || token || config_is_given(row, "origin_secret_key")))
         wrong(config, row, "policy", "is set, and so are credentials for the origin "
-              "(origin_access_key ...): a client with a policy uses Penstock's own credentials at "
-              "the origin. Remove the policy, or these credentials");
+              "(origin_access_key, origin_secret_key or origin_session_token): a client with a "
+              "policy uses Penstock's own credentials there. Remove the policy, or these "
+              "credentials");
     else if (!is_policy && no_origin_knows_identities(config))
         wrong(config, row, "policy", "is missing: all origins are folders, which can't judge what "
-              "a client may do. So state it here: \"all\", or an array");
+              "a client may do. So set a policy here: \"all\", or an array");
     config_pair_is_whole(config, row, "origin_");
     if (token && !access)
-        wrong(config, row, "origin_session_token", "is set without origin_access_key: set that, "
-              "too, or remove it");
+        wrong(config, row, "origin_session_token", "is set without origin_access_key: set "
+              "origin_access_key, too, or remove origin_session_token");
 }
 
 void config_key_rules(struct config *config, const struct config_group *row)

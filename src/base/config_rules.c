@@ -71,8 +71,9 @@ static void domains_are_names(struct config *config, const struct config_group *
         slice domain = slice_trim(slice_cut(&rest, ','));
         if (!domain.len || domain.len > 253 || !slice_only(domain, LOWER_CHARS DIGIT_CHARS "-.") ||
             domain.ptr[0] == '.' || domain.ptr[0] == '-')
-            config_wrong(config, all, "domains", "must be host names in lower case, separated by "
-                         "commas, without http://, port, \"*\" or a dot in front, not \"%.*s\"",
+            config_wrong(config, all, "domains", "has \"%.*s\", which is no host name in lower "
+                         "case. Separate host names by commas, and write them without http://, "
+                         "port, \"*\" or a leading dot",
                          SLICE_ARG(domain));
     }
 }
@@ -90,7 +91,7 @@ static void lists_have_no_empty_parts(struct config *config, const struct config
             empty |= config_is_blank(slice_cut(&rest, ','));
         if (empty && !config_is_reported(config, all, rows[i].name))
             config_wrong(config, all, rows[i].name, "has an empty entry in \"%s\": remove the "
-                         "comma that nothing follows or precedes", rows[i].list);
+                         "extra comma", rows[i].list);
     }
 }
 
@@ -126,14 +127,14 @@ static const struct {
     { "tls_cert_file", "tls_listen",
       "is for https, which is off: set tls_listen, too, or remove tls_cert_file" },
     { "secret_key_previous", "access_key",
-      "is set without access_key and secret_key: set them, too, or remove it" },
-    { "lend_token", "lend", "has no effect, since lend is off: set lend, too, or remove it" },
+      "is set without access_key and secret_key: set both, too, or remove secret_key_previous" },
+    { "lend_token", "lend", "has no effect, since lend is off: set lend, or remove the token" },
     { "lend", "lend_token",
       "needs a token: without one, any process and any browser page on this machine could ask for "
       "a key pair. Make a token (umask 077; openssl rand -hex 24 > FILE), set lend_token_file to "
       "FILE, and give clients the token as AWS_CONTAINER_AUTHORIZATION_TOKEN" },
     { "metrics_token", "admin_token",
-      "needs admin_token: set admin_token_file, too, or remove it" },
+      "needs admin_token: set admin_token_file, too, or remove metrics_token" },
 };
 
 static void needs_are_met(struct config *config, const struct config_group *all)
@@ -177,8 +178,9 @@ static void strangers_need_keys(struct config *config, const struct config_group
     for (size_t i = 0; i < countof(names); i++)
         if (is_on(addresses[i]) && !config_is_loopback(slice_of(addresses[i])) && !has_keys)
             config_wrong(config, all, names[i],
-                         "must be a loopback address, such as 127.0.0.1, while no access_key is "
-                         "set: set access_key and secret_key, too");
+                         "is an address that other machines can reach, and no access_key is set: "
+                         "set access_key and secret_key, or listen on a loopback address, such as "
+                         "127.0.0.1:9000");
 }
 
 /* The scheme of an origin's URL, and the rest of the URL. */
@@ -270,8 +272,8 @@ static void origin_has_a_url(struct config *config, const struct config_group *g
         config_wrong(config, group, "url", "is missing: each origin needs a url");
     if (origin != config->origins && config->origin[0] && strcmp(origin->name, "default") == 0)
         config_mistake_add(config, config_where_of(group, "url"), "origins.default", NULL,
-                           "is the name of the setting origin: give this origin another name, or "
-                           "remove the setting origin");
+                           "the name default already belongs to the origin that the setting origin "
+                           "makes: give this origin another name, or remove the setting origin");
 }
 
 /* Returns NULL if the file holds a certificate, else the fault. TLS later judges whether the
@@ -282,9 +284,12 @@ static const char *ca_file_fault(struct config *config, const char *path)
     slice text;
     const char *why, *fault = NULL;
     if (!config_read_bytes(path, CA_FILE_BYTES_MAX, &keep, &text, &why))
-        fault = arena_printf(&config->arena, "can't read %s: %s", path, why).ptr;
+        fault = arena_printf(&config->arena, "can't read %s: %s. Name a PEM file of CA "
+                             "certificates that Penstock's user may read", path, why).ptr;
     else if (!strstr(text.ptr, "CERTIFICATE-----"))
-        fault = arena_printf(&config->arena, "%s holds no certificate (PEM)", path).ptr;
+        fault = arena_printf(&config->arena, "%s holds no certificate: name a PEM file of CA "
+                             "certificates, each of which begins with -----BEGIN CERTIFICATE-----",
+                             path).ptr;
     arena_free(&keep);
     return fault;
 }
@@ -357,9 +362,9 @@ static void endpoint_has_one_identity(struct config *config, const struct config
     for (const struct config_origin *other = config->origins; other < origin; other++)
         if (authority.len && !same_identity(origin, other) &&
             slice_eq_nocase(authority, authority_of(config, other)))
-            config_wrong(config, group, "access_key", "differs from that of origin \"%s\", which "
-                         "has the same URL: use the same credentials for both. For clients with "
-                         "other rights, set origin_access_key in their rows of keys",
+            config_wrong(config, group, "access_key", "the credentials differ from those of origin "
+                         "\"%s\", which has the same URL: use the same credentials for both. For "
+                         "clients with other rights, set origin_access_key in their rows of keys",
                          other->name);
 }
 
@@ -417,7 +422,7 @@ static void prefix_has_its_buckets_origin(struct config *config, const struct co
             whole->from && whole->from != part->from && part->origin[0])
             config_wrong(config, group, "origin",
                          "is not the origin of the whole bucket: a bucket and its prefixes must "
-                         "have one origin");
+                         "have one origin. Remove this origin, or set it for the whole bucket");
     }
 }
 

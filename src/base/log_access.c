@@ -312,8 +312,9 @@ static void report_drops(uint64_t dropped, size_t room)
     uint64_t count = dropped + writer.lost - writer.reported;
     if (!count)
         return;
-    int len = snprintf(facts, sizeof(facts), "lines=%ju why=\"access lines came faster than stderr "
-                       "took them, or a write to stderr failed\"",
+    int len = snprintf(facts, sizeof(facts), "lines=%ju why=\"access lines were lost: they came "
+                       "faster than stderr took them, or a write to stderr failed. Check the "
+                       "program or disk behind stderr, or set access_log to false\"",
                        (uintmax_t)count);
     struct log_entry entry = { clock_ns(CLOCK_REALTIME), LOG_LEVEL_WARN, "log_dropped",
                              { facts, (size_t)len } };

@@ -82,7 +82,7 @@ bool url_judge_host(slice rest, struct arena *keep, const char **ret_why)
         return false;
     if (path.len)
         *ret_why = arena_printf(keep, "must end after the host or port: remove /%.*s, since "
-                                "clients name the buckets", SLICE_ARG(path)).ptr;
+                                "each request names its bucket", SLICE_ARG(path)).ptr;
     return path.len == 0;
 }
 

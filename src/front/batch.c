@@ -176,8 +176,8 @@ void batch_read(struct call *call)
     slice unknown = form_find_header(call, S("x-amz-checksum-"));
     if (unknown.len || call->s3.pass) {
         reply_error(call, ERR_NOT_IMPLEMENTED, unknown.len
-                    ? arena_printf(call->keep, "A batch does not support %.*s: leave it out.",
-                                   SLICE_ARG(unknown)) : S(""));
+                    ? arena_printf(call->keep, "A batch does not support the header %.*s: leave it "
+                                   "out.", SLICE_ARG(unknown)) : S(""));
         return;
     }
     struct batch *batch = must_alloc(sizeof(*batch));

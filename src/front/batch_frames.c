@@ -21,9 +21,10 @@ struct frame {
     uint32_t code_len;
     uint64_t length, first, size, modified_s, zero[2];
 };
-static_assert(sizeof(struct frame) == FRAME_BYTES, "on the wire");
+static_assert(sizeof(struct frame) == FRAME_BYTES, "the size of a frame is fixed");
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "a frame is sent as it lies in memory");
-static_assert(FRAME_BYTES <= BATCH_FIXED_ROOM && FRAME_BYTES <= BATCH_END_ROOM, "a frame fits");
+static_assert(FRAME_BYTES <= BATCH_FIXED_ROOM && FRAME_BYTES <= BATCH_END_ROOM,
+              "a frame fits into either room");
 
 static size_t head(char *to, const struct batch_entry *entry)
 {

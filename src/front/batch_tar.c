@@ -17,16 +17,16 @@
 #define LINE_BYTES_MAX (6 * S3_KEY_BYTES_MAX + 256)
 #define CODE_BYTES_MAX 100            /* limit of an escaped code in the list of failures */
 
-static_assert(LINE_BYTES_MAX <= BATCH_END_ROOM, "a failure fits");
+static_assert(LINE_BYTES_MAX <= BATCH_END_ROOM, "the line of a failure fits");
 static_assert(4 * TAR_BLOCK + NAME_BYTES <= BATCH_FIXED_ROOM,
               "a pax header with its block, a header and the padding behind an item fit");
-static_assert(3 * TAR_BLOCK <= BATCH_END_ROOM, "so do padding and the blocks of zeroes");
+static_assert(3 * TAR_BLOCK <= BATCH_END_ROOM, "padding and two blocks of zeroes fit");
 
 struct tar_header {
     char name[100], mode[8], uid[8], gid[8], size[12], mtime[12], sum[8], type, linkname[100],
         magic[6], version[2], uname[32], gname[32], major[8], minor[8], prefix[155], rest[12];
 };
-static_assert(sizeof(struct tar_header) == TAR_BLOCK, "a block");
+static_assert(sizeof(struct tar_header) == TAR_BLOCK, "a tar header is one block");
 
 static size_t padding(uint64_t length)
 {

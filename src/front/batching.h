@@ -30,7 +30,8 @@ struct load {
     struct get *lent[LENT_MAX + 1];   /* the gets to end after the write */
     size_t lent_count, lent_bytes;
 };
-static_assert(2 * LENT_MAX + 3 <= HTTP_RUNS_MAX, "a copied run before each lent run, and one more");
+static_assert(2 * LENT_MAX + 3 <= HTTP_RUNS_MAX,
+              "there is room for a copied run before each lent run, and for one more");
 
 /* An item that has begun. */
 struct slot {

@@ -124,7 +124,9 @@ static bool judge_page(struct front *front, struct arena *keep, slice peer,
         return false;
     *ret = (struct http_answer){ .status = 404, .close = true, .is_page = true,
                                  .fields = &json, .field_count = 1,
-                                 .body = S("{\"error\":\"there is no such page\"}\n") };
+                                 .body = S("{\"error\":\"there is no such page: a GET below /_/ "
+                                           "finds only health/live, health/ready, fill and "
+                                           "credentials\"}\n") };
     bool reads = slice_eq(head->method, S("GET")) || slice_eq(head->method, S("HEAD"));
     if (reads && slice_eq(head->path, S("/_/health/live"))) {
         ret->status = 200;
@@ -378,8 +380,8 @@ static enum err judge_list(const struct call *call, uint64_t bytes, slice *ret_d
     if (bytes <= FRONT_FRAMED_BYTES(most))
         return OK;
     metric_add(M_BATCH_LIST, 1);
-    *ret_detail = arena_printf(call->keep, "The list of a batch may have at most %" PRIu64
-                               " bytes: ask for less at once.", most);
+    *ret_detail = arena_printf(call->keep, "The list of a batch is too long. It may have at most "
+                               "%" PRIu64 " bytes: ask for less at once.", most);
     return ERR_TOO_LARGE;
 }
 
@@ -406,7 +408,8 @@ static enum err judge_large_body(struct call *call, uint64_t bytes, slice *ret_d
         return call->err;
     const struct s3_operation *row = s3_operation(call->s3.op);
     if (s3_only_reads(call->s3.op) || row->method == S3_DELETE) {
-        *ret_detail = S("A request for this operation must not have a body.");
+        *ret_detail = S("A request for this operation must not have a body: send it without "
+                         "one.");
         return ERR_BAD_REQUEST;
     }
     if (row->mutates == S3_MUTATES_KEYS && bytes > FRONT_FRAMED_BYTES(KEYS_BODY_BYTES))

@@ -15,8 +15,8 @@
 #include "s3/sigv2.h"
 
 #define FORMS_OFF \
-    "Penstock accepts no browser forms (PostObject): its setting browser_uploads, the size of " \
-    "the largest form, is 0."
+    "Penstock accepts no browser forms (PostObject), because browser_uploads is 0. Send a PUT, " \
+    "or set browser_uploads to the size of the largest form."
 
 /* The most fields of an answer: those of an origin's response head, and Penstock's own. */
 #define ANSWER_FIELDS_MAX (HTTP_FIELDS_MAX + 16)

@@ -27,7 +27,8 @@
 #define PART_BYTES (256 * KIB)
 #define TURN_BYTES (32 * MIB)
 #define THREADS_MAX 8u
-static_assert(FORM_FIELDS_BYTES_MAX <= PART_BYTES, "one buffer for both");
+static_assert(FORM_FIELDS_BYTES_MAX <= PART_BYTES,
+              "the fields of a form fit into the buffer of a part");
 
 struct intake {
     struct mail mail;

@@ -55,7 +55,9 @@ struct intake_ask {
 };
 
 #define INTAKE_FIELDS_MAX 2
-#define INTAKE_DISK_FAILED "Penstock kept the request body on a disk, and that disk failed. Please try again."
+#define INTAKE_DISK_FAILED \
+    "Penstock kept the request body in its cache folder, and the disk failed. Please try again. " \
+    "The operator of Penstock must check that disk."
 #define INTAKE_UNSIGNED_CHUNKS \
     "Anonymous requests don't support this x-amz-content-sha256 value. Please use " \
     "UNSIGNED-PAYLOAD or STREAMING-UNSIGNED-PAYLOAD-TRAILER."

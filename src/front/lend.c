@@ -142,11 +142,15 @@ static const char *why_not(const struct lend *lend, slice peer, const struct req
                                                  strncmp(lend->token, "Bearer ", 7) != 0
                                              ? slice_from(value, 7) : value);
         if (is_of_others(name))
-            return "the request came from a browser or through a proxy";
+            return "the request came from a browser or through a proxy: only programs on this "
+                   "machine may get credentials, without a proxy";
     }
-    return !is_loopback(peer) ? "the request came from another machine"
-         : !hosted            ? "its Host header is not a loopback name or address"
-         : !authorized        ? "its Authorization header is not lend_token" : NULL;
+    return !is_loopback(peer) ? "the request came from another machine: only programs on this "
+                                "machine may get credentials"
+         : !hosted ? "the Host header of the request is neither a loopback address nor localhost: "
+                     "use one of these in AWS_CONTAINER_CREDENTIALS_FULL_URI"
+         : !authorized ? "the Authorization header of the request is not lend_token: set "
+                         "AWS_CONTAINER_AUTHORIZATION_TOKEN to that token" : NULL;
 }
 
 const char *lend_answer(struct lend *lend, struct arena *keep, slice peer,
@@ -157,8 +161,9 @@ const char *lend_answer(struct lend *lend, struct arena *keep, slice peer,
     if (why) {
         ret->status = 403;
         ret->body = S("{\"code\":\"AccessDenied\",\"message\":\"Penstock lends credentials only to "
-                      "clients on this machine that use a loopback address or localhost, and send "
-                      "lend_token in Authorization (AWS_CONTAINER_AUTHORIZATION_TOKEN)\"}\n");
+                      "clients on this machine. Use a loopback address or localhost in the URL, "
+                      "and send lend_token in Authorization "
+                      "(AWS_CONTAINER_AUTHORIZATION_TOKEN)\"}\n");
         return why;
     }
     struct pair pair = current(lend, now_s);

@@ -17,8 +17,8 @@ static enum err head_of(struct arena *keep, slice url, struct request_head *ret,
     slice rest = slice_starts(url, S("http://")) ? slice_from(url, 7) : slice_from(url, 8);
     slice host = slice_cut(&rest, '/');
     const char *why = "";
-    *ret_why = S("\"presigned\" must be a presigned URL for a POST to " FILL_PAGE ", of at most "
-                 "4096 bytes");
+    *ret_why = S("\"presigned\" must be a presigned http or https URL for a POST to " FILL_PAGE
+                 ", of at most 4096 bytes");
     if (url.len > 4096 || !host.len ||
         !(slice_starts(url, S("http://")) || slice_starts(url, S("https://"))))
         return ERR_BAD_AUTH_QUERY;
@@ -38,7 +38,8 @@ static enum err verify(struct front *front, struct arena *keep, const struct req
     struct sigv4 *sigv4 = sigv4_new();
     enum err err = sigv4_claim_read(keep, head, &claim);
     if (!err && (!claim.presigned || claim.v2 || claim.expires_s > PRESIGNED_S_MAX)) {
-        *ret_why = S("the URL must be presigned with signature version 4, for at most 900 s");
+        *ret_why = S("the URL in \"presigned\" must be signed with signature version 4, and be "
+                     "valid for at most 900 s");
         err = ERR_BAD_AUTH_QUERY;
     }
     if (!err)

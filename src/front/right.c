@@ -19,7 +19,8 @@
 #include "front/inside.h"
 
 static_assert(1 << S3_READ == RIGHT_READ && 1 << S3_LIST_KEYS == RIGHT_LIST &&
-              1 << S3_WRITE == RIGHT_WRITE && 1 << S3_ADMIN == RIGHT_ADMIN, "one order of rights");
+              1 << S3_WRITE == RIGHT_WRITE && 1 << S3_ADMIN == RIGHT_ADMIN,
+              "op.def and the settings order the rights alike");
 
 /* ---- the rows of a policy ---- */
 
@@ -169,7 +170,9 @@ static enum err refused(const struct trial *trial, const char *why)
 
 static enum err outcome_of(const struct trial *trial, bool may)
 {
-    return may ? OK : refused(trial, "no row of the client's policy gives this right here");
+    return may ? OK : refused(trial, "no row of the client's policy gives this right "
+                                         "on this bucket and key: if the client should have it, "
+                                         "add it to the policy");
 }
 
 enum err right_judge(const struct call *call)
@@ -182,8 +185,9 @@ enum err right_judge_origin(const struct call *call, const struct origin *origin
 {
     bool nobody_there = call->client->key.own && !origin_knows_identities(origin);
     struct trial trial = { call, 0, call->s3.bucket, call->s3.key };
-    return nobody_there ? refused(&trial, "a folder as origin can't judge what a client may do: "
-                                          "set a policy in the client's row of keys") : OK;
+    return nobody_there ? refused(&trial, "the origin of this bucket is a folder, which can't "
+                                          "judge what a client may do: set a policy in the "
+                                          "client's row of keys") : OK;
 }
 
 enum err right_judge_admin(const struct call *call, slice key)

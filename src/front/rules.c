@@ -59,7 +59,7 @@ static enum err judge_source(const struct call *call, const struct rules *rules,
         return OK;
     *ret_detail = arena_printf(
         call->keep, "Penstock does not implement copies between origins, and \"%.*s/%.*s\" lies at "
-        "another origin than \"%.*s/%.*s\": read the source, and write it.",
+        "another origin than \"%.*s/%.*s\": get the source, and put it as a new object.",
         SLICE_ARG(source->bucket),
         SLICE_ARG(source->key), SLICE_ARG(call->s3.bucket), SLICE_ARG(call->s3.key));
     return ERR_NOT_IMPLEMENTED;

@@ -191,8 +191,9 @@ static bool place_or_refuse(struct conn *conn, size_t bytes)
     gate_refuse(conn, ERR_LIMIT, body->beyond_share
                                      ? "other request bodies of this client use all the room that "
                                        "one client may have: try again later"
-                                     : "there is no room for the request body now: try again "
-                                       "later");
+                                     : "neither memory (bodies_memory) nor the cache folder "
+                                       "(bodies_disk) has room for the request body now: try "
+                                       "again later");
     return false;
 }
 

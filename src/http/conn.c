@@ -56,8 +56,8 @@ static bool conn_grow_head(struct conn *conn)
     if (atomic_fetch_add(&http->large_heads, 1) >= most) {
         atomic_fetch_sub(&http->large_heads, 1);
         metric_add(M_HTTP_REFUSED_HEADS, 1);
-        gate_refuse(conn, ERR_LIMIT, "there is no room for a request head of this size now: try "
-                    "again later");
+        gate_refuse(conn, ERR_LIMIT, "other request heads above 8 KiB use all the room for such "
+                    "heads: try again later");
         return false;
     }
     conn->large_head = true;
@@ -255,7 +255,8 @@ static void look_at_body(struct conn *conn)
         request_handle(request);
     } else if (err != ERR_MORE) {
         metric_add(M_HTTP_REFUSED_CHUNKS, 1);
-        gate_refuse(conn, err, "the chunked framing of the body is not valid");
+        gate_refuse(conn, err, "the chunked framing (Transfer-Encoding) of the body is not valid: "
+                    "check the client, and any proxy between it and Penstock");
     }
 }
 
@@ -411,7 +412,9 @@ void conn_written(struct conn *conn, bool ok)
     if (ok)
         look_at_body(conn);
     else
-        refuse_for_disk(conn, "the request body could not be written to the disk");
+        refuse_for_disk(conn, "the request body could not be written to Penstock's cache folder: "
+                              "try again later. The operator of Penstock must check the folder's "
+                              "disk");
     if (conn->sock && conn->phase == PHASE_BODY)
         list_add(&conn->loop->unread, &conn->unread);
     conn_watch(conn);
@@ -465,12 +468,15 @@ static void look_at_progress(struct conn *conn)
         return;
     }
     if (ours) {
-        refuse_for_disk(conn, "the disk took too long to take the request body");
+        refuse_for_disk(conn, "the disk took too long to take the request body: try again later. "
+                              "The operator of Penstock must check the disk of the cache folder");
         return;
     }
     metric_add(M_HTTP_REFUSED_SLOW_BODY, 1);
-    gate_refuse(conn, ERR_TIMEOUT, slow ? "the request body arrives too slowly"
-                                        : "the request body took too long to arrive");
+    gate_refuse(conn, ERR_TIMEOUT, slow ? "the request body arrives too slowly: check the "
+                                          "network, and whether the client still sends"
+                                        : "the request body took too long to arrive: send the "
+                                          "object in smaller parts");
 }
 
 static void on_timeout(void *arg)

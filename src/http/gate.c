@@ -61,7 +61,8 @@ void gate_refuse_too_large(struct conn *conn, bool announced)
 {
     metric_add(M_HTTP_REFUSED_BODY, 1);
     gate_refuse(conn, announced ? ERR_INCOMPLETE : ERR_TOO_LARGE,
-                announced ? "the body is longer than the request head says"
+                announced ? "the body is longer than x-amz-decoded-content-length says: correct "
+                            "that header"
                           : "the body is larger than Penstock allows (body_max): upload the object "
                             "in parts");
 }
@@ -84,7 +85,8 @@ void gate_slow(struct conn *conn)
         return;
     }
     metric_add(M_HTTP_REFUSED_SLOW, 1);
-    gate_refuse(conn, ERR_TIMEOUT, "the request head took too long to arrive");
+    gate_refuse(conn, ERR_TIMEOUT, "the request head took too long to arrive: check the network, "
+                "and whether the client still sends");
 }
 
 /* Sends 100 (Continue) if the client expects it. A body of no bytes gets a 100, too: without one,

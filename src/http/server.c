@@ -63,21 +63,22 @@ static int bind_shared(const struct address *address)
 
 static enum err cannot_resolve(const struct http_app *app, struct arena *keep, slice *ret_why)
 {
-    *ret_why = arena_printf(keep, "%s: '%s' is not an address to listen on: write HOST:PORT, such "
-                            "as 127.0.0.1:9000", app->setting, app->listen);
+    *ret_why = arena_printf(keep, "%s: '%s' is not HOST:PORT, or this machine can't resolve HOST: "
+                            "write an address, such as 127.0.0.1:9000", app->setting, app->listen);
     return ERR_BAD_ARGUMENT;
 }
 
 static enum err cannot_listen(const struct http_app *app, struct arena *keep, slice *ret_why)
 {
     int saved = errno;
-    const char *advice = "set it to another address";
+    const char *advice = "set another address";
     enum err err = ERR_IO;
     if (saved == EADDRINUSE) {
         advice = "another process listens there: stop it, or set another address";
         err = ERR_BUSY;
     } else if (saved == EACCES) {
-        advice = "ports below 1024 need a privilege: set another port";
+        advice = "ports below 1024 need the privilege CAP_NET_BIND_SERVICE: give it to "
+                 "Penstock (systemd: AmbientCapabilities), or set another port";
         err = ERR_DENIED;
     } else if (saved == EADDRNOTAVAIL) {
         advice = "this machine does not have that address: set one that it has";

@@ -95,7 +95,9 @@ static bool can_be_read(const char *file, struct arena *keep, slice *ret_why)
 {
     int fd = open(file, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        *ret_why = arena_printf(keep, "can't read %s: %s", file, strerror(errno));
+        *ret_why = arena_printf(keep, "can't read %s: %s. Name a file in tls_cert_file and "
+                                "tls_key_file that Penstock's user may read", file,
+                                strerror(errno));
     else
         close(fd);
     return fd >= 0;
@@ -106,9 +108,10 @@ static slice no_certificate(const char *file, struct arena *keep)
     unsigned long first = ERR_peek_error();
     const char *reason = ERR_reason_error_string(first);
     if (ERR_GET_LIB(first) == ERR_LIB_PEM && ERR_GET_REASON(first) == PEM_R_NO_START_LINE)
-        return arena_printf(keep, "%s holds no certificate: name a PEM file, which begins with "
-                            "-----BEGIN CERTIFICATE-----", file);
-    return arena_printf(keep, "the certificate in %s can't be used: %s", file,
+        return arena_printf(keep, "%s holds no certificate: set tls_cert_file to a PEM file, which "
+                            "begins with -----BEGIN CERTIFICATE-----", file);
+    return arena_printf(keep, "the certificate in %s can't be used: %s. Set tls_cert_file to a "
+                        "file that openssl x509 can read", file,
                         reason ? reason : "it is damaged");
 }
 
@@ -119,11 +122,14 @@ static EVP_PKEY *read_key(const char *file, struct arena *keep, slice *ret_why)
     EVP_PKEY *key = bio ? PEM_read_bio_PrivateKey(bio, NULL, no_password, &locked) : NULL;
     BIO_free(bio);
     if (!key && locked)
-        *ret_why = arena_printf(keep, "the private key in %s has a passphrase, which a service "
-                                "can't enter: use a key without a passphrase (openssl pkey)", file);
+        *ret_why = arena_printf(keep, "the private key in %s has a passphrase, which Penstock "
+                                "can't enter: write a copy of the key without a passphrase "
+                                "(openssl pkey -in KEY -out NEW), and name the copy in "
+                                "tls_key_file", file);
     else if (!key)
-        *ret_why = arena_printf(keep, "%s holds no private key: set tls_key_file to a PEM file "
-                                "with a private key, which begins with -----BEGIN PRIVATE KEY-----",
+        *ret_why = arena_printf(keep, "%s holds no private key that can be read: set tls_key_file "
+                                "to a PEM file with a private key, which begins with "
+                                "-----BEGIN PRIVATE KEY-----",
                                 file);
     return key;
 }
@@ -156,7 +162,8 @@ static SSL_CTX *load(const char *cert, const char *key, struct arena *keep, slic
     SSL_CTX *context = SSL_CTX_new(TLS_server_method());
     bool good = context && set_up(context);
     if (!good)
-        *ret_why = S("OpenSSL can't make a TLS context");
+        *ret_why = S("OpenSSL can't make a TLS context: check the OpenSSL configuration of this "
+                     "machine (openssl.cnf)");
     good = good && take_files(context, cert, key, keep, ret_why);
     ERR_clear_error();
     if (good)

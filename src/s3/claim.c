@@ -250,8 +250,8 @@ static enum err claim_holds(struct arena *keep, struct sigv4_claim *ret)
             : wrong(keep, ret, "", "The authorization header is malformed; Invalid credential "
                     "date. Date is not the same as X-Amz-Date.");
     if (!names_ordered(ret->signed_headers))
-        return wrong(keep, ret, "", "SignedHeaders must be names in lower case, each once, in "
-                     "order.");
+        return wrong(keep, ret, "", "SignedHeaders must be header names in lower case, each "
+                     "once, in alphabetical order.");
     if (ret->signature.len != SIGNATURE_CHARS)    /* text that is not hex never matches */
         return wrong(keep, ret, "", "the Signature must have 64 hexadecimal digits.");
     return OK;
@@ -340,7 +340,8 @@ static enum err read_query_claim(struct arena *keep, const struct sources *from,
     if (e)
         return e;
     if (from->token.ptr && from->query_token.ptr)
-        return wrong(keep, ret, "", "X-Amz-Security-Token is given twice");
+        return wrong(keep, ret, "", "X-Amz-Security-Token is given as a header and as a "
+                     "parameter: send one of them.");
     ret->session_token = from->query_token.ptr ? from->query_token : from->token;
     slice hash = from->sha256.ptr ? from->sha256 : from->query_sha256;
     return read_payload(hash.ptr ? hash : S("UNSIGNED-PAYLOAD"), ret);

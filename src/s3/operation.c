@@ -33,7 +33,7 @@ static const unsigned char places[] = {
 #undef OP
 };
 
-static_assert(AT(S3_OPTIONS, S3_OBJECT) == S3_OPTIONS * 3 + S3_OBJECT, "a byte has room for it");
+static_assert(AT(S3_OPTIONS, S3_OBJECT) == S3_OPTIONS * 3 + S3_OBJECT, "a place fits into a byte");
 
 /* Parameters of a signature; claim.c judges them. */
 static const char signature_params[] =

@@ -129,7 +129,8 @@ static enum err judge_connection(struct arena *keep, slice words, struct s3_requ
         slice word = slice_trim(slice_cut(&words, ','));
         enum header_fate fate = s3_header_fate(ret, word);
         if (fate == HEADER_SENT || fate == HEADER_ORIGIN)
-            return wrong(keep, "The header Connection must not name %.*s.", word, ret);
+            return wrong(keep, "The header Connection must not name %.*s, which is meant "
+                               "for Penstock or the origin.", word, ret);
     }
     return OK;
 }
@@ -268,8 +269,8 @@ enum err s3_request_read(struct arena *keep, const struct request_head *head, sl
     slice host_bucket = s3_host_bucket(keep, head->host, domains);
     enum err e = read_path(keep, head->path, host_bucket, ret);
     if (e == ERR_BAD_BUCKET && !host_bucket.len && is_name(head->host))
-        ret->detail = S("The specified bucket is not valid. It was taken from the path, because "
-                        "the host in the Host header is not below a host name of the setting "
+        ret->detail = S("The specified bucket is not valid. Penstock took the name from the path, "
+                        "because the Host header is no subdomain of a host name in the setting "
                         "domains.");
     if (!e)
         e = read_params(keep, head->query, ret);

@@ -100,7 +100,8 @@ static enum err literal(struct scan *scan, slice text, const char *why)
  * read_host compares the authority. */
 static enum err url_front(struct scan *scan)
 {
-    const char *why = "the target is neither a path nor a URL that begins with http:// or https://";
+    const char *why = "the request target is neither a path nor a URL that begins with http:// or "
+                      "https://";
     slice scheme = run_of(scan, TOKEN);
     if (scan->at == scan->end)
         return ERR_MORE;
@@ -110,7 +111,8 @@ static enum err url_front(struct scan *scan)
     if (!secure && !slice_eq_nocase(scheme, S("http")))
         return bad(scan, why);
     if (slice_eq(scan->head->method, S("CONNECT")))
-        return bad(scan, "CONNECT is for proxies, and Penstock is not a proxy");
+        return bad(scan, "the method CONNECT is for proxies, and Penstock is none: remove Penstock "
+                         "from the client's proxy settings");
     enum err e = literal(scan, S("://"), why);
     if (e)
         return e;
@@ -119,9 +121,9 @@ static enum err url_front(struct scan *scan)
     if (scan->at == scan->end)
         return ERR_MORE;
     if (*scan->at == '@')
-        return bad(scan, "the URL in the request line has a user before its host");
+        return bad(scan, "the URL in the request line has a user before its host: remove the user");
     if (!scan->authority.len || !slice_has(S("/? "), *scan->at))
-        return bad(scan, "the URL in the request line must have HOST or HOST:PORT");
+        return bad(scan, "the URL in the request line must have HOST or HOST:PORT after ://");
     return OK;
 }
 
@@ -150,21 +152,21 @@ static enum err request_line(struct scan *scan)
     if (scan->at == scan->end)
         return ERR_MORE;
     if (!head->method.len || *scan->at++ != ' ')
-        return bad(scan, "the method must be a token, with one space after it");
+        return bad(scan, "the request line must begin with a method and one space");
     enum err e = read_target(scan);
     if (e)
         return e;
     if (scan->at == scan->end)
         return ERR_MORE;
     if (*scan->at++ != ' ')
-        return bad(scan, "the request target has a byte that must be percent-encoded");
-    e = literal(scan, S("HTTP/1."), "the version is not HTTP/1.0 or HTTP/1.1");
+        return bad(scan, "the request target has a byte that must be percent-encoded: encode it");
+    e = literal(scan, S("HTTP/1."), "the request's HTTP version is neither 1.0 nor 1.1");
     if (e)
         return e;
     if (scan->at == scan->end)
         return ERR_MORE;
     if (*scan->at != '0' && *scan->at != '1')
-        return bad(scan, "the version is not HTTP/1.0 or HTTP/1.1");
+        return bad(scan, "the request's HTTP version is neither 1.0 nor 1.1");
     head->minor = *scan->at++ - '0';
     return literal(scan, S("\r\n"), "the request line does not end in CR LF");
 }
@@ -190,14 +192,14 @@ static bool is_of_target(const struct scan *scan, slice host)
 static enum err read_host(struct scan *scan, slice value)
 {
     if (scan->seen_host)
-        return bad(scan, "more than one Host header");
+        return bad(scan, "the request has more than one Host header: send one");
     scan->seen_host = true;
     scan->head->host = value;
     for (size_t i = 0; i < value.len; i++)
         if (!(classes[(uint8_t)value.ptr[i]] & HOST))
             return bad(scan, "the Host header must be HOST or HOST:PORT");
     if (!value.len)
-        return bad(scan, "the Host header is empty");
+        return bad(scan, "the Host header is empty: name the host there");
     return is_of_target(scan, value) ? OK : bad(scan, "the Host header is not the host of the URL "
                                                       "in the request line");
 }
@@ -205,9 +207,10 @@ static enum err read_host(struct scan *scan, slice value)
 static enum err read_length(struct scan *scan, slice value)
 {
     if (scan->head->has_length)
-        return bad(scan, "more than one Content-Length header");
+        return bad(scan, "the request has more than one Content-Length header: send one");
     if (scan->head->chunked)
-        return bad(scan, "both Content-Length and Transfer-Encoding: send one of them");
+        return bad(scan, "the request has both Content-Length and Transfer-Encoding: send one of "
+                         "them");
     bool padded = value.len > 1 && value.ptr[0] == '0';
     if (padded || !slice_u64(value, &scan->head->length) || scan->head->length > INT64_MAX)
         return bad(scan, "the Content-Length must be a decimal number");
@@ -218,11 +221,13 @@ static enum err read_length(struct scan *scan, slice value)
 static enum err read_coding(struct scan *scan, slice value)
 {
     if (scan->head->chunked)
-        return bad(scan, "more than one Transfer-Encoding header");
+        return bad(scan, "the request has more than one Transfer-Encoding header: send one");
     if (scan->head->has_length)
-        return bad(scan, "both Content-Length and Transfer-Encoding: send one of them");
+        return bad(scan, "the request has both Content-Length and Transfer-Encoding: send one of "
+                         "them");
     if (scan->head->minor == 0)
-        return bad(scan, "a request of HTTP/1.0 must not have a Transfer-Encoding");
+        return bad(scan, "a request of HTTP/1.0 must not have a Transfer-Encoding: send a "
+                         "Content-Length");
     if (!slice_eq(value, S("chunked")))
         return bad(scan, "the Transfer-Encoding must be exactly \"chunked\"");
     scan->head->chunked = true;
@@ -232,7 +237,7 @@ static enum err read_coding(struct scan *scan, slice value)
 static enum err read_expect(struct scan *scan, slice value)
 {
     if (scan->seen_expect)
-        return bad(scan, "more than one Expect header");
+        return bad(scan, "the request has more than one Expect header: send one");
     scan->seen_expect = true;
     scan->head->expect_continue =    /* other expectations are ignored */
         scan->head->minor == 1 && slice_eq_nocase(value, S("100-continue"));
@@ -265,7 +270,7 @@ static enum err judge_field(struct scan *scan, slice name, slice raw, slice valu
             continue;
         if (known[i].exact && (slice_has(raw, '\t') || (raw.len && raw.ptr[raw.len - 1] == ' ')))
             return bad(scan, "a Host, Content-Length or Transfer-Encoding header has a tab, or a "
-                       "space at its end");
+                       "space at its end: remove it");
         return known[i].read(scan, value);
     }
     return OK;
@@ -275,12 +280,13 @@ static enum err field_line(struct scan *scan)
 {
     struct request_head *head = scan->head;
     if (*scan->at == ' ' || *scan->at == '\t')
-        return bad(scan, "a header line begins with a space or a tab (a folded line)");
+        return bad(scan, "a header line begins with a space or a tab (a folded line): write each "
+                         "header in one line");
     slice name = run_of(scan, TOKEN);
     if (scan->at == scan->end)
         return ERR_MORE;
     if (!name.len || *scan->at != ':')
-        return bad(scan, "a header name must be a token, with a colon right after it");
+        return bad(scan, "a header line must begin with a name and, directly after it, a colon");
     scan->at++;
     slice raw = run_of_value(scan);
     if (scan->at == scan->end)
@@ -290,7 +296,7 @@ static enum err field_line(struct scan *scan)
     if (e)
         return e;
     if (head->field_count == HTTP_FIELDS_MAX) {
-        scan->why = "more than 768 headers";
+        scan->why = "the request has more than 768 headers: send fewer";
         return ERR_HEAD_TOO_LARGE;
     }
     slice value = slice_trim(raw);
@@ -310,11 +316,11 @@ static enum err scan_lines(struct scan *scan)
     }
     if (e)
         return e;
-    e = literal(scan, S("\r\n"), "a bare CR");
+    e = literal(scan, S("\r\n"), "a CR in the request head has no LF after it");
     if (e)
         return e;
     if (!scan->seen_host)
-        return bad(scan, "the request has no Host header");
+        return bad(scan, "the request has no Host header: send one");
     if (scan->head->minor == 0 && !scan->seen_keep_alive)
         scan->head->close = true;
     return OK;
@@ -328,7 +334,7 @@ enum err request_head_scan(slice bytes, struct request_head *ret, const char **r
                          .head = ret };
     enum err e = scan_lines(&scan);
     if (e == ERR_MORE && bytes.len >= REQUEST_HEAD_BYTES_MAX) {
-        scan.why = "the request head is larger than 32 KiB";
+        scan.why = "the request head is larger than 32 KiB: send fewer or shorter headers";
         e = ERR_HEAD_TOO_LARGE;
     }
     check(scan.at <= scan.end && ret->field_count <= HTTP_FIELDS_MAX);

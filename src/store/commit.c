@@ -25,8 +25,16 @@
 #define RETRY_MS 5000u
 #define READER_CHECK_MS 60000u
 
+/* Why the folder goes out of service, as texts for people. "Its" is the folder's. */
+#define WRITE_FAILED "a write to its disk failed; check that disk (the kernel log says more)"
+#define INDEX_FAILED \
+    "its index is damaged, or the disk of the index failed; check that disk (the kernel log says " \
+    "more)"
+#define WRITE_SLOW \
+    "a write to its disk took too long; check whether that disk hangs or is overloaded"
+
 static_assert(TAKEN_ENTRIES >= COMMIT_ENTRIES && TAKEN_BYTES >= COMMIT_BYTES,
-              "what closes a commit fits into one");
+              "a commit can take the records that close it");
 
 struct commit {
     struct store *store;
@@ -235,9 +243,9 @@ static void run_commit(struct commit *commit)
     bool index_failed = (e && e != ERR_FULL) || removals_are_due(store) ||
                         index_is_bad(store->index);
     if (disk_failed || index_failed)
-        service_end(store, disk_failed ? "a write to it failed" : "its index failed");
+        service_end(store, disk_failed ? WRITE_FAILED : INDEX_FAILED);
     else if (atomic_load(&store->unproved))    /* the watch gave up on a removal */
-        service_end(store, "a commit took too long");
+        service_end(store, WRITE_SLOW);
     answer_all(commit, e);
 }
 
@@ -318,7 +326,7 @@ static void shrink(struct store *store)
     enum err e = room_shrink(store);
     atomic_store(&store->busy_since_ms, 0);
     if ((e && e != ERR_FULL) || removals_are_due(store))
-        service_end(store, "its index failed");
+        service_end(store, INDEX_FAILED);
     removals_answer(store, ERR_IO);    /* those that are due; the others have heard */
     removals_end(store);
     service_metrics(store);
@@ -335,9 +343,9 @@ static void tend(struct store *store, uint64_t *retried_ms, uint64_t *checked_ms
         (void)!service_begin(store, &why);    /* store_status says why */
         *retried_ms = mono_ms();
     } else if (index_is_bad(store->index)) {    /* a reader found out */
-        service_end(store, "its index failed");
+        service_end(store, INDEX_FAILED);
     } else if (atomic_load(&store->unproved)) {
-        service_end(store, "a commit took too long");
+        service_end(store, WRITE_SLOW);
     } else if ((why = folder_why_lost(&store->folder))) {
         service_end(store, why);
     } else if (extents_bytes(store->extents) > atomic_load(&store->size_bytes)) {

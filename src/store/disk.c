@@ -453,10 +453,11 @@ static bool sysctl_forbids(void)
 static const char *why_refused(int number)
 {
     static _Thread_local char text[160];
-    const char *hint = number == EPERM && sysctl_forbids() ? "kernel.io_uring_disabled is set"
-                       : number == EPERM  ? "a seccomp profile forbids it (containers' default)"
-                       : number == ENOSYS ? "this kernel or a seccomp profile lacks it"
-                       : number == ENOMEM ? "too little locked memory is allowed"
+    const char *hint = number == EPERM && sysctl_forbids()
+                           ? "the sysctl kernel.io_uring_disabled forbids it"
+                       : number == EPERM  ? "a seccomp profile forbids it, as in most containers"
+                       : number == ENOSYS ? "this kernel lacks it, or a seccomp profile hides it"
+                       : number == ENOMEM ? "too little memory may be locked (ulimit -l)"
                                           : strerrordesc_np(number);
     const char *name = strerrorname_np(number);
     snprintf(text, sizeof(text), "threads: io_uring is refused with %s: %s",
@@ -468,7 +469,7 @@ enum err disk_choose(slice wanted, enum disk_engine *ret, const char **ret_why)
 {
     if (slice_eq(wanted, S("threads"))) {
         *ret = DISK_THREADS;
-        *ret_why = "threads: as configured";
+        *ret_why = "threads: the setting io says so";
         return OK;
     }
     bool demanded = slice_eq(wanted, S("uring"));
@@ -479,7 +480,8 @@ enum err disk_choose(slice wanted, enum disk_engine *ret, const char **ret_why)
     int refused = probe();
     if (!refused) {
         *ret = DISK_URING;
-        *ret_why = demanded ? "uring: as configured" : "uring: a probe of io_uring worked";
+        *ret_why = demanded ? "uring: the setting io says so"
+                            : "uring: io is auto, and a test read by io_uring worked";
         return OK;
     }
     *ret_why = why_refused(-refused);

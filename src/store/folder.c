@@ -54,7 +54,7 @@ static struct path path_in(const char *folder, const char *name)
 
 enum err folder_peek(const char *folder, struct format *ret, const char **ret_why)
 {
-    *ret_why = "its file 'format' can't be read";
+    *ret_why = "its file 'format' can't be read; check that file's rights, and the disk";
     int fd = open(path_in(folder, "format").text, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return errno == ENOENT || errno == ENOTDIR ? ERR_NOT_FOUND : ERR_IO;
@@ -197,14 +197,15 @@ static enum err learn_format(struct folder *folder, const struct folder_wish *wi
     if (e)
         return e;
     if (memcmp(format->secret, fresh, sizeof(format->secret)) != 0) {
-        *ret_why = "it is not the folder that was there when Penstock started: restart Penstock "
-                   "to use it";
+        *ret_why = "it is not the folder that was there when Penstock started; restart Penstock "
+                   "to use it, or put the old folder back";
         return ERR_BUSY;
     }
     format->size_bytes = wish->size_bytes ? MAX(wish->size_bytes, SIZE_LEAST)
                                           : store_derived_size(folder->path, folder->path);
     format->extent_bytes = sizing_extent(format->size_bytes, wish->extent_bytes);
-    *ret_why = "its file 'format' can't be written";
+    *ret_why = "its file 'format' can't be written; check the folder's rights, and the free space "
+               "of its disk";
     return is_new ? write_format(folder, format) : OK;
 }
 
@@ -214,20 +215,23 @@ static const char *why_no_folder(int error)
     switch (error) {
     case EACCES:
     case EPERM:
-        return "this user may not make the folder or write to it; chown it to this user, or set "
-               "another cache_dir";
+        return "Penstock's user lacks the right to make the folder or to write to it; give the "
+               "folder to that user (chown), or set another cache_dir";
     case EROFS:
-        return "it can't be made or written to, because its file system is mounted read-only";
+        return "it can't be made or written to, because its file system is mounted read-only; "
+               "mount it writable, or set another cache_dir";
     case ENOSPC:
     case EDQUOT:
-        return "it can't be made or written to, because its file system is full";
+        return "it can't be made or written to, because its file system is full; make room "
+               "there, or set another cache_dir";
     case ENOTDIR:
         return "it can't be made, because a part of its path is a file; set another cache_dir";
     case ENOENT:
         return "the folder above it is not there; make that folder, mount its disk, or set another "
                "cache_dir";
     default:
-        return "it can't be made or written to";
+        return "it can't be made or written to; check its path, its disk and the kernel log, or "
+               "set another cache_dir";
     }
 }
 
@@ -254,7 +258,8 @@ static enum err take_lock(struct folder *folder, const char **ret_why)
     if (e)
         return e;
     struct stat st;
-    *ret_why = "it can't be read (stat); if it is a link, it must lead to a folder";
+    *ret_why = "it can't be looked at (stat fails); check the rights of the folders above it, and "
+               "its target if it is a link";
     if (stat(folder->path, &st) != 0)
         return ERR_IO;
     if (!S_ISDIR(st.st_mode)) {
@@ -270,8 +275,8 @@ static enum err take_lock(struct folder *folder, const char **ret_why)
         return OK;
     *ret_why = errno == EWOULDBLOCK
         ? "another process uses it; stop that process, or set another cache_dir"
-        : "its file 'lock' can't be locked; set cache_dir to a local file system, which supports "
-          "flock";
+        : "its file 'lock' can't be locked, probably because its file system lacks flock; set "
+          "cache_dir to a folder of a local file system";
     return errno == EWOULDBLOCK ? ERR_BUSY : ERR_IO;
 }
 
@@ -450,10 +455,11 @@ enum err folder_open(struct folder *folder, const struct folder_wish *wish,
     /* an older copy: what is under way here still tells generations by their number */
     if (!clean && folder->format.generation == wish->last_generation)
         used_up |= raise_generation(&folder->format);
-    *ret_why = "its extents can't be read";
+    *ret_why = "its folder 'extents' can't be read; check that folder's rights, and the disk";
     e = extents_open(folder->extents, folder->path, folder->format.extent_bytes);
     if (!e) {
-        *ret_why = "its index can't be opened";
+        *ret_why = "its folder 'index' can't be read or written; check that folder's rights, and "
+                   "the health and free space of the disk";
         bool was_bad = false;
         do {
             e = find_index(folder, used_up || *folder->anew);
@@ -504,12 +510,14 @@ const char *folder_why_lost(const struct folder *folder)
     struct path lock = path_in(folder->path, "lock");
     struct stat held;
     if (access(lock.text, F_OK) != 0 || fstat(folder->lock_fd, &held) != 0)
-        return "it was removed";
+        return "it was removed, or its disk was unmounted; if it has a disk of its own, mount that "
+               "disk again";
     if (is_file(lock.text, &held) &&
         is_format(path_in(folder->path, "format").text, &folder->format_file) &&
         is_file(path_in(folder->path, "index/data.mdb").text, &folder->index_file))
         return NULL;
-    return "its files were replaced, or another folder was put in its place";
+    return "its files were replaced, or another folder was put in its place; keep other programs "
+           "out of it";
 }
 
 void folder_close(struct folder *folder, bool clean)

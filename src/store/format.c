@@ -45,9 +45,9 @@ static_assert(sizeof(struct toc_entry) == TOC_ENTRY_BYTES, "on disk");
 static_assert(offsetof(struct toc_footer, crc) + 4 == TOC_FOOTER_BYTES, "on disk");
 static_assert(offsetof(struct format, crc) + 4 == FORMAT_BYTES, "on disk");
 static_assert(RECORD_BLOCKS <= UINT8_MAX, "a record's blocks are counted in a byte");
-static_assert(RECORD_BYTES_MAX <= ENTRY_LEN_MASK, "a WHOLE entry's length must fit");
+static_assert(RECORD_BYTES_MAX <= ENTRY_LEN_MASK, "the length of a record fits into an entry");
 static_assert(ENTRY_GENERATION_SHIFT + 10 == 32 && GENERATIONS == 1u << 10,
-              "what is left is the generation");
+              "an entry has 10 bits for the generation");
 static_assert(sizeof(struct object_id) == 12, "on disk");
 
 /* ---- an entry ---- */
@@ -370,7 +370,8 @@ enum err format_decode(slice bytes, struct format *ret, const char **ret_why)
         return ERR_GONE;
     memcpy(&disk, bytes.ptr, MIN(bytes.len, sizeof(disk)));
     if (disk.version > FORMAT_VERSION) {
-        *ret_why = "it was written by a newer Penstock, whose format this one does not know";
+        *ret_why = "a newer Penstock wrote it, in a format that this version does not know; start "
+                   "that newer version, or set another cache_dir";
         return ERR_FORMAT;
     }
     if (bytes.len != sizeof(disk) || disk.version != FORMAT_VERSION ||

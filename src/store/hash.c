@@ -71,7 +71,8 @@ void object_id_of(const uint8_t secret[STORE_SECRET_BYTES], const struct object_
     const slice parts[] = { { (const char *)lengths, sizeof(lengths) },
                             name->endpoint, name->bucket, name->key, name->version };
     siphash_128(secret, parts, countof(parts), hash);
-    static_assert(sizeof(ret->bytes) <= sizeof(hash), "an id is the front of the hash");
+    static_assert(sizeof(ret->bytes) <= sizeof(hash),
+                  "an id is made of the first bytes of the hash");
     memcpy(ret->bytes, hash, sizeof(ret->bytes));
 }
 

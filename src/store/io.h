@@ -20,8 +20,10 @@
 #define WARY_READS 64u
 #define BLOCKS_MAX (READ_BYTES_MAX / BLOCK_BYTES)
 
-static_assert(LARGE_BYTES - READ_BYTES_MAX >= RECORD_HEADER_MAX, "bytes and a header fit");
-static_assert(LARGE_BYTES >= RECORD_HEADER_MAX + METADATA_BLOCK_MAX, "a metadata record fits");
+static_assert(LARGE_BYTES - READ_BYTES_MAX >= RECORD_HEADER_MAX,
+              "a large buffer has room for bytes and a header");
+static_assert(LARGE_BYTES >= RECORD_HEADER_MAX + METADATA_BLOCK_MAX,
+              "a large buffer has room for a metadata record");
 
 enum buffer_kind { TINY, SMALL, LARGE, MERGED, BUFFER_KINDS };
 struct read_buffer {

@@ -38,7 +38,7 @@ struct metadata_cache {
     struct shard shards[SHARDS];
 };
 
-static_assert((UINT8_MAX + 1) % SHARDS == 0, "a byte of an id names each shard as often");
+static_assert((UINT8_MAX + 1) % SHARDS == 0, "a byte of an id names each shard equally often");
 
 static size_t entry_bytes(const struct metadata *metadata)
 {

@@ -58,11 +58,12 @@ static enum err refused(struct look *look, const char *path, const struct stat *
     slice us = user_of(keep, geteuid()), owner = user_of(keep, st->st_uid);
     struct statvfs fs;
     if (statvfs(path, &fs) == 0 && (fs.f_flag & ST_RDONLY))
-        return judged(look, ERR_IO, S("its file system is mounted read-only"));
+        return judged(look, ERR_IO, S("its file system is mounted read-only; mount it writable, or "
+                                      "set another cache_dir"));
     if (st->st_uid != geteuid())
-        return judged(look, ERR_IO, arena_printf(keep, "%s belongs to %.*s, and this user is %.*s: %.*s",
-                                                 path, SLICE_ARG(owner), SLICE_ARG(us),
-                                                 SLICE_ARG(advice)));
+        return judged(look, ERR_IO, arena_printf(keep, "%s belongs to %.*s, and this user is "
+                                                 "%.*s: %.*s", path, SLICE_ARG(owner),
+                                                 SLICE_ARG(us), SLICE_ARG(advice)));
     return judged(look, ERR_IO, arena_printf(keep, "%s can't be written to by its own user, %.*s: "
                                              "chmod -R u+rwX %.*s", path, SLICE_ARG(us),
                                              SLICE_ARG(look->folder)));
@@ -74,8 +75,8 @@ static enum err look_at_mounts(struct look *look)
     if (!mounts_missing(look->folder.ptr, &mounts_here, look->keep, &lost))
         return OK;
     return judged(look, ERR_IO, arena_printf(look->keep, "%.*s should be a mount, as %.*s says, and "
-                                             "nothing is mounted there: mount it, or name another "
-                                             "cache_dir", SLICE_ARG(lost.point),
+                                             "nothing is mounted there; mount its disk, or set "
+                                             "another cache_dir", SLICE_ARG(lost.point),
                                              SLICE_ARG(lost.by)));
 }
 

@@ -31,8 +31,8 @@ struct huge_page {
 
 static const size_t buffer_bytes[BUFFER_KINDS] = { TINY_BYTES, SMALL_BYTES, LARGE_BYTES,
                                                    MERGED_BUFFER_BYTES };
-static_assert(LARGE_BYTES % PAGE_BYTES == 0, "each buffer begins on a page of the kernel's");
-static_assert(PAGE_BUFFERS > 0 && PAGE_BUFFERS < 32, "a bit for each");
+static_assert(LARGE_BYTES % PAGE_BYTES == 0, "each buffer begins at the start of a page of memory");
+static_assert(PAGE_BUFFERS > 0 && PAGE_BUFFERS < 32, "each buffer has a bit in a mask");
 
 static uint8_t *allocate(struct store *store, size_t bytes, size_t align)
 {

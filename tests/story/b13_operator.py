@@ -40,7 +40,7 @@ with Story("b13 an operator can see what the service does") as story:
     line = line_of("refused", id_of(reply))
     told("a refused head's line has what the client was told", line, status=403,
          err="ERR_UNKNOWN_KEY", access_key="NOSUCHKEY", method="GET", path="/bucket/a",
-         why="the access key is not known here")
+         why="the access key is not in Penstock's list of keys")
     story.fact("... and the peer", line["peer"].startswith("127.0.0.1:"), line)
     target = presign("GET", server.client.host, "/bucket/a", ACCESS_KEY, "wrong")
     reply = plain(server.port, "GET", target)

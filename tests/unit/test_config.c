@@ -515,7 +515,7 @@ TEST(a_mistake_shows_the_value_and_the_rule_it_breaks)
         { "{\"ttl\": \"1500ms\"}",
           "must be a whole number of seconds, as in 1s, 90s or 5m (given: \"1500ms\")" },
         { "{\"origin\": \"https://h/mybucket\"}",
-          "origin: must end after the host or port: remove /mybucket, since clients name" },
+          "origin: must end after the host or port: remove /mybucket, since each request" },
         { "{\"origin\": \"https://A:B@h\"}", "a URL must not have credentials (the part before '@')" },
         { "{\"origin\": \"dir:d\"}", "origin: must be http://HOST[:PORT], https://HOST[:PORT]" },
         { "{\"origin\": \"dir:/d\", \"buckets\": {\"ab\": {}}}",
@@ -806,7 +806,8 @@ TEST(a_ca_bundle_of_aws_speaks_where_no_setting_does)
     same(config_where(&config->where[at], &arena), S("env AWS_CA_BUNDLE"));
     ok(count_mistakes(config) == 1);    /* one file, one mistake, however many origins use it */
     same(config_mistake_line(config->mistakes, &arena),
-         S("environment: AWS_CA_BUNDLE: /dev/null holds no certificate (PEM)"));
+         S("environment: AWS_CA_BUNDLE: /dev/null holds no certificate: name a PEM file of CA "
+           "certificates, each of which begins with -----BEGIN CERTIFICATE-----"));
     config_free(&config);
     config = load("{\"origin\": \"http://a\", \"origin_ca_file\": \"/mine\"}", env, NULL);
     assert_string_equal(config->origins[0].ca_file, "/mine");
