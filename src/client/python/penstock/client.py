@@ -1,7 +1,7 @@
 """client.py - connect, buffers, fills, batches. SPDX-License-Identifier: Apache-2.0
 
 A client has one session of the fill socket. If the session is lost, the client opens another session, and
-repeats each fill in progress once. If a fill loses the second session, too, the fill fails. Without a fill
+sends each fill in progress again, once. If a fill loses this session, too, the fill fails. Without a fill
 socket, the same calls read over HTTP: batches, or single objects if the endpoint is not a Penstock.
 `Client.way` returns the way that is in use. In the child of a fork, the client opens a session of its own.
 Threads: any.
@@ -26,8 +26,8 @@ SOCKET = "/run/penstock/fill.sock"
 SILENCE_S = 30           # how long the client waits for a reply after the time limit of a fill
 AGAIN_S = 0.05           # pause between two tries to connect
 NO_ROOM = {("quota", 429), ("SlowDown", 503)}    # errors after which a fill is sent again
-# The pause before a fill is sent again is random, up to a bound that begins at FIRST_PAUSE_S and doubles
-# with each refusal. After so many refusals the fill fails.
+# The pause before a fill is sent again is random, up to a bound. The bound begins at FIRST_PAUSE_S, and
+# doubles with each refusal. A fill is sent again at most REFUSALS times.
 FIRST_PAUSE_S, REFUSALS = 0.05, 6
 clients = weakref.WeakSet()
 
@@ -179,8 +179,8 @@ class Client:
         return self._endpoint.way(), "; ".join(why)
 
     def buffer(self, nbytes, device="cpu"):
-        """Allocates memory for fills, and returns it as a Buffer. For the device "cuda:0" this is GPU memory, if
-        client and daemon support it. Otherwise the buffer is in memory of the host."""
+        """Allocates memory for fills, and returns it as a Buffer. For the device "cuda:0" this is GPU memory,
+        if client and daemon support it. Otherwise the buffer is in memory of the host."""
         if nbytes < 1:
             raise ValueError(f"a buffer must have at least 1 byte, not {nbytes}")
         device = device_name(device)

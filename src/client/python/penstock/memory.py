@@ -5,9 +5,9 @@ that neither side can shrink it, and all its pages are allocated. Both sides map
 needs no copy. Views and tensors of a buffer hold a reference to the mapping, so they stay valid after the
 buffer object is gone. Without a fill socket, a buffer is plain memory.
 
-The daemon may write to the memfd when the client does not expect it: late, after the connection was lost
-during a fill; or for the parent process, after a fork. So in these cases the client moves the bytes to a
-new memfd, and maps it at the same address, before it registers the buffer again.
+If the connection is lost during a fill, the daemon may still write to the memfd for a moment. After a fork,
+the daemon writes to the memfd for the parent. In both cases the client copies the bytes to a new memfd, and
+maps it at the same address, before it registers the buffer again. So no other write reaches the buffer.
 """
 import ctypes
 import fcntl
