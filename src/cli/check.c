@@ -40,8 +40,9 @@ static void report_found(struct check *check, const char *name, const struct cre
                  expires.len ? "; these credentials expire at " : "", SLICE_ARG(expires));
     if (found->nameless)    /* grants in the cache folder may belong to another identity */
         check_report(check, NOTED, "credentials: origin %s: the source does not say whose "
-                     "credentials it gives. If the source changes to another role, empty the "
-                     "cache, because cached permissions belong to the old role", name);
+                     "credentials it gives. If the source changes to another role, stop "
+                     "Penstock and empty cache_dir, because cached permissions belong to the old "
+                     "role", name);
 }
 
 /* Asks for the credentials in the same way as serve, so that a failure of serve shows now. */

@@ -212,5 +212,6 @@ static int run_serve(struct cli *cli)
 const struct command command_serve = {
     .name = "serve", .args = "[SETTINGS]", .run = run_serve, .takes_settings = true,
     .help = "run the cache in the foreground",
-    .more = "SIGTERM stops it cleanly. SIGHUP makes it read the reloadable settings again.",
+    .more = "SIGTERM stops Penstock cleanly. SIGHUP makes Penstock read the reloadable settings "
+            "again.",
 };

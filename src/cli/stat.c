@@ -233,14 +233,14 @@ static void report_failure(const struct question *question, const struct answer 
     if (answer->status == 401)
         fprintf(stderr, "penstock: %.*s refused the request: %.*s%s", SLICE_ARG(address),
                 SLICE_ARG(answer->body), question->token.len
-                    ? "(penstock stat sent another admin_token than the one of this service)\n"
+                    ? "(penstock stat sent a wrong admin_token: check admin_token_file)\n"
                     : "(penstock stat takes the token from admin_token_file)\n");
     else if (answer->status)
         fprintf(stderr, "penstock: %.*s answered %d: is this the admin_listen of a Penstock?\n",
                 SLICE_ARG(address), answer->status);
     else
         fprintf(stderr, "penstock: can't ask %.*s: %.*s. Is the service running, and is this its "
-                "admin_listen? If it has another address, give that by --admin-listen HOST:PORT, "
+                "admin_listen? If not, give its admin_listen by --admin-listen HOST:PORT, "
                 "--url http://HOST:PORT or PENSTOCK_ADMIN_LISTEN\n", SLICE_ARG(address),
                 SLICE_ARG(answer->why));
 }

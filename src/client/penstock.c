@@ -60,7 +60,7 @@ static int dial(struct penstock *client, const char *path, struct penstock_error
     if (client->fd >= 0 && connect(client->fd, (struct sockaddr *)&address, sizeof(address)) == 0)
         return 0;
     return penstock_fail(error, "disconnected", "can't connect to %s: %s. Is Penstock running, is "
-                         "its setting fill_socket this path, and does fill_users allow this user?",
+                         "its setting fill_socket this path, and may this user enter the folder?",
                          path, strerror(errno));
 }
 

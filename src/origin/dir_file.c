@@ -119,7 +119,8 @@ enum err dir_open_file(struct dir_call *call, slice *ret_why)
     if (dir_is_file_name(key)) {
         fd = dir_open(bucket, arena_copy(&call->keep, key).ptr, O_RDONLY | O_NONBLOCK, true);
     } else {
-        *ret_why = S("This origin is a directory of files, and the key is not a valid file name");
+        *ret_why = S("This origin is a directory of files, and the key is not a valid file name: "
+                     "each part between '/' must have 1 to 255 bytes, and not be '.' or '..'");
         fd = -1;
         errno = ENOENT;
     }

@@ -85,7 +85,7 @@ static void log_failed(const struct provider *provider, slice why, int64_t expir
     slice text = log_sentence(&keep, why), expires = time_text(&keep, expires_s);
     log_warn("credentials_failed", "origin=%s expires=%.*s why=\"%.*s; %s\"", provider->origin,
              SLICE_ARG(expires), SLICE_ARG(text),
-             good ? "the last credentials stay in use, and Penstock asks their source again"
+             good ? "the last credentials stay in use, and Penstock asks the source again"
                   : "Penstock has no valid credentials now, so it can't serve objects that are not "
                     "cached: check the source of the credentials. Penstock asks this source "
                     "again and again");

@@ -432,7 +432,7 @@ static void log_failure(const struct s3_call *call, const struct exchange_end *e
              "why=\"%s%s%.*s%s\"",
              call->s3->origin.name, s3_op_name(call->hook.call->op), err_name(end->err),
              call->tries, (unsigned long long)unlogged, err_text(end->err), why.len ? ": " : "",
-             SLICE_ARG(why), *more ? more : "; penstock check tests the origin");
+             SLICE_ARG(why), *more ? more : "; to test the origin, run penstock check");
     arena_free(&keep);
 }
 

@@ -29,8 +29,9 @@ static const struct {
     { "ExpiredToken", "the session token has expired, and the source of the credentials gives no "
       "newer one: renew the token at that source (penstock stat names the source)", true, NULL },
     { "InvalidToken", "the session token is wrong: check origin_session_token", true, NULL },
-    { "RequestTimeTooSkewed", "the origin's clock and this machine's differ: set this machine's "
-      "clock", false, "the origin's clock and this machine's differ: set this machine's clock" },
+    { "RequestTimeTooSkewed", "the clocks of the origin and of this machine differ: set this "
+      "machine's clock", false, "the clocks of the origin and of this machine differ: set this "
+      "machine's clock" },
 };
 
 bool s3_keys_in_doubt(int status)
