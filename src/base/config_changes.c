@@ -8,6 +8,7 @@
 #include "base/config.h"
 
 struct changes {
+    const struct config *before, *after;
     struct text *into;
     bool reloadable;             /* true: report reloadable settings; false: the others */
 };
@@ -30,8 +31,24 @@ static bool is_same(const struct setting *setting, const void *a, const void *b)
     return memcmp(at, other, setting_bytes(setting)) == 0;
 }
 
-/* A change of an inherited value is reported for the GLOBAL row, and again for each group that
- * inherits the value. */
+static bool same_place(const struct setting_where *a, const struct setting_where *b)
+{
+    return a->from == b->from && a->name == b->name && a->line == b->line && a->column == b->column;
+}
+
+/* Returns true if both groups inherit the value, whose change is then reported for the GLOBAL
+ * row. */
+static bool both_inherit(const struct changes *changes, size_t setting,
+                         const struct config_group *before, const struct config_group *after)
+{
+    const char *standard = settings[setting].standard;
+    if (standard[0] != '=')
+        return false;
+    size_t from = setting_at(SCOPE_GLOBAL, slice_of(standard + 1));
+    return same_place(&before->where[setting], &changes->before->where[from]) &&
+           same_place(&after->where[setting], &changes->after->where[from]);
+}
+
 static void compare(struct changes *changes, const struct config_group *before,
                     const struct config_group *after)
 {
@@ -39,7 +56,8 @@ static void compare(struct changes *changes, const struct config_group *before,
         if (setting_belongs(&settings[i], after->scope) &&
             settings[i].reloadable == changes->reloadable &&
             (before->where[i].from != FROM_DEFAULT || after->where[i].from != FROM_DEFAULT) &&
-            !is_same(&settings[i], before->values, after->values))
+            !is_same(&settings[i], before->values, after->values) &&
+            !both_inherit(changes, i, before, after))
             name(changes, after->name, settings[i].name);
 }
 
@@ -79,7 +97,7 @@ slice config_changes(const struct config *before, const struct config *after, bo
                      struct arena *keep)
 {
     struct text text = text_in(keep);
-    struct changes changes = { &text, reloadable };
+    struct changes changes = { before, after, &text, reloadable };
     for (enum setting_scope scope = SCOPE_GLOBAL; scope < SCOPE_CONSTANT; scope++) {
         struct config_group was, is;
         for (size_t i = 0; group_at(after, scope, i, &is); i++)

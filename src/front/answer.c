@@ -33,13 +33,14 @@ slice request_id_new(struct front *front, struct arena *keep)
 }
 
 /* Returns a text that says which origin fails, why, and since when. The text is empty for any other
- * error, and for an unsigned request, whose sender must not learn about the origin. */
+ * error. It is also empty for an unsigned request and for a preflight, because their sender must not
+ * learn about the origin. */
 static slice trouble_of(struct call *call, enum err err)
 {
     struct origin_health health;
     bool down = err == ERR_ORIGIN_CONNECT || err == ERR_ORIGIN_CERT || err == ERR_ORIGIN_TIMEOUT ||
                 err == ERR_ORIGIN_CUT || err == ERR_ORIGIN_REPLY;
-    if (!down || !call->rules || !call->access_key.len)
+    if (!down || !call->rules || !call->access_key.len || call->client == &preflight_client)
         return S("");
     origin_health(call->rules->origin, call->keep, &health);
     slice why = log_sentence(call->keep, health.why.len ? health.why : slice_of(err_text(err)));

@@ -14,8 +14,8 @@
 #define TAR_SIZE_MAX 077777777777u    /* eleven octal digits */
 #define NAME_BYTES 100u
 #define ERRORS_NAME "__penstock__/errors.json"
-#define LINE_BYTES_MAX (6 * S3_KEY_BYTES_MAX + 256)
-#define CODE_BYTES_MAX 100            /* limit of an escaped code in the list of failures */
+#define CODE_BYTES_MAX 64             /* of an error code; a longer one is cut */
+#define LINE_BYTES_MAX (6 * (S3_KEY_BYTES_MAX + CODE_BYTES_MAX) + 128)    /* all bytes escaped */
 
 static_assert(LINE_BYTES_MAX <= BATCH_END_ROOM, "the line of a failure fits");
 static_assert(4 * TAR_BLOCK + NAME_BYTES <= BATCH_FIXED_ROOM,
@@ -128,7 +128,7 @@ static size_t put_failure(char *to, const struct items *items, const struct batc
                                  failure->index);
     len += put_json(to + len, items->list[failure->index].key);
     len += (size_t)sprintf(to + len, "\",\"status\":%d,\"code\":\"", failure->status);
-    len += put_json(to + len, slice_sub(failure->code, 0, CODE_BYTES_MAX / 6));
+    len += put_json(to + len, slice_sub(failure->code, 0, CODE_BYTES_MAX));
     return len + (size_t)sprintf(to + len, "\"}");
 }
 

@@ -45,6 +45,9 @@ with Story("b08 SIGHUP reloads what can be reloaded") as story:
                ["access_log", "log_level, access_log", "log_level"])
     story.same("and what waits for a restart, until it comes", [line["needs_restart"] for line in said],
                ["nothing", *["ttl, mnist.(new)"] * 2])
+    reload("reloaded", origin_region="eu-west-1")
+    said = json.loads([line for line in server.log().splitlines() if '"reloaded"' in line][-1])
+    story.same("a value that a group inherits is named once", said["needs_restart"], "origin_region")
     second = {"access_key": "SECONDKEY", "secret_key": "second/secret", "policy": "all"}
     third = {"access_key": "THIRDKEY", "secret_key": "third/secret", "policy": "all"}
     for keys, want in (([second, third], "SECONDKEY.(new), THIRDKEY.(new)"),

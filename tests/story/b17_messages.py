@@ -60,6 +60,10 @@ with Story("b17 messages say what, why and what to do", seconds=60) as story:
     reply = server.head("bucket/d")
     said = reply.headers.get("x-penstock-error", "")
     story.fact("a HEAD has it in a header", reply.status == 503 and all(word in said for word in words), (reply, reply.headers))
+    unproved = presign("GET", server.client.host, "/bucket/a", ACCESS_KEY, "wrong")
+    reply = plain(server.port, "OPTIONS", unproved, headers=["Origin: http://a.example", "Access-Control-Request-Method: GET"])
+    story.fact("a preflight proves nothing, so its answer does not name the origin", reply.status == 503 and
+               not reply.headers.get("x-penstock-error") and b"origin default" not in reply.body, (reply, reply.headers, reply.body))
     since = re.search(r"since (\S+Z)", said)
     story.fact("since the first failure", since and before <= datetime.fromisoformat(since[1].replace("Z", "+00:00"))
                <= datetime.now(timezone.utc), said)

@@ -1,7 +1,7 @@
 """Signature version 2, as boto3 presigns and older clients sign; and why a signature is refused."""
 import base64
 
-from harness import *
+from forms import *
 
 try:
     import boto3
@@ -118,10 +118,12 @@ with Story("s07 signature version 2") as story:
             b"<MaxAllowedSkewMilliseconds>900000<")
 
     # ---- where it is not wanted
-    strict = story.penstock(origin=origin.url, sigv2=False, regions="eu-west-1,eu-west-2",
-                            cache_dir=story.path("strict"))
+    strict = story.penstock(origin=origin.url, sigv2=False, browser_uploads="1MiB",
+                            regions="eu-west-1,eu-west-2", cache_dir=story.path("strict"))
     reply = plain(strict.port, "GET", target(url))
     refused("sigv2 false", reply, 400, "InvalidRequest", b"Please use AWS4-HMAC-SHA256.")
+    refused("... nor a form", post(strict.port, "bucket", signed_v2("bucket", "form", (ACCESS_KEY, SECRET_KEY))), 400,
+            "InvalidRequest", b"Please use AWS4-HMAC-SHA256.")
     refused("a region that is none of ours", strict.get("bucket/a"), 400,
             "AuthorizationHeaderMalformed", b"expecting &quot;eu-west-1&quot;",
             b"<Region>eu-west-1</Region>")

@@ -85,7 +85,7 @@ TEST(failures_are_the_last_member_of_tar)
 {
     static struct item item[] = { { .key = { "a\"\n", 3 } }, { .key = { "b", 1 } } };
     const struct items items = { item, 2 };
-    struct batch_failure failures[] = { { 0, 404, S("NoSuchKey") }, { 1, 403, S("AccessDenied") } };
+    struct batch_failure failures[] = { { 0, 404, S("NoSuchKey") }, { 1, 412, S("PreconditionFailed") } };
     struct batch_end end = { .items = &items, .failures = failures };
     size_t len = 0;
     for (; end.failed < 2; end.failed++) {
@@ -98,7 +98,7 @@ TEST(failures_are_the_last_member_of_tar)
         len += batch_tar.end(&end, out + len);
     static const char want[] =
         "{\"errors\":[{\"index\":0,\"key\":\"a\\\"\\u000a\",\"status\":404,\"code\":\"NoSuchKey\"},"
-        "{\"index\":1,\"key\":\"b\",\"status\":403,\"code\":\"AccessDenied\"}]}\n";
+        "{\"index\":1,\"key\":\"b\",\"status\":412,\"code\":\"PreconditionFailed\"}]}\n";
     ok(len == 512 + 512 + 1024 && sums_up(out) && octal(out + 124, 12) == sizeof(want) - 1);
     ok(strcmp(out, "__penstock__/errors.json") == 0 && strcmp(out + 512, want) == 0);
 }
