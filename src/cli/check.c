@@ -35,7 +35,7 @@ static void report_found(struct check *check, const char *name, const struct cre
     slice expires = found->expires_s ? iso_date_text(check->keep, found->expires_s) : S("");
     slice key = found->access_key.len ? found->access_key
                                       : S("a key (not fetched, because of --offline)");
-    check_report(check, NOTED, "credentials: Penstock signs to origin %s with %.*s, from: "
+    check_report(check, NOTED, "credentials: Penstock signs requests to origin %s with %.*s, from: "
                  "%.*s%s%.*s", name, SLICE_ARG(key), SLICE_ARG(found->from),
                  expires.len ? "; these credentials expire at " : "", SLICE_ARG(expires));
     if (found->nameless)    /* grants in the cache folder may belong to another identity */

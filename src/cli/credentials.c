@@ -29,8 +29,8 @@ enum err credentials_of_clients(const struct config *config, struct arena *keep,
         err = ERR_NOT_FOUND;
     }
     if (err)
-        *ret_why = arena_printf(keep, "clients have no key to sign with, since access_key and "
-                                "secret_key are not set: %.*s", SLICE_ARG(*ret_why));
+        *ret_why = arena_printf(keep, "clients have no key to sign with (access_key and "
+                                "secret_key are not set): %.*s", SLICE_ARG(*ret_why));
     return err;
 }
 

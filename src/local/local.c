@@ -53,7 +53,7 @@ static bool is_foreign(const char *path)
 
 static enum err failed(struct arena *keep, const char *path, const char *what, slice *ret_why)
 {
-    *ret_why = arena_printf(keep, "fill_socket \"%s\": %s", path, what);
+    *ret_why = arena_printf(keep, "fill_socket %s: %s", path, what);
     return ERR_IO;
 }
 
@@ -146,11 +146,11 @@ enum err local_look(const struct local_options *options, struct arena *keep, sli
     const char *path = options->path, *slash = strrchr(path, '/');
     slice folder = slash ? arena_printf(keep, "%.*s/", (int)(slash - path), path) : S("./");
     check(address_of(path, "", &wanted));
-    *ret_why = arena_printf(keep, "fill_socket \"%s\": another process listens at this path: "
+    *ret_why = arena_printf(keep, "fill_socket %s: another process listens at this path: "
                             "stop that process, or set another path", path);
     if (somebody_listens(&wanted))
         return ERR_BUSY;
-    *ret_why = arena_printf(keep, "fill_socket \"%s\": the folder %.*s does not exist: make the "
+    *ret_why = arena_printf(keep, "fill_socket %s: the folder %.*s does not exist: make the "
                             "folder (systemd does so with RuntimeDirectory), or set another path",
                             path, SLICE_ARG(folder));
     if (access(folder.ptr, F_OK) != 0)

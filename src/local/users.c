@@ -44,7 +44,7 @@ enum err users_new(slice list, struct arena *keep, struct users **ret, slice *re
         if (slice_eq(name, S("*"))) {
             users->everybody = true;
         } else if (name.len && !uid_of(keep, name, &users->allowed[users->count++])) {
-            *ret_why = arena_printf(keep, "fill_users has \"%.*s\", which is not a user of this "
+            *ret_why = arena_printf(keep, "fill_users has '%.*s', which is not a user of this "
                                     "machine: list user names or numbers, separated by commas, or "
                                     "* for everybody", SLICE_ARG(name));
             users_free(&users);

@@ -113,7 +113,7 @@ with Story("b00 the command line says what is wrong and what is in force") as st
         status, out, _ = call("check", good, "--origin", "dir:" + folder)
         story.fact(f"an origin that is {why.lower()} is a mistake", status == 2
                    and f"flag --origin: origin default can't be used: {folder} can't be opened ({why}" in out, out)
-    for flags, why in ((("--fill-users", "nobody,nosuchuser"), 'fill_users has "nosuchuser"'),
+    for flags, why in ((("--fill-users", "nobody,nosuchuser"), "fill_users has 'nosuchuser'"),
                        (("--fill-socket", good), "this path is a file or folder, and not a socket"),
                        (("--fill-socket", "/run/" + "x" * 110), "longer than 103 bytes")):
         status, out, _ = call("check", good, "--cache-dir", story.path("cache"), "--fill-socket",
@@ -142,7 +142,7 @@ with Story("b00 the command line says what is wrong and what is in force") as st
 
     status, told, _ = call("check", story.path("example.json"), "--offline", *here, env=aws)
     story.same("the example is right", (status, [line for line in told.splitlines() if not line.startswith("memory:")]),
-               (0, ["credentials: Penstock signs to origin west with AKIAEXAMPLE, from: env AWS_ACCESS_KEY_ID", "settings: fine"]))
+               (0, ["credentials: Penstock signs requests to origin west with AKIAEXAMPLE, from: env AWS_ACCESS_KEY_ID", "settings: fine"]))
     names = {line.split()[0] for line in out.splitlines()
              if "." not in line.split()[0]} - {"config"}
     rows = json.loads(example)

@@ -44,7 +44,7 @@ with Story("i01 origin credentials from every source") as story:
         checked = subprocess.run([PENSTOCK, "check", server.config_path], capture_output=True,
                                  env={**clean, **OFF, **env}, text=True, timeout=20)
         story.fact(f"{text}: so does check", checked.returncode == 0
-                   and re.search(f"signs to origin default with {key}.*from: .*{source}",
+                   and re.search(f"signs requests to origin default with {key}.*from: .*{source}",
                                  checked.stdout), checked.stdout)
         story.same(f"{text}: it says so of a source that does not name its role",
                    "does not say whose" in checked.stdout,
