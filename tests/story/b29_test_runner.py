@@ -53,7 +53,7 @@ with Story("b29 the runner of tests") as story:
     late = 'bash -c "echo WRONG it took too long; exit 75"'
     status, lines, _ = runner(story, "late", f"one slow 20 {late}")
     story.fact("LATE says what that means", re.match(
-        r"LATE slow  only facts about time were wrong, so it is tried again alone at the end: it took too long$", lines[0]),
+        r"LATE slow  only facts about time were wrong, so this test runs again alone at the end: it took too long$", lines[0]),
         lines[0])
     story.fact("late twice is a failure", status == 1 and "1 failed" in lines[-1]
                and any(line.startswith("FAIL slow  facts about time were wrong twice") for line in lines), lines)
