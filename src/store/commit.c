@@ -25,13 +25,13 @@
 #define RETRY_MS 5000u
 #define READER_CHECK_MS 60000u
 
-/* Why the folder goes out of service, as texts for people. "Its" is the folder's. */
-#define WRITE_FAILED "a write to its disk failed; check that disk (the kernel log says more)"
+/* Why the folder goes out of service, as texts for people. */
+#define WRITE_FAILED \
+    "a write to the folder's disk failed; check that disk (the kernel log says more)"
 #define INDEX_FAILED \
-    "its index is damaged, or the disk of the index failed; check that disk (the kernel log says " \
-    "more)"
+    "the folder's index is damaged, or its disk failed; check that disk (the kernel log says more)"
 #define WRITE_SLOW \
-    "a write to its disk took too long; check whether that disk hangs or is overloaded"
+    "a write to the folder's disk took too long; check whether that disk hangs or is overloaded"
 
 static_assert(TAKEN_ENTRIES >= COMMIT_ENTRIES && TAKEN_BYTES >= COMMIT_BYTES,
               "a commit can take the records that close it");

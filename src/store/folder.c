@@ -54,7 +54,7 @@ static struct path path_in(const char *folder, const char *name)
 
 enum err folder_peek(const char *folder, struct format *ret, const char **ret_why)
 {
-    *ret_why = "its file 'format' can't be read; check that file's rights, and the disk";
+    *ret_why = "the file 'format' in the folder can't be read; check its rights, and the disk";
     int fd = open(path_in(folder, "format").text, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return errno == ENOENT || errno == ENOTDIR ? ERR_NOT_FOUND : ERR_IO;
@@ -158,7 +158,7 @@ static enum err clear(struct folder *folder, const char *why, const char **ret_w
 {
     struct arena keep = { 0 };
     slice stranger = { "", 0 };
-    *ret_why = "it holds files that are not Penstock's; set cache_dir to an empty folder";
+    *ret_why = "the folder holds files that are not Penstock's; set cache_dir to an empty folder";
     enum err e = clearing_look(folder->path, &keep, &stranger);
     snprintf(folder->stranger, sizeof(folder->stranger), "%.*s", SLICE_ARG(stranger));
     arena_free(&keep);
@@ -166,8 +166,8 @@ static enum err clear(struct folder *folder, const char *why, const char **ret_w
         return OK;
     if (e == ERR_FORMAT)
         return e;
-    *ret_why = "its file 'format' is lost, and the old cache in it can't be removed; empty the "
-               "folder, or set another cache_dir";
+    *ret_why = "the file 'format' of the folder is lost, and the old cache there can't be removed; "
+               "empty the folder, or set another cache_dir";
     folder->anew = why;
     if (!e)
         e = throw_index_away(folder);
@@ -192,20 +192,20 @@ static enum err learn_format(struct folder *folder, const struct folder_wish *wi
     folder->anew = "";
     folder->stranger[0] = '\0';
     if (is_new)
-        e = make_format(folder, fresh, e == ERR_GONE ? *ret_why : "its file 'format' was missing",
+        e = make_format(folder, fresh, e == ERR_GONE ? *ret_why : "the file 'format' was missing",
                         ret_why);
     if (e)
         return e;
     if (memcmp(format->secret, fresh, sizeof(format->secret)) != 0) {
-        *ret_why = "it is not the folder that was there when Penstock started; restart Penstock "
+        *ret_why = "this is not the folder that was there when Penstock started; restart Penstock "
                    "to use it, or put the old folder back";
         return ERR_BUSY;
     }
     format->size_bytes = wish->size_bytes ? MAX(wish->size_bytes, SIZE_LEAST)
                                           : store_derived_size(folder->path, folder->path);
     format->extent_bytes = sizing_extent(format->size_bytes, wish->extent_bytes);
-    *ret_why = "its file 'format' can't be written; check the folder's rights, and the free space "
-               "of its disk";
+    *ret_why = "the file 'format' in the folder can't be written; check the folder's rights, and "
+               "the free space of its disk";
     return is_new ? write_format(folder, format) : OK;
 }
 
@@ -218,20 +218,21 @@ static const char *why_no_folder(int error)
         return "Penstock's user lacks the right to make the folder or to write to it; give the "
                "folder to that user (chown), or set another cache_dir";
     case EROFS:
-        return "it can't be made or written to, because its file system is mounted read-only; "
-               "mount it writable, or set another cache_dir";
+        return "the folder can't be made or written to, because its file system is mounted "
+               "read-only; mount the file system writable, or set another cache_dir";
     case ENOSPC:
     case EDQUOT:
-        return "it can't be made or written to, because its file system is full; make room "
+        return "the folder can't be made or written to, because its file system is full; make room "
                "there, or set another cache_dir";
     case ENOTDIR:
-        return "it can't be made, because a part of its path is a file; set another cache_dir";
-    case ENOENT:
-        return "the folder above it is not there; make that folder, mount its disk, or set another "
+        return "the folder can't be made, because a part of its path is a file; set another "
                "cache_dir";
+    case ENOENT:
+        return "the folder above the cache folder is not there; make that folder, mount its disk, "
+               "or set another cache_dir";
     default:
-        return "it can't be made or written to; check its path, its disk and the kernel log, or "
-               "set another cache_dir";
+        return "the folder can't be made or written to; check its path, its disk and the kernel "
+               "log, or set another cache_dir";
     }
 }
 
@@ -242,8 +243,8 @@ static enum err make_folder(struct folder *folder, const char **ret_why)
     struct mounts_missing lost;
     bool unmounted = mounts_missing(folder->path, &mounts_here, &keep, &lost);
     arena_free(&keep);
-    *ret_why = "nothing is mounted where its disk should be; mount the disk, or set another "
-               "cache_dir";
+    *ret_why = "nothing is mounted where the folder's disk should be; mount the disk, or set "
+               "another cache_dir";
     if (unmounted)
         return ERR_IO;
     if (mkdir(folder->path, 0700) == 0 || errno == EEXIST)
@@ -258,12 +259,12 @@ static enum err take_lock(struct folder *folder, const char **ret_why)
     if (e)
         return e;
     struct stat st;
-    *ret_why = "it can't be looked at (stat fails); check the rights of the folders above it, and "
-               "its target if it is a link";
+    *ret_why = "the folder can't be looked at (stat fails); check the rights of the folders above; "
+               "if the folder is a link, check its target, too";
     if (stat(folder->path, &st) != 0)
         return ERR_IO;
     if (!S_ISDIR(st.st_mode)) {
-        *ret_why = "it is not a folder; set another cache_dir";
+        *ret_why = "the path is not a folder; set another cache_dir";
         return ERR_FORMAT;
     }
     folder->lock_fd = open(path_in(folder->path, "lock").text, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -274,9 +275,9 @@ static enum err take_lock(struct folder *folder, const char **ret_why)
     if (flock(folder->lock_fd, LOCK_EX | LOCK_NB) == 0)
         return OK;
     *ret_why = errno == EWOULDBLOCK
-        ? "another process uses it; stop that process, or set another cache_dir"
-        : "its file 'lock' can't be locked, probably because its file system lacks flock; set "
-          "cache_dir to a folder of a local file system";
+        ? "another process uses the folder; stop that process, or set another cache_dir"
+        : "the file 'lock' in the folder can't be locked, probably because the file system lacks "
+          "flock; set cache_dir to a folder of a local file system";
     return errno == EWOULDBLOCK ? ERR_BUSY : ERR_IO;
 }
 
@@ -455,11 +456,12 @@ enum err folder_open(struct folder *folder, const struct folder_wish *wish,
     /* an older copy: what is under way here still tells generations by their number */
     if (!clean && folder->format.generation == wish->last_generation)
         used_up |= raise_generation(&folder->format);
-    *ret_why = "its folder 'extents' can't be read; check that folder's rights, and the disk";
+    *ret_why = "the folder 'extents' in the cache folder can't be read; check its rights, and the "
+               "disk";
     e = extents_open(folder->extents, folder->path, folder->format.extent_bytes);
     if (!e) {
-        *ret_why = "its folder 'index' can't be read or written; check that folder's rights, and "
-                   "the health and free space of the disk";
+        *ret_why = "the folder 'index' in the cache folder can't be read or written; check its "
+                   "rights, and the health and free space of the disk";
         bool was_bad = false;
         do {
             e = find_index(folder, used_up || *folder->anew);
@@ -510,14 +512,14 @@ const char *folder_why_lost(const struct folder *folder)
     struct path lock = path_in(folder->path, "lock");
     struct stat held;
     if (access(lock.text, F_OK) != 0 || fstat(folder->lock_fd, &held) != 0)
-        return "it was removed, or its disk was unmounted; if it has a disk of its own, mount that "
-               "disk again";
+        return "the folder was removed, or its disk was unmounted; if the folder has a disk of its "
+               "own, mount that disk again";
     if (is_file(lock.text, &held) &&
         is_format(path_in(folder->path, "format").text, &folder->format_file) &&
         is_file(path_in(folder->path, "index/data.mdb").text, &folder->index_file))
         return NULL;
-    return "its files were replaced, or another folder was put in its place; keep other programs "
-           "out of it";
+    return "the folder's files were replaced, or another folder was put in its place; keep other "
+           "programs out of the folder";
 }
 
 void folder_close(struct folder *folder, bool clean)

@@ -361,7 +361,7 @@ enum err format_decode(slice bytes, struct format *ret, const char **ret_why)
 {
     struct format disk = { .version = 0 };
     uint32_t crc;
-    *ret_why = "its file 'format' was damaged";
+    *ret_why = "the file 'format' was damaged";
     if (bytes.len < offsetof(struct format, generation) + sizeof(crc) ||
         memcmp(bytes.ptr, format_magic, sizeof(format_magic)) != 0)
         return ERR_GONE;
@@ -370,8 +370,8 @@ enum err format_decode(slice bytes, struct format *ret, const char **ret_why)
         return ERR_GONE;
     memcpy(&disk, bytes.ptr, MIN(bytes.len, sizeof(disk)));
     if (disk.version > FORMAT_VERSION) {
-        *ret_why = "a newer Penstock wrote it, in a format that this version does not know; start "
-                   "that newer version, or set another cache_dir";
+        *ret_why = "a newer Penstock wrote the folder, in a format that this version does not "
+                   "know; start that newer version, or set another cache_dir";
         return ERR_FORMAT;
     }
     if (bytes.len != sizeof(disk) || disk.version != FORMAT_VERSION ||

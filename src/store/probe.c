@@ -58,8 +58,8 @@ static enum err refused(struct look *look, const char *path, const struct stat *
     slice us = user_of(keep, geteuid()), owner = user_of(keep, st->st_uid);
     struct statvfs fs;
     if (statvfs(path, &fs) == 0 && (fs.f_flag & ST_RDONLY))
-        return judged(look, ERR_IO, S("its file system is mounted read-only; mount it writable, or "
-                                      "set another cache_dir"));
+        return judged(look, ERR_IO, S("the folder's file system is mounted read-only; mount it "
+                                      "writable, or set another cache_dir"));
     if (st->st_uid != geteuid())
         return judged(look, ERR_IO, arena_printf(keep, "%s belongs to %.*s, and this user is "
                                                  "%.*s: %.*s", path, SLICE_ARG(owner),
@@ -74,8 +74,8 @@ static enum err look_at_mounts(struct look *look)
     struct mounts_missing lost;
     if (!mounts_missing(look->folder.ptr, &mounts_here, look->keep, &lost))
         return OK;
-    return judged(look, ERR_IO, arena_printf(look->keep, "%.*s should be a mount, as %.*s says, and "
-                                             "nothing is mounted there; mount its disk, or set "
+    return judged(look, ERR_IO, arena_printf(look->keep, "%.*s should be a mount, as %.*s says, "
+                                             "and nothing is mounted there; mount its disk, or set "
                                              "another cache_dir", SLICE_ARG(lost.point),
                                              SLICE_ARG(lost.by)));
 }
@@ -86,9 +86,10 @@ static enum err look_above(struct look *look)
     struct stat st;
     slice path = above(look->keep, look->folder), us = user_of(look->keep, geteuid());
     if (stat(path.ptr, &st) != 0)
-        return judged(look, ERR_IO, arena_printf(look->keep, "the folder above it, %.*s, is not "
-                                                 "there: make that folder, mount its disk, or set "
-                                                 "another cache_dir", SLICE_ARG(path)));
+        return judged(look, ERR_IO, arena_printf(look->keep, "the folder above the cache folder, "
+                                                 "%.*s, is not there; make that folder, mount its "
+                                                 "disk, or set another cache_dir",
+                                                 SLICE_ARG(path)));
     if (faccessat(AT_FDCWD, path.ptr, W_OK | X_OK, AT_EACCESS) == 0)
         return OK;
     return refused(look, path.ptr, &st,
@@ -101,19 +102,19 @@ static enum err look_at_path(struct look *look, bool *ret_there)
     struct stat st;
     *ret_there = stat(look->folder.ptr, &st) == 0;
     if (*ret_there && !S_ISDIR(st.st_mode))
-        return judged(look, ERR_FORMAT, S("it is not a folder; set another cache_dir"));
+        return judged(look, ERR_FORMAT, S("the path is not a folder; set another cache_dir"));
     if (*ret_there)
         return OK;
     if (errno == ENOTDIR)
-        return judged(look, ERR_FORMAT, S("it can't be made, because a part of its path is a file; "
-                                          "set another cache_dir"));
+        return judged(look, ERR_FORMAT, S("the folder can't be made, because a part of its path is "
+                                          "a file; set another cache_dir"));
     if (errno == EACCES)
         return judged(look, ERR_IO, arena_printf(look->keep, "this user, %.*s, may not enter a "
-                                                 "folder above it: chmod o+x that folder, or set "
-                                                 "another cache_dir",
+                                                 "folder above the cache folder: chmod o+x that "
+                                                 "folder, or set another cache_dir",
                                                  SLICE_ARG(user_of(look->keep, geteuid()))));
     if (lstat(look->folder.ptr, &st) == 0)
-        return judged(look, ERR_IO, S("it is a link to a folder that is not there; make "
+        return judged(look, ERR_IO, S("the path is a link to a folder that is not there; make "
                                       "that folder, or set another cache_dir"));
     return look_above(look);
 }
@@ -147,8 +148,9 @@ static enum err look_at_contents(struct look *look)
         return judged(look, e, slice_of(why));
     bool lost = e == ERR_NOT_FOUND || e == ERR_GONE;
     if (lost && clearing_look(look->folder.ptr, look->keep, &stranger) == ERR_FORMAT)
-        return judged(look, ERR_FORMAT, arena_printf(look->keep, "it holds %.*s, which is not "
-                                                     "Penstock's; set cache_dir to an empty folder",
+        return judged(look, ERR_FORMAT, arena_printf(look->keep, "the folder holds %.*s, which is "
+                                                     "not Penstock's; set cache_dir to an empty "
+                                                     "folder",
                                                      SLICE_ARG(stranger)));
     return OK;
 }
@@ -161,8 +163,8 @@ static enum err look_at_lock(struct look *look)
     bool held = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
     if (fd >= 0)
         close(fd);
-    return held ? judged(look, ERR_BUSY, S("another process uses it; stop that process, or set "
-                                           "another cache_dir")) : OK;
+    return held ? judged(look, ERR_BUSY, S("another process uses the folder; stop that process, or "
+                                           "set another cache_dir")) : OK;
 }
 
 enum err store_probe(const char *folder, struct arena *keep, slice *ret_why)

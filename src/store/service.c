@@ -73,8 +73,8 @@ enum err service_begin(struct store *store, const char **ret_why)
     }
     e = restated_open(store->restated, &store->folder);
     if (e) {
-        *ret_why = "its file 'restated' can't be written; check the free space and the health of "
-                   "its disk";
+        *ret_why = "the file 'restated' in the folder can't be written; check the free space and "
+                   "the health of the disk";
         folder_close(&store->folder, false);
         atomic_store(&store->unproved, true);
         atomic_store(&store->why, *ret_why);

@@ -39,7 +39,7 @@ static struct store *store_new(const struct store_options *options)
     store->lately = must_alloc(store->lately_count * sizeof(*store->lately));
     store->names = names_new();
     store->restated = restated_new();
-    atomic_store(&store->why, "Penstock is still opening it");
+    atomic_store(&store->why, "Penstock is still opening the folder");
     atomic_store(&store->anew, "");
     list_init(&store->appends);
     list_init(&store->removals);
@@ -133,8 +133,8 @@ void store_status(struct store *store, struct store_status *ret)
     struct index_size index = index_size(store->index);
     *ret = (struct store_status){
         .serving = serving,
-        .why = stuck ? "a write to its disk takes too long; check whether that disk hangs or is "
-                       "overloaded" : atomic_load(&store->why),
+        .why = stuck ? "a write to the folder's disk takes too long; check whether that disk hangs "
+                       "or is overloaded" : atomic_load(&store->why),
         .anew = atomic_load(&store->anew),
         .size_bytes = atomic_load(&store->size_bytes),
         .derived = !store->options.size_bytes,

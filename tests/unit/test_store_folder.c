@@ -241,8 +241,8 @@ static void starts_anew(const char *why)
     unit_close(&unit);
 }
 
-#define DAMAGED "its file 'format' was damaged"
-#define MISSING "its file 'format' was missing"
+#define DAMAGED "the file 'format' was damaged"
+#define MISSING "the file 'format' was missing"
 
 TEST(a_folder_whose_format_file_is_lost_starts_anew)
 {

@@ -484,7 +484,7 @@ TEST(a_newer_format_is_refused_and_left_alone)
     unit_close(&unit);
     raise_version(1);
     ok(open_fails(&why, &keep) == ERR_FORMAT &&
-       slice_find(why, S("this version does not know")) < why.len);
+       slice_find(why, S("in a format that this version")) < why.len);
     raise_version(UINT32_MAX);
     unit = unit_open();
     ok(has_object(&unit, "k", "\"1\"", 1000));
@@ -561,7 +561,7 @@ static int play_read_only(void)
         return 2;
     if (unit_try(&unit, options_of(4 * MIB, 2 * MIB)) != OK || serving(&unit))
         return 3;
-    if (slice_find(unit.why, S("its file system is mounted read-only")) == unit.why.len)
+    if (slice_find(unit.why, S("the folder's file system is mounted read-only")) == unit.why.len)
         return 4;
     if (put_object(&unit, "k", "\"2\"", 10) != ERR_IO || get_metadata(&unit, "k"))
         return 5;
