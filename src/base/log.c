@@ -245,7 +245,7 @@ static bool is_special(unsigned char c)
     return c <= ' ' || c >= 0x7f || c == '"' || c == '\'' || c == '\\' || c == '%';
 }
 
-static slice escaped(struct arena *keep, slice value, const char *stays)
+static slice escaped(struct arena *keep, slice value, bool is_sentence)
 {
     struct text text = text_in(keep);
     size_t plain = 0;
@@ -255,8 +255,9 @@ static slice escaped(struct arena *keep, slice value, const char *stays)
         return arena_copy(keep, value);    /* most values need no escapes */
     for (size_t i = 0; i < value.len; i++) {
         unsigned char c = (unsigned char)value.ptr[i];
-        bool special = is_special(c);
-        if (special && (!c || !strchr(stays, c)))
+        if (c == '"' && is_sentence)
+            text_char(&text, '\'');
+        else if (is_special(c) && !(is_sentence && (c == ' ' || c == '\'')))
             text_printf(&text, "%%%02X", c);
         else
             text_char(&text, (char)c);
@@ -266,10 +267,10 @@ static slice escaped(struct arena *keep, slice value, const char *stays)
 
 slice log_word(struct arena *keep, slice value)
 {
-    return escaped(keep, value, "");
+    return escaped(keep, value, false);
 }
 
 slice log_sentence(struct arena *keep, slice value)
 {
-    return escaped(keep, value, " '");
+    return escaped(keep, value, true);
 }

@@ -42,7 +42,8 @@ void log_access_last(void);
 /* Escapes the value of a fact that comes from outside: each control byte, space, quote and
  * non-ASCII byte becomes %XX. So a line stays one line, and a fact stays one word. */
 slice log_word(struct arena *keep, slice value) MUST_USE;
-/* The same for a value between double quotes, but spaces and single quotes are not escaped. */
+/* The same for a sentence between double quotes, in which spaces and single quotes stay, and a
+ * double quote becomes a single one. */
 slice log_sentence(struct arena *keep, slice value) MUST_USE;
 
 #endif

@@ -81,8 +81,10 @@ static void log_begin(const struct config *config)
 
 static void log_warning(void *arg, slice warning)
 {
+    struct arena keep = { 0 };
     (void)arg;
-    log_warn("setting", "why=\"%.*s\"", SLICE_ARG(warning));
+    log_warn("setting", "why=\"%.*s\"", SLICE_ARG(log_sentence(&keep, warning)));
+    arena_free(&keep);
 }
 
 enum err serve_log_up(struct serve *serve)
@@ -118,7 +120,7 @@ static size_t steps_up(struct serve *serve)
         enum err e = daemon_steps[i].up(serve);
         if (e) {
             log_error("start_failed", "step=%s error=%s why=\"%.*s\"", daemon_steps[i].name,
-                      err_name(e), SLICE_ARG(serve->why));
+                      err_name(e), SLICE_ARG(log_sentence(&serve->keep, serve->why)));
             return i;
         }
     }
@@ -145,17 +147,13 @@ static slice or_nothing(slice text)
 static void reload(struct serve *serve)
 {
     struct config *fresh = cli_load(serve->cli, NULL);
-    if (fresh->mistakes) {
-        slice line = config_mistake_line(fresh->mistakes, &fresh->arena);
-        line = log_sentence(&fresh->arena, line);
-        log_warn("reload_refused", "why=\"%.*s; all old settings stay in force\"", SLICE_ARG(line));
-        config_free(&fresh);
-        return;
-    }
     struct arena *keep = &fresh->arena;
     slice why = S("");
-    if (rules_keys(serve, fresh, keep, &why)) {
-        log_warn("reload_refused", "why=\"%.*s; all old settings stay in force\"", SLICE_ARG(why));
+    if (fresh->mistakes)
+        why = config_mistake_line(fresh->mistakes, keep);
+    if (fresh->mistakes || rules_keys(serve, fresh, keep, &why)) {
+        log_warn("reload_refused", "why=\"%.*s; all old settings stay in force\"",
+                 SLICE_ARG(log_sentence(keep, why)));
         config_free(&fresh);
         return;
     }

@@ -153,9 +153,10 @@ static enum err run(struct seek *seek, slice command, slice *ret)
                          OUTPUT_BYTES_MAX / 1024, RUN_MS_MAX / 1000);
     int status = child.status;
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-        return seek_fail(seek, ERR_IO, "credential_process of profile %.*s failed with exit "
-                         "status %d: Penstock's standard error has its error messages",
-                         SLICE_ARG(seek->profile), WIFEXITED(status) ? WEXITSTATUS(status) : -1);
+        return seek_fail(seek, ERR_IO, "credential_process of profile %.*s ended with %s %d: "
+                         "Penstock's standard error has its error messages",
+                         SLICE_ARG(seek->profile), WIFEXITED(status) ? "exit status" : "signal",
+                         WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
     *ret = text.len ? text_slice(&text) : S("");
     return OK;
 }
