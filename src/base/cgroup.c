@@ -10,16 +10,26 @@
 
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/slice.h"
+#include "base/file.h"
+
+#define FILE_BYTES_MAX (16 * MIB)    /* of a list of mounts or groups */
 
 struct walk {
     const char *root, *controller;
     void (*look)(void *arg, const char *folder);
     void *arg;
+    struct arena keep;
 };
+
+static slice read_lines(struct walk *walk, const char *file)
+{
+    slice lines;
+    (void)!file_read(arena_printf(&walk->keep, "%s%s", walk->root, file).ptr, FILE_BYTES_MAX,
+                     &walk->keep, &lines);
+    return lines;
+}
 
 bool cgroup_line(const char *folder, const char *file, char *ret, int cap)
 {
@@ -35,50 +45,41 @@ bool cgroup_line(const char *folder, const char *file, char *ret, int cap)
 }
 
 /* A line has the form NUMBER:CONTROLLERS:PATH; in version 2 the number is 0 and there are no
- * controllers. */
-static bool group_of(const struct walk *walk, bool second, char ret[PATH_MAX])
+ * controllers. Returns a slice without a ptr if no line is of this tree. */
+static slice group_of(struct walk *walk, bool second)
 {
-    char path[PATH_MAX], *line = NULL;
-    size_t cap = 0;
-    bool found = false;
-    snprintf(path, sizeof(path), "%s/proc/self/cgroup", walk->root);
-    FILE *from = fopen(path, "re");
-    while (from && !found && getline(&line, &cap, from) > 0) {
-        line[strcspn(line, "\n")] = 0;
-        char *list = strchr(line, ':'), *group = list ? strchr(list + 1, ':') : NULL;
-        if (!group)
-            continue;
-        *group++ = 0;
-        found = second ? strncmp(line, "0:", 2) == 0 && !list[1]
-                       : slice_list_has(slice_of(list + 1), ',', slice_of(walk->controller));
-        if (found)
-            snprintf(ret, PATH_MAX, "%s", group);
+    for (slice lines = read_lines(walk, "/proc/self/cgroup"); lines.len;) {
+        slice group = slice_cut(&lines, '\n'), number = slice_cut(&group, ':');
+        slice list = slice_cut(&group, ':');
+        if (group.ptr && (second ? slice_eq(number, S("0")) && !list.len
+                                 : slice_list_has(list, ',', slice_of(walk->controller))))
+            return group;
     }
-    if (from)
-        fclose(from);
-    free(line);
-    return found;
+    return (slice){ NULL, 0 };
 }
 
 /* Visits each group from this process's group up to the root of the mount. */
-static void climb(const struct walk *walk, const char *mount, const char *mounted, bool second)
+static void climb(struct walk *walk, const char *mount, slice mounted, bool second)
 {
-    char group[PATH_MAX] = "", folder[3 * PATH_MAX];
-    size_t skip = strcmp(mounted, "/") == 0 ? 0 : strlen(mounted);
-    if (!group_of(walk, second, group))
+    slice group = group_of(walk, second);
+    slice below = slice_eq(mounted, S("/")) ? S("") : mounted, own = slice_from(group, below.len);
+    if (!group.ptr)
         return;
-    bool inside = strncmp(group, mounted, skip) == 0 && (group[skip] == '/' || !group[skip]) &&
-                  strncmp(group, "/..", 3) != 0;
-    char *own = inside ? group + skip : group + strlen(group);
-    for (char *end = own + strlen(own); end; end = strrchr(own, '/')) {
-        *end = 0;
-        snprintf(folder, sizeof(folder), "%s%s%s", walk->root, mount, own);
-        walk->look(walk->arg, folder);
+    if (!slice_starts(group, below) || !slice_starts(own, S("/")) ||
+        slice_starts(group, S("/..")))
+        own = S("");
+    for (;;) {
+        walk->look(walk->arg, arena_printf(&walk->keep, "%s%s%.*s", walk->root, mount,
+                                           SLICE_ARG(own)).ptr);
+        if (!own.len)
+            return;
+        while (own.ptr[--own.len] != '/')
+            ;
     }
 }
 
 /* A line has the form "31 23 0:28 ROOT MOUNT OPTIONS ... - TYPE SOURCE OPTIONS". */
-static void look_at_mount(const struct walk *walk, const char *line)
+static void look_at_mount(struct walk *walk, const char *line)
 {
     char mounted[PATH_MAX], mount[PATH_MAX], type[32], options[256];
     const char *rest = strstr(line, " - ");
@@ -89,20 +90,14 @@ static void look_at_mount(const struct walk *walk, const char *line)
     bool second = strcmp(type, "cgroup2") == 0;
     bool first = strcmp(type, "cgroup") == 0 && slice_list_has(slice_of(options), ',', controller);
     if (first || second)
-        climb(walk, mount, mounted, second);
+        climb(walk, mount, slice_of(mounted), second);
 }
 
 void cgroup_each(const char *root, const char *controller,
                  void (*look)(void *arg, const char *folder), void *arg)
 {
-    struct walk walk = { root, controller, look, arg };
-    char path[PATH_MAX], *line = NULL;
-    size_t cap = 0;
-    snprintf(path, sizeof(path), "%s/proc/self/mountinfo", root);
-    FILE *from = fopen(path, "re");
-    while (from && getline(&line, &cap, from) > 0)
-        look_at_mount(&walk, line);
-    if (from)
-        fclose(from);
-    free(line);
+    struct walk walk = { root, controller, look, arg, { 0 } };
+    for (slice lines = read_lines(&walk, "/proc/self/mountinfo"); lines.len;)
+        look_at_mount(&walk, arena_copy(&walk.keep, slice_cut(&lines, '\n')).ptr);
+    arena_free(&walk.keep);
 }

@@ -235,13 +235,6 @@ static void assign_text(struct config *config, const struct config_group *group,
     group->where[setting - settings] = *where;
 }
 
-static slice without_space(slice text)
-{
-    while (text.len && (text.ptr[text.len - 1] == '\n' || text.ptr[text.len - 1] == '\r'))
-        text.len--;
-    return slice_trim(text);
-}
-
 /* Reads a secret from its file. The value is the file's text without the spaces and newlines around
  * it, which editors leave. */
 static void assign_file(struct config *config, const struct config_group *group,
@@ -255,7 +248,8 @@ static void assign_file(struct config *config, const struct config_group *group,
     inside.secret_file = name;
     bool given = !config_is_blank(path);
     if (given && config_read_bytes(name, SECRET_BYTES_MAX, &config->arena, &secret, &why)) {
-        assign_text(config, group, setting, without_space(secret), &inside);
+        secret = slice_trim(slice_without_line_end(secret));
+        assign_text(config, group, setting, secret, &inside);
         return;
     }
     group->where[setting - settings] = inside;    /* counts as given, though its text is unknown */

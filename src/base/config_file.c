@@ -4,13 +4,14 @@
  * "origins", "buckets" and "keys" hold groups; any other member is a GLOBAL row, or a comment if
  * its name begins with '#'. Each value and each mistake has its line and column (json_place.h). */
 #include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/config_inside.h"
+#include "base/file.h"
+#include "base/json.h"
 #include "base/json_place.h"
 
 #define FILE_BYTES_MAX (1 * MIB)
@@ -24,23 +25,10 @@ struct loading {
 bool config_read_bytes(const char *path, size_t max, struct arena *keep, slice *ret,
                        const char **ret_why)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        *ret_why = strerror(errno);
-        return false;
-    }
-    char *bytes = arena_alloc(keep, max + 1);
-    size_t len = 0;
-    ssize_t got;
-    while (len <= max && (got = read(fd, bytes + len, max + 1 - len)) > 0)
-        len += (size_t)got;
-    *ret_why = got < 0 ? strerror(errno) : "the file is too large (at most: a secret "
-                                               "8 KiB, settings 1 MiB, certificates 4 MiB)";
-    close(fd);
-    if (got < 0 || len > max)
-        return false;
-    *ret = (slice){ bytes, len };
-    return true;
+    bool good = file_read(path, max, keep, ret);
+    *ret_why = errno == EFBIG ? "the file is too large (at most: a secret 8 KiB, settings 1 MiB, "
+                                "certificates 4 MiB)" : strerror(errno);
+    return good;
 }
 
 static const char *const lists[] = {
@@ -64,8 +52,8 @@ static struct setting_where place(const struct loading *load, const struct confi
     check(depth + step_count <= countof(all));
     for (size_t i = 0; i < step_count; i++)
         all[depth++] = steps[i];
-    bool ignored = json_place(load->text, all, depth, &key, &value);
-    (void)ignored;    /* if a step is missing, the nearest place will do */
+    /* If a step is missing, the nearest place will do. */
+    (void)!json_place(load->text, all, depth, &key, &value);
     struct text_place at = of_value ? value : key;
     return (struct setting_where){ FROM_FILE, load->file, at.line, at.column, NULL };
 }
@@ -74,11 +62,6 @@ static struct setting_where place_of(const struct loading *load, const struct co
                                      const char *name, bool of_value)
 {
     return place(load, group, &(struct json_step){ slice_of(name), 0 }, 1, of_value);
-}
-
-static slice text_of(const json_t *word)
-{
-    return (slice){ json_string_value(word), json_string_length(word) };
 }
 
 /* Reads the text of a scalar. A text must be in quotes, so that 007 and true are not read as a
@@ -91,7 +74,7 @@ static bool scalar_text(const struct setting *setting, json_t *value, struct are
                : truth ? "must be true or false"
                        : "must be text in double quotes";
     if (json_is_string(value))
-        *ret = text_of(value);
+        *ret = json_text(value);
     else if (json_is_integer(value) && number)
         *ret = arena_printf(keep, "%jd", (intmax_t)json_integer_value(value));
     else if (json_is_boolean(value) && truth)
@@ -188,13 +171,13 @@ static unsigned read_allow(struct loading *load, const struct config_group *grou
                        "nothing: list rights (read, list, write, admin or all), or remove this "
                        "row");
     json_array_foreach(words, i, word) {
-        unsigned right = config_policy_right(text_of(word));
+        unsigned right = config_policy_right(json_text(word));
         rights |= right;
         if (!right)
             policy_mistake(load, group, row, "allow", i,
                            arena_printf(&load->config->arena, "has \"%.*s\" in \"allow\": a right "
                                         "must be read, list, write, admin or all",
-                                        SLICE_ARG(text_of(word))).ptr);
+                                        SLICE_ARG(json_text(word))).ptr);
     }
     return rights;
 }
@@ -210,11 +193,11 @@ static void read_on(struct loading *load, const struct config_group *group, size
         policy_mistake(load, group, row, "on", THE_LIST, "has an empty \"on\", which covers no "
                        "bucket: list buckets, or leave \"on\" out, which means all buckets");
     json_array_foreach(words, i, word) {
-        const char *why = config_policy_on_breaks(text_of(word), &load->config->arena);
+        const char *why = config_policy_on_breaks(json_text(word), &load->config->arena);
         if (why)
             policy_mistake(load, group, row, "on", i, why);
         else
-            config_policy_add(load->config, group->values, rights, text_of(word));
+            config_policy_add(load->config, group->values, rights, json_text(word));
     }
 }
 

@@ -1,7 +1,12 @@
-/* json.c - single members of a small JSON document. SPDX-License-Identifier: Apache-2.0 */
+/* json.c - texts and single members of JSON documents. SPDX-License-Identifier: Apache-2.0 */
 #include "base/json.h"
 
 #include <jansson.h>
+
+slice json_text(const json_t *value)
+{
+    return (slice){ json_string_value(value), json_string_length(value) };
+}
 
 static bool read_one(struct arena *keep, const json_t *value, slice *ret)
 {
@@ -14,7 +19,7 @@ static bool read_one(struct arena *keep, const json_t *value, slice *ret)
     }
     if (!json_is_string(value))
         return false;
-    *ret = arena_copy(keep, (slice){ json_string_value(value), json_string_length(value) });
+    *ret = arena_copy(keep, json_text(value));
     return true;
 }
 

@@ -1,10 +1,13 @@
-/* json.h - single members of a small JSON document. SPDX-License-Identifier: Apache-2.0
+/* json.h - texts and single members of JSON documents. SPDX-License-Identifier: Apache-2.0
  *
- * For documents that consist of one flat object, such as credentials and tokens. Pure. */
+ * json_read_members is for documents of one flat object, such as credentials and tokens. Pure. */
 #ifndef BASE_JSON_H
 #define BASE_JSON_H
 
 #include "base/arena.h"
+
+struct json_t;
+slice json_text(const struct json_t *value);    /* empty with ptr NULL if the value is no text */
 
 struct json_want {
     const char *name;       /* the name of the member: "AccessKeyId" */

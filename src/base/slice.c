@@ -35,6 +35,13 @@ slice slice_trim(slice s)
     return s;
 }
 
+slice slice_without_line_end(slice s)
+{
+    while (slice_ends(s, S("\n")) || slice_ends(s, S("\r")))
+        s.len--;
+    return s;
+}
+
 slice slice_cut(slice *rest, char at)
 {
     slice all = *rest;
@@ -46,6 +53,16 @@ slice slice_cut(slice *rest, char at)
     size_t before = (size_t)(found - all.ptr);
     *rest = (slice){ found + 1, all.len - before - 1 };
     return (slice){ all.ptr, before };
+}
+
+slice slice_cut_last(slice *rest, char at)
+{
+    size_t behind = rest->len;
+    while (behind && rest->ptr[behind - 1] != at)
+        behind--;
+    slice last = slice_from(*rest, behind);
+    rest->len = behind ? behind - 1 : 0;
+    return last;
 }
 
 size_t slice_put(char *to, slice s)
@@ -85,6 +102,11 @@ int slice_cmp(slice a, slice b)
     if (order)
         return order;
     return (a.len > b.len) - (a.len < b.len);
+}
+
+int slice_order(const void *a, const void *b)
+{
+    return slice_cmp(*(const slice *)a, *(const slice *)b);
 }
 
 bool slice_starts(slice s, slice prefix)

@@ -19,10 +19,14 @@ slice slice_of(const char *text);                       /* NULL gives an empty s
 slice slice_from(slice s, size_t start);  /* the bytes from start on; start is clamped */
 slice slice_sub(slice s, size_t start, size_t len);     /* start and len are clamped */
 slice slice_trim(slice s);                              /* cuts spaces and tabs off both ends */
+slice slice_without_line_end(slice s);                  /* cuts CRs and LFs off the end */
 /* Cuts off and returns the bytes before the first `at`; *rest then begins after that `at`. Without
  * an `at`, slice_cut returns all bytes, and *rest is empty with ptr NULL. So "a" differs from
  * "a,". */
 slice slice_cut(slice *rest, char at);
+/* Cuts off and returns the bytes after the last `at`. Without an `at`, it returns all bytes, and
+ * *rest is empty. */
+slice slice_cut_last(slice *rest, char at);
 
 size_t slice_put(char *to, slice s);                    /* copies the bytes; returns their number */
 
@@ -31,6 +35,7 @@ bool slice_eq_nocase(slice a, slice b);                 /* ASCII only */
 /* For secrets: the time depends on the lengths, not on the place of a difference. */
 bool slice_eq_secret(slice a, slice b) MUST_USE;
 int slice_cmp(slice a, slice b);                        /* compares bytes, as memcmp does */
+int slice_order(const void *a, const void *b);          /* slice_cmp for qsort */
 bool slice_starts(slice s, slice prefix);
 bool slice_starts_nocase(slice s, slice prefix);        /* ASCII only */
 bool slice_ends(slice s, slice suffix);

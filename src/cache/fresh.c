@@ -115,10 +115,9 @@ void fresh_free(struct fresh **fresh)
 
 static slice prefix_of(slice key)
 {
-    size_t len = key.len;
-    while (len && key.ptr[len - 1] != '/')
-        len--;
-    return slice_sub(key, 0, len);
+    slice above = key;
+    key.len -= slice_cut_last(&above, '/').len;
+    return key;
 }
 
 /* ---- what can't be listed ---- */

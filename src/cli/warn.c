@@ -4,16 +4,17 @@
  * Each warning has a function, which returns a sentence or nothing. check prints the sentences;
  * serve logs them when it starts and when it reloads. */
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/file.h"
 #include "base/testing.h"
 #include "cli/cli.h"
 #include "cli/memory.h"
 #include "store/store.h"
 
 #define SMALL_BYTES GIB
+#define KEY_FILE_BYTES_MAX (4 * MIB)
 
 slice cli_existing_folder(const char *path, struct arena *keep, struct store_space *ret)
 {
@@ -52,23 +53,18 @@ slice cli_small_cache(uint64_t size_bytes, bool derived, struct arena *keep)
                         size_bytes / MIB);
 }
 
-static bool holds_a_key(const char *file)
+static bool holds_a_key(const char *file, struct arena *keep)
 {
-    char line[256];
-    bool found = false;
-    FILE *from = fopen(file, "re");
-    while (from && !found && fgets(line, sizeof(line), from))
-        found = strstr(line, "PRIVATE KEY-----") != NULL;
-    if (from)
-        fclose(from);
-    return found;
+    slice text;
+    (void)!file_read(file, KEY_FILE_BYTES_MAX, keep, &text);
+    return slice_find(text, S("PRIVATE KEY-----")) < text.len;
 }
 
 static slice key_is_open(const struct config *config, struct arena *keep)
 {
     struct stat st;
     const char *key = config->tls_key_file[0] ? config->tls_key_file : config->tls_cert_file;
-    if (!key[0] || !holds_a_key(key) || stat(key, &st) != 0 || !(st.st_mode & S_IROTH))
+    if (!key[0] || !holds_a_key(key, keep) || stat(key, &st) != 0 || !(st.st_mode & S_IROTH))
         return S("");
     return arena_printf(keep, "every user of this machine can read %s, the private key of "
                         "tls_listen. Run: chmod o= %s", key, key);

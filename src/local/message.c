@@ -8,6 +8,7 @@
 #include <jansson.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/setting.h"
 #include "s3/encode.h"
 
@@ -71,16 +72,6 @@ static bool wrong(struct reading *reading, slice sentence)
     return false;
 }
 
-static slice text_in_place(const json_t *value)
-{
-    return (slice){ json_string_value(value), json_string_length(value) };
-}
-
-static slice text_of(struct arena *keep, const json_t *value)
-{
-    return arena_copy(keep, text_in_place(value));
-}
-
 static bool read_number(struct reading *reading, const json_t *value, uint64_t *ret)
 {
     (void)reading;
@@ -124,7 +115,7 @@ static bool read_auth(struct reading *reading, const json_t *value, slice *ret)
     const json_t *url = json_object_get(value, "presigned");
     if (json_object_size(value) != 1 || !json_is_string(url))
         return false;
-    *ret = text_of(reading->keep, url);
+    *ret = arena_copy(reading->keep, json_text(url));
     return true;
 }
 
@@ -134,12 +125,12 @@ static bool read_handle(struct reading *reading, const json_t *value, slice *ret
     uint8_t *bytes = arena_alloc(reading->keep, IPC_HANDLE_BYTES);
     *ret = (slice){ (const char *)bytes, IPC_HANDLE_BYTES };
     return json_is_string(value) &&
-           base64_read(text_in_place(value), bytes, IPC_HANDLE_BYTES);
+           base64_read(json_text(value), bytes, IPC_HANDLE_BYTES);
 }
 
 static bool read_skip(const json_t *value, bool *ret)
 {
-    slice text = slice_of(json_string_value(value));
+    slice text = json_text(value);
     *ret = slice_eq(text, S("skip"));
     return *ret || slice_eq(text, S("fail"));
 }
@@ -172,14 +163,14 @@ static bool read_value(struct reading *reading, const struct member *row, const 
     switch (row->type) {
     case TEXT:
         if (json_is_string(value))
-            *(slice *)to = text_of(reading->keep, value);
+            *(slice *)to = arena_copy(reading->keep, json_text(value));
         return json_is_string(value);
     case NUMBER: return read_number(reading, value, to);
     case FLAG:
         *(bool *)to = json_is_true(value);
         return json_is_boolean(value);
     case ID:
-        return slice_unhex(text_in_place(value), to, ID_BYTES);
+        return slice_unhex(json_text(value), to, ID_BYTES);
     case KIND: return read_kind(value, to);
     case SIZES: return read_sizes(reading, value);
     case ITEMS: return json_is_array(value);

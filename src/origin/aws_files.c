@@ -2,35 +2,26 @@
 #include "origin/aws_files.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
+
+#include "base/file.h"
 
 #define FILE_BYTES_MAX (1024 * 1024)
 
 enum err aws_file_read(struct arena *keep, slice path, slice *ret, slice *ret_why)
 {
     *ret = S("");
-    errno = 0;
-    FILE *file = path.len ? fopen(arena_copy(keep, path).ptr, "re") : NULL;
-    if (!file && (!path.len || errno == ENOENT || errno == ENOTDIR)) {
+    if (path.len && file_read(arena_copy(keep, path).ptr, FILE_BYTES_MAX, keep, ret))
+        return OK;
+    if (!path.len || errno == ENOENT || errno == ENOTDIR) {
         *ret_why = arena_printf(keep, "the file %.*s does not exist: check the setting or "
                                 "variable that names the file", SLICE_ARG(path));
         return ERR_NOT_FOUND;
     }
-    struct text text = text_in(keep);
-    char piece[4096];
-    size_t len;
-    while (file && text.len <= FILE_BYTES_MAX && (len = fread(piece, 1, sizeof(piece), file)) > 0)
-        text_add(&text, (slice){ piece, len });
-    bool good = file && !ferror(file) && text.len <= FILE_BYTES_MAX;
-    if (!good)
-        *ret_why = arena_printf(keep, "the file %.*s can't be read (%s): check the file and "
-                                "its permissions", SLICE_ARG(path),
-                                errno ? strerror(errno) : "it is larger than 1 MiB");
-    if (file)
-        fclose(file);
-    *ret = text.len ? text_slice(&text) : S("");
-    return good ? OK : ERR_IO;
+    *ret_why = arena_printf(keep, "the file %.*s can't be read (%s): check the file and its "
+                            "permissions", SLICE_ARG(path),
+                            errno == EFBIG ? "it is larger than 1 MiB" : strerror(errno));
+    return ERR_IO;
 }
 
 static slice path_of(struct arena *keep, const char *(*env)(const char *name), const char *name,
@@ -54,20 +45,13 @@ enum err aws_files_read(struct arena *keep, const char *(*env)(const char *name)
     return e == ERR_NOT_FOUND ? OK : e;
 }
 
-slice aws_without_line_end(slice text)
-{
-    while (slice_ends(text, S("\n")) || slice_ends(text, S("\r")))
-        text.len--;
-    return text;
-}
-
 /* If several lines set `name`, the last one counts, as in the SDKs. */
 static slice look_up(slice file, slice section, slice name)
 {
     slice found = S("");
     bool inside = false;
     for (slice rest = file; rest.ptr;) {
-        slice raw = slice_cut(&rest, '\n'), line = slice_trim(aws_without_line_end(raw));
+        slice raw = slice_cut(&rest, '\n'), line = slice_trim(slice_without_line_end(raw));
         if (line.len == 0 || line.ptr[0] == '#' || line.ptr[0] == ';')
             continue;
         if (line.ptr[0] == '[') {

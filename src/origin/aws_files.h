@@ -19,8 +19,6 @@ enum err aws_files_read(struct arena *keep, const char *(*env)(const char *name)
 /* Reads a whole small file. Returns ERR_NOT_FOUND or ERR_IO with a sentence in *ret_why. */
 enum err aws_file_read(struct arena *keep, slice path, slice *ret, slice *ret_why) MUST_USE;
 
-slice aws_without_line_end(slice text);    /* removes CRs and LFs at the end */
-
 /* Returns the value of a profile's `name`, or an empty text if there is none. Looks in the
  * credentials file first, then in the config file. */
 slice aws_files_value(const struct aws_files *files, slice profile, slice name);

@@ -102,7 +102,7 @@ static enum err from_file(struct seek *seek, slice path, slice *ret)
         return OK;
     if (aws_file_read(seek->keep, path, &text, &seek->why))
         return ERR_IO;
-    *ret = slice_trim(aws_without_line_end(slice_cut(&text, '\n')));
+    *ret = slice_trim(slice_without_line_end(slice_cut(&text, '\n')));
     if (!ret->len)
         return seek_fail(seek, ERR_BAD_ARGUMENT, "%.*s is empty: write the key or token for the "
                          "origin into this file", SLICE_ARG(path));

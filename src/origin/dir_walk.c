@@ -308,10 +308,8 @@ static enum err walk_dir(struct walk *walk, DIR *dir, slice path)
 /* Starts the walk in the deepest directory that contains every key with the prefix. */
 static enum err walk_bucket(struct walk *walk)
 {
-    slice path = walk->ask->prefix.len ? walk->ask->prefix : S("");
-    while (path.len && path.ptr[path.len - 1] != '/')
-        path.len--;
-    slice name = slice_sub(path, 0, path.len ? path.len - 1 : 0);
+    slice path = walk->ask->prefix.len ? walk->ask->prefix : S(""), name = path;
+    path.len -= slice_cut_last(&name, '/').len;
     if (path.len > S3_KEY_BYTES_MAX || (path.len && !dir_is_file_name(name)))
         return OK;    /* no file has such a name */
     const char *open_as = path.len ? arena_copy(walk->keep, name).ptr : ".";

@@ -71,7 +71,7 @@ static enum err container_token(struct seek *seek, slice *ret)
     if (path.len && aws_file_read(seek->keep, path, ret, &seek->why))
         return seek_fail(seek, ERR_IO, "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE: %.*s",
                          SLICE_ARG(seek->why));
-    *ret = aws_without_line_end(*ret);
+    *ret = slice_without_line_end(*ret);
     for (size_t i = 0; i < ret->len; i++)
         if ((unsigned char)ret->ptr[i] < ' ')
             return seek_fail(seek, ERR_BAD_ARGUMENT, "AWS_CONTAINER_AUTHORIZATION_TOKEN, or the "

@@ -233,7 +233,7 @@ enum err source_web_identity(struct seek *seek, struct credentials *ret)
     if (aws_file_read(seek->keep, path, &token, &seek->why))
         return seek_fail(seek, ERR_IO, "the token of the web identity can't be read: %.*s",
                          SLICE_ARG(seek->why));
-    token = aws_without_line_end(token);
+    token = slice_without_line_end(token);
     if (!slice_trim(token).len)
         return seek_fail(seek, ERR_IO, "the file of the web identity's token, %.*s, is empty: "
                          "check the program that writes this file", SLICE_ARG(path));

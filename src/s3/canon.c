@@ -173,17 +173,12 @@ bool canon_all_signed(const struct canon *canon)
     return true;
 }
 
-static int cmp_names(const void *a, const void *b)
-{
-    return slice_cmp(*(const slice *)a, *(const slice *)b);
-}
-
 slice canon_signed_names(struct arena *keep, const struct http_field *fields, size_t count)
 {
     slice *names = arena_alloc(keep, count * sizeof(*names));
     for (size_t i = 0; i < count; i++)
         names[i] = arena_lower(keep, fields[i].name);
-    qsort(names, count, sizeof(*names), cmp_names);
+    qsort(names, count, sizeof(*names), slice_order);
     struct text text = text_in(keep);
     for (size_t i = 0; i < count; i++) {
         if (i && slice_eq(names[i], names[i - 1]))

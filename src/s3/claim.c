@@ -112,28 +112,17 @@ static enum err fault(struct sigv4_claim *ret, enum err err, const char *message
 
 /* ---- the parts of a claim ---- */
 
-/* Cuts off and returns the bytes after the last `between`, or all bytes if there is none. */
-static slice cut_last(slice *rest, char between)
-{
-    size_t at = rest->len;
-    while (at && rest->ptr[at - 1] != between)
-        at--;
-    slice last = slice_from(*rest, at);
-    rest->len = at ? at - 1 : 0;
-    return last;
-}
-
 bool sigv4_credential_read(struct arena *keep, slice s, struct sigv4_claim *ret, slice *ret_why)
 {
     size_t slashes = 0;
     for (size_t i = 0; i < s.len; i++)
         slashes += s.ptr[i] == '/';
     /* cut from the end, because the access key may have a slash */
-    slice terminal = cut_last(&s, '/');
+    slice terminal = slice_cut_last(&s, '/');
     bool ours = slice_eq(terminal, S("aws4_request"));
-    ret->service = cut_last(&s, '/');
-    ret->region = cut_last(&s, '/');
-    ret->date = cut_last(&s, '/');
+    ret->service = slice_cut_last(&s, '/');
+    ret->region = slice_cut_last(&s, '/');
+    ret->date = slice_cut_last(&s, '/');
     ret->access_key = s;
     char stamp[AMZ_DATE_BYTES];
     slice_put(stamp, slice_sub(ret->date, 0, 8));
@@ -361,7 +350,8 @@ static int64_t v2_date_read(struct arena *keep, slice s)
 static enum err read_v2_header(struct arena *keep, const struct sources *from,
                                struct sigv4_claim *ret)
 {
-    slice key = slice_trim(slice_from(from->authorization, 4)), signature = cut_last(&key, ':');
+    slice key = slice_trim(slice_from(from->authorization, 4));
+    slice signature = slice_cut_last(&key, ':');
     if (!key.len || !signature.len)
         return ERR_AUTH_V2;
     ret->access_key = key;

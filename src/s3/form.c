@@ -116,11 +116,8 @@ slice form_replaced(struct arena *keep, slice in, slice what, slice with, size_t
 static enum err put_filename(struct arena *keep, struct form *form, slice filename)
 {
     slice mark = S("${filename}");
-    for (size_t i = filename.len; i > 0; i--)
-        if (filename.ptr[i - 1] == '/' || filename.ptr[i - 1] == '\\') {
-            filename = slice_from(filename, i);
-            break;
-        }
+    filename = slice_cut_last(&filename, '/');
+    filename = slice_cut_last(&filename, '\\');
     if (filename.len > S3_KEY_BYTES_MAX || slice_find(filename, mark) < filename.len)
         return ERR_BAD_FORM;
     for (size_t i = 0; i < form->field_count; i++) {

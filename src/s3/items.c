@@ -8,6 +8,7 @@
 
 #include <jansson.h>
 
+#include "base/json.h"
 #include "base/setting.h"
 #include "s3/request.h"
 
@@ -48,14 +49,9 @@ static void *value_at(struct reading *r, const struct member *member)
     return (char *)r->item + member->at;
 }
 
-static slice text_of(const json_t *value)
-{
-    return (slice){ json_string_value(value), json_string_length(value) };
-}
-
 static enum err read_key(struct reading *r, const struct member *member, const json_t *value)
 {
-    slice prefix = r->ask->prefix, key = text_of(value);
+    slice prefix = r->ask->prefix, key = json_text(value);
     if (!json_is_string(value) || slice_has(key, '\0'))
         return wrong(r, "key must be text without a NUL", "");
     size_t len = prefix.len + key.len;
@@ -81,7 +77,7 @@ static enum err read_number(struct reading *r, const struct member *member, cons
 
 static enum err read_text(struct reading *r, const struct member *member, const json_t *value)
 {
-    slice text = text_of(value);
+    slice text = json_text(value);
     if (!json_is_string(value) || !text.len || text.len > TEXT_BYTES_MAX || slice_has_control(text))
         return wrong(r, member->name, " must be text of 1 to 1024 bytes, on one line");
     *(slice *)value_at(r, member) = arena_copy(r->keep, text);
@@ -91,7 +87,7 @@ static enum err read_text(struct reading *r, const struct member *member, const 
 static enum err read_range(struct reading *r, const struct member *member, const json_t *value)
 {
     struct s3_range *range = value_at(r, member);
-    *range = s3_range_read(text_of(value));
+    *range = s3_range_read(json_text(value));
     return range->kind == RANGE_NONE
          ? wrong(r, "range must be one range, as \"bytes=0-1023\", \"bytes=1024-\" or "
                     "\"bytes=-1024\"", "") : OK;
@@ -271,7 +267,7 @@ static enum err read_choice(struct arena *keep, const json_t *value, const char 
     if (!value)
         return OK;
     for (; *ret < 2; ++*ret)
-        if (json_is_string(value) && slice_eq(text_of(value), slice_of(words[*ret])))
+        if (json_is_string(value) && slice_eq(json_text(value), slice_of(words[*ret])))
             return OK;
     return bad(ret_why, arena_printf(keep, "%s must be \"%s\" or \"%s\"", name, words[0],
                                      words[1]));
@@ -302,7 +298,7 @@ static enum err read_batch(struct arena *keep, json_t *object, size_t count_max,
     enum err err = judge_names(keep, object, ret_why);
     if (!err && prefix && !json_is_string(prefix))
         err = bad(ret_why, S("prefix must be text"));
-    ask.prefix = text_of(prefix);
+    ask.prefix = json_text(prefix);
     if (!err)
         err = read_choice(keep, json_object_get(object, "form"), "form", forms, &form, ret_why);
     if (!err)

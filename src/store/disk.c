@@ -29,11 +29,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/metric.h"
 #include "base/workers.h"
 
 #define DEPTH 256u                    /* reads under way in one disk */
 #define POOL_THREADS 16u
+#define SYSCTL_BYTES_MAX 64u
 #define URING_READ_MAX (1u << 30)     /* the kernel answers with an int */
 
 struct disk {
@@ -440,14 +442,12 @@ static int probe(void)
 
 static bool sysctl_forbids(void)
 {
-    char value = '0';
-    FILE *file = fopen("/proc/sys/kernel/io_uring_disabled", "re");
-    if (file) {
-        if (fread(&value, 1, 1, file) != 1)
-            value = '0';
-        fclose(file);
-    }
-    return value != '0';
+    struct arena keep = { 0 };
+    slice value;
+    bool forbids = file_read("/proc/sys/kernel/io_uring_disabled", SYSCTL_BYTES_MAX, &keep,
+                             &value) && !slice_starts(value, S("0"));
+    arena_free(&keep);
+    return forbids;
 }
 
 static const char *why_refused(int number)

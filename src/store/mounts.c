@@ -15,6 +15,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
+
 #define FILE_BYTES_MAX (4 * MIB)    /* of a mount unit */
 #define LINE_BYTES_MAX (64 * KIB)   /* of fstab; getmntent_r skips the rest of a longer line */
 
@@ -34,19 +36,6 @@ struct search {
     slice mounted;                    /* see points_in */
     slice written, resolved;          /* the path */
 };
-
-static slice read_all(struct arena *keep, const char *path)
-{
-    struct text text = text_in(keep);
-    char piece[4096];
-    size_t len;
-    FILE *file = fopen(path, "re");
-    while (file && text.len < FILE_BYTES_MAX && (len = fread(piece, 1, sizeof(piece), file)) > 0)
-        text_add(&text, (slice){ piece, len });
-    if (file)
-        fclose(file);
-    return text.len ? text_slice(&text) : S("");
-}
 
 /* ---- paths ---- */
 
@@ -148,9 +137,11 @@ static bool unit_counts(const struct search *search, const char *path, size_t di
     return wanted;
 }
 
-/* "Where=/nvme" of a unit. */
-static slice where_of(slice unit)
+/* "Where=/nvme" of a unit. A unit that can't be read has none. */
+static slice where_of(struct arena *keep, const char *path)
 {
+    slice unit;
+    (void)!file_read(path, FILE_BYTES_MAX, keep, &unit);
     while (unit.ptr) {
         slice value = slice_cut(&unit, '\n'), name = slice_trim(slice_cut(&value, '='));
         if (slice_eq(name, S("Where")))
@@ -169,7 +160,7 @@ static bool units_miss(const struct search *search, size_t dir, struct mounts_mi
         return false;
     for (size_t i = 0; i < found.gl_pathc && !missing; i++)
         missing = unit_counts(search, found.gl_pathv[i], dir) &&
-                  is_missing(search, where_of(read_all(search->keep, found.gl_pathv[i])),
+                  is_missing(search, where_of(search->keep, found.gl_pathv[i]),
                              found.gl_pathv[i], ret);
     globfree(&found);
     return missing;
