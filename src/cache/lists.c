@@ -165,13 +165,8 @@ static struct shared *find(struct lists *lists, slice key, uint64_t now_ms)
 static void on_head(struct origin_call *call, const struct origin_reply *reply)
 {
     struct shared *shared = container_of(call, struct shared, call);
-    struct http_field *fields =
-        arena_alloc(&shared->arena, (reply->field_count + 1) * sizeof(*fields));
-    for (size_t i = 0; i < reply->field_count; i++)
-        fields[i] = (struct http_field){ arena_copy(&shared->arena, reply->fields[i].name),
-                                         arena_copy(&shared->arena, reply->fields[i].value) };
     shared->answer.status = reply->status;
-    shared->answer.fields = fields;
+    shared->answer.fields = http_fields_copy(&shared->arena, reply->fields, reply->field_count);
     shared->answer.field_count = reply->field_count;
 }
 
@@ -229,11 +224,6 @@ static const struct origin_events events = { on_head, on_body, on_done };
 
 /* ---- what makes them alike ---- */
 
-static int cmp_slices(const void *a, const void *b)
-{
-    return slice_cmp(*(const slice *)a, *(const slice *)b);
-}
-
 /* The parameters in one order: none comes twice, or the request was refused. */
 static void add_query(struct text *to, slice query)
 {
@@ -243,7 +233,7 @@ static void add_query(struct text *to, slice query)
     slice *pairs = arena_alloc(to->arena, max * sizeof(*pairs));
     for (slice rest = query; rest.ptr && count < max;)
         pairs[count++] = slice_cut(&rest, '&');
-    qsort(pairs, count, sizeof(*pairs), cmp_slices);
+    qsort(pairs, count, sizeof(*pairs), slice_order);
     for (size_t i = 0; i < count; i++)
         text_printf(to, "%.*s&", SLICE_ARG(pairs[i]));
 }
@@ -267,17 +257,13 @@ static slice key_of(struct arena *keep, const struct list_ask *ask)
 
 static struct origin_call make_call(struct arena *keep, const struct list_ask *ask)
 {
-    struct http_field *fields = arena_alloc(keep, (ask->field_count + 1) * sizeof(*fields));
-    for (size_t i = 0; i < ask->field_count; i++)
-        fields[i] = (struct http_field){ arena_copy(keep, ask->fields[i].name),
-                                         arena_copy(keep, ask->fields[i].value) };
     return (struct origin_call){
         .events = &events,
         .as = identity_as(ask->who),
         .op = ask->op,
         .bucket = arena_copy(keep, ask->bucket),
         .query = arena_copy(keep, ask->query),
-        .fields = fields,
+        .fields = http_fields_copy(keep, ask->fields, ask->field_count),
         .field_count = ask->field_count,
     };
 }

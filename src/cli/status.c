@@ -73,19 +73,14 @@ static uint64_t requests_so_far(void)
     return count;
 }
 
-static slice time_text(struct arena *keep, int64_t at_s)
-{
-    return at_s ? iso_date_text(keep, at_s) : S("never");
-}
-
 static void add_keys(struct status_document *to, struct arena *keep,
                      const struct origin_keys *keys)
 {
     document_text(to, "origins.credentials.access_key", keys->access_key);
     document_text(to, "origins.credentials.from", keys->from);
-    document_text(to, "origins.credentials.expires", time_text(keep, keys->expires_s));
-    document_text(to, "origins.credentials.renewed", time_text(keep, keys->renewed_s));
-    document_text(to, "origins.credentials.last_failure", time_text(keep, keys->failed_s));
+    document_text(to, "origins.credentials.expires", iso_date_or_never(keep, keys->expires_s));
+    document_text(to, "origins.credentials.renewed", iso_date_or_never(keep, keys->renewed_s));
+    document_text(to, "origins.credentials.last_failure", iso_date_or_never(keep, keys->failed_s));
     document_text(to, "origins.credentials.last_failure_why", keys->why);
 }
 
@@ -99,8 +94,8 @@ static void add_origin(struct status_document *to, struct arena *keep, const cha
     document_text(to, "origins.url", origin_endpoint(origin));
     document_text(to, "origins.state", !health.answered_s && !health.failed_s ? S("not asked yet")
                                       : health.failing ? S("fails") : S("answers"));
-    document_text(to, "origins.last_answer", time_text(keep, health.answered_s));
-    document_text(to, "origins.last_failure", time_text(keep, health.failed_s));
+    document_text(to, "origins.last_answer", iso_date_or_never(keep, health.answered_s));
+    document_text(to, "origins.last_failure", iso_date_or_never(keep, health.failed_s));
     document_text(to, "origins.last_failure_why", health.why);
     document_number(to, "origins.calls", health.calls);
     if (health.keys.from.len)
@@ -112,7 +107,7 @@ static void add_tls(struct status_document *to, struct arena *keep, const struct
     if (!serve->tls)
         return;
     document_text(to, "tls.listen", slice_of(serve->config->tls_listen));
-    document_text(to, "tls.expires", time_text(keep, http_tls_expires_s(serve->tls)));
+    document_text(to, "tls.expires", iso_date_or_never(keep, http_tls_expires_s(serve->tls)));
 }
 
 static void add_memory(struct status_document *to, struct arena *keep,

@@ -14,6 +14,7 @@
 #include "origin/provider.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
 
@@ -59,16 +60,11 @@ struct provider {
 
 /* ---- the results of looks ---- */
 
-static slice time_text(struct arena *keep, int64_t at_s)
-{
-    return at_s ? iso_date_text(keep, at_s) : S("never");
-}
-
 static void log_found(const struct provider *provider, const struct credentials *found)
 {
     struct arena keep = { 0 };
     slice from = log_sentence(&keep, found->from), key = log_word(&keep, found->access_key);
-    slice expires = time_text(&keep, found->expires_s);
+    slice expires = iso_date_or_never(&keep, found->expires_s);
     log_info("credentials", "origin=%s access_key=%.*s expires=%.*s from=\"%.*s\"",
              provider->origin, SLICE_ARG(key), SLICE_ARG(expires), SLICE_ARG(from));
     arena_free(&keep);
@@ -82,7 +78,7 @@ static bool is_past(const struct credentials *credentials, int64_t now_s)
 static void log_failed(const struct provider *provider, slice why, int64_t expires_s, bool good)
 {
     struct arena keep = { 0 };
-    slice text = log_sentence(&keep, why), expires = time_text(&keep, expires_s);
+    slice text = log_sentence(&keep, why), expires = iso_date_or_never(&keep, expires_s);
     log_warn("credentials_failed", "origin=%s expires=%.*s why=\"%.*s; %s\"", provider->origin,
              SLICE_ARG(expires), SLICE_ARG(text),
              good ? "the last credentials stay in use, and Penstock asks the source again"
@@ -164,8 +160,7 @@ static void note_failure(struct provider *provider, slice why, int64_t now_s)
     provider->look_s = now_s + MIN(pause_s, PAUSE_S_MAX);
     provider->failed_ms = mono_ms();
     provider->failed_s = now_s;
-    size_t len = slice_put(provider->why, slice_sub(why, 0, sizeof(provider->why) - 1));
-    provider->why[len] = '\0';
+    snprintf(provider->why, sizeof(provider->why), "%.*s", SLICE_ARG(why));
     int64_t expires_s = provider->now.expires_s;
     bool good = is_good(provider, now_s);
     pthread_mutex_unlock(&provider->lock);

@@ -331,13 +331,8 @@ static bool on_ready(void *arg)
 static void hold(struct s3_call *call, const struct origin_reply *reply)
 {
     check(!call->holding && !call->hook.headed);
-    struct http_field *fields =
-        arena_alloc(&call->keep, (reply->field_count + 1) * sizeof(*fields));
-    for (size_t i = 0; i < reply->field_count; i++)
-        fields[i] = (struct http_field){ arena_copy(&call->keep, reply->fields[i].name),
-                                         arena_copy(&call->keep, reply->fields[i].value) };
     call->held = *reply;
-    call->held.fields = fields;
+    call->held.fields = http_fields_copy(&call->keep, reply->fields, reply->field_count);
     call->held_body = text_in(&call->keep);
     call->holding = true;
 }

@@ -308,6 +308,11 @@ slice iso_date_text(struct arena *keep, int64_t unix_s)
     return arena_copy(keep, slice_of(text));
 }
 
+slice iso_date_or_never(struct arena *keep, int64_t unix_s)
+{
+    return unix_s ? iso_date_text(keep, unix_s) : S("never");
+}
+
 /* ---- base64 ---- */
 
 slice base64_write(struct arena *keep, slice bytes)

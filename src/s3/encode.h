@@ -39,6 +39,7 @@ int64_t iso_date_read(slice s);
 #define ISO_DATE_BYTES 25
 void iso_date_write(int64_t unix_s, char ret[ISO_DATE_BYTES]);
 slice iso_date_text(struct arena *keep, int64_t unix_s) MUST_USE;
+slice iso_date_or_never(struct arena *keep, int64_t unix_s) MUST_USE;    /* 0: "never" */
 
 /* Returns the length of the UTF-8 character at the start of s, or 0 if s does not start with one.
  * s must not be empty. */

@@ -353,6 +353,16 @@ slice http_field_get(const struct http_field *fields, size_t count, slice name)
     return (slice){ NULL, 0 };
 }
 
+struct http_field *http_fields_copy(struct arena *keep, const struct http_field *fields,
+                                    size_t count)
+{
+    struct http_field *copy = arena_alloc(keep, (count + 1) * sizeof(*copy));
+    for (size_t i = 0; i < count; i++)
+        copy[i] = (struct http_field){ arena_copy(keep, fields[i].name),
+                                       arena_copy(keep, fields[i].value) };
+    return copy;
+}
+
 slice request_head_get(const struct request_head *head, slice name)
 {
     return http_field_get(head->fields, head->field_count, name);

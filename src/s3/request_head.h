@@ -10,7 +10,7 @@
 #ifndef S3_REQUEST_HEAD_H
 #define S3_REQUEST_HEAD_H
 
-#include "base/slice.h"
+#include "base/arena.h"
 
 #define REQUEST_HEAD_BYTES_MAX 32768
 #define HTTP_FIELDS_MAX 768       /* S3's 2 KB of metadata can hold 680 names */
@@ -43,6 +43,10 @@ enum err request_head_scan(slice bytes, struct request_head *ret, const char **r
 slice request_head_get(const struct request_head *head, slice name);
 /* As request_head_get, for any list of fields. */
 slice http_field_get(const struct http_field *fields, size_t count, slice name);
+
+/* Copies fields with their texts. */
+struct http_field *http_fields_copy(struct arena *keep, const struct http_field *fields,
+                                    size_t count) MUST_USE;
 
 /* True if a header may have this name: an RFC 9110 token. */
 bool http_name_is_valid(slice name);
