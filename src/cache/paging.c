@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "s3/encode.h"
+
 #define STRETCHES_MAX 4096u           /* 4 million keys; 1 MiB of memory if they are short */
 #define PAUSE_MAX 15u
 
@@ -48,26 +50,11 @@ void paging_free(struct paging **paging)
 /* The last code point of s; its bytes in *ret_bytes, 0 if s is not UTF-8 there. */
 static uint32_t last_code_point(slice s, size_t *ret_bytes)
 {
-    static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
+    uint32_t point = 0;
     size_t bytes = 1;
     while (bytes < 4 && bytes < s.len && ((uint8_t)s.ptr[s.len - bytes] & 0xc0) == 0x80)
         bytes++;
-    const uint8_t *at = (const uint8_t *)s.ptr + s.len - bytes;
-    *ret_bytes = 0;
-    if (bytes == 1) {
-        *ret_bytes = at[0] < 0x80;
-        return at[0];
-    }
-    uint8_t lead = at[0];
-    uint8_t mask = (uint8_t)(0xff << (7 - bytes)), want = (uint8_t)(0xff << (8 - bytes));
-    if ((lead & mask) != want)
-        return 0;
-    uint32_t point = lead & (uint8_t)~mask;
-    for (size_t i = 1; i < bytes; i++)
-        point = point << 6 | (at[i] & 0x3f);
-    if (point < least[bytes] || point > 0x10ffff)
-        return 0;
-    *ret_bytes = bytes;
+    *ret_bytes = utf8_read(slice_from(s, s.len - bytes), &point) == bytes ? bytes : 0;
     return point;
 }
 

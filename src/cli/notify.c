@@ -22,7 +22,7 @@ void notify(const char *state)
     if (fd < 0)
         return;
     socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len);
-    ssize_t ignored = sendto(fd, state, strlen(state), MSG_NOSIGNAL, (struct sockaddr *)&to, size);
-    (void)ignored;    /* without a manager the daemon runs, too */
+    /* Without a manager the daemon runs, too. */
+    (void)!sendto(fd, state, strlen(state), MSG_NOSIGNAL, (struct sockaddr *)&to, size);
     close(fd);
 }

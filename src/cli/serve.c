@@ -36,8 +36,7 @@ static void on_signal(int number)
         _exit(EXIT_FAILED);    /* the cache survives this, as it survives kill -9 */
     }
     uint64_t one = 1;
-    ssize_t ignored = write(wake_fd, &one, sizeof(one));
-    (void)ignored;
+    (void)!write(wake_fd, &one, sizeof(one));
 }
 
 static void catch_signals(void)
@@ -58,8 +57,7 @@ static void wait_for_signal(int timeout_ms)
     check(wake_fd >= 0 && timeout_ms > 0);
     poll(&waiting, 1, timeout_ms);
     uint64_t count;
-    ssize_t ignored = read(wake_fd, &count, sizeof(count));
-    (void)ignored;
+    (void)!read(wake_fd, &count, sizeof(count));
 }
 
 /* ---- logging ---- */

@@ -64,11 +64,9 @@ static void element(struct text *to, const struct dir_ask *ask, const char *name
 
 static void write_item(struct text *to, const struct dir_ask *ask, const struct dir_item *item)
 {
-    char date[ISO_DATE_BYTES];
-    iso_date_write(item->file.st_mtim.tv_sec, date);
     text_add(to, S("<Contents>"));
     element(to, ask, "Key", item->key);
-    xml_element(to, "LastModified", slice_of(date));
+    xml_element(to, "LastModified", iso_date_text(to->arena, item->file.st_mtim.tv_sec));
     xml_element(to, "ETag", dir_etag(to->arena, &item->file));
     text_printf(to, "<Size>%llu</Size>", (unsigned long long)item->file.st_size);
     text_add(to, S("<StorageClass>STANDARD</StorageClass></Contents>"));
@@ -160,11 +158,10 @@ enum err dir_list_buckets(struct arena *keep, int root, slice *ret_document)
     qsort(names, count, sizeof(*names), name_order);
     for (size_t i = 0; i < count; i++) {
         struct stat file;
-        char date[ISO_DATE_BYTES];
-        iso_date_write(fstatat(root, names[i], &file, 0) == 0 ? file.st_mtim.tv_sec : 0, date);
+        int64_t made_s = fstatat(root, names[i], &file, 0) == 0 ? file.st_mtim.tv_sec : 0;
         text_add(&to, S("<Bucket>"));
         xml_element(&to, "Name", slice_of(names[i]));
-        xml_element(&to, "CreationDate", slice_of(date));
+        xml_element(&to, "CreationDate", iso_date_text(keep, made_s));
         text_add(&to, S("</Bucket>"));
     }
     closedir(dir);

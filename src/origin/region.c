@@ -4,8 +4,8 @@
  * is full, its oldest entry is dropped; it is learnt again if it is needed. */
 #include "origin/region.h"
 
+#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define REGIONS_MAX 1024
 
@@ -32,14 +32,6 @@ bool region_valid(slice region)
 {
     return region.len > 0 && region.len < REGION_BYTES_MAX &&
            slice_only(region, LOWER_CHARS DIGIT_CHARS "-");
-}
-
-static void copy(char *to, size_t bytes, slice from)
-{
-    size_t len = MIN(from.len, bytes - 1);
-    if (len)
-        memcpy(to, from.ptr, len);
-    to[len] = '\0';
 }
 
 static struct learnt *find(struct regions *regions, slice bucket)
@@ -75,8 +67,8 @@ void region_learn(struct regions *regions, slice bucket, slice region)
     check(region_valid(region));
     pthread_mutex_lock(&regions->lock);
     struct learnt *learnt = place(regions, bucket);
-    copy(learnt->bucket, sizeof(learnt->bucket), bucket);
-    copy(learnt->region, sizeof(learnt->region), region);
+    snprintf(learnt->bucket, sizeof(learnt->bucket), "%.*s", SLICE_ARG(bucket));
+    snprintf(learnt->region, sizeof(learnt->region), "%.*s", SLICE_ARG(region));
     pthread_mutex_unlock(&regions->lock);
 }
 
@@ -84,7 +76,8 @@ bool region_get(struct regions *regions, slice bucket, slice otherwise, char ret
 {
     pthread_mutex_lock(&regions->lock);
     struct learnt *learnt = find(regions, bucket);
-    copy(ret, REGION_BYTES_MAX, learnt ? slice_of(learnt->region) : otherwise);
+    slice region = learnt ? slice_of(learnt->region) : otherwise;
+    snprintf(ret, REGION_BYTES_MAX, "%.*s", SLICE_ARG(region));
     pthread_mutex_unlock(&regions->lock);
     return learnt != NULL;
 }

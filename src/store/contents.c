@@ -4,7 +4,6 @@
  * extent, a scan of the record headers gives the same entries. Committer only. */
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "store/extent_inside.h"
@@ -91,20 +90,13 @@ static enum err scan(const struct extent *extent, extent_visit *each, void *arg)
 struct gathering {
     struct arena *keep;
     struct toc_entry *entries;
-    uint32_t count, capacity;
+    uint32_t count;
 };
 
 static enum err gather(void *arg, const struct record *record, uint32_t offset)
 {
     struct gathering *to = arg;
-    if (to->count == to->capacity) {
-        uint32_t capacity = MAX(256, 2 * to->capacity);
-        struct toc_entry *more = arena_alloc(to->keep, capacity * sizeof(*more));
-        if (to->count)
-            memcpy(more, to->entries, to->count * sizeof(*more));
-        to->entries = more;
-        to->capacity = capacity;
-    }
+    to->entries = arena_grow(to->keep, to->entries, to->count, sizeof(*to->entries));
     to->entries[to->count++] = toc_entry_of(record, offset);
     return OK;
 }
