@@ -226,7 +226,10 @@ static void assign_text(struct config *config, const struct config_group *group,
     if (there && !read_value(config, group, setting, text, &why)) {
         const char *key = config_path(group, setting->name, &config->arena);
         slice repeated = slice_sub(text, 0, REPEATED_BYTES_MAX);
-        if (!may_be_repeated(setting, text))
+        if (where->secret_file)
+            config_mistake_add(config, where, key, NULL, "the text of %s %s: write only the secret "
+                               "into that file, on one line", where->secret_file, why);
+        else if (!may_be_repeated(setting, text))
             config_mistake_add(config, where, key, NULL, "%s", why);
         else
             config_mistake_add(config, where, key, NULL, "%s (given: \"%.*s\")", why,

@@ -175,33 +175,37 @@ static void print_answers_first(struct arena *keep, json_t *root)
                                  "last failure {last_failure}\n");
 }
 
-static int print_page(struct arena *keep, slice body, bool brief)
+struct question {
+    slice address, path, token;
+    bool raw, watch;
+};
+
+#define OTHER_ADDRESS "Is this the admin_listen of a Penstock? If not, give the right address by " \
+                      "--admin-listen HOST:PORT, --url http://HOST:PORT or PENSTOCK_ADMIN_LISTEN\n"
+
+static int print_page(struct arena *keep, const struct question *question, slice body)
 {
     json_error_t error;
     json_t *root = json_loadb(body.ptr, body.len, 0, &error);
     if (!json_is_object(root)) {
-        fprintf(stderr, "penstock: the server that answered is not Penstock, since its /status is "
-                "not a JSON object. Check --admin-listen or --url\n");
+        fprintf(stderr, "penstock: the answer of http://%.*s%.*s is not a JSON object, as the "
+                "/status of Penstock is. " OTHER_ADDRESS, SLICE_ARG(question->address),
+                SLICE_ARG(question->path));
         json_decref(root);
         return EXIT_FAILED;
     }
     bool ours = strcmp(text_of(root, "name"), "penstock") == 0;
     if (ours)
         print_answers_first(keep, root);
-    if (ours && !brief)
+    if (ours && !question->watch)
         putchar('\n');
-    if (!ours || !brief)
+    if (!ours || !question->watch)
         print_value(keep, S(""), root, 0);
     json_decref(root);
     return EXIT_GOOD;
 }
 
 /* ---- the command ---- */
-
-struct question {
-    slice address, path, token;
-    bool raw, watch;
-};
 
 /* Returns false if there is no service to ask, or if the settings have a mistake. Then the reason
  * is reported, and *ret is the exit status. */
@@ -227,6 +231,15 @@ static bool find_service(struct cli *cli, struct question *question, int *ret)
     return true;
 }
 
+/* Returns the first line of an answer if it is a short plain text, as all errors of Penstock's
+ * admin address are. */
+static slice first_line(slice body)
+{
+    slice line = slice_trim(slice_cut(&body, '\n'));
+    bool plain = line.len && line.len < 300 && line.ptr[0] != '<' && !slice_has_control(line);
+    return plain ? line : S("the answer has no explanation");
+}
+
 static void report_failure(const struct question *question, const struct answer *answer)
 {
     slice address = question->address;
@@ -236,13 +249,12 @@ static void report_failure(const struct question *question, const struct answer 
                     ? "(penstock stat sent a wrong admin_token: check admin_token_file)\n"
                     : "(penstock stat takes the token from admin_token_file)\n");
     else if (answer->status)
-        fprintf(stderr, "penstock: %.*s answered %d: is this the admin_listen of a Penstock?\n",
-                SLICE_ARG(address), answer->status);
+        fprintf(stderr, "penstock: http://%.*s%.*s answered %d: %.*s. " OTHER_ADDRESS,
+                SLICE_ARG(address), SLICE_ARG(question->path), answer->status,
+                SLICE_ARG(first_line(answer->body)));
     else
-        fprintf(stderr, "penstock: can't ask %.*s: %.*s. Is the service running, and is this its "
-                "admin_listen? If not, give its admin_listen by --admin-listen HOST:PORT, "
-                "--url http://HOST:PORT or PENSTOCK_ADMIN_LISTEN\n", SLICE_ARG(address),
-                SLICE_ARG(answer->why));
+        fprintf(stderr, "penstock: can't ask %.*s: %.*s. Is the service running? " OTHER_ADDRESS,
+                SLICE_ARG(address), SLICE_ARG(answer->why));
 }
 
 static int ask_once(const struct question *question)
@@ -258,7 +270,7 @@ static int ask_once(const struct question *question)
         status = fwrite(answer.body.ptr, 1, answer.body.len, stdout) == answer.body.len
                ? EXIT_GOOD : EXIT_FAILED;
     else
-        status = print_page(&keep, answer.body, question->watch);
+        status = print_page(&keep, question, answer.body);
     if (question->watch && !question->raw)
         putchar('\n');
     arena_free(&keep);

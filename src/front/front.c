@@ -257,12 +257,14 @@ slice front_explain_key(const struct front *front, struct arena *keep, enum err 
 {
     if (err != ERR_UNKNOWN_KEY && err != ERR_SIGNATURE && err != ERR_BAD_TOKEN)
         return S("");
-    const char *advice = err != ERR_BAD_TOKEN ? ""
-                       : " If the row of this key has no session_token, send none "
-                         "(unset AWS_SESSION_TOKEN).";
+    slice from = front->options.keys_from;
+    if (err == ERR_BAD_TOKEN)
+        return arena_printf(keep, "%s Penstock has this access key with another session token, or "
+                            "with none (%.*s). Send the session_token that is set for the key; if "
+                            "none is set, send none (unset AWS_SESSION_TOKEN).",
+                            s3_error_of(err)->message, SLICE_ARG(from));
     return arena_printf(keep, "%s Sign with a key of Penstock's own list (%.*s), not with a key of "
-                        "the origin.%s", s3_error_of(err)->message,
-                        SLICE_ARG(front->options.keys_from), advice);
+                        "the origin.", s3_error_of(err)->message, SLICE_ARG(from));
 }
 
 /* Returns the message and the further elements of S3's error document for a claim that is refused.

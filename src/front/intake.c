@@ -74,8 +74,8 @@ static void explain_framing(struct intake *intake)
     struct chunked_fault fault = chunked_fault(intake->chunked);
     if (intake->outcome.err && fault.what)
         intake->outcome.fault.message = arena_printf(
-            &intake->arena, "The request body is not valid aws-chunked: %s (the line at byte %"
-            PRIu64 " of the body, chunk %" PRIu64 ").",
+            &intake->arena, "The request body is not valid aws-chunked: %s (at byte %" PRIu64
+            " of the body, in chunk %" PRIu64 ").",
             fault.what, fault.at, fault.chunk);
 }
 

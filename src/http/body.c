@@ -189,8 +189,9 @@ static bool place_or_refuse(struct conn *conn, size_t bytes)
         return true;
     metric_add(body->beyond_share ? M_HTTP_REFUSED_SHARE : M_HTTP_REFUSED_SPILL, 1);
     gate_refuse(conn, ERR_LIMIT, body->beyond_share
-                                     ? "other request bodies of this client use all the room that "
-                                       "one client may have: try again later"
+                                     ? "this client's other request bodies take its half of "
+                                       "the room for bodies (bodies_memory, bodies_disk): send "
+                                       "fewer at once, or try again later"
                                      : "neither memory (bodies_memory) nor the cache folder "
                                        "(bodies_disk) has room for the request body now: try "
                                        "again later");

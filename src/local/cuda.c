@@ -198,7 +198,8 @@ static enum err claim(int ordinal, struct gpu_why *why)
         e = cuda_say(why, ERR_GONE, "GPU %d has failed, and is out of use until Penstock is "
                      "restarted", ordinal);
     else if (claims.devices[ordinal].open)
-        e = cuda_say(why, ERR_BUSY, "GPU %d is already open in this process", ordinal);
+        e = cuda_say(why, ERR_BUSY, "GPU %d is already open in this process, which is a bug of "
+                     "Penstock: please report it", ordinal);
     else
         claims.devices[ordinal].open = true;
     pthread_mutex_unlock(&claims.lock);

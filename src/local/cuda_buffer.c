@@ -91,11 +91,11 @@ static enum err judge_chunk(struct gpu *gpu, CUmemGenericAllocationHandle chunk,
 {
     CUmemAllocationProp kind = { 0 };
     enum err e = cuda_judge_driver(gpu, gpu->driver.properties(&kind, chunk),
-                                   "a query of the shared memory's properties", why);
+                                   "CUDA's query of the client's GPU memory", why);
     if (e)
         return e;
     if (kind.location.type != CU_MEM_LOCATION_TYPE_DEVICE || kind.location.id != gpu->ordinal)
-        e = cuda_say(why, ERR_BAD_ARGUMENT, "the shared memory does not lie on the GPU that "
+        e = cuda_say(why, ERR_BAD_ARGUMENT, "the client's memory does not lie on the GPU that "
                      "\"gpu\" names: give the UUID of the GPU that has this memory");
     return e;
 }
@@ -133,7 +133,7 @@ static enum err map_all(struct gpu *gpu, const int *fds, const uint64_t *chunks,
     CUmemAccessDesc access = { .location = { CU_MEM_LOCATION_TYPE_DEVICE, gpu->ordinal },
                                .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
     return cuda_judge_driver(gpu, gpu->driver.set_access(at, *ret_done, &access, 1),
-                             "making shared memory accessible", why);
+                             "making the client's GPU memory accessible", why);
 }
 
 /* Unmaps the first `mapped` bytes, then frees the `reserved` bytes of address space. */
@@ -182,13 +182,13 @@ static enum err locate(struct gpu *gpu, void *opened, uint64_t base_offset, uint
     size_t size = 0;
     struct cudaPointerAttributes kind;
     enum err e = cuda_judge(gpu, cudaPointerGetAttributes(&kind, opened),
-                            "a query of the shared memory's properties", why);
+                            "CUDA's query of the client's GPU memory", why);
     if (!e && kind.device != gpu->ordinal)
-        e = cuda_say(why, ERR_BAD_ARGUMENT, "the shared memory does not lie on the GPU that "
+        e = cuda_say(why, ERR_BAD_ARGUMENT, "the client's memory does not lie on the GPU that "
                      "\"gpu\" names: give the UUID of the GPU that has this memory");
     if (!e)
         e = cuda_judge_driver(gpu, gpu->driver.address_range(&base, &size, (CUdeviceptr)opened),
-                              "a query of the shared memory's size", why);
+                              "CUDA's query of the size of the client's GPU memory", why);
     if (!e && (bytes == 0 || base_offset > size || bytes > size - base_offset))
         e = cuda_say(why, ERR_BAD_ARGUMENT, "\"base_offset\" and \"bytes\" reach beyond the "
                      "allocation, which has %zu bytes: lower \"bytes\"", size);

@@ -151,8 +151,8 @@ static enum err make_ring(struct device *device)
     device->ring = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (device->ring == MAP_FAILED) {
         device->ring = NULL;
-        snprintf(device->why.text, sizeof(device->why.text), "can't allocate the %ju bytes of "
-                 "fill_ring, through which bytes go to the GPU (%s): lower fill_ring",
+        snprintf(device->why.text, sizeof(device->why.text), "can't allocate %ju bytes, the size of "
+                 "fill_ring (%s): free memory, or lower fill_ring and restart Penstock",
                  (uintmax_t)bytes, strerror(errno));
         return ERR_LIMIT;
     }
@@ -214,14 +214,16 @@ static enum err open_gpu(struct device *device)
     const struct gpu_backend *backend = device->all->backend;
     enum err err = backend->open(device->facts->uuid, LANES, device->facts->batch, &device->gpu,
                                  &device->why);
-    if (!err)
+    bool opened = !err;
+    if (opened)
         err = make_ring(device);
+    bool advised = err == ERR_GONE || (opened && !device->ring);
     if (err)
         close_gpu(device);
     if (err && !device->warned)
         log_warn("gpu_failed", "gpu=%s err=%s why=\"%s%s\"", device->facts->uuid, err_name(err),
-                 device->why.text, err == ERR_GONE ? "" : "; check nvidia-smi and the limit of "
-                 "locked memory (LimitMEMLOCK). Penstock tries the GPU again at the next request");
+                 device->why.text, advised ? "" : "; check nvidia-smi and the limit of locked "
+                 "memory (LimitMEMLOCK). Penstock tries the GPU again at the next request");
     device->warned = err != OK;
     return err;
 }

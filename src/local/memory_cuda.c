@@ -154,8 +154,8 @@ static enum err take_ipc(struct buffer *buffer, const struct message *message, i
     if (!names_gpu(message, ret_why))
         return ERR_BAD_ARGUMENT;
     *ret_why = (struct trouble){ 400, "bad_message",
-                                 S("cuda-ipc needs \"handle\", and must come without file "
-                                   "descriptors") };
+                                 S("a register message of the kind cuda-ipc needs "
+                                   "\"handle\", and no file descriptors") };
     if (!message->handle.len || fd_count)
         return ERR_BAD_ARGUMENT;
     return take(buffer, message, fds, fd_count, ret_why, import_ipc);

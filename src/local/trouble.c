@@ -23,7 +23,8 @@ static const struct {
       "pages of the buffer were removed while a fill wrote to them: don't punch holes into a "
       "buffer" },
     { ERR_GONE, 503, "gpu_lost",
-      "the GPU has failed, and is out of use until Penstock is restarted" },
+      "the GPU has failed, and is out of use until Penstock is restarted (Penstock's log has the "
+      "reason, in the event gpu_lost)" },
     { ERR_CANCELED, 499, "cancelled", "the fill was cancelled, because its session ended" },
 };
 

@@ -167,7 +167,7 @@ def wrong(origin, sender, server):
     for what, fields, payload, body, code in rows:
         story.same(what, sender.put("bkt/wrong", fields, payload, body).code, code)
     reply = sender.put("bkt/wrong", headers, TRAILER, swap(b"data\r\n", b"data\n\r\n"))
-    story.fact("wrong framing is told with its place", b"a line ends in LF without CR (the line at byte 18 of the body, chunk 1)." in reply.body, reply.body)
+    story.fact("wrong framing is told with its place", b"a line ends in LF without CR (at byte 18 of the body, in chunk 1)." in reply.body, reply.body)
     reply = sender.put("bkt/wrong", headers, TRAILER, lambda head: make(head)[:-2])
     story.fact("and what ends too early as that", b"terminated unexpectedly" in reply.body, reply.body)
     for what, chunked in (("framing of S3 in HTTP's", 3), ("in one of HTTP's", 100000)):
