@@ -45,7 +45,7 @@ bool cgroup_line(const char *folder, const char *file, char *ret, int cap)
 }
 
 /* A line has the form NUMBER:CONTROLLERS:PATH; in version 2 the number is 0 and there are no
- * controllers. Returns a slice without a ptr if no line is of this tree. */
+ * controllers. Returns the group's path; its ptr is NULL if no line is of this tree. */
 static slice group_of(struct walk *walk, bool second)
 {
     for (slice lines = read_lines(walk, "/proc/self/cgroup"); lines.len;) {

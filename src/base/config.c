@@ -2,9 +2,9 @@
  *
  * Every row of the table gets its default, then the value from the file (config_file.c), from
  * the environment and from the flags (config_args.c). So the last source wins. Each value
- * records its source. A mistake does not end the load: all mistakes are kept, in the order of
- * the sources. Then groups inherit the values that they leave out, and config_rules.c checks the
- * settings together. */
+ * records its source. A mistake does not end the load: all mistakes are kept. Then each entry of
+ * "origins" and "buckets" in the file inherits the general settings that it leaves out. At the
+ * end config_rules.c checks the settings together. */
 #include "base/config.h"
 
 #include <stdio.h>
@@ -182,8 +182,9 @@ bool config_is_blank(slice text)
     return slice_only(text, " \t\n\v\f\r");
 }
 
-/* Refuses an empty secret, because anybody could guess it: a substitution failed, or the secret's
- * file is not written yet. If the secret is empty, adds the mistake and returns false. */
+/* Refuses an empty secret, because anybody could guess it. A secret is empty if, for example, a
+ * substitution failed, or its file is not written yet. If the secret is empty, adds the mistake and
+ * returns false. */
 static bool secret_is_there(struct config *config, const struct config_group *group,
                             const struct setting *setting, slice text,
                             const struct setting_where *where)
@@ -238,8 +239,8 @@ static void assign_text(struct config *config, const struct config_group *group,
     group->where[setting - settings] = *where;
 }
 
-/* Reads a secret from its file. The value is the file's text without the spaces and newlines around
- * it, which editors leave. */
+/* Reads a secret from its file. The value is the file's text without the newlines at its end, which
+ * editors leave, and without the spaces around it. */
 static void assign_file(struct config *config, const struct config_group *group,
                         const struct setting *setting, slice path,
                         const struct setting_where *where)

@@ -13,7 +13,7 @@ enum setting_source { FROM_DEFAULT, FROM_FILE, FROM_ENV, FROM_FLAG };
 struct setting_where {
     enum setting_source from;
     const char *name;        /* "--ttl", "PENSTOCK_TTL", or the path of the file */
-    unsigned line, column;   /* only with FROM_FILE */
+    unsigned line, column;   /* 0: no place in a file. FROM_DEFAULT may have the group's place */
     const char *secret_file; /* the value was read from this file (NAME_file), or NULL */
 };
 
@@ -56,7 +56,7 @@ struct config_key {
 struct config_mistake {
     struct config_mistake *next;
     const char *file;        /* or "command line", "environment", "settings" */
-    unsigned line, column;   /* 0: not in a file */
+    unsigned line, column;   /* 0: no place in a file */
     const char *key, *text;
     const char *nearest;     /* a valid name near the wrong one, or NULL */
 };
@@ -79,7 +79,7 @@ struct config {
     bool aws_in_env;                               /* AWS_ACCESS_KEY_ID or AWS_PROFILE is set */
     const char *aws_ca_bundle;                     /* AWS_CA_BUNDLE, or NULL */
     bool file_unread;                              /* the file's settings are unknown */
-    struct config_mistake *mistakes;               /* by source; in a file, by place */
+    struct config_mistake *mistakes;               /* as found; in a file, by place */
     struct arena arena;                            /* holds all memory of this struct */
 };
 
@@ -106,8 +106,9 @@ bool config_is_everywhere(slice address);
 /* Reads egress_price as a number; an empty text is 0. Returns false if it is no number from 0 to
  * 1000. */
 bool config_price(const char *text, double *ret_dollars) MUST_USE;
-/* Returns true if any client uses Penstock's own credentials at the origin. Sets *ret_key to the
- * first row of keys with a policy, or to NULL if there is none (no keys at all, or lend). */
+/* Returns true if any client uses Penstock's own credentials at the origin: a row of keys has a
+ * policy, there are no keys at all, or lend is on. Sets *ret_key to the first row with a policy, or
+ * to NULL if no row has one. */
 bool config_shares_identity(const struct config *config, const struct config_key **ret_key);
 
 struct config *config_load(const struct config_sources *from) MUST_USE;

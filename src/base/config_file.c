@@ -1,8 +1,9 @@
 /* config_file.c - settings from the file. SPDX-License-Identifier: Apache-2.0
  *
- * The settings file is one JSON object; no other file of this room depends on that. The members
- * "origins", "buckets" and "keys" hold groups; any other member is a GLOBAL row, or a comment if
- * its name begins with '#'. Each value and each mistake has its line and column (json_place.h). */
+ * The settings file is one JSON object, which only this file and json_place.c read. The members
+ * "origins", "buckets" and "keys" hold groups; any other member is a GLOBAL row or a constant, or a
+ * comment if its name begins with '#'. Each value and each mistake has its line and column
+ * (json_place.h). */
 #include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>

@@ -26,7 +26,7 @@ const char *config_policy_on_breaks(slice on, struct arena *keep)
 {
     slice rest = on;
     const char *rule = config_bucket_name_breaks(slice_cut(&rest, '/'));
-    if (slice_has(on, '*') || slice_has(on, '?'))  /* S3 allows both in keys, but few have any */
+    if (slice_has(on, '*') || slice_has(on, '?'))  /* few keys of S3 have them */
         return arena_printf(keep, "has \"%.*s\" in \"on\", where a wildcard has no meaning: "
                             "remove the wildcard. BUCKET/PREFIX covers all keys that begin with "
                             "PREFIX", SLICE_ARG(on)).ptr;

@@ -211,8 +211,8 @@ static const char *resolved(struct config *config, const char *path)
     return kept;
 }
 
-/* Cached bytes inside the folder of an origin would be objects of that origin, and every client
- * would see them. */
+/* Cached bytes inside the folder of an origin would be objects of that origin, and clients would
+ * see them. */
 static void cache_dir_is_outside(struct config *config, const struct config_group *group)
 {
     const struct config_origin *origin = group->values;

@@ -1,14 +1,14 @@
 /* crc.c - cyclic checksums. SPDX-License-Identifier: Apache-2.0
  *
- * ISA-L computes CRC-32 and CRC-32C. Its crc32_iscsi takes and returns the bare register, and a
- * length of type int. So the usual inversion before and after is done here, and long inputs are
+ * ISA-L computes CRC-32 and CRC-32C. Its crc32_iscsi takes and returns the bare register, and its
+ * length is an int. So the usual inversion before and after is done here, and long inputs are
  * split. crc32_gzip_refl inverts by itself, and takes any length.
  * CRC-64/NVME is computed here, because ISA-L (2.30) lacks its polynomial. If the processor has
  * carry-less multiplication, the input is folded into four lanes of 16 bytes, 64 bytes at a time.
  * To move a lane by k bits, its low half is multiplied by x^(k+64) and its high half by x^k, modulo
  * the polynomial. Bits are reflected, which makes each product one bit short, so the exponents of
- * the constants are one less. A table serves short inputs, and the bytes that are left after the
- * folding. Constants and table are computed once. */
+ * the constants are one less. A table serves short inputs, other processors, and the bytes that are
+ * left after the folding. Constants and table are computed once. */
 #include "base/crc.h"
 
 #include <isa-l/crc.h>

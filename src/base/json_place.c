@@ -1,7 +1,7 @@
 /* json_place.c - line and column of a value in a JSON text. SPDX-License-Identifier: Apache-2.0
  *
  * The JSON library gives line and column of syntax errors only. This scanner walks the text again,
- * for a value that is valid JSON but a wrong setting. The scanner compares names without decoding
+ * to find the place of a value in valid JSON. The scanner compares names without decoding
  * them. So it does not find a name that is written with escapes, and gives the place of the
  * parent. */
 #include "base/json_place.h"

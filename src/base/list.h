@@ -36,7 +36,7 @@ static inline void list_del(struct list *link)
     list_init(link);
 }
 
-/* Unlinks the first link, and returns it. The list is not empty. */
+/* Unlinks the first link, and returns it. The list must not be empty. */
 static inline struct list *list_take(struct list *head)
 {
     struct list *first = head->next;

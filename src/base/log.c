@@ -4,8 +4,8 @@
  * A line is built on the stack and written by one call of write, with at most PIPE_BUF bytes. So
  * lines of several threads, or of several processes on one pipe, never mix, and logging
  * allocates no memory. A longer line is cut and marked. In JSON the same facts become members:
- * whole numbers stay numbers, and a value in double quotes is always a string. log_access.c
- * writes access lines. */
+ * whole numbers of at most 15 digits stay numbers, and a value in double quotes is always a string.
+ * log_access.c writes access lines. */
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>

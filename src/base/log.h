@@ -28,8 +28,8 @@ bool log_enabled(enum log_level level);                /* true if lines of this 
 /* ---- log_access.c ---- */
 
 /* Logs an access line, at level info. It is written within 100 ms; lines of one thread keep their
- * order. Never waits: if the thread's ring is full, the line is dropped and counted, and a line
- * log_dropped reports the number. If the writer does not run, the line is written at once. */
+ * order. Does not wait: if the thread's ring is full, the line is dropped and counted, and a line
+ * log_dropped reports the number. But if the writer does not run, the line is written at once. */
 void log_access(const char *event, const char *fmt, ...) PRINTF_LIKE(2, 3);
 /* Starts and stops the writer, a thread of its own. log_access_start returns false if the thread
  * could not be started. log_access_stop writes the lines that are left, for at most 2 s. */
@@ -39,8 +39,8 @@ void log_access_stop(void);
  * process. */
 void log_access_last(void);
 
-/* Escapes the value of a fact that comes from outside: each control byte, space, quote and
- * non-ASCII byte becomes %XX. So a line stays one line, and a fact stays one word. */
+/* Escapes the value of a fact that comes from outside: each control byte, space, quote, backslash,
+ * '%' and non-ASCII byte becomes %XX. So a line stays one line, and a fact stays one word. */
 slice log_word(struct arena *keep, slice value) MUST_USE;
 /* The same for a sentence between double quotes, in which spaces and single quotes stay, and a
  * double quote becomes a single one. */

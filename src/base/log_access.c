@@ -5,11 +5,11 @@
  *     fill-0 ──> ring ──┘
  *
  * A thread takes a ring at its first access line. Only that thread fills the ring, and only the
- * writer empties it. So head and tail are plain counters, and each has one thread that writes it. A
- * record in a ring is the printed facts, the time and the event's name. The writer turns records
- * into lines of text or JSON, the oldest first. If a ring is full, the line is dropped: if the
- * reader of stderr stalls, lines are lost, but no loop waits. Rings are never freed. When a thread
- * ends, the next new thread takes its ring.
+ * writer empties it (or log_access_last, at the end of the process). So head and tail are plain
+ * counters, and each has one thread that writes it. A record in a ring is the printed facts, the
+ * time and the event's name. The writer turns records into lines of text or JSON, the oldest first.
+ * If a ring is full, the line is dropped: if the reader of stderr stalls, lines are lost, but no
+ * loop waits. Rings are never freed. When a thread ends, the next new thread takes its ring.
  *
  * The writer sleeps while all rings are empty. The first line wakes it; it then waits 50 ms for
  * more lines, or until a ring is half full. So a busy loop makes one system call for some hundred
@@ -17,7 +17,8 @@
  *
  * A write to a file has up to 64 KiB. A write to anything else has at most PIPE_BUF bytes and
  * begins when there is room. So a pipe takes each write as a whole, and lines of other processes
- * never mix with ours. And the process never ends while the writer blocks inside a write. */
+ * never mix with ours. And a pipe whose reader stalls does not block the writer, so the writer
+ * can be stopped in time. */
 #include <assert.h>
 #include <errno.h>
 #include <poll.h>

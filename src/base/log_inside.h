@@ -24,8 +24,8 @@ struct log_entry {
     const char *event;
     slice facts;
 };
-/* Builds the line in the current format. A signal handler may call it: it takes no lock and
- * allocates nothing. */
+/* Builds the line in the current format. A signal handler may call it: it takes no lock of Penstock
+ * and allocates nothing. */
 void log_line_build(struct line *line, const struct log_entry *entry);
 
 #endif

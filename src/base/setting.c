@@ -162,7 +162,7 @@ static const struct unit *units_of(const struct setting *setting)
                                             : no_units;
 }
 
-/* Reads "64MiB": digits, then one of the units, or no unit. */
+/* Reads "64MiB" or "64 MiB": digits, then one of the units, or no unit. */
 static bool read_quantity(slice text, const struct unit *units, uint64_t *ret, bool *ret_has_unit)
 {
     size_t digits = 0;

@@ -1,8 +1,8 @@
 /* setting.h - the rows of the table of settings, and the values of each type.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Flags, variables, the file, help, the manual, completion and the example are all made from these
- * rows. Pure: reading turns a text into a member of a struct. */
+ * Flags, variables, members of the file, help, the manual, completion and the example all come from
+ * these rows. Pure: reading turns a text into a member of a struct. */
 #ifndef BASE_SETTING_H
 #define BASE_SETTING_H
 
@@ -14,10 +14,10 @@
 #define HOURS (60 * MINUTES)
 #define DAYS (24 * HOURS)
 
-/* A constant is no setting: no help or example names it, and only tests change it
- * (base/config.def). It is a member of struct config, like the GLOBAL rows. SCOPE_GONE is the
- * scope of a name that was removed: it has no member and no effect; its help says what applies
- * instead. */
+/* A constant is no setting: `penstock help settings` and the example leave it out, and only
+ * tests need to change it (base/config.def). It is a member of struct config, like the GLOBAL rows.
+ * SCOPE_GONE is the scope of a name that was removed: it has no member and no effect; its help says
+ * what applies instead. */
 enum setting_scope {
     SCOPE_GLOBAL, SCOPE_ORIGIN, SCOPE_BUCKET, SCOPE_KEY, SCOPE_CONSTANT, SCOPE_GONE, SCOPE_COUNT
 };
@@ -26,7 +26,7 @@ enum setting_type {
     TYPE_ADDRESS, TYPE_URL, TYPE_SECRET
 };
 
-/* The C type of a member. Texts are never NULL. */
+/* The C type of a member. After a load no text is NULL. */
 #define SETTING_C_TEXT const char *
 #define SETTING_C_PATH const char *
 #define SETTING_C_SIZE uint64_t

@@ -1,7 +1,7 @@
 /* slice.h - text as pointer and length. SPDX-License-Identifier: Apache-2.0
  *
  * A slice borrows its bytes: it never owns them, and no NUL needs to follow them. These functions
- * only cut, compare and read; functions that need new memory take an arena (arena.h). */
+ * allocate nothing; functions that need new memory take an arena (arena.h). */
 #ifndef BASE_SLICE_H
 #define BASE_SLICE_H
 

@@ -5,7 +5,8 @@
  * are two implementations. The shipped program has testing.c: each answer is a constant, so no
  * variable and no file can change it. build/tests/daemon/penstock is linked from the same objects,
  * but with tests/daemon/testing.c in place of testing.c. scripts/linkage checks that the shipped
- * program holds no part of that file. Story g03 tests that no variable switches anything in it. */
+ * program holds no part of that file, and story g03 that no variable switches anything in the
+ * shipped program. */
 #ifndef BASE_TESTING_H
 #define BASE_TESTING_H
 

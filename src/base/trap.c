@@ -2,11 +2,11 @@
  *
  * A fault in a trapped call jumps back to trap_run, and the call never ends: its locks stay
  * locked, and its memory is lost. In trap_read only a fault of the disk in the map ends the
- * call. If no trap catches a fault, our handler creates the note file (trap_note), for which open()
- * is enough, and writes the waiting access lines. Then the handler that was installed before ours
- * gets the signal, or the process ends. SIGABRT is never trapped, because a heap that the C library
- * finds broken can't be repaired. SIGFPE is trapped, because damaged bytes may hold a size of 0,
- * and the library may divide by that size. */
+ * call. If no trap catches a fault, our handler creates the note file (trap_note) by open(), which
+ * a handler may call, and writes the waiting access lines. Then the handler that was installed
+ * before ours gets the signal, or the process ends. SIGABRT is never trapped, because a heap that
+ * the C library finds broken can't be repaired. SIGFPE is trapped, because damaged bytes may hold a
+ * size of 0, and the called library may divide by that size. */
 #include "base/trap.h"
 
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* workers.h - a pool of threads with a queue. SPDX-License-Identifier: Apache-2.0
  *
- * The pool does work that would block a loop: checksums of bodies, reads of disks and mounts. Each
+ * A pool does work that would block a loop, such as checksums of bodies, or reads of disks. Each
  * piece of work has a link in the queue, which is first in, first out. Long work is done in parts;
  * after each part the link goes to the end of the queue. */
 #ifndef BASE_WORKERS_H

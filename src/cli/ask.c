@@ -1,7 +1,7 @@
-/* ask.c - one GET to the running service, and the subcommand health, which is one such GET.
+/* ask.c - one GET to the running service, and the subcommand health.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The GET takes two seconds at most: a health check must not hang. */
+ * A health check takes two seconds at most, because it must not hang. */
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>

@@ -103,7 +103,7 @@ static void check_credentials(struct check *check)
 /* ---- files and users ---- */
 
 /* Checks that certificate and key fit each other. The rules of the settings have already reported a
- * missing file. */
+ * missing tls_cert_file. */
 static void check_tls(struct check *check)
 {
     struct http_tls *tls;

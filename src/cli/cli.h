@@ -58,8 +58,7 @@ void cli_warnings(const struct config *config, const struct memory *memory,
  * slice. */
 slice cli_small_cache(uint64_t size_bytes, bool derived, struct arena *keep) MUST_USE;
 
-/* Returns the nearest folder at or above a path that exists, and the space of its file system. The
- * path itself need not exist yet. */
+/* Returns the nearest existing folder at or above a path, and the space of its file system. */
 struct store_space;
 slice cli_existing_folder(const char *path, struct arena *keep, struct store_space *ret) MUST_USE;
 

@@ -2,7 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * A step reads the settings and the results of the steps before it. If a step fails, it leaves a
- * sentence in serve->why: what happened, why, and what to do. Threads: the main thread. */
+ * sentence in serve->why: what happened, why, and what to do. Threads: the main thread; loops call
+ * only is_ready and may_spill. */
 #include <config.h>
 #include <inttypes.h>
 #include <malloc.h>
@@ -191,8 +192,8 @@ static void watch_tls(struct serve *serve)
         report_expiry(serve);
 }
 
-/* Notes the counters, and logs what has changed. The store does not log, so this function also logs
- * when the cache folder goes out of service or comes back. */
+/* Notes the counters, and logs what has changed. The store does not log when the cache folder goes
+ * out of service or comes back, so this function does. */
 void daemon_watch(struct serve *serve)
 {
     struct store_status status;
@@ -326,8 +327,9 @@ static bool may_spill(void *arg, uint64_t bytes)
            now.free_bytes >= status.reserve_bytes + bytes;
 }
 
-/* The connections of clients get the descriptors that nothing else needs. So even many clients
- * leave descriptors for a new connection, an operator and a read from disk. */
+/* The connections of clients get the descriptors that nothing else needs, but at least a quarter of
+ * all descriptors. So even many clients leave descriptors for a new connection, an operator and a
+ * read from disk. */
 static unsigned connections_max(const struct serve *serve, unsigned loops)
 {
     const struct config *config = serve->config;

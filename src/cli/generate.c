@@ -1,7 +1,7 @@
 /* generate.c - the example of a settings file. SPDX-License-Identifier: Apache-2.0
  *
  * The example is made from base/config.def, like the manual (manual.c), help (help.c) and
- * completion (completion.c). So a new setting is a row in base/config.def and nothing more.
+ * completion (completion.c). So all of these need only a row there for a new setting.
  * scripts/generate writes the example to conf/. */
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* help.c - help for the program, for each command and for each setting.
  * SPDX-License-Identifier: Apache-2.0
  *
- * All help is made from the tables of commands (command.def) and settings (base/config.def). Lines
- * are wrapped at 80 columns, because terminals are at least that wide. */
+ * Help is made from the tables of commands (command.def), settings (base/config.def) and operations
+ * (manual.c). Texts are wrapped at 80 columns, because terminals are at least that wide. */
 #include <config.h>
 #include <stdio.h>
 #include <string.h>

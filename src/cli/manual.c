@@ -48,8 +48,8 @@ static bool is_label_value(slice word, const char *metric)
     return false;
 }
 
-/* True for a word that is written as code: the name of a setting, variable, metric or file, or a
- * word with a character that has a meaning in Markdown. */
+/* True for a word that is written as code. It has a '_', as most names of settings and all names of
+ * variables and metrics have, or begins like a path or with a character of Markdown. */
 static bool is_code(slice word)
 {
     return word.len && (memchr(word.ptr, '_', word.len) || strchr("/~*<", word.ptr[0]));
@@ -73,8 +73,8 @@ static void add_word(struct text *to, slice word, const char *metric)
     text_add(to, slice_from(word, before + core.len));
 }
 
-/* Adds a help text as sentences, with a capital and a full stop. If the text begins with a name,
- * the name keeps its small letter. `metric` is the metric that the help is for, or NULL. */
+/* Adds a help text as sentences, with a capital and a full stop. If the text begins with a word of
+ * code, the word keeps its small letter. `metric` is the metric that the help is for, or NULL. */
 static void add_sentence(struct text *to, const char *help, const char *metric)
 {
     slice words = slice_of(help);

@@ -14,9 +14,10 @@ struct memory {
     struct budgets budgets;
 };
 
-/* Reads the limits of the machine and its cgroups. */
+/* Reads the limits of the machine and of this process's cgroups. */
 struct memory memory_of(const struct config *config, struct arena *keep) MUST_USE;
-/* Returns a sentence if the setting is more than this process may use, otherwise an empty slice. */
+/* Returns a sentence if the setting is more than three quarters of what this process may use,
+ * otherwise an empty slice. */
 slice memory_warning(const struct memory *memory, struct arena *keep) MUST_USE;
 
 #endif

@@ -1,10 +1,11 @@
-/* probe_origin.c - asks each origin for a ListBuckets. SPDX-License-Identifier: Apache-2.0
+/* probe_origin.c - asks each origin on a network for a ListBuckets.
+ * SPDX-License-Identifier: Apache-2.0
  *
- * The calls use the code and the options of serve, with one try each. They run at the same time,
- * and take at most TIME_MS. The identity need not have the right to list buckets, because a refusal
- * also shows that the origin knows its keys. A failure is only a warning, because serve starts in
- * spite of it and tries again. Threads: a call ends on an origin thread. The main thread reads the
- * results once `open` is 0. */
+ * The calls use the code and the options of serve, but with one try each and shorter limits of
+ * time. They run at the same time, and take at most TIME_MS. The identity need not have the right
+ * to list buckets, because a refusal also shows that the origin knows its keys. A failure is only a
+ * warning, because serve starts in spite of it and tries again. Threads: a call ends on an origin
+ * thread. The main thread reads the results once `open` is 0. */
 #include <poll.h>
 #include <stdatomic.h>
 #include <string.h>

@@ -14,7 +14,7 @@ static void show_line(slice name, slice value, const char *type, slice from)
            type, SLICE_ARG(from));
 }
 
-/* Shows the settings of a scope. A constant is shown only if an old name has changed it. */
+/* Shows the settings of a scope. A constant is shown only if a value was given for it. */
 static void show_group(struct cli *cli, enum setting_scope scope, const char *path,
                        const void *group, const struct setting_where *where)
 {

@@ -59,7 +59,7 @@ struct penstock_options {
      * the values that are NULL here. Without an access key the client is anonymous. */
     const char *access_key, *secret_key, *session_token;
     const char *region;        /* NULL: AWS_REGION, AWS_DEFAULT_REGION, else us-east-1 */
-    uint32_t silence_ms;       /* the longest wait for a reply; 0: 120,000 */
+    uint32_t silence_ms;       /* the longest time in which no reply comes; 0: 120,000 */
 };
 
 /* `options` may be NULL. */
@@ -114,7 +114,8 @@ int penstock_fill(struct penstock *client, struct penstock_buffer *buffer, const
                   const struct penstock_fill_options *options, struct penstock_result *result,
                   struct penstock_error *error);
 /* The same in two steps. At most 16 fills may be open, unless the daemon has another limit. After
- * penstock_fill_begin the caller may free all arguments except the client and the buffer. */
+ * penstock_fill_begin the caller may free all arguments except the client and the buffer. After a
+ * "timeout" the fill is still open, and may be waited for again. */
 int penstock_fill_begin(struct penstock *client, struct penstock_buffer *buffer, const char *bucket,
                         const struct penstock_item *items, size_t count,
                         const struct penstock_fill_options *options, struct penstock_fill **ret,

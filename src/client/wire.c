@@ -1,8 +1,8 @@
 /* wire.c - messages and errors of the C client. SPDX-License-Identifier: Apache-2.0
  *
- * A message is one JSON object in one packet. A longer object lies in a memfd, and the packet
- * has the memfd's descriptor and the object's length. A reply has the id of its message. Replies
- * come in any order, so a wait for one reply keeps the replies to other fills. Threads:
+ * A message is one JSON object in one packet. An object of more than 128 KiB lies in a memfd, and
+ * the packet has the memfd's descriptor and the object's length. A reply has the id of its message.
+ * Replies come in any order, so a wait for one reply keeps the replies to other fills. Threads:
  * penstock.h. */
 #include "inside.h"
 

@@ -3,8 +3,9 @@
  * Penstock writes the pages of a reply, so the kernel charges them to Penstock's memory cgroup as
  * long as any process has the memfd open. A client that kept all its replies open would use up that
  * memory, and no limit would count it. So each session keeps its last few memfds open, and empties
- * the older ones. A client opens the memfd of a reply when it receives the message that names the
- * memfd. The socket has room for fewer such messages than a session keeps memfds. */
+ * the older ones. A client gets a memfd with the message that carries its descriptor. That message
+ * is padded to 64 KiB (session.c), so the socket has room for three of them, fewer than the memfds
+ * that a session keeps. So no memfd is emptied before the client has received it. */
 #include "local/carriers.h"
 
 #include <fcntl.h>

@@ -4,8 +4,8 @@
 
 #include "base/slice.h"
 
-/* A socket holds at most three messages that name a memfd and are not received yet
- * (carriers_socket). So a later reply never empties a memfd that the client has still to read. */
+/* A socket holds at most three messages that carry a memfd and are not received yet
+ * (carriers_socket). So a later reply never empties a memfd that the client has not received. */
 #define CARRIERS_KEPT 4u
 
 struct carriers {

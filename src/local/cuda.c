@@ -16,9 +16,9 @@
  * fails, too, the error is sticky. An error that shows only when a copy ends is always sticky.
  *
  * Threads: as gpu.h says; each call makes the device current for its thread. gpu->lock guards the
- * free list and the pinned range. Under one hold of the lock, a submit checks that no buffer is
- * closing, and begins the copies. So a release knows all lanes that it has to wait for. No thread
- * waits for copies under the lock, except after a failed submit. */
+ * free list, the pinned range, and the members `closing` and `lanes` of buffers. Under one hold of
+ * the lock, a submit checks that no buffer is closing, and begins the copies. So a release knows
+ * all lanes that it has to wait for. No thread waits for copies under the lock. */
 #include "local/cuda_inside.h"
 
 #include <stdarg.h>

@@ -80,8 +80,8 @@ bool cuda_is_lost(struct gpu *gpu);
  * the call in words. */
 enum err cuda_judge(struct gpu *gpu, cudaError_t error, const char *what, struct gpu_why *why);
 enum err cuda_judge_driver(struct gpu *gpu, CUresult result, const char *what, struct gpu_why *why);
-/* Every function calls this first. It returns ERR_GONE if the device is lost; else it makes the
- * device current for this thread. */
+/* Comes before any call of the driver for a device. Returns ERR_GONE if the device is lost; else
+ * makes the device current for this thread. */
 enum err cuda_enter(struct gpu *gpu, struct gpu_why *why) MUST_USE;
 
 struct gpu_fence *cuda_fence_take(struct gpu *gpu);    /* NULL: the driver makes no further event */

@@ -142,8 +142,8 @@ static void cut_slabs(struct device *device, unsigned count)
     pthread_mutex_unlock(&device->lock);
 }
 
-/* Pins as much memory as the host allows, up to fill_ring. A smaller ring makes copies slower. The
- * call fails only if nothing can be pinned. */
+/* Pins the memory of fill_ring. If the host does not allow that much, pins a half, a quarter and so
+ * on, down to one or two slabs. A smaller ring makes copies slower. */
 static enum err make_ring(struct device *device)
 {
     const struct gpu_backend *backend = device->all->backend;

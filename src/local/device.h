@@ -25,7 +25,7 @@ void devices_free(struct devices **devices);    /* every buffer must have been r
 const struct gpu_probe *devices_probe(const struct devices *devices);
 
 /* Finds the GPU with that UUID. The first task for a GPU makes a context on it. Returns NULL and
- * *ret_why if there is no such GPU. */
+ * *ret_why if there is no such GPU, or if its copier can't be started. */
 struct device *device_find(struct devices *devices, slice uuid, struct trouble *ret_why);
 
 /* How many slabs of each GPU a holder has. The struct must live until all slabs were given back. */

@@ -19,7 +19,9 @@
  *     ERR_NOT_FOUND        no GPU with that UUID is visible here
  *     ERR_NOT_IMPLEMENTED  this driver can't do that
  *     ERR_BUSY             the GPU accepts no further process (compute mode), or is open already
- *     ERR_LIMIT            out of memory or address space
+ *     ERR_LIMIT            out of memory, pinned memory or address space
+ *     ERR_CANCELED         a buffer of the batch was released (submit)
+ *     ERR_INTERNAL         the driver refused a copy (submit)
  *     ERR_WAIT             the copies have not ended (poll)
  *     ERR_GONE             the GPU is lost: it reported an error that its context does not survive.
  *                          Every later call returns ERR_GONE without a call of the driver, until

@@ -36,7 +36,7 @@ struct worker {
     int epoll;
     struct mailbox *box;
     struct cache_loop *cache;
-    struct ticket *look;              /* wakes the worker for a share, a cancelled fill, the end */
+    struct ticket *look;              /* for a share, a free slab, a cancelled fill, the end */
     struct list sessions;
     struct list starved;              /* shares that need a slab and got none */
     struct list runs;                 /* items in progress here that wait for bytes */
@@ -207,8 +207,8 @@ void fill_settle(struct fill *fill);   /* a share has ended; may free the fill a
 void fill_cancel(struct fill *fill, enum err why);
 
 /* ---- placing.c, share.c ---- */
-/* Finds the place of each item. Returns false if a place does not lie inside the buffer, or
- * overlaps another item of this fill or an item of another fill. */
+/* Finds the place of each item. Returns false if an item has no place, or if its place does not lie
+ * inside the buffer, or overlaps another item of this fill or an item of another fill. */
 bool fill_place(struct fill *fill, struct trouble *ret_why) MUST_USE;
 void fill_cut(struct fill *fill);       /* makes shares, which then wait for a worker */
 /* Called when all items of the share have been read. From this call on, the share belongs to the
@@ -220,8 +220,8 @@ bool share_take_slab(struct share *share) MUST_USE;
 
 /* ---- queue.c: which share runs next ---- */
 void queue_put(struct local *local, struct session *session, struct share *share);
-/* Returns NULL if no share may begin. A worker that is `full` gets only shares of sessions that
- * have no item in progress. */
+/* Returns NULL if no share may begin. A worker that is `full` gets only shares of cancelled fills,
+ * and of sessions that have no item in progress. */
 struct share *queue_take(struct local *local, bool full);
 /* Wakes `count` workers, or all if there are fewer. It does not wake `but`, which may be NULL. */
 void queue_call(struct local *local, const struct worker *but, unsigned count);

@@ -12,17 +12,19 @@
 
 struct local_options {
     const char *path;                 /* of the socket */
-    slice users;                      /* users that may connect, or "*"; empty: Penstock's own */
+    slice users;                      /* that may connect besides Penstock's own; "*": all */
     struct cache *cache;
     struct reader_judge judge;        /* decides what a session may read */
     unsigned threads;
     bool access_log;
-    /* limits (H8) of all sessions together, of one session, and of a message */
+    /* limits (H8): sessions in all and of one user, buffers and fills of one session, items of one
+     * message */
     unsigned sessions_max, user_sessions_max, buffers_max, fills_max, items_max;
     uint64_t user_bytes_max;          /* the most bytes that one user may register */
     uint64_t lists_bytes_max;         /* memory of the lists of all fills in progress */
-    /* Limits items in progress. A session may have this number times the number of workers. One
-     * worker has at most eight times this number, of all sessions together. */
+    /* Limits items in progress. A session may have this number times the number of workers. A
+     * worker with about eight times this number, counted over all sessions, is full: it then begins
+     * only items of sessions that have no item in progress. */
     unsigned gets_max;
     uint64_t list_bytes_max;          /* the longest message in a memfd */
     uint64_t replies_bytes_max;       /* replies that a session has not received yet */
@@ -45,7 +47,7 @@ enum err local_look(const struct local_options *options, struct arena *keep,
  * keep. */
 enum err local_start(const struct local_options *options, struct arena *keep, struct local **ret,
                      slice *ret_why) MUST_USE;
-/* From now on no session and no message is accepted; fills in progress go on. */
+/* From now on no session is accepted, and no message but unregister; fills in progress go on. */
 void local_drain(struct local *local);
 size_t local_fills(struct local *local);  /* number of fills in progress; any thread */
 void local_access_log(struct local *local, bool on);    /* at any time, from any thread */

@@ -4,7 +4,7 @@
  * shrinking: otherwise its owner could make every access to the map a fault. The memfd must have
  * all its pages: if a fill made a page, the kernel would charge it to this process, and so to the
  * limit of its container (holes.h).
- * Threads: the keeper calls these functions. */
+ * Threads: as memory.h says. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>

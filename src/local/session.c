@@ -1,10 +1,10 @@
 /* session.c - a connection, its buffers and its fills. SPDX-License-Identifier: Apache-2.0
  *
  * The kernel reports which user is at the other end (SO_PEERCRED). The hello proves which objects
- * the session may read. When the connection ends, for whatever reason, its fills are cancelled. Its
- * buffers are released when the last of those fills has ended; after that nothing of the client is
- * left. Replies are sent at once, or wait for room in the socket. A client that does not receive
- * its replies is cut off.
+ * the session may read. When the connection ends, for whatever reason, its fills are cancelled.
+ * Each of its buffers is released when the last fill into it has ended; after that nothing of the
+ * client is left. Replies are sent at once, or wait for room in the socket. A client that does not
+ * receive its replies is cut off.
  * Threads: the keeper calls these functions. */
 #include <errno.h>
 #include <fcntl.h>
@@ -34,7 +34,7 @@ struct reply {
 
 /* ---- replies ---- */
 
-/* A reply that is too large for the socket is sent in a memfd, as clients send large messages. No
+/* A reply that is too large for one message is sent in a memfd, as clients send large messages. No
  * limit counts the memory of such memfds. So the message that announces the memfd is padded: then
  * the socket of a client that does not read has room for only a few such messages. */
 static ssize_t send_large(struct session *session, slice text)

@@ -2,8 +2,9 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * A share is some consecutive items, about a mebibyte; a worker takes one share at a time. On the
- * path ring all items of a share fit into one slab. When the last item has been read, the items
- * leave the slab as one batch of copies. An item larger than a slab is a share by itself (large.c).
+ * path ring a share is instead as many items as fit into one slab (4 MiB). When the last item has
+ * been read, the items leave the slab as one batch of copies. An item larger than a slab is a share
+ * by itself (large.c).
  * Threads: the keeper cuts a share; the worker that read its last item settles it. */
 #include <stdlib.h>
 
