@@ -7,12 +7,11 @@
 #include "store/hash.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <openssl/core_names.h>
 #include <openssl/evp.h>
 #include <pthread.h>
 #include <string.h>
-#include <sys/random.h>
+#include <unistd.h>
 
 #define SIPHASH_BYTES 16
 
@@ -78,11 +77,7 @@ void object_id_of(const uint8_t secret[STORE_SECRET_BYTES], const struct object_
 
 void secret_make(uint8_t ret[STORE_SECRET_BYTES])
 {
-    ssize_t got;
-    do
-        got = getrandom(ret, STORE_SECRET_BYTES, 0);
-    while (got < 0 && errno == EINTR);
-    check(got == STORE_SECRET_BYTES);
+    check(getentropy(ret, STORE_SECRET_BYTES) == 0);
 }
 
 uint32_t crc_seed(const struct object_id *id, uint64_t etag_hash, uint32_t unit)

@@ -117,18 +117,24 @@ static struct entry *evict(struct metadata_cache *cache, struct shard *shard)
     return NULL;
 }
 
+/* Returns false if the shard is empty. */
+static bool evict_from(struct metadata_cache *cache, struct shard *shard)
+{
+    pthread_mutex_lock(&shard->lock);
+    struct entry *gone = evict(cache, shard);
+    pthread_mutex_unlock(&shard->lock);
+    entry_end(gone);
+    return gone != NULL;
+}
+
 static void shrink(struct metadata_cache *cache)
 {
     unsigned empty_in_a_row = 0;
     while (metadata_cache_bytes(cache) > cache->budget && empty_in_a_row < SHARDS) {
         unsigned turn = atomic_fetch_add_explicit(&cache->hand, 1, memory_order_relaxed);
-        struct shard *shard = &cache->shards[turn % SHARDS];
-        pthread_mutex_lock(&shard->lock);
-        struct entry *gone = evict(cache, shard);
-        pthread_mutex_unlock(&shard->lock);
-        empty_in_a_row = gone ? 0 : empty_in_a_row + 1;
-        metric_add(M_STORE_HEADS_EVICTED, gone != NULL);
-        entry_end(gone);
+        bool evicted = evict_from(cache, &cache->shards[turn % SHARDS]);
+        empty_in_a_row = evicted ? 0 : empty_in_a_row + 1;
+        metric_add(M_STORE_HEADS_EVICTED, evicted);
     }
 }
 
@@ -208,19 +214,9 @@ void metadata_cache_drop(struct metadata_cache *cache, const struct object_id *i
 
 void metadata_cache_clear(struct metadata_cache *cache)
 {
-    for (size_t i = 0; i < SHARDS; i++) {
-        struct shard *shard = &cache->shards[i];
-        struct entry *gone;
-        do {
-            pthread_mutex_lock(&shard->lock);
-            gone = list_empty(&shard->queue)
-                       ? NULL : list_of(shard->queue.next, struct entry, queued);
-            if (gone)
-                take_out(cache, shard, &gone->metadata->id);
-            pthread_mutex_unlock(&shard->lock);
-            entry_end(gone);
-        } while (gone);
-    }
+    for (size_t i = 0; i < SHARDS; i++)
+        while (evict_from(cache, &cache->shards[i]))
+            ;
 }
 
 size_t metadata_cache_bytes(const struct metadata_cache *cache)

@@ -5,6 +5,7 @@
  * which user or process, and what to do. */
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <pwd.h>
 #include <stdio.h>
 #include <sys/file.h>
@@ -41,13 +42,7 @@ static slice user_of(struct arena *keep, uid_t uid)
 /* The folder that a path lies in. */
 static slice above(struct arena *keep, slice path)
 {
-    while (path.len > 1 && path.ptr[path.len - 1] == '/')
-        path.len--;
-    while (path.len > 1 && path.ptr[path.len - 1] != '/')
-        path.len--;
-    while (path.len > 1 && path.ptr[path.len - 1] == '/')
-        path.len--;
-    return arena_copy(keep, path);
+    return slice_of(dirname((char *)arena_copy(keep, path).ptr));
 }
 
 /* Why this user may not write to `path`: whose it is, and `advice` for the case that it is

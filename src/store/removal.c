@@ -77,9 +77,21 @@ void removals_end(struct store *store)
     store->removed_count = store->removed_done = 0;
 }
 
-static void answer(struct list *removals, enum err err)
+/* Answers those of the running commit; to give up also answers those that wait. All of these are
+ * told that the folder is out, which is true from now on, and it comes back only unproved, and
+ * unshared. */
+static void answer(struct store *store, bool give_up, enum err err)
 {
-    list_each_safe(struct store_removal, removal, removals, link) {
+    struct list mine;
+    list_init(&mine);
+    pthread_mutex_lock(&store->lock);
+    list_move(&mine, &store->committing);
+    if (give_up)
+        list_move(&mine, &store->removals);
+    if (give_up && !list_empty(&mine))
+        atomic_store(&store->unproved, true);
+    pthread_mutex_unlock(&store->lock);
+    list_each_safe(struct store_removal, removal, &mine, link) {
         list_del(&removal->link);
         removal->done(removal, err);
     }
@@ -87,25 +99,10 @@ static void answer(struct list *removals, enum err err)
 
 void removals_answer(struct store *store, enum err err)
 {
-    struct list mine;
-    list_init(&mine);
-    pthread_mutex_lock(&store->lock);
-    list_move(&mine, &store->committing);
-    pthread_mutex_unlock(&store->lock);
-    answer(&mine, err);
+    answer(store, false, err);
 }
 
-/* They are told that the folder is out, which is true from now on, and it comes back only
- * unproved, and unshared. */
 void removals_give_up(struct store *store)
 {
-    struct list mine;
-    list_init(&mine);
-    pthread_mutex_lock(&store->lock);
-    list_move(&mine, &store->committing);
-    list_move(&mine, &store->removals);
-    if (!list_empty(&mine))
-        atomic_store(&store->unproved, true);
-    pthread_mutex_unlock(&store->lock);
-    answer(&mine, ERR_IO);
+    answer(store, true, ERR_IO);
 }

@@ -65,18 +65,15 @@ enum err service_begin(struct store *store, const char **ret_why)
                                 .unproved = atomic_exchange(&store->unproved, false),
                                 .last_generation = atomic_load(&store->generation) };
     enum err e = folder_open(&store->folder, &wish, store->secret, ret_why);
-    if (e) {
-        if (wish.unproved)
-            atomic_store(&store->unproved, true);
-        atomic_store(&store->why, *ret_why);
-        return e;
-    }
-    e = restated_open(store->restated, &store->folder);
-    if (e) {
+    if (!e && (e = restated_open(store->restated, &store->folder)) != OK) {
         *ret_why = "the file 'restated' in the folder can't be written; check the free space and "
                    "the health of the disk";
         folder_close(&store->folder, false);
-        atomic_store(&store->unproved, true);
+        wish.unproved = true;
+    }
+    if (e) {
+        if (wish.unproved)
+            atomic_store(&store->unproved, true);
         atomic_store(&store->why, *ret_why);
         return e;
     }
