@@ -40,7 +40,6 @@
 
 struct disk {
     enum disk_engine engine;
-    struct mailbox *box;
     struct ticket *ticket;            /* wakes the owner; nothing else hangs on it */
     unsigned under_way;
     bool reaping;                     /* disk_reap is on the stack */
@@ -127,22 +126,18 @@ static void uring_submit(struct disk *disk)
     }
 }
 
-static size_t uring_reap(struct disk *disk)
+static void uring_reap(struct disk *disk)
 {
-    size_t count = 0;
     struct io_uring_cqe *answer;
     while (io_uring_peek_cqe(&disk->ring, &answer) == 0) {
         struct disk_read *read = io_uring_cqe_get_data(answer);
         int res = answer->res;
         io_uring_cqe_seen(&disk->ring, answer);
-        if (took(read, res)) {
+        if (took(read, res))
             end(disk, read);
-            count++;
-        } else {
+        else
             uring_queue(disk, read, res < 0 ? IOSQE_ASYNC : 0);
-        }
     }
-    return count;
 }
 
 /* Rings come and go one at a time. The kernel would not mind; but liburing maps their memory behind
@@ -182,8 +177,9 @@ static void hand_back(struct disk_read *read)
     pthread_mutex_unlock(&disk->lock);
 }
 
-static void read_blocking(struct disk_read *read)
+static bool run_blocking(struct list *link)
 {
+    struct disk_read *read = list_of(link, struct disk_read, link);
     ssize_t answer;
     do {
         answer = preadv(read->fd, read->parts, (int)read->part_count,
@@ -191,12 +187,6 @@ static void read_blocking(struct disk_read *read)
         if (answer < 0)
             answer = -errno;
     } while (!took(read, answer));
-}
-
-static bool run_blocking(struct list *link)
-{
-    struct disk_read *read = list_of(link, struct disk_read, link);
-    read_blocking(read);
     hand_back(read);
     return true;
 }
@@ -222,19 +212,15 @@ static void pool_leave(void)
     pthread_mutex_unlock(&pool_door);
 }
 
-static size_t threads_reap(struct disk *disk)
+static void threads_reap(struct disk *disk)
 {
     struct list mine;
     list_init(&mine);
     pthread_mutex_lock(&disk->lock);
     list_move(&mine, &disk->ended);
     pthread_mutex_unlock(&disk->lock);
-    size_t count = 0;
-    while (!list_empty(&mine)) {
+    while (!list_empty(&mine))
         end(disk, list_of(list_take(&mine), struct disk_read, link));
-        count++;
-    }
-    return count;
 }
 
 static void threads_wait(struct disk *disk)
@@ -257,7 +243,6 @@ struct disk *disk_new(enum disk_engine engine, struct mailbox *box)
 {
     struct disk *disk = must_alloc(sizeof(*disk));
     disk->engine = engine;
-    disk->box = box;
     disk->ticket = ticket_new(box, nothing, NULL);
     list_init(&disk->waiting);
     list_init(&disk->ended);
@@ -338,17 +323,19 @@ void disk_go(struct disk *disk)
         uring_submit(disk);
 }
 
-size_t disk_reap(struct disk *disk)
+void disk_reap(struct disk *disk)
 {
     check(!disk->reaping);
     disk->reaping = true;
-    size_t count = disk->engine == DISK_URING ? uring_reap(disk) : threads_reap(disk);
+    if (disk->engine == DISK_URING)
+        uring_reap(disk);
+    else
+        threads_reap(disk);
     disk->reaping = false;
     while (disk->under_way < DEPTH && !list_empty(&disk->waiting))
         start(disk, list_of(list_take(&disk->waiting), struct disk_read, link));
     if (disk->engine == DISK_URING)
         uring_submit(disk);
-    return count;
 }
 
 enum err disk_read_cached(int fd, struct iovec *parts, unsigned count, uint64_t offset)

@@ -48,7 +48,7 @@ struct disk_read {
     enum err err;
 };
 void disk_read(struct disk *disk, struct disk_read *read);
-size_t disk_reap(struct disk *disk);    /* returns the number of reads that have ended */
+void disk_reap(struct disk *disk);    /* ends the reads that the disk has answered */
 /* Reads that are asked for between disk_hold and disk_go are submitted together. */
 void disk_hold(struct disk *disk);
 void disk_go(struct disk *disk);
