@@ -3,7 +3,6 @@
  * The last 64 bytes of a sealed extent are the footer of its table of contents. For an unsealed
  * extent, a scan of the record headers gives the same entries. Committer only. */
 #include <errno.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include "store/extent_inside.h"
@@ -68,22 +67,20 @@ static bool record_at(struct window *window, uint64_t offset, uint32_t ordinal, 
 /* Header after header, up to the first that is none. */
 static enum err scan(const struct extent *extent, extent_visit *each, void *arg)
 {
-    struct window *window = must_alloc(sizeof(*window));
-    window->extent = extent;
+    struct window window = { .extent = extent };
     enum err e = OK;
     uint64_t at = 0;
     for (uint32_t ordinal = 0; !e; ordinal++) {
         struct record record;
         at = round_up(at, RECORD_ALIGN);
-        if (!record_at(window, at, ordinal, &record)) {
+        if (!record_at(&window, at, ordinal, &record)) {
             at = round_up(at, PAGE_BYTES);    /* the next append, perhaps */
-            if (!record_at(window, at, ordinal, &record))
+            if (!record_at(&window, at, ordinal, &record))
                 break;
         }
         e = each(arg, &record, (uint32_t)at);
         at = record_end(at, &record);
     }
-    free(window);
     return e;
 }
 
@@ -144,15 +141,13 @@ enum err extent_contents(struct extents *all, uint32_t number, struct arena *kee
 static enum err each_listed(const struct extent *extent, const struct toc_entry *entries,
                             uint32_t count, extent_visit *each, void *arg)
 {
-    struct window *window = must_alloc(sizeof(*window));
-    window->extent = extent;
+    struct window window = { .extent = extent };
     enum err e = OK;
     for (uint32_t i = 0; !e && i < count; i++) {
         struct record record;
-        if (record_at(window, entries[i].offset, i, &record))
+        if (record_at(&window, entries[i].offset, i, &record))
             e = each(arg, &record, entries[i].offset);
     }
-    free(window);
     return e;
 }
 
