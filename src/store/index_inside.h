@@ -46,7 +46,9 @@ struct ask {
     uint64_t number;
     struct index_size size;
     struct entry *entries;            /* the entries found, in the caller's memory */
-    uint32_t found, found_unit;
+    uint32_t found;
+    uint32_t *ret_unit;               /* the unit of the entry found, in the caller's memory */
+    uint8_t key[ENTRY_KEY_BYTES];     /* see index_key */
     uint64_t snapshot, seal;          /* the transaction whose tree is read; its meta page's seal */
     const char *path;
 };
@@ -61,6 +63,8 @@ static inline MDB_val index_opening_key(void)
     static const char name[] = INDEX_OPENING;
     return (MDB_val){ sizeof(name), (void *)(uintptr_t)name };
 }
+/* The key of the object of `ask` and a unit; in `ask`, until the next call. */
+MDB_val index_key(struct ask *ask, uint32_t unit);
 /* Decodes an entry. Returns MDB_CORRUPTED if its checksum fails, or if it lies in a page that the
  * snapshot of `ask` does not use. */
 int index_decode(const struct ask *ask, const MDB_val *key, const MDB_val *value,
@@ -74,8 +78,7 @@ int index_cursor_from(MDB_cursor *cursor, struct ask *ask);
  * this time counts as the right one. */
 int snapshot_learn(struct index *index, MDB_env *env);
 void snapshot_forget(struct index *index);    /* no reader is left */
-/* The committer calls these before and after mdb_txn_commit. */
-void snapshot_commits(struct index *index, uint64_t transaction);
+/* The committer calls it after mdb_txn_commit. */
 int snapshot_committed(struct index *index, uint64_t transaction);
 /* To be called when a write transaction begins: fails unless it follows the newest commit. */
 int snapshot_begin(struct index *index, uint64_t transaction);

@@ -94,6 +94,12 @@ static enum err reading(struct index *index, lmdb_call *call, struct ask *ask)
     return e;
 }
 
+MDB_val index_key(struct ask *ask, uint32_t unit)
+{
+    entry_key(ask->id, unit, ask->key);
+    return (MDB_val){ sizeof(ask->key), ask->key };
+}
+
 int index_decode(const struct ask *ask, const MDB_val *key, const MDB_val *value,
                  struct entry *ret)
 {
@@ -110,20 +116,17 @@ int index_decode(const struct ask *ask, const MDB_val *key, const MDB_val *value
 
 static int cursor_get(struct ask *ask, uint32_t unit, struct entry *ret)
 {
-    uint8_t wanted[ENTRY_KEY_BYTES];
-    entry_key(ask->id, unit, wanted);
-    MDB_val key = { sizeof(wanted), wanted }, value;
+    MDB_val wanted = index_key(ask, unit), key = wanted, value;
     int rc = mdb_cursor_get(ask->slot->cursor, &key, &value, MDB_SET);
-    key = (MDB_val){ sizeof(wanted), wanted };
-    return rc ? rc : index_decode(ask, &key, &value, ret);
+    return rc ? rc : index_decode(ask, &wanted, &value, ret);
 }
 
 static int find_metadata(struct ask *ask)
 {
-    ask->found_unit = 0;
+    *ask->ret_unit = 0;
     int rc = cursor_get(ask, 0, ask->entries);
     if (rc == MDB_NOTFOUND || (!rc && !ask->entries->whole)) {
-        ask->found_unit = METADATA_UNIT;
+        *ask->ret_unit = METADATA_UNIT;
         rc = cursor_get(ask, METADATA_UNIT, ask->entries);
     }
     return rc;
@@ -132,23 +135,18 @@ static int find_metadata(struct ask *ask)
 enum err index_get_metadata(struct index *index, const struct object_id *id, uint32_t *ret_unit,
                             struct entry *ret)
 {
-    struct ask ask = { .id = id, .entries = ret, .read = find_metadata };
-    enum err e = reading(index, do_read, &ask);
-    if (!e)
-        *ret_unit = ask.found_unit;
-    return e;
+    struct ask ask = { .id = id, .entries = ret, .ret_unit = ret_unit, .read = find_metadata };
+    return reading(index, do_read, &ask);
 }
 
 /* The next entry, if it is of this object and unit. */
 static int cursor_next(struct ask *ask, uint32_t unit, struct entry *ret)
 {
-    uint8_t wanted[ENTRY_KEY_BYTES];
-    entry_key(ask->id, unit, wanted);
-    MDB_val key, value;
+    MDB_val wanted = index_key(ask, unit), key, value;
     int rc = mdb_cursor_get(ask->slot->cursor, &key, &value, MDB_NEXT);
     if (rc)
         return rc;
-    if (key.mv_size != sizeof(wanted) || memcmp(key.mv_data, wanted, sizeof(wanted)) != 0)
+    if (key.mv_size != wanted.mv_size || memcmp(key.mv_data, wanted.mv_data, key.mv_size) != 0)
         return MDB_NOTFOUND;
     return index_decode(ask, &key, &value, ret);
 }
@@ -183,15 +181,13 @@ uint32_t index_get_run(struct index *index, const struct object_id *id, uint32_t
 
 int index_cursor_from(MDB_cursor *cursor, struct ask *ask)
 {
-    uint8_t wanted[ENTRY_KEY_BYTES];
-    entry_key(ask->id, ask->unit, wanted);
-    MDB_val key = { sizeof(wanted), wanted }, value;
+    MDB_val key = index_key(ask, ask->unit), value;
     int rc = mdb_cursor_get(cursor, &key, &value, MDB_SET_RANGE);
     if (rc)
         return rc;
-    if (key.mv_size != sizeof(wanted) || memcmp(key.mv_data, ask->id->bytes, sizeof(*ask->id)) != 0)
+    if (key.mv_size != ENTRY_KEY_BYTES || memcmp(key.mv_data, ask->id->bytes, sizeof(*ask->id)) != 0)
         return MDB_NOTFOUND;
-    ask->found_unit = entry_key_unit(key.mv_data);
+    *ask->ret_unit = entry_key_unit(key.mv_data);
     return index_decode(ask, &key, &value, ask->entries);
 }
 
@@ -203,11 +199,9 @@ static int find_next(struct ask *ask)
 enum err index_get_next(struct index *index, const struct object_id *id, uint32_t unit,
                         uint32_t *ret_unit, struct entry *ret)
 {
-    struct ask ask = { .id = id, .unit = unit, .entries = ret, .read = find_next };
-    enum err e = reading(index, do_read, &ask);
-    if (!e)
-        *ret_unit = ask.found_unit;
-    return e;
+    struct ask ask = { .id = id, .unit = unit, .entries = ret, .ret_unit = ret_unit,
+                       .read = find_next };
+    return reading(index, do_read, &ask);
 }
 
 static int do_size(struct ask *ask)

@@ -99,11 +99,6 @@ void snapshot_forget(struct index *index)
 
 /* ---- the committer ---- */
 
-void snapshot_commits(struct index *index, uint64_t transaction)
-{
-    atomic_store(&index->committing, transaction);
-}
-
 int snapshot_committed(struct index *index, uint64_t transaction)
 {
     int rc = MDB_SUCCESS;

@@ -61,17 +61,14 @@ enum err index_begin(struct index *index)
 static bool leads_there(struct ask *ask)
 {
     struct index_pages *pages = &ask->index->pages;
-    uint8_t wanted[ENTRY_KEY_BYTES];
-    entry_key(ask->id, ask->unit, wanted);
+    MDB_val key = index_key(ask, ask->unit);
     ask->snapshot = mdb_txn_id(ask->index->writing) - 1;
-    return !pages->map || index_pages_lead(pages, (slice){ (const char *)wanted, sizeof(wanted) });
+    return !pages->map || index_pages_lead(pages, (slice){ key.mv_data, key.mv_size });
 }
 
 static int do_find(struct ask *ask)
 {
-    uint8_t wanted[ENTRY_KEY_BYTES];
-    entry_key(ask->id, ask->unit, wanted);
-    MDB_val key = { sizeof(wanted), wanted }, value;
+    MDB_val key = index_key(ask, ask->unit), value;
     if (!leads_there(ask))
         return MDB_CORRUPTED;
     int rc = mdb_get(ask->index->writing, ask->index->dbi, &key, &value);
@@ -101,19 +98,15 @@ static int do_find_next(struct ask *ask)
 enum err index_find_next(struct index *index, const struct object_id *id, uint32_t unit,
                          uint32_t *ret_unit, struct entry *ret)
 {
-    struct ask ask = { .id = id, .unit = unit, .entries = ret };
-    enum err e = writing(index, do_find_next, &ask);
-    if (!e)
-        *ret_unit = ask.found_unit;
-    return e;
+    struct ask ask = { .id = id, .unit = unit, .entries = ret, .ret_unit = ret_unit };
+    return writing(index, do_find_next, &ask);
 }
 
 static int do_put(struct ask *ask)
 {
-    uint8_t name[ENTRY_KEY_BYTES], bytes[ENTRY_BYTES];
-    entry_key(ask->id, ask->unit, name);
-    entry_encode(ask->put, name, bytes);
-    MDB_val key = { sizeof(name), name }, value = { sizeof(bytes), bytes };
+    uint8_t bytes[ENTRY_BYTES];
+    MDB_val key = index_key(ask, ask->unit), value = { sizeof(bytes), bytes };
+    entry_encode(ask->put, ask->key, bytes);
     return change(ask->index, key, &value);
 }
 
@@ -126,9 +119,7 @@ enum err index_put(struct index *index, const struct object_id *id, uint32_t uni
 
 static int do_delete(struct ask *ask)
 {
-    uint8_t name[ENTRY_KEY_BYTES];
-    entry_key(ask->id, ask->unit, name);
-    return change(ask->index, (MDB_val){ sizeof(name), name }, NULL);
+    return change(ask->index, index_key(ask, ask->unit), NULL);
 }
 
 enum err index_delete(struct index *index, const struct object_id *id, uint32_t unit)
@@ -176,11 +167,11 @@ static int do_commit(struct ask *ask)
     MDB_txn *txn = index->writing;
     uint64_t number = mdb_txn_id(txn);
     index->writing = NULL;    /* gone, whatever comes of it */
-    snapshot_commits(index, number);
+    atomic_store(&index->committing, number);
     int rc = mdb_txn_commit(txn);
     if (!rc)
         rc = snapshot_committed(index, number);
-    snapshot_commits(index, 0);
+    atomic_store(&index->committing, 0);
     return rc;
 }
 
