@@ -39,22 +39,23 @@ struct list_page {
     struct text body;
     int64_t sent_s;
     uint64_t moment;
+    bool failed;                  /* this and the listing: nothing changes them once over */
+    struct listing listing;       /* in the arena */
     /* under the lock */
     unsigned refs;
-    bool over, failed;
-    struct listing listing;       /* in the arena; nothing changes it once over */
+    bool over;
     struct list waiters;
+};
+
+struct place {
+    slice bucket, prefix;         /* owned; bucket.ptr NULL: none */
 };
 
 struct refused {
     const struct rules *rules;
     uint64_t identity;            /* to whom; who it is does not matter for a whole origin */
-    slice bucket, prefix;         /* owned; prefix.ptr NULL: the whole origin */
+    struct place place;           /* none: the whole origin */
     int64_t until_s;
-};
-
-struct wide {
-    slice bucket, prefix;         /* owned; bucket.ptr NULL: none */
 };
 
 struct missing {
@@ -68,7 +69,7 @@ struct fresh {
     struct list pages;
     struct refused refused[REFUSED_MAX];
     unsigned refused_next;
-    struct wide wide[WIDE_MAX];
+    struct place wide[WIDE_MAX];
     unsigned wide_next;
     struct missing missing[MISSING_ORIGINS];
     struct paging *paging;
@@ -84,18 +85,22 @@ struct fresh *fresh_new(struct cache *cache)
     return fresh;
 }
 
-static void refused_clear(struct refused *refused)
+static struct place place_new(slice bucket, slice prefix)
 {
-    free((char *)refused->bucket.ptr);
-    free((char *)refused->prefix.ptr);
-    *refused = (struct refused){ 0 };
+    return (struct place){ { must_strndup(bucket.ptr, bucket.len), bucket.len },
+                           { must_strndup(prefix.ptr, prefix.len), prefix.len } };
 }
 
-static void wide_clear(struct wide *wide)
+static void place_free(struct place *place)
 {
-    free((char *)wide->bucket.ptr);
-    free((char *)wide->prefix.ptr);
-    *wide = (struct wide){ 0 };
+    free((char *)place->bucket.ptr);
+    free((char *)place->prefix.ptr);
+    *place = (struct place){ 0 };
+}
+
+static bool place_is(const struct place *place, slice bucket, slice prefix)
+{
+    return place->bucket.ptr && slice_eq(place->bucket, bucket) && slice_eq(place->prefix, prefix);
 }
 
 void fresh_free(struct fresh **fresh)
@@ -104,9 +109,9 @@ void fresh_free(struct fresh **fresh)
         return;
     check(list_empty(&(*fresh)->pages));
     for (size_t i = 0; i < REFUSED_MAX; i++)
-        refused_clear(&(*fresh)->refused[i]);
+        place_free(&(*fresh)->refused[i].place);
     for (size_t i = 0; i < WIDE_MAX; i++)
-        wide_clear(&(*fresh)->wide[i]);
+        place_free(&(*fresh)->wide[i]);
     paging_free(&(*fresh)->paging);
     pthread_mutex_destroy(&(*fresh)->lock);
     free(*fresh);
@@ -128,26 +133,19 @@ static bool is_refused(struct fresh *fresh, const struct rules *rules, const str
     for (size_t i = 0; i < REFUSED_MAX; i++) {
         const struct refused *refused = &fresh->refused[i];
         if (refused->until_s > now_s && refused->rules->origin == rules->origin &&
-            (!refused->prefix.ptr ||
-             (refused->identity == identity_id(who) && slice_eq(refused->bucket, bucket) &&
-              slice_eq(refused->prefix, prefix))))
+            (!refused->place.bucket.ptr || (refused->identity == identity_id(who) &&
+                                            place_is(&refused->place, bucket, prefix))))
             return true;
     }
     return false;
 }
 
 static void refuse(struct fresh *fresh, const struct rules *rules, const struct identity *who,
-                   slice bucket, slice prefix, bool whole_origin, int64_t for_s)
+                   struct place take_place, int64_t for_s)
 {
     struct refused *refused = &fresh->refused[fresh->refused_next++ % REFUSED_MAX];
-    refused_clear(refused);
-    refused->rules = rules;
-    refused->identity = identity_id(who);
-    refused->until_s = ageing_s() + for_s;
-    if (whole_origin)
-        return;
-    refused->bucket = (slice){ must_strndup(bucket.ptr, bucket.len), bucket.len };
-    refused->prefix = (slice){ must_strndup(prefix.ptr, prefix.len), prefix.len };
+    place_free(&refused->place);
+    *refused = (struct refused){ rules, identity_id(who), take_place, ageing_s() + for_s };
 }
 
 static struct missing *missing_at(struct fresh *fresh, const struct origin *origin)
@@ -167,7 +165,7 @@ void fresh_missing(struct fresh *fresh, const struct rules *rules, bool missing)
     count->in_a_row = missing ? count->in_a_row + 1 : 0;
     if (count->in_a_row >= MISSING_MAX) {
         count->in_a_row = 0;
-        refuse(fresh, rules, NULL, S(""), S(""), true, REFUSED_S);
+        refuse(fresh, rules, NULL, (struct place){ 0 }, REFUSED_S);
     }
     pthread_mutex_unlock(&fresh->lock);
 }
@@ -177,8 +175,7 @@ void fresh_missing(struct fresh *fresh, const struct rules *rules, bool missing)
 static bool is_wide(const struct fresh *fresh, slice bucket, slice prefix)
 {
     for (size_t i = 0; i < WIDE_MAX; i++)
-        if (fresh->wide[i].bucket.ptr && slice_eq(fresh->wide[i].bucket, bucket) &&
-            slice_eq(fresh->wide[i].prefix, prefix))
+        if (place_is(&fresh->wide[i], bucket, prefix))
             return true;
     return false;
 }
@@ -191,10 +188,9 @@ static void widen(struct fresh *fresh, slice bucket, slice prefix)
         prefix = prefix_of(slice_sub(prefix, 0, prefix.len - 1));
         if (is_wide(fresh, bucket, prefix))
             continue;
-        struct wide *wide = &fresh->wide[fresh->wide_next++ % WIDE_MAX];
-        wide_clear(wide);
-        wide->bucket = (slice){ must_strndup(bucket.ptr, bucket.len), bucket.len };
-        wide->prefix = (slice){ must_strndup(prefix.ptr, prefix.len), prefix.len };
+        struct place *wide = &fresh->wide[fresh->wide_next++ % WIDE_MAX];
+        place_free(wide);
+        *wide = place_new(bucket, prefix);
     }
 }
 
@@ -241,8 +237,9 @@ static enum origin_take on_body(struct origin_call *call, slice bytes)
 
 /* Every line that names the version we have renews it, as of when the listing was asked for; but
  * not where more was said of it meanwhile than a line tells. */
-static void renew_all(struct list_page *page, const struct listing *listing)
+static void renew_all(struct list_page *page)
 {
+    const struct listing *listing = &page->listing;
     struct store *store = cache_store(page->fresh->cache);
     int64_t restated_s = epoch_bucket_restated(page->name.bucket).at_s;
     struct object_name whole = { .endpoint = page->name.endpoint, .bucket = page->name.bucket };
@@ -263,16 +260,11 @@ static void renew_all(struct list_page *page, const struct listing *listing)
     }
 }
 
-static struct folder_name folder_of(const struct list_page *page)
-{
-    return (struct folder_name){ page->rules->origin, page->name.bucket, page->prefix };
-}
-
 /* Where the next pages begin, and what they list. */
 static void learn_from(struct fresh *fresh, const struct list_page *page)
 {
     const struct listing *listing = &page->listing;
-    struct folder_name folder = folder_of(page);
+    struct folder_name folder = { page->rules->origin, page->name.bucket, page->prefix };
     slice last = S("");
     if (listing->truncated && listing->object_count)
         last = listing->objects[listing->object_count - 1].key;
@@ -286,17 +278,14 @@ static void on_done(struct origin_call *call, enum err err)
 {
     struct list_page *page = container_of(call, struct list_page, call);
     struct fresh *fresh = page->fresh;
-    struct listing listing = { 0 };
-    bool good = err == OK && page->status == 200 &&
-                xml_read_listing(&page->arena, text_slice(&page->body), &listing) == OK;
-    if (good)
-        renew_all(page, &listing);
+    page->failed = err || page->status != 200 ||
+                   xml_read_listing(&page->arena, text_slice(&page->body), &page->listing) != OK;
+    if (!page->failed)
+        renew_all(page);
     pthread_mutex_lock(&fresh->lock);
     page->over = true;
-    page->failed = !good;
-    page->listing = listing;
-    if (!good)
-        refuse(fresh, page->rules, page->who, page->name.bucket, page->prefix, false,
+    if (page->failed)
+        refuse(fresh, page->rules, page->who, place_new(page->name.bucket, page->prefix),
                err ? FAILED_S : REFUSED_S);
     else
         learn_from(fresh, page);
