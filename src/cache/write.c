@@ -30,11 +30,11 @@ struct write {
     struct object_id *ids;        /* every version a write of these keys may touch */
     size_t id_count;
     bool restates_key;            /* it changes metadata of a version that it does not name */
-    bool restates_bucket;         /* it may change the metadata of all objects of its bucket */
-    slice bucket;                 /* its name, if so; owned */
+    slice bucket;                 /* its name; owned */
     struct epoch_pair *pair;      /* of the bucket, for its lists */
     struct object_id bucket_id;
-    struct removing *removing, *restating;
+    struct removing *removing;    /* of the metadata of its keys; NULL: the store has none */
+    struct removing *restating;   /* not NULL: it may change all objects of its bucket */
 };
 
 static void removing_unref(struct removing *removing)
@@ -161,23 +161,18 @@ static struct epoch_restated now(void)
     return (struct epoch_restated){ ageing_ms(), ageing_s() };
 }
 
-/* The ids of the key's versions are not known here: metadata of all of them is revalidated. */
-static void restate_key(const struct write *write)
-{
-    epoch_restate(&write->ids[0], now());    /* the key's own */
-}
-
+/* The ids of the key's versions are not known here: metadata of all of them is revalidated. The
+ * first id is that of the key itself. */
 void write_restates_key(struct write *write)
 {
     check(write->id_count);
     write->restates_key = true;
-    restate_key(write);
+    epoch_restate(&write->ids[0], now());
 }
 
 void write_restates_bucket(struct write *write)
 {
-    check(!write->restates_bucket);
-    write->restates_bucket = true;
+    check(!write->restating);
     epoch_bucket_restate_begins(write->bucket, now());
     write->restating = removing_new(write, &write->bucket_id, 1);
     store_restate(cache_store(write->cache), &write->restating->removal);
@@ -196,8 +191,8 @@ void write_end(struct write **write)
     if (!mine)
         return;
     if (mine->restates_key)
-        restate_key(mine);
-    if (mine->restates_bucket)
+        epoch_restate(&mine->ids[0], now());
+    if (mine->restating)
         epoch_bucket_restate_ends(mine->bucket, now());
     for (size_t i = 0; i < mine->id_count; i++)
         epoch_write_ends(&mine->ids[i]);
