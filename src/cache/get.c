@@ -97,8 +97,16 @@ static void metadata_came(void *arg, enum err err, struct metadata *metadata)
     struct get *get = arg;
     get->op = NULL;
     get->metadata = metadata;
-    get->phase = err ? GET_UNKNOWN : GET_FRESH;
+    get->phase = err ? GET_UNKNOWN : get->found;
     get->changed(get->changed_arg);
+}
+
+enum err get_find(struct get *get, enum get_phase found)
+{
+    get->found = found;
+    enum err err = store_metadata(get->loop->io, &get->id, &get->name, metadata_came, get,
+                                  &get->metadata, &get->op);
+    return err == ERR_WAIT ? err : get_go(get, err ? GET_UNKNOWN : found);
 }
 
 /* What is under way knows best; then the store. */
@@ -112,13 +120,7 @@ static enum err look(struct get *get)
         inflight_unref(&inflight);
         flights_unlock(get->flights, &get->id);
     }
-    if (get->metadata)
-        return get_go(get, GET_FRESH);
-    enum err err = store_metadata(get->loop->io, &get->id, &get->name, metadata_came, get,
-                                  &get->metadata, &get->op);
-    if (err == ERR_WAIT)
-        return ERR_WAIT;
-    return get_go(get, err ? GET_UNKNOWN : GET_FRESH);
+    return get->metadata ? get_go(get, GET_FRESH) : get_find(get, GET_FRESH);
 }
 
 static bool is_whole(const struct get *get)
@@ -249,6 +251,32 @@ static struct fetch *start(struct get *get, struct fetch_span *span)    /* under
     return fetch_start(get->inflight, FETCH_GET, &get->asker, NULL, span);
 }
 
+/* The next phase. GET_ANSWER with no fetch: too many fetches are in progress. */
+static enum get_phase join_or_start(struct get *get)    /* under the lock */
+{
+    struct fetch_span span = span_of_range(&get->ask.range);
+    if (get->inflight->metadata && !get->distrust) {    /* an answer came since we looked */
+        get->metadata = metadata_ref(get->inflight->metadata);
+        return GET_FRESH;
+    }
+    if (!get->distrust && !get->looked_again && list_empty(&get->inflight->fetches) &&
+        store_knows(cache_store(get->loop->cache), &get->id)) {    /* so did all of it */
+        get->looked_again = true;
+        return GET_LOOK;
+    }
+    if (get_wants_newest(get) && !get->distrust && !list_empty(&get->inflight->fetches))
+        return GET_PROBE;    /* if it is of the version found now, it is shared */
+    get->fetch = join(get, &span);
+    if (get->fetch && !permit_shares(get, get->fetch)) {    /* H6: as for a hit */
+        fetch_leave(&get->fetch);
+        return GET_PROBE;
+    }
+    fetch_joined(get->fetch, get->ask.list_id);
+    if (!get->fetch)
+        get->fetch = start(get, &span);
+    return GET_ANSWER;
+}
+
 static enum err unknown(struct get *get)
 {
     if (!get->distrust && missing_find(get))
@@ -256,35 +284,11 @@ static enum err unknown(struct get *get)
     get->part_asked += get->ask.part > 0;    /* a HEAD of the part tells of the object, too */
     if (should_probe(get))
         return get_go(get, GET_PROBE);
-    struct fetch_span span = span_of_range(&get->ask.range);
     flights_lock(get->flights, &get->id);
     get_hook_in(get);
-    if (get->inflight->metadata && !get->distrust) {    /* an answer came since we looked */
-        get->metadata = metadata_ref(get->inflight->metadata);
-        flights_unlock(get->flights, &get->id);
-        return get_go(get, GET_FRESH);
-    }
-    if (!get->distrust && !get->looked_again && list_empty(&get->inflight->fetches) &&
-        store_knows(cache_store(get->loop->cache), &get->id)) {    /* so did all of it */
-        get->looked_again = true;
-        flights_unlock(get->flights, &get->id);
-        return get_go(get, GET_LOOK);
-    }
-    if (get_wants_newest(get) && !get->distrust && !list_empty(&get->inflight->fetches)) {
-        flights_unlock(get->flights, &get->id);
-        return get_go(get, GET_PROBE);    /* if it is of the version found now, it is shared */
-    }
-    get->fetch = join(get, &span);
-    if (get->fetch && !permit_shares(get, get->fetch)) {    /* H6: as for a hit */
-        fetch_leave(&get->fetch);
-        flights_unlock(get->flights, &get->id);
-        return get_go(get, GET_PROBE);
-    }
-    fetch_joined(get->fetch, get->ask.list_id);
-    if (!get->fetch)
-        get->fetch = start(get, &span);
+    enum get_phase next = join_or_start(get);
     flights_unlock(get->flights, &get->id);
-    return get->fetch ? get_go(get, GET_ANSWER) : get_fail(get, ERR_SLOW_DOWN);
+    return next == GET_ANSWER && !get->fetch ? get_fail(get, ERR_SLOW_DOWN) : get_go(get, next);
 }
 
 static enum err answer_judge(struct get *get)
@@ -313,11 +317,17 @@ static enum err answer_judge(struct get *get)
 static enum err answer(struct get *get)
 {
     enum err err = ERR_WAIT;
+    struct fetch *fetch = get->fetch;
+    bool is_probe = fetch->kind == FETCH_HEAD;
     flights_lock(get->flights, &get->id);
-    if (!get->fetch->answered && !get->fetch->over)
-        waiter_add(&get->fetch->waiters, &get->waiter);
-    else
+    if (!fetch->over && (is_probe || !fetch->answered)) {
+        waiter_add(&fetch->waiters, &get->waiter);
+    } else if (is_probe) {
+        err = get_judge_probe(get);
+        fetch_leave(&get->fetch);
+    } else {
         err = answer_judge(get);
+    }
     flights_unlock(get->flights, &get->id);
     return err == ERR_CHANGED ? get_restart(get) : err;
 }
@@ -401,9 +411,8 @@ static enum err (*const phases[])(struct get *get) = {
     [GET_LOOK] = look,
     [GET_FRESH] = judge_freshness,
     [GET_PAGE] = get_wait_for_page,
-    [GET_RELOOK] = get_relook,
+    [GET_PAGE_OVER] = get_judge_page,
     [GET_PROBE] = get_probe_start,
-    [GET_PROBE_ANSWER] = get_probe_answer,
     [GET_PROVE] = get_prove,
     [GET_UNKNOWN] = unknown,
     [GET_ANSWER] = answer,

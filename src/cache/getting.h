@@ -17,12 +17,11 @@ enum get_phase {
     GET_LOOK,            /* looks for the object's metadata */
     GET_FRESH,           /* the metadata is there: may it answer? */
     GET_PAGE,            /* waits for a list page around the key */
-    GET_RELOOK,          /* the page is over: looks at the metadata again, renewed or not */
+    GET_PAGE_OVER,       /* the metadata was looked up again: renewed or not? */
     GET_PROBE,           /* needs a HEAD */
-    GET_PROBE_ANSWER,    /* waits for the HEAD's answer */
     GET_PROVE,           /* the HEAD does not prove the right to the bytes: needs a GET */
     GET_UNKNOWN,         /* there is no metadata: joins or starts a GET */
-    GET_ANSWER,          /* waits for the GET's answer */
+    GET_ANSWER,          /* waits for the answer to the HEAD or GET */
     GET_DECIDE,          /* fixes conditions and range */
     GET_FIRST,           /* waits for the first bytes, so that X-Cache is true */
     GET_READY
@@ -59,6 +58,7 @@ struct get {
     uint64_t began_ms;             /* ageing time, as fetch->sent_ms */
     uint64_t began_ns;
     enum get_phase phase;
+    enum get_phase found;          /* the phase that follows if the store has the metadata */
 
     /* its waits, and its references */
     struct ticket *ticket;
@@ -119,12 +119,16 @@ enum err get_refuse(struct get *get, const struct refusal *refusal) MUST_USE;
 enum err get_fail(struct get *get, enum err err) MUST_USE;
 enum err get_restart(struct get *get) MUST_USE;    /* the origin has another version */
 
+/* Looks for the metadata in the store; then comes `found`, or GET_UNKNOWN. OK, ERR_WAIT. */
+enum err get_find(struct get *get, enum get_phase found) MUST_USE;
+
 /* The phases of validate.c: OK, ERR_WAIT. */
 enum err get_wait_for_page(struct get *get) MUST_USE;
-enum err get_relook(struct get *get) MUST_USE;
+enum err get_judge_page(struct get *get) MUST_USE;
 enum err get_probe_start(struct get *get) MUST_USE;
-enum err get_probe_answer(struct get *get) MUST_USE;
 enum err get_prove(struct get *get) MUST_USE;
+/* Judges the get's HEAD, which is over. OK with the next phase, or ERR_CHANGED. Under the lock. */
+enum err get_judge_probe(struct get *get) MUST_USE;
 
 /* Makes `ready` the bytes at pos. OK, ERR_WAIT, ERR_CHANGED, or the reason why they can't be had;
  * get->refusal is set if it is the origin's. */

@@ -27,10 +27,10 @@ enum err get_wait_for_page(struct get *get)
      * anew */
     metadata_unref(&get->metadata);
     get->page_state = state;
-    return get_go(get, GET_RELOOK);
+    return get_find(get, GET_PAGE_OVER);
 }
 
-static enum err judge_page(struct get *get)
+enum err get_judge_page(struct get *get)
 {
     bool renewed = atomic_load(&get->metadata->validated_s) > get->seen_s;
     if (get->page_state != PAGE_MISSES)    /* one that has changed is not missing */
@@ -41,27 +41,6 @@ static enum err judge_page(struct get *get)
         return get_go(get, GET_FRESH);
     }
     return get_go(get, get->page_state != PAGE_MISSES || get->pages > 1 ? GET_PROBE : GET_PAGE);
-}
-
-static void metadata_came_back(void *arg, enum err err, struct metadata *metadata)
-{
-    struct get *get = arg;
-    get->op = NULL;
-    get->metadata = metadata;
-    if (err)
-        get->phase = GET_UNKNOWN;
-    else
-        judge_page(get);
-    get->changed(get->changed_arg);
-}
-
-enum err get_relook(struct get *get)
-{
-    enum err err = store_metadata(get->loop->io, &get->id, &get->name, metadata_came_back, get,
-                                  &get->metadata, &get->op);
-    if (err == ERR_WAIT)
-        return ERR_WAIT;
-    return err ? get_go(get, GET_UNKNOWN) : judge_page(get);
 }
 
 static unsigned part_of(const struct get *get)
@@ -92,7 +71,7 @@ enum err get_probe_start(struct get *get)
             get->fetch->upgrade = get->upgrade;
     }
     flights_unlock(get->flights, &get->id);
-    return get->fetch ? get_go(get, GET_PROBE_ANSWER) : get_fail(get, ERR_SLOW_DOWN);
+    return get->fetch ? get_go(get, GET_ANSWER) : get_fail(get, ERR_SLOW_DOWN);
 }
 
 /* The HEAD does not say whether the bytes may be had: the first of them do. */
@@ -119,8 +98,7 @@ static bool stale_will_do(struct get *get, const struct refusal *refusal)
            (rules->freshness == FRESH_IMMUTABLE || age_s <= rules->ttl_s + rules->grace_s);
 }
 
-/* Under the lock: what an ended fetch means to us. */
-static enum err probe_judge(struct get *get)
+enum err get_judge_probe(struct get *get)
 {
     struct fetch *probe = get->fetch;
     if (probe->err == OK) {
@@ -144,18 +122,4 @@ static enum err probe_judge(struct get *get)
     }
     missing_note(get, probe);
     return get_refuse(get, probe->refusal);
-}
-
-enum err get_probe_answer(struct get *get)
-{
-    enum err err = ERR_WAIT;
-    flights_lock(get->flights, &get->id);
-    if (!get->fetch->over) {
-        waiter_add(&get->fetch->waiters, &get->waiter);
-    } else {
-        err = probe_judge(get);
-        fetch_leave(&get->fetch);
-    }
-    flights_unlock(get->flights, &get->id);
-    return err == ERR_CHANGED ? get_restart(get) : err;
 }
