@@ -306,7 +306,7 @@ static bool is_gone(const struct fetch *fetch, enum err err)
 {
     return identity_id(fetch->asker.who) == 0 &&
            (err == ERR_NO_SUCH_KEY || err == ERR_NO_SUCH_BUCKET ||
-            (fetch->status == 404 && fetch->inflight->version.len));
+            (fetch->status == 404 && fetch->inflight->name.version.len));
 }
 
 /* Was the client refused? An archived object is no denial: only clients that may read it learn

@@ -167,11 +167,12 @@ static bool was_restated(slice bucket, int64_t learnt_s)
     return note.started != note.finished || learnt_s <= last.at_s;
 }
 
-bool epoch_may_publish(const struct metadata *metadata, bool with_metadata, struct epoch_note since)
+bool epoch_may_publish(const struct store_append *append)
 {
+    const struct metadata *metadata = append->metadata;
     slice rest = metadata->name;
     (void)slice_cut(&rest, '\0');    /* the endpoint */
-    return epoch_holds(&metadata->id, since) &&
-           !(with_metadata &&
+    return epoch_holds(&metadata->id, container_of(append, struct epoch_fill, append)->epoch) &&
+           !(append->with_metadata &&
              was_restated(slice_cut(&rest, '\0'), atomic_load(&metadata->validated_s)));
 }

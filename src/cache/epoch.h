@@ -10,7 +10,7 @@
 
 #include <stdatomic.h>
 
-#include "store/metadata.h"
+#include "store/store.h"
 
 struct epoch_note {
     uint32_t started, finished;
@@ -80,11 +80,15 @@ struct epoch_restated epoch_restated(const struct object_id *id);
 void epoch_bucket_restate_begins(slice bucket, struct epoch_restated now);
 void epoch_bucket_restate_ends(slice bucket, struct epoch_restated now);
 struct epoch_restated epoch_bucket_restated(slice bucket);
-/* True if a fill that began at this note may publish a record, with its metadata or without. It may
- * not publish the metadata if the bucket was restated since: after a restart nothing would show
- * that the metadata is older than that. */
-bool epoch_may_publish(const struct metadata *metadata, bool with_metadata,
-                       struct epoch_note since);
+/* A record of a fill, and the note of when the fill began. */
+struct epoch_fill {
+    struct store_append append;
+    struct epoch_note epoch;
+};
+/* The function may_publish of each append that is part of a struct epoch_fill. The metadata may not
+ * be published if the bucket was restated since the note: after a restart nothing would show that
+ * the metadata is older than that. */
+bool epoch_may_publish(const struct store_append *append);
 
 /* For a list page, which has many objects. The page notes the moment at which it begins.
  * epoch_quiet_since is true if no write of an object is in progress, or was since that moment. */

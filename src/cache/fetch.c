@@ -40,9 +40,9 @@ void fetch_free(struct fetch *fetch)
 static slice query_of(struct fetch *fetch)
 {
     struct text query = text_in(&fetch->arena);
-    if (fetch->inflight->version.len) {
+    if (fetch->inflight->name.version.len) {
         text_add(&query, S("versionId="));
-        uri_encode(&query, fetch->inflight->version, true);
+        uri_encode(&query, fetch->inflight->name.version, true);
     }
     if (fetch->asked.part)
         text_printf(&query, "%spartNumber=%u", query.len ? "&" : "", fetch->asked.part);
@@ -88,8 +88,8 @@ void fetch_send(struct fetch *fetch)
         .events = &deliver_events,
         .may_send = may_send,
         .op = fetch->kind == FETCH_GET ? S3_GET_OBJECT : S3_HEAD_OBJECT,
-        .bucket = fetch->inflight->bucket,
-        .key = fetch->inflight->key,
+        .bucket = fetch->inflight->name.bucket,
+        .key = fetch->inflight->name.key,
         .query = query_of(fetch),
         .fields = fetch->fields,
         .field_count = count,
@@ -115,7 +115,7 @@ struct fetch *fetch_start(struct inflight *inflight, enum fetch_kind kind,
     fetch->epoch = epoch_now(&inflight->id);
     fetch->sent_s = ageing_s();
     fetch->asker = *asker;
-    fetch->granted = grant_note_now(&asker->grant, inflight->bucket);
+    fetch->granted = grant_note_now(&asker->grant, inflight->name.bucket);
     fetch->refusals = grant_refusals(&asker->grant);
     fetch->readers = 1;
     fetch->wanted = span->first;
@@ -212,15 +212,6 @@ void fetch_progress(struct fetch *fetch, uint64_t offset)
     }
 }
 
-/* Under the lock. The fetch is over soon. */
-static void fetch_cancel(struct fetch *fetch)
-{
-    if (fetch->over || fetch->canceled)
-        return;
-    fetch->canceled = true;    /* nobody joins it any more */
-    origin_cancel(&fetch->call);
-}
-
 /* Nobody is there, no record is under way, and more would come: an answer that has all come ends by
  * itself, and its connection lives on. */
 static bool is_of_no_use(const struct fetch *fetch)
@@ -238,12 +229,15 @@ void fetch_leave(struct fetch **fetch)
     check(mine->magic == FETCH_MAGIC && mine->readers > 0);
     if (--mine->readers > 0)
         return;
-    if (mine->over)
+    if (mine->over) {
         fetch_free(mine);
-    else if (is_of_no_use(mine))
-        fetch_cancel(mine);
-    else if (!mine->answered || mine->tries)
+    } else if (is_of_no_use(mine)) {
+        if (!mine->canceled)
+            origin_cancel(&mine->call);
+        mine->canceled = true;    /* nobody joins it any more */
+    } else if (!mine->answered || mine->tries) {
         origin_ask_again(&mine->call);    /* it may not have been sent (again) yet */
+    }
 }
 
 void fetch_slot_free(struct fetch *fetch)

@@ -137,11 +137,12 @@ struct inflight *inflight_get(struct flights *flights, const struct object_id *i
     inflight->cache = flights->cache;
     inflight->id = *id;
     inflight->rules = rules;
-    inflight->bucket =
-        (slice){ must_strndup(name->bucket.ptr, name->bucket.len), name->bucket.len };
-    inflight->key = (slice){ must_strndup(name->key.ptr, name->key.len), name->key.len };
-    inflight->version =
-        (slice){ must_strndup(name->version.ptr, name->version.len), name->version.len };
+    inflight->name = (struct object_name){
+        .endpoint = name->endpoint,
+        .bucket = { must_strndup(name->bucket.ptr, name->bucket.len), name->bucket.len },
+        .key = { must_strndup(name->key.ptr, name->key.len), name->key.len },
+        .version = { must_strndup(name->version.ptr, name->version.len), name->version.len },
+    };
     inflight->epoch = epoch_now(id);
     inflight->refs = 1;
     list_init(&inflight->fetches);
@@ -170,9 +171,9 @@ void inflight_unref(struct inflight **inflight)
           list_empty(&mine->probes));
     unhook(mine);
     metadata_unref(&mine->metadata);
-    free((char *)mine->bucket.ptr);
-    free((char *)mine->key.ptr);
-    free((char *)mine->version.ptr);
+    free((char *)mine->name.bucket.ptr);
+    free((char *)mine->name.key.ptr);
+    free((char *)mine->name.version.ptr);
     check(atomic_fetch_sub(&mine->flights->objects, 1) > 0);
     mine->magic = 0;
     free(mine);
@@ -314,7 +315,7 @@ struct flight *flight_new(struct inflight *inflight, struct fetch *feeder,
     check(flight->bytes != NULL);
     flight->slot_bytes = length;
     flight->refs = 1;
-    flight->epoch = feeder->epoch;
+    flight->fill.epoch = feeder->epoch;
     list_init(&flight->waiters);
     list_init(&flight->link);
     list_add(&inflight->flying, &flight->link);
@@ -348,23 +349,16 @@ struct flight *flight_find(struct inflight *inflight, uint64_t etag_hash, uint64
 {
     list_each(struct flight, flight, &inflight->flying, link) {
         if (flight->metadata->etag_hash == etag_hash && offset >= flight->start &&
-            offset < flight->start + flight->length &&
-            atomic_load(&flight->state) != FLIGHT_FAILED)
+            offset < flight->start + flight->length)
             return flight_ref(flight);
     }
     return NULL;
 }
 
-static bool may_publish(const struct store_append *append)
-{
-    const struct flight *flight = container_of(append, struct flight, append);
-    return epoch_may_publish(append->metadata, append->with_metadata, flight->epoch);
-}
-
 /* On the committer's thread: what is in the store now is found there. */
 static void appended(struct store_append *append, enum err err)
 {
-    struct flight *flight = container_of(append, struct flight, append);
+    struct flight *flight = container_of(append, struct flight, fill.append);
     struct flights *flights = flight->inflight->flights;
     struct object_id id = flight->inflight->id;
     if (err)
@@ -378,21 +372,19 @@ static void appended(struct store_append *append, enum err err)
 bool flight_land(struct flight *flight, bool store_it, bool with_metadata)
 {
     check(atomic_load(&flight->filled) == flight->length && flight->fetch);
-    check(atomic_load(&flight->state) != FLIGHT_FAILED);
-    atomic_store(&flight->state, FLIGHT_LANDED);
     flight->fetch = NULL;
     waiters_wake(&flight->waiters);
-    if (!store_it || !epoch_holds(&flight->inflight->id, flight->epoch))
+    if (!store_it || !epoch_holds(&flight->inflight->id, flight->fill.epoch))
         return false;
-    flight->append = (struct store_append){
+    flight->fill.append = (struct store_append){
         .metadata = flight->metadata,
         .first_unit = (uint32_t)(flight->start / UNIT_BYTES),
         .bytes = { flight->bytes, flight->length },
         .with_metadata = with_metadata,
-        .may_publish = may_publish,
+        .may_publish = epoch_may_publish,
         .done = appended,
     };
-    if (store_append(cache_store(flight->inflight->cache), &flight->append) != OK) {
+    if (store_append(cache_store(flight->inflight->cache), &flight->fill.append) != OK) {
         metric_add(M_CACHE_UNPUBLISHED, 1);
         return false;
     }
@@ -404,7 +396,6 @@ void flight_fail(struct flight **flight)
 {
     struct flight *mine = *flight;
     *flight = NULL;
-    atomic_store(&mine->state, FLIGHT_FAILED);
     mine->fetch = NULL;
     list_del(&mine->link);
     waiters_wake(&mine->waiters);

@@ -36,7 +36,7 @@ struct inflight {
     struct cache *cache;
     struct object_id id;
     const struct rules *rules;
-    slice bucket, key, version;   /* own copies */
+    struct object_name name;      /* own copies, but for the endpoint */
     struct metadata *metadata;    /* from the newest answer; NULL before the first answer */
     /* For the shared identity, as metadata->granted, but for any metadata (permit.c). */
     uint32_t granted;
@@ -47,24 +47,20 @@ struct inflight {
     bool unhooked;
 };
 
-enum flight_state { FLIGHT_FILLING, FLIGHT_LANDED, FLIGHT_FAILED };
-
 struct flight {
     uint64_t magic;
     struct list link;             /* inflight->flying while it can be joined */
     struct inflight *inflight;
-    struct fetch *fetch;          /* the fetch that feeds it; NULL after it landed */
+    struct fetch *fetch;          /* the fetch that feeds it; NULL: it has landed or failed */
     struct metadata *metadata;
     uint64_t start, length;       /* of its bytes in the object; start is that of a unit */
     _Atomic uint64_t filled;      /* number of bytes that are there, from start on */
-    _Atomic int state;            /* enum flight_state */
     char *bytes;
     size_t slot_bytes;
     struct list waiters;
     uint64_t woken_ns, woken_bytes;    /* time and `filled` of the latest wake of its waiters */
     unsigned refs;                /* under the lock */
-    struct store_append append;
-    struct epoch_note epoch;
+    struct epoch_fill fill;
 };
 
 /* A waiter is woken when a flight or a fetch makes progress. Linked under the lock. */

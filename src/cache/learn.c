@@ -100,14 +100,9 @@ static struct metadata *make_metadata(struct fetch *fetch, const struct origin_r
         if (!fetch->asked.part || !slice_eq(reply->fields[i].name, S("x-amz-mp-parts-count")))
             add_field(&fields, reply->fields[i].name, reply->fields[i].value, facts->full);
     const struct inflight *inflight = fetch->inflight;
-    struct object_name name = {
-        .endpoint = origin_endpoint(inflight->rules->origin),
-        .bucket = inflight->bucket,
-        .key = inflight->key,
-        .version = inflight->version,
-    };
-    struct metadata *metadata = metadata_new(&inflight->id, &name, facts->etag, text_slice(&fields),
-                                             facts->size, facts->modified_s, facts->full);
+    struct metadata *metadata = metadata_new(&inflight->id, &inflight->name, facts->etag,
+                                             text_slice(&fields), facts->size, facts->modified_s,
+                                             facts->full);
     metadata->unshared = identity_id(fetch->asker.who) != 0 || !permit_proves(fetch, metadata) ||
                          origin_owner_changed_ms(inflight->rules->origin);
     if (!learn_has_strong_etag(metadata))
@@ -145,27 +140,20 @@ static bool says_all(struct arena *keep, const struct metadata *known,
 /* Until it is committed, the object stays in the table of what is in flight, where readers look
  * first: the store would still give them what was before. */
 struct metadata_store {
-    struct store_append append;
-    struct epoch_note epoch;
+    struct epoch_fill fill;
     struct inflight *inflight;
 };
 
-static bool metadata_may_publish(const struct store_append *append)
-{
-    const struct metadata_store *mine = container_of(append, struct metadata_store, append);
-    return epoch_may_publish(append->metadata, append->with_metadata, mine->epoch);
-}
-
 static void metadata_store_end(struct metadata_store *mine)    /* under the lock */
 {
-    metadata_unref(&mine->append.metadata);
+    metadata_unref(&mine->fill.append.metadata);
     inflight_unref(&mine->inflight);
     free(mine);
 }
 
 static void metadata_stored(struct store_append *append, enum err err)
 {
-    struct metadata_store *mine = container_of(append, struct metadata_store, append);
+    struct metadata_store *mine = container_of(append, struct metadata_store, fill.append);
     struct flights *flights = mine->inflight->flights;
     struct object_id id = mine->inflight->id;
     if (err)
@@ -178,15 +166,15 @@ static void metadata_stored(struct store_append *append, enum err err)
 static void keep_metadata_alone(struct fetch *fetch)
 {
     struct metadata_store *mine = must_alloc(sizeof(*mine));
-    mine->epoch = fetch->epoch;
+    mine->fill.epoch = fetch->epoch;
     mine->inflight = inflight_ref(fetch->inflight);
-    mine->append = (struct store_append){
+    mine->fill.append = (struct store_append){
         .metadata = metadata_ref(fetch->metadata),
         .with_metadata = true,
-        .may_publish = metadata_may_publish,
+        .may_publish = epoch_may_publish,
         .done = metadata_stored,
     };
-    if (store_append(cache_store(fetch->inflight->cache), &mine->append) == OK)
+    if (store_append(cache_store(fetch->inflight->cache), &mine->fill.append) == OK)
         return;
     metric_add(M_CACHE_UNPUBLISHED, 1);
     metadata_store_end(mine);

@@ -174,7 +174,7 @@ void permit_granted(struct fetch *fetch)
         return;
     if (identity_id(fetch->asker.who)) {
         grants_give(cache->grants, &fetch->asker.grant,
-                    granted_version(&fetch->asker.grant, fetch->metadata), inflight->bucket,
+                    granted_version(&fetch->asker.grant, fetch->metadata), inflight->name.bucket,
                     fetch->granted, fetch->sent_ms, inflight->rules->grant_ms, ageing_ms());
         return;
     }

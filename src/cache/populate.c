@@ -19,7 +19,7 @@
 #define AHEAD 4u
 
 struct record {
-    struct store_append append;
+    struct epoch_fill fill;
     struct populate *populate;
     char bytes[];                     /* copied: what the body lies on may fail */
 };
@@ -61,15 +61,9 @@ static void leave(struct populate *populate)
 
 /* ---- records ---- */
 
-static bool may_publish(const struct store_append *append)
-{
-    const struct record *record = container_of(append, struct record, append);
-    return epoch_may_publish(append->metadata, append->with_metadata, record->populate->epoch);
-}
-
 static void landed(struct store_append *append, enum err err)
 {
-    struct record *record = container_of(append, struct record, append);
+    struct record *record = container_of(append, struct record, fill.append);
     struct populate *populate = record->populate;
     if (err)
         atomic_store(&populate->failed, true);
@@ -89,18 +83,19 @@ static bool send_record(struct populate *populate)
         return false;
     }
     record->populate = populate;
-    record->append = (struct store_append){
+    record->fill.epoch = populate->epoch;
+    record->fill.append = (struct store_append){
         .metadata = populate->metadata,
         .first_unit = (uint32_t)(populate->next / UNIT_BYTES),
         .bytes = { record->bytes, bytes },
         .with_metadata = populate->metadata->size <= WHOLE_BYTES_MAX,
-        .may_publish = may_publish,
+        .may_publish = epoch_may_publish,
         .done = landed,
     };
     check(bytes % UNIT_BYTES == 0 || populate->next + bytes == body->length);
     atomic_fetch_add(&populate->refs, 1);
     atomic_fetch_add(&populate->pending, 1);
-    if (store_append(cache_store(populate->loop->cache), &record->append) != OK) {
+    if (store_append(cache_store(populate->loop->cache), &record->fill.append) != OK) {
         atomic_fetch_sub(&populate->pending, 1);
         atomic_fetch_sub(&populate->refs, 1);    /* the loop's is left */
         free(record);

@@ -29,7 +29,7 @@ static void take_copy(struct get *get)
     flights_unlock(get->flights, &get->id);
 }
 
-/* More of the flight it is in? */
+/* More of the flight it is in? ERR_MORE: the caller looks again, there or elsewhere. */
 static enum err from_flight(struct get *get)
 {
     struct flight *flight = get->flight;
@@ -43,19 +43,13 @@ static enum err from_flight(struct get *get)
             take_copy(get);
         return OK;
     }
-    enum err err = ERR_NOT_FOUND;
+    enum err err = ERR_MORE;
     flights_lock(get->flights, &get->id);
     filled = atomic_load(&flight->filled);
-    if (atomic_load(&flight->state) == FLIGHT_FILLING && filled < flight->length) {
-        if (at < filled) {
-            err = ERR_MORE;
-        } else {
-            waiter_add(&flight->waiters, &get->waiter);
-            err = ERR_WAIT;
-        }
-    } else if (at < filled) {
-        err = ERR_MORE;
-    } else {
+    if (at >= filled && flight->fetch) {
+        waiter_add(&flight->waiters, &get->waiter);
+        err = ERR_WAIT;
+    } else if (at >= filled) {    /* it has ended before the byte */
         flight_unref(&get->flight);
     }
     flights_unlock(get->flights, &get->id);
