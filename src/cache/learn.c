@@ -43,14 +43,6 @@ struct facts {
     bool full;
 };
 
-static bool read_span(slice content_range, struct facts *ret)
-{
-    uint64_t last;
-    bool good = s3_content_range_read(content_range, &ret->first, &last, &ret->size);
-    ret->end = good ? last + 1 : 0;
-    return good;
-}
-
 static enum err read_facts(const struct fetch *fetch, const struct origin_reply *reply,
                            struct facts *ret)
 {
@@ -58,9 +50,12 @@ static enum err read_facts(const struct fetch *fetch, const struct origin_reply 
     if (fetch->asked.part && reply->status != 206)
         return ERR_ORIGIN_REPLY;    /* is its length the part's, or the object's? */
     if (reply->status == 206) {
+        uint64_t last;
         if ((fetch->kind == FETCH_HEAD && !fetch->asked.part) ||
-            !read_span(origin_reply_get(reply, S("content-range")), ret))
+            !s3_content_range_read(origin_reply_get(reply, S("content-range")), &ret->first, &last,
+                                   &ret->size))
             return ERR_ORIGIN_REPLY;
+        ret->end = last + 1;
         if (reply->has_length && reply->length != ret->end - ret->first)
             return ERR_ORIGIN_REPLY;
     } else {

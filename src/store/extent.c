@@ -215,43 +215,31 @@ void extent_drop(struct extents *all, uint32_t number)
 
 /* ---- times, and who was shown what ---- */
 
-static uint32_t mark_get(struct extent *extent, enum mark which, uint32_t ordinal)
-{
-    if (ordinal / TIMES_A_CHUNK >= TIME_CHUNKS)
-        return 0;
-    _Atomic uint32_t *chunk = atomic_load_explicit(&extent->times[which][ordinal / TIMES_A_CHUNK],
-                                                   memory_order_acquire);
-    if (!chunk)
-        return 0;
-    return atomic_load_explicit(&chunk[ordinal % TIMES_A_CHUNK], memory_order_relaxed);
-}
-
-static _Atomic uint32_t *mark_place(struct extent *extent, enum mark which, uint32_t ordinal)
+/* If `make`, the place is made if it is missing. */
+static _Atomic uint32_t *mark_place(struct extent *extent, enum mark which, uint32_t ordinal,
+                                    bool make)
 {
     if (ordinal / TIMES_A_CHUNK >= TIME_CHUNKS)
         return NULL;    /* not known then: asked for again */
     _Atomic(_Atomic uint32_t *) *place = &extent->times[which][ordinal / TIMES_A_CHUNK];
     _Atomic uint32_t *chunk = atomic_load_explicit(place, memory_order_acquire);
-    if (!chunk) {
+    if (!chunk && make) {
         _Atomic uint32_t *fresh = must_alloc(TIMES_A_CHUNK * sizeof(*fresh));
         if (atomic_compare_exchange_strong(place, &chunk, fresh))
             chunk = fresh;
         else
             free(fresh);
     }
-    return &chunk[ordinal % TIMES_A_CHUNK];
+    return chunk ? &chunk[ordinal % TIMES_A_CHUNK] : NULL;
+}
+
+static uint32_t mark_get(struct extent *extent, enum mark which, uint32_t ordinal)
+{
+    const _Atomic uint32_t *place = mark_place(extent, which, ordinal, false);
+    return place ? atomic_load_explicit(place, memory_order_relaxed) : 0;
 }
 
 /* *mark: then what is there. */
-static void mark_put(struct extent *extent, enum mark which, uint32_t ordinal, uint32_t *mark)
-{
-    _Atomic uint32_t *place = mark_place(extent, which, ordinal);
-    if (place && which == MARK_GRANTED)
-        *mark = granted_raise(place, *mark);
-    else if (place)
-        atomic_store_explicit(place, *mark, memory_order_relaxed);
-}
-
 static bool mark_set(struct extents *all, uint32_t number, enum mark which, uint32_t ordinal,
                      uint32_t *mark)
 {
@@ -261,8 +249,11 @@ static bool mark_set(struct extents *all, uint32_t number, enum mark which, uint
     if (there)
         ref(extent);
     pthread_mutex_unlock(&all->lock);
-    if (there)
-        mark_put(extent, which, ordinal, mark);
+    _Atomic uint32_t *place = there ? mark_place(extent, which, ordinal, true) : NULL;
+    if (place && which == MARK_GRANTED)
+        *mark = granted_raise(place, *mark);
+    else if (place)
+        atomic_store_explicit(place, *mark, memory_order_relaxed);
     extent_release(&extent);
     return there;
 }

@@ -168,24 +168,6 @@ void record_encode(const struct record *record, uint8_t ret[RECORD_HEADER_MAX])
     memcpy(ret, &disk, record_header_bytes(record->data_len));
 }
 
-/* May a record of this kind have these lengths and this place? */
-static bool record_makes_sense(uint32_t kind, uint32_t first_unit, uint32_t data_len,
-                               uint32_t metadata_len)
-{
-    if (data_len > RECORD_BYTES_MAX || metadata_len > METADATA_BLOCK_MAX)
-        return false;
-    switch (kind) {
-    case KIND_UNITS:
-        return data_len && !metadata_len && first_unit < METADATA_UNIT - RECORD_UNITS;
-    case KIND_WHOLE:
-        return metadata_len && first_unit == 0;
-    case KIND_HEAD:
-        return metadata_len && !data_len && first_unit == METADATA_UNIT;
-    default:
-        return false;
-    }
-}
-
 enum err record_decode(slice bytes, struct record *ret)
 {
     struct record disk = { .magic = 0 };
@@ -199,8 +181,8 @@ enum err record_decode(slice bytes, struct record *ret)
     memcpy(disk.crc, bytes.ptr + fixed, 4u * disk.blocks);
     if (guard_on(GUARD_CRC) && disk.header_crc != record_crc(&disk))
         return ERR_GONE;
-    if (!record_makes_sense(disk.kind, disk.first_unit, disk.data_len, disk.metadata_len) ||
-        blocks_of(disk.data_len) != disk.blocks)
+    struct toc_entry entry = toc_entry_of(&disk, 0);
+    if (!toc_entry_is_valid(&entry) || blocks_of(disk.data_len) != disk.blocks)
         return ERR_GONE;
     *ret = disk;
     return OK;
@@ -314,7 +296,19 @@ struct toc_entry toc_entry_of(const struct record *record, uint64_t offset)
 
 bool toc_entry_is_valid(const struct toc_entry *entry)
 {
-    return record_makes_sense(entry->kind, entry->first_unit, entry->data_len, entry->metadata_len);
+    uint32_t first_unit = entry->first_unit;
+    if (entry->data_len > RECORD_BYTES_MAX || entry->metadata_len > METADATA_BLOCK_MAX)
+        return false;
+    switch (entry->kind) {
+    case KIND_UNITS:
+        return entry->data_len && !entry->metadata_len && first_unit < METADATA_UNIT - RECORD_UNITS;
+    case KIND_WHOLE:
+        return entry->metadata_len && first_unit == 0;
+    case KIND_HEAD:
+        return entry->metadata_len && !entry->data_len && first_unit == METADATA_UNIT;
+    default:
+        return false;
+    }
 }
 
 uint64_t toc_bytes(uint64_t count)

@@ -130,7 +130,7 @@ struct toc_footer {
 };
 
 struct toc_entry toc_entry_of(const struct record *record, uint64_t offset);
-/* Returns true if a record may have this kind and these lengths. */
+/* Returns true if a record may have this kind, these lengths and this first unit. */
 bool toc_entry_is_valid(const struct toc_entry *entry) MUST_USE;
 void toc_footer_encode(const struct toc_footer *footer, uint8_t ret[TOC_FOOTER_BYTES]);
 enum err toc_footer_decode(const uint8_t bytes[TOC_FOOTER_BYTES], struct toc_footer *ret) MUST_USE;
