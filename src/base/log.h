@@ -5,9 +5,9 @@
  * store/names.c logs a warning. Secret keys, session tokens and signatures are never logged. Each
  * line goes to stderr as a whole. Any thread.
  *
- * Each request has an access line. The thread that serves the request only puts this line into a
- * ring, and another thread writes many lines at a time (log_access.c). Other lines are rare, so
- * each is written at once, by one call of write. */
+ * If access_log is on, each request has an access line. The thread that serves the request only
+ * puts this line into a ring, and another thread writes many lines at a time (log_access.c). Other
+ * lines are rare, so each is written at once, by one call of write. */
 #ifndef BASE_LOG_H
 #define BASE_LOG_H
 

@@ -24,7 +24,8 @@ bool trap_read(trap_call *call, void *ask, slice map, int *ret) MUST_USE;
  * failed. */
 bool trap_read_two(trap_call *call, void *ask, const slice maps[2], int *ret,
                    int *ret_failed) MUST_USE;
-/* Copies to a map, like memcpy. Returns false if the disk faults in the map. */
+/* Copies to a map, like memcpy. Returns false if a write to the map faults: the disk failed, or the
+ * memory's owner removed the page. */
 bool trap_copy_to(void *to, const void *from, size_t bytes) MUST_USE;
 /* Called inside a trapped call: ends that call, as a fault would. */
 void trap_spring(void) NORETURN;

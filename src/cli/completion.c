@@ -2,8 +2,9 @@
  *
  * The script of each shell passes the words of the line to `penstock config --complete`, and offers
  * the candidates that this command prints. So the tables of commands and settings are read in one
- * place, and a script stays right when Penstock is upgraded. Each candidate is a line: the word, a
- * tab, and its help. The line FILE means that the name of a file is a candidate, too. */
+ * place, and a script stays right when Penstock is upgraded. Each candidate is a line: the word,
+ * then a tab and its help, if it has one. The line FILE means that the name of a file is a
+ * candidate, too. */
 #include <string.h>
 
 #include "cli/cli.h"

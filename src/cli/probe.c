@@ -1,10 +1,10 @@
 /* probe.c - looks for problems of this machine that serve would have.
  * SPDX-License-Identifier: Apache-2.0
  *
- * There is a table of probes, and each probe is a function. The probes call the functions with
- * which serve starts, so that check and serve come to the same result. If a running Penstock with
- * these settings already holds a resource, that is only noted, because operators also run check
- * before a reload or a restart. */
+ * There is a table of probes, and each probe is a function. The probes share code with the start of
+ * serve, so that check and serve come to the same result. If a running Penstock with these settings
+ * already holds a resource, that is only noted, because operators also run check before a reload or
+ * a restart. */
 #include <jansson.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* queue.c - which share runs next. SPDX-License-Identifier: Apache-2.0
  *
- * Sessions with waiting shares form a line. The first session gives one share to a worker and
- * goes to the end of the line; all shares have about the same number of bytes. So a list of sixteen
+ * Sessions with waiting shares form a line. The first session gives one share to a worker and goes
+ * to the end of the line. A share is about a mebibyte, or one larger item. So a list of sixteen
  * thousand items delays a single item of another session by one share. A session whose items wait
  * for the origin does not block other sessions, because the number of its items in progress is
  * limited (fill_gets). If many such sessions have filled a worker, a session without an item in
