@@ -186,13 +186,10 @@ static const struct {
 
 static void find_region(struct seek *seek)
 {
-    seek->region = seek->ask->region;
-    if (!seek->region.len)
-        seek->region = seek_env(seek, "AWS_REGION");
-    if (!seek->region.len)
-        seek->region = seek_env(seek, "AWS_DEFAULT_REGION");
-    if (!seek->region.len)
-        seek->region = seek_profile(seek, "region");
+    const slice places[] = { seek->ask->region, seek_env(seek, "AWS_REGION"),
+                             seek_env(seek, "AWS_DEFAULT_REGION"), seek_profile(seek, "region") };
+    for (size_t i = 0; i < countof(places) && !seek->region.len; i++)
+        seek->region = places[i];
 }
 
 static enum err nowhere(struct seek *seek)

@@ -76,11 +76,6 @@ static size_t give_up(struct exchange *exchange, enum err why)
     return 0;
 }
 
-static void moved(struct exchange *exchange)
-{
-    exchange->moved_ms = mono_ms();
-}
-
 /* Returns true if the whole request was sent, so the origin may act on it. */
 static bool is_out(const struct exchange *exchange)
 {
@@ -132,7 +127,7 @@ static size_t on_header(char *ptr, size_t size, size_t count, void *arg)
     curl_easy_getinfo(exchange->easy, CURLINFO_RESPONSE_CODE, &status);
     exchange->answered = true;
     if (status >= 200)
-        moved(exchange);
+        exchange->moved_ms = mono_ms();
     if (exchange->headed)
         return line.len;    /* the line is a trailer */
     bool ended;
@@ -147,7 +142,7 @@ static size_t on_body(char *ptr, size_t size, size_t count, void *arg)
 {
     struct exchange *exchange = exchange_of(arg);
     slice bytes = { ptr, size * count };
-    moved(exchange);
+    exchange->moved_ms = mono_ms();
     if (!exchange->headed)
         return give_up(exchange, ERR_ORIGIN_REPLY);
     if (bytes.len == 0)
@@ -178,7 +173,6 @@ static bool has_ended(const struct exchange *exchange, int local_port)
 
 static int on_ready(void *arg, char *peer, char *local, int peer_port, int local_port)
 {
-    (void)peer, (void)local, (void)peer_port;
     struct exchange *exchange = exchange_of(arg);
     if (!exchange->connected && has_ended(exchange, local_port)) {
         exchange->anew = true;
@@ -192,7 +186,7 @@ static int on_ready(void *arg, char *peer, char *local, int peer_port, int local
         return CURL_PREREQFUNC_ABORT;
     exchange->connected = true;
     exchange->rewound = false;
-    moved(exchange);
+    exchange->moved_ms = mono_ms();
     return CURL_PREREQFUNC_OK;
 }
 
@@ -202,7 +196,7 @@ static size_t on_send(char *ptr, size_t size, size_t count, void *arg)
     const struct origin_body *body = exchange->body;
     check(exchange->body_at <= body->length);
     size_t want = MIN(size * count, body->length - exchange->body_at);
-    moved(exchange);
+    exchange->moved_ms = mono_ms();
     exchange->sends_later = false;
     if (want == 0)
         return 0;
@@ -342,7 +336,6 @@ struct exchange *exchange_start(struct errand *errand, const struct exchange_ask
     exchange->sent = curl_fields(ask->fields, ask->field_count);
     CURL_SET(exchange->easy, CURLOPT_HTTPHEADER, exchange->sent);
     set_request(exchange, ask);
-    list_init(&exchange->link);
     list_add(&carrier->exchanges, &exchange->link);
     check(curl_multi_add_handle(carrier->multi, exchange->easy) == CURLM_OK);
     metric_gauge_add(M_ORIGIN_CONNECTIONS, 1);
@@ -391,7 +384,7 @@ void exchange_drop(struct exchange **dropped)
     metric_gauge_add(M_ORIGIN_CONNECTIONS, -1);
     curl_slist_free_all(exchange->sent);
     list_del(&exchange->link);
-    response_head_end(&exchange->head);
+    arena_free(&exchange->head.keep);
     exchange->magic = 0;
     free(exchange);
 }

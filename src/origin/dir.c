@@ -83,9 +83,7 @@ static enum err answer_error(struct draft *draft, enum err err, slice why)
         ? arena_printf(&call->keep, "/%.*s/%.*s", SLICE_ARG(asked->bucket), SLICE_ARG(asked->key))
         : arena_printf(&call->keep, "/%.*s", SLICE_ARG(asked->bucket));
     draft->status = s3_error_of(err)->status;
-    if (err == ERR_NOT_MODIFIED)
-        call->end = call->at;
-    else
+    if (err != ERR_NOT_MODIFIED)
         body_in_memory(draft, s3_error_xml(&call->keep, err, &(struct s3_fault){ .message = why },
                                            resource, S("")));
     give_head(draft);
@@ -231,36 +229,7 @@ enum err dir_answer(struct dir_call *call)
     }
 }
 
-void dir_call_free(struct dir_call *call)
-{
-    if (call->fd >= 0)
-        close(call->fd);
-    arena_free(&call->keep);
-    free(call);
-}
-
 /* ---- the kind ---- */
-
-static void dir_start(struct origin *origin, struct origin_call *asked)
-{
-    struct dir *dir = container_of(origin, struct dir, origin);
-    struct dir_call *call = must_alloc(sizeof(*call));
-    call->fd = -1;
-    hook_on(&call->hook, origin, asked);
-    dir_pool_start(dir->pool, call);
-}
-
-static void dir_resume(struct origin_hook *hook)
-{
-    struct dir *dir = container_of(hook->origin, struct dir, origin);
-    dir_pool_resume(dir->pool, container_of(hook, struct dir_call, hook));
-}
-
-static void dir_cancel(struct origin_hook *hook)
-{
-    struct dir *dir = container_of(hook->origin, struct dir, origin);
-    dir_pool_cancel(dir->pool, container_of(hook, struct dir_call, hook));
-}
 
 static void dir_free(struct origin *origin)
 {
@@ -316,5 +285,6 @@ const struct origin_kind dir_kind = {
     },
     .read_only = true,
     .shared_new = dir_shared_new, .shared_free = dir_shared_free, .open = dir_open_root,
-    .start = dir_start, .resume = dir_resume, .cancel = dir_cancel, .free = dir_free,
+    .start = dir_pool_start, .resume = dir_pool_resume, .cancel = dir_pool_cancel,
+    .free = dir_free,
 };

@@ -36,13 +36,13 @@ struct dir_call {
 /* dir_pool.c */
 struct dir_pool *dir_pool_new(unsigned threads) MUST_USE;
 void dir_pool_free(struct dir_pool **pool);    /* ends every call, and waits for all of them */
-void dir_pool_start(struct dir_pool *pool, struct dir_call *take_call);
-void dir_pool_resume(struct dir_pool *pool, struct dir_call *call);
-void dir_pool_cancel(struct dir_pool *pool, struct dir_call *call);
+/* The functions of the kind (kind.h). */
+void dir_pool_start(struct origin *origin, struct origin_call *asked);
+void dir_pool_resume(struct origin_hook *hook);
+void dir_pool_cancel(struct origin_hook *hook);
 
-/* dir.c: the work of a call, done on a thread of the pool. */
+/* dir.c; on a thread of the pool. */
 enum err dir_answer(struct dir_call *call) MUST_USE;    /* gives the head, prepares the body */
-void dir_call_free(struct dir_call *call);
 
 /* dir_file.c. dir_open_bucket and dir_open_file fail with ERR_NO_SUCH_BUCKET, ERR_NO_SUCH_KEY
  * (*ret_why may say more), ERR_DENIED, ERR_SLOW_DOWN (no descriptors or no memory left) or

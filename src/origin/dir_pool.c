@@ -9,6 +9,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/workers.h"
@@ -32,7 +33,10 @@ static void finish(struct dir_pool *pool, struct dir_call *call, enum err err)
     if (list_empty(&pool->calls))
         pthread_cond_broadcast(&pool->idle);
     pthread_mutex_unlock(&pool->lock);
-    dir_call_free(call);
+    if (call->fd >= 0)
+        close(call->fd);
+    arena_free(&call->keep);
+    free(call);
 }
 
 static void forget_resume(struct dir_pool *pool, struct dir_call *call)
@@ -83,10 +87,15 @@ static enum err turn(struct dir_pool *pool, struct dir_call *call)
     return e;
 }
 
+static struct dir_pool *pool_of(const struct dir_call *call)
+{
+    return container_of(call->hook.origin, struct dir, origin)->pool;
+}
+
 static bool work(struct list *link)
 {
     struct dir_call *call = list_of(link, struct dir_call, link);
-    struct dir_pool *pool = container_of(call->hook.origin, struct dir, origin)->pool;
+    struct dir_pool *pool = pool_of(call);
     enum err e = turn(pool, call);
     if (e != ERR_MORE && e != ERR_WAIT) {
         finish(pool, call, e);
@@ -109,12 +118,14 @@ struct dir_pool *dir_pool_new(unsigned threads)
     return pool;
 }
 
-void dir_pool_start(struct dir_pool *pool, struct dir_call *call)
+void dir_pool_start(struct origin *origin, struct origin_call *asked)
 {
+    struct dir_pool *pool = container_of(origin, struct dir, origin)->pool;
+    struct dir_call *call = must_alloc(sizeof(*call));
+    call->fd = -1;
+    hook_on(&call->hook, origin, asked);
     check(!call->headed && !call->parked);
     call->started_ns = mono_ns();
-    list_init(&call->link);
-    list_init(&call->of_pool);
     pthread_mutex_lock(&pool->lock);
     if (pool->stopping)
         atomic_store(&call->stopped, ERR_STOPPING);
@@ -131,8 +142,10 @@ static void unpark(struct dir_pool *pool, struct dir_call *call)
     call->parked = false;
 }
 
-void dir_pool_resume(struct dir_pool *pool, struct dir_call *call)
+void dir_pool_resume(struct origin_hook *hook)
 {
+    struct dir_call *call = container_of(hook, struct dir_call, hook);
+    struct dir_pool *pool = pool_of(call);
     pthread_mutex_lock(&pool->lock);
     call->resumed = true;
     unpark(pool, call);
@@ -147,8 +160,10 @@ static void stop_call(struct dir_pool *pool, struct dir_call *call, enum err why
     unpark(pool, call);
 }
 
-void dir_pool_cancel(struct dir_pool *pool, struct dir_call *call)
+void dir_pool_cancel(struct origin_hook *hook)
 {
+    struct dir_call *call = container_of(hook, struct dir_call, hook);
+    struct dir_pool *pool = pool_of(call);
     pthread_mutex_lock(&pool->lock);
     stop_call(pool, call, ERR_CANCELED);
     pthread_mutex_unlock(&pool->lock);

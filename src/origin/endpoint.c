@@ -60,35 +60,31 @@ static bool read_style(slice style, struct endpoint *ret)
     return !style.len;
 }
 
+static enum err wrong(struct arena *keep, slice what, const char *why, slice *ret_why)
+{
+    *ret_why = arena_printf(keep, "%.*s: %s", SLICE_ARG(what), why);
+    return ERR_BAD_ARGUMENT;
+}
+
 enum err endpoint_read(struct arena *keep, slice url, slice style, struct endpoint *ret,
                        slice *ret_why)
 {
     slice rest = url, scheme = arena_lower(keep, slice_cut(&rest, ':'));
     bool https = slice_eq(scheme, S("https"));
-    if ((!https && !slice_eq(scheme, S("http"))) || !slice_starts(rest, S("//"))) {
-        *ret_why = arena_printf(keep, "%.*s: the URL of an S3 endpoint must begin with http:// or "
-                                "https://", SLICE_ARG(url));
-        return ERR_BAD_ARGUMENT;
-    }
+    if ((!https && !slice_eq(scheme, S("http"))) || !slice_starts(rest, S("//")))
+        return wrong(keep, url, "the URL of an S3 endpoint must begin with http:// or https://",
+                     ret_why);
     rest = slice_from(rest, 2);
     slice authority = arena_lower(keep, slice_cut(&rest, '/'));
-    if (rest.len) {
-        *ret_why = arena_printf(keep, "%.*s: the URL of an S3 endpoint must have no path, since "
-                                "each request names its bucket: remove the path", SLICE_ARG(url));
-        return ERR_BAD_ARGUMENT;
-    }
+    if (rest.len)
+        return wrong(keep, url, "the URL of an S3 endpoint must have no path, since each request "
+                     "names its bucket: remove the path", ret_why);
     ret->scheme = scheme;
-    if (!read_authority(authority, https ? 443 : 80, ret)) {
-        *ret_why = arena_printf(keep, "%.*s: the host or port of this URL is not valid: write "
-                                "http://HOST:PORT or https://HOST:PORT", SLICE_ARG(url));
-        return ERR_BAD_ARGUMENT;
-    }
-    if (!read_style(style, ret)) {
-        *ret_why = arena_printf(keep, "%.*s: origin_style must be auto, path or host",
-                                SLICE_ARG(style));
-        return ERR_BAD_ARGUMENT;
-    }
-    return OK;
+    if (!read_authority(authority, https ? 443 : 80, ret))
+        return wrong(keep, url, "the host or port of this URL is not valid: write "
+                     "http://HOST:PORT or https://HOST:PORT", ret_why);
+    return read_style(style, ret)
+         ? OK : wrong(keep, style, "origin_style must be auto, path or host", ret_why);
 }
 
 static slice with_port(struct arena *keep, slice host, unsigned port)

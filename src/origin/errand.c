@@ -39,7 +39,7 @@ void errand_due(struct errand *errand, uint64_t at_ms)
     check(errand->ticket);
     list_del(&errand->timer);
     errand->due_ms = at_ms;
-    if (!at_ms)
+    if (at_ms == UINT64_MAX)
         return;
     for (before = timers->prev; before != timers; before = before->prev)
         if (list_of(before, struct errand, timer)->due_ms <= at_ms)

@@ -31,7 +31,7 @@ struct errand {
 void errand_enter(struct errands *of, struct errand *errand);    /* any thread; woken() follows */
 void errand_wake(struct errand *errand);  /* any thread, until the errand leaves */
 /* Only on the errand's own thread: */
-void errand_due(struct errand *errand, uint64_t at_ms);          /* 0: no timer */
+void errand_due(struct errand *errand, uint64_t at_ms);          /* UINT64_MAX: none */
 bool errand_stopping(const struct errand *errand) MUST_USE;
 void errand_leave(struct errand *errand);
 

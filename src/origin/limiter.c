@@ -20,12 +20,9 @@
 
 void limiter_init(struct limiter *limiter, unsigned most)
 {
-    pthread_mutex_init(&limiter->lock, NULL);
     check(most > 0);
-    limiter->most = most;
-    limiter->inside = 0;
-    limiter->waiters = limiter->pressed = 0;
-    limiter->by_turn = false;
+    *limiter = (struct limiter){ .most = most };
+    pthread_mutex_init(&limiter->lock, NULL);
     list_init(&limiter->turns);
     list_init(&limiter->order);
     list_init(&limiter->spare);
@@ -113,14 +110,14 @@ bool limiter_enter(struct limiter *limiter, struct limiter_pass *pass)
     list_init(&pass->first);
     list_init(&pass->behind);
     list_init(&pass->came);
-    if (limiter->inside < limiter->most) {
+    bool inside = limiter->inside < limiter->most;
+    if (inside) {
         limiter->inside++;
         pass->where = LIMITER_INSIDE;
     } else {
         queue_up(limiter, pass);
         press(limiter);
     }
-    bool inside = pass->where == LIMITER_INSIDE;
     pthread_mutex_unlock(&limiter->lock);
     return inside;
 }

@@ -38,14 +38,6 @@ static pthread_mutex_t *lock_of(const struct origin_call *call)
     return &locks[(bits ^ bits >> 6) % countof(locks)];
 }
 
-static void unhook(struct origin_call *call)
-{
-    pthread_mutex_t *lock = lock_of(call);
-    pthread_mutex_lock(lock);
-    call->priv = NULL;
-    pthread_mutex_unlock(lock);
-}
-
 void hook_on(struct origin_hook *hook, struct origin *origin, struct origin_call *call)
 {
     check(!call->priv);
@@ -129,7 +121,9 @@ void hook_done(struct origin_hook *hook, enum err err)
         metric_add(M_ORIGIN_ERROR, 1);
     else
         metric_add(M_ORIGIN_OK, 1);
-    unhook(call);
+    pthread_mutex_lock(lock_of(call));
+    call->priv = NULL;
+    pthread_mutex_unlock(lock_of(call));
     call->events->done(call, err);
 }
 
@@ -151,40 +145,36 @@ void origin_start(struct origin *origin, struct origin_call *call)
     check(!call->form || call->body);    /* `body` is the file of the form */
     check(call->fields || !call->field_count);
     check(call->events && call->events->head && call->events->body && call->events->done);
-    pthread_mutex_t *lock = lock_of(call);
-    pthread_mutex_lock(lock);    /* the call may run, but can't end before start has returned */
+    pthread_mutex_lock(lock_of(call));    /* the call may run, but can't end before the unlock */
     origin->kind->start(origin, call);
-    pthread_mutex_unlock(lock);
+    pthread_mutex_unlock(lock_of(call));
 }
 
 void origin_resume(struct origin_call *call)
 {
-    pthread_mutex_t *lock = lock_of(call);
-    pthread_mutex_lock(lock);
+    pthread_mutex_lock(lock_of(call));
     struct origin_hook *hook = call->priv;
     if (hook)
         hook->origin->kind->resume(hook);
-    pthread_mutex_unlock(lock);
+    pthread_mutex_unlock(lock_of(call));
 }
 
 void origin_cancel(struct origin_call *call)
 {
-    pthread_mutex_t *lock = lock_of(call);
-    pthread_mutex_lock(lock);
+    pthread_mutex_lock(lock_of(call));
     struct origin_hook *hook = call->priv;
     if (hook)
         hook->origin->kind->cancel(hook);
-    pthread_mutex_unlock(lock);
+    pthread_mutex_unlock(lock_of(call));
 }
 
 void origin_ask_again(struct origin_call *call)
 {
-    pthread_mutex_t *lock = lock_of(call);
-    pthread_mutex_lock(lock);
+    pthread_mutex_lock(lock_of(call));
     struct origin_hook *hook = call->priv;
     if (hook && hook->origin->kind->ask_again)
         hook->origin->kind->ask_again(hook);
-    pthread_mutex_unlock(lock);
+    pthread_mutex_unlock(lock_of(call));
 }
 
 slice origin_endpoint(const struct origin *origin)

@@ -50,12 +50,10 @@ static struct learnt *place(struct regions *regions, slice bucket)
         return learnt;
     if (regions->count < REGIONS_MAX) {
         learnt = must_alloc(sizeof(*learnt));
-        list_init(&learnt->link);
         regions->count++;
     } else {
-        learnt = list_of(regions->list.next, struct learnt, link);
+        learnt = list_of(list_take(&regions->list), struct learnt, link);
     }
-    list_del(&learnt->link);
     list_add(&regions->list, &learnt->link);
     return learnt;
 }

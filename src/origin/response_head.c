@@ -4,12 +4,6 @@
 
 #define HEAD_BYTES_MAX (64 * 1024)
 
-static void add_field(struct response_head *head, slice name, slice value)
-{
-    head->fields = arena_grow(&head->keep, head->fields, head->field_count, sizeof(*head->fields));
-    head->fields[head->field_count++] = (struct http_field){ name, value };
-}
-
 static bool keep_field(struct response_head *head, slice line)
 {
     slice value = line, name = slice_cut(&value, ':');
@@ -17,7 +11,8 @@ static bool keep_field(struct response_head *head, slice line)
         return false;
     name = arena_lower(&head->keep, slice_trim(name));
     value = arena_copy(&head->keep, slice_trim(value));
-    add_field(head, name, value);
+    head->fields = arena_grow(&head->keep, head->fields, head->field_count, sizeof(*head->fields));
+    head->fields[head->field_count++] = (struct http_field){ name, value };
     if (slice_eq(name, S("content-length"))) {
         uint64_t length;
         if (!slice_u64(value, &length) || (head->has_length && length != head->length))
@@ -46,9 +41,4 @@ bool response_head_line(struct response_head *head, slice line, bool *ret_ended)
     }
     *ret_ended = line.len == 0;
     return *ret_ended || keep_field(head, line);
-}
-
-void response_head_end(struct response_head *head)
-{
-    arena_free(&head->keep);
 }

@@ -2,7 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * The end of the body must be certain, so two different lengths are an error. The limits are 64
- * KiB, including 1xx heads, and HTTP_FIELDS_MAX fields. A struct of all zeroes is ready for use. */
+ * KiB, including 1xx heads, and HTTP_FIELDS_MAX fields. A struct of all zeroes is ready for use; its
+ * owner frees `keep`. */
 #ifndef ORIGIN_RESPONSE_HEAD_H
 #define ORIGIN_RESPONSE_HEAD_H
 
@@ -21,6 +22,5 @@ struct response_head {
 /* Takes one line with its line end. The empty line sets *ret_ended. Returns false if the head is
  * not valid. */
 bool response_head_line(struct response_head *head, slice line, bool *ret_ended) MUST_USE;
-void response_head_end(struct response_head *head);
 
 #endif

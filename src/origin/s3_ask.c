@@ -152,46 +152,18 @@ static const struct origin_body *make_form(struct s3 *s3, struct arena *keep,
     return &made->body;
 }
 
-/* Returns true if a caller's field is sent and signed; with `unsigned_ones`, if it is sent and not
- * signed. Fields about the connection or the signature are never sent. */
-static bool is_of_fate(struct http_field field, bool unsigned_ones)
+/* Adds the caller's fields that are sent and signed; with `unsigned_ones`, those that are sent and
+ * not signed. Fields about the connection or the signature are never sent. */
+static size_t add_fields(const struct origin_call *asked, bool unsigned_ones,
+                         struct http_field *fields, size_t count)
 {
-    enum header_fate fate = header_judge(field.name, S("")).fate;
-    return fate != HEADER_OURS && (fate == HEADER_UNSIGNED) == unsigned_ones;
-}
-
-static size_t add_unsigned(const struct origin_call *asked, struct http_field *fields,
-                           size_t count)
-{
-    for (size_t i = 0; i < asked->field_count; i++)
-        if (is_of_fate(asked->fields[i], true))
-            fields[count++] = asked->fields[i];
+    for (size_t i = 0; i < asked->field_count; i++) {
+        struct http_field field = { asked->fields[i].name, slice_trim(asked->fields[i].value) };
+        enum header_fate fate = header_judge(field.name, S("")).fate;
+        if (fate != HEADER_OURS && (fate == HEADER_UNSIGNED) == unsigned_ones)
+            fields[count++] = field;
+    }
     return count;
-}
-
-static size_t make_fields(struct arena *keep, const struct origin_call *asked,
-                          const struct target *target, struct http_field **ret)
-{
-    struct http_field *fields =
-        arena_alloc(keep, (asked->field_count + EXTRA_FIELDS) * sizeof(*fields));
-    size_t count = 0;
-    fields[count++] = (struct http_field){ S("Host"), target->host };
-    for (size_t i = 0; i < asked->field_count; i++)
-        if (is_of_fate(asked->fields[i], false))
-            fields[count++] = (struct http_field){ asked->fields[i].name,
-                                                   slice_trim(asked->fields[i].value) };
-    *ret = fields;
-    return count;
-}
-
-static const char *request_target(struct arena *keep, const struct target *target)
-{
-    struct text text = text_in(keep);
-    text_add(&text, target->path);
-    if (target->query.len)
-        text_printf(&text, "?%.*s", SLICE_ARG(target->query));
-    text_char(&text, '\0');
-    return text.ptr;
 }
 
 void s3_ask_make(struct s3 *s3, struct arena *keep, const struct origin_call *asked,
@@ -199,22 +171,26 @@ void s3_ask_make(struct s3 *s3, struct arena *keep, const struct origin_call *as
                  struct exchange_ask *ret)
 {
     struct target target;
-    struct http_field *fields;
+    struct http_field *fields =
+        arena_alloc(keep, (asked->field_count + EXTRA_FIELDS) * sizeof(*fields));
     bool learnt = region_get(&s3->regions, asked->bucket, s3->region, region);
     endpoint_target(keep, &s3->endpoint, asked->bucket, asked->key, asked->query,
                    learnt ? slice_of(region) : S(""), &target);
-    size_t count = make_fields(keep, asked, &target, &fields);
+    fields[0] = (struct http_field){ S("Host"), target.host };
+    size_t count = add_fields(asked, false, fields, 1);
     const struct origin_body *body = asked->body;
     if (asked->form)
         body = make_form(s3, keep, asked, with, region, &fields[count++]);
     else
         count = add_signature(s3, keep, asked, with, region, &target, fields, count);
-    count = add_unsigned(asked, fields, count);
+    count = add_fields(asked, true, fields, count);
     check(count <= asked->field_count + EXTRA_FIELDS);
     const char *method = s3_operation(asked->op)->method_name;
     enum effect effect = s3_effect(asked);
     *ret = (struct exchange_ask){
-        .method = method, .url = target.url.ptr, .target = request_target(keep, &target),
+        .method = method, .url = target.url.ptr,
+        .target = arena_printf(keep, "%.*s%s%.*s", SLICE_ARG(target.path),
+                               target.query.len ? "?" : "", SLICE_ARG(target.query)).ptr,
         .ca_file = s3->ca_file,
         .fields = fields, .field_count = count,
         .body = body,

@@ -57,7 +57,8 @@ struct s3_call {
     bool region_learnt;
     bool sent;                      /* a request of this call was sent */
     bool again;                     /* the call will be repeated, so this answer is dropped */
-    uint64_t again_ms, deadline_ms, waited_out_ms, swallowed, retry_after;
+    uint64_t again_ms, swallowed, retry_after;
+    uint64_t deadline_ms, waited_out_ms;    /* UINT64_MAX: no limit */
     bool holding;                   /* this answer may be a refusal, so it is held back */
     struct origin_reply held;
     struct text held_body;
@@ -95,7 +96,7 @@ static enum err must_stop(const struct s3_call *call)
         return ERR_CANCELED;
     if (errand_stopping(&call->errand))
         return ERR_STOPPING;
-    return call->deadline_ms && mono_ms() >= call->deadline_ms ? ERR_ORIGIN_TIMEOUT : OK;
+    return mono_ms() >= call->deadline_ms ? ERR_ORIGIN_TIMEOUT : OK;
 }
 
 /* Returns OK, or the error that ends the call before its next request is sent. One reason is that
@@ -127,10 +128,8 @@ static void wait_for_connection(struct s3_call *call)
         send_try(call);
         return;
     }
-    uint64_t until_ms = call->deadline_ms ? call->deadline_ms : UINT64_MAX;
     call->waited_out_ms = call->s3->wait_ms ? mono_ms() + call->s3->wait_ms : UINT64_MAX;
-    until_ms = MIN(until_ms, call->waited_out_ms);
-    errand_due(&call->errand, until_ms < UINT64_MAX ? until_ms : 0);
+    errand_due(&call->errand, MIN(call->deadline_ms, call->waited_out_ms));
 }
 
 /* Ends a call that has waited too long for a connection. A client that is told to slow down retries
@@ -293,8 +292,7 @@ static void try_again(struct s3_call *call)
     }
     limiter_leave(&call->s3->limiter, &call->pass);
     call->where = BACKING_OFF;
-    errand_due(&call->errand, call->deadline_ms ? MIN(call->again_ms, call->deadline_ms)
-                                                : call->again_ms);
+    errand_due(&call->errand, MIN(call->again_ms, call->deadline_ms));
 }
 
 /* ---- the answer ---- */
@@ -489,7 +487,7 @@ void s3_call_start(struct origin *origin, struct origin_call *asked)
     call->s3 = s3;
     call->errand.woken = woken;
     call->pass.errand = &call->errand;
-    call->deadline_ms = s3->total_ms ? mono_ms() + s3->total_ms : 0;
+    call->deadline_ms = s3->total_ms ? mono_ms() + s3->total_ms : UINT64_MAX;
     hook_on(&call->hook, origin, asked);
     errand_enter(carriers_next(s3->carriers), &call->errand);
 }
