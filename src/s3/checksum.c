@@ -149,9 +149,7 @@ void checksum_get(struct checksum_run *run, uint8_t ret[CHECKSUM_BYTES_MAX])
     if (run->digest) {
         check(EVP_DigestFinal_ex(run->digest, ret, NULL) == 1);
     } else if (run->which == CHECKSUM_XXHASH128) {
-        XXH128_hash_t sum = XXH3_128bits_digest(run->xxh3);
-        put_high_first(sum.high64, 8, ret);
-        put_high_first(sum.low64, 8, ret + 8);
+        XXH128_canonicalFromHash((XXH128_canonical_t *)ret, XXH3_128bits_digest(run->xxh3));
     } else {
         put_high_first(run->xxh64 ? XXH64_digest(run->xxh64)
                                   : run->xxh3 ? XXH3_64bits_digest(run->xxh3) : run->crc,

@@ -164,7 +164,6 @@ static int64_t name_index(const char *names, const char *three)
 #define ISO_DATE "YYYY-nn-DDThh:mm:ss.000Z"
 static_assert(sizeof(HTTP_DATE) == HTTP_DATE_BYTES, "the size counts the NUL");
 static_assert(sizeof(AMZ_DATE) == AMZ_DATE_BYTES, "the size counts the NUL");
-static_assert(sizeof(ISO_DATE) == ISO_DATE_BYTES, "the size counts the NUL");
 
 static int64_t *field_of(struct moment *m, char letter)
 {
@@ -295,17 +294,12 @@ void amz_date_write(int64_t unix_s, char ret[AMZ_DATE_BYTES])
     picture_write(&m, AMZ_DATE, 0, ret);
 }
 
-void iso_date_write(int64_t unix_s, char ret[ISO_DATE_BYTES])
-{
-    struct moment m = writable(unix_s);
-    picture_write(&m, ISO_DATE, 0, ret);
-}
-
 slice iso_date_text(struct arena *keep, int64_t unix_s)
 {
-    char text[ISO_DATE_BYTES];
-    iso_date_write(unix_s, text);
-    return arena_copy(keep, slice_of(text));
+    struct moment m = writable(unix_s);
+    char *text = arena_alloc(keep, sizeof(ISO_DATE));
+    picture_write(&m, ISO_DATE, 0, text);
+    return slice_of(text);
 }
 
 slice iso_date_or_never(struct arena *keep, int64_t unix_s)

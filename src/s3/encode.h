@@ -36,8 +36,6 @@ int64_t amz_date_read(slice s);
 void amz_date_write(int64_t unix_s, char ret[AMZ_DATE_BYTES]);
 /* Reads "2009-10-12T17:50:30.000Z", with or without the fraction; -1 for any other text. */
 int64_t iso_date_read(slice s);
-#define ISO_DATE_BYTES 25
-void iso_date_write(int64_t unix_s, char ret[ISO_DATE_BYTES]);
 slice iso_date_text(struct arena *keep, int64_t unix_s) MUST_USE;
 slice iso_date_or_never(struct arena *keep, int64_t unix_s) MUST_USE;    /* 0: "never" */
 

@@ -176,8 +176,5 @@ bool form_file_ends(const struct form *form, slice bytes, size_t *ret)
 
 slice form_get(const struct form *form, slice name)
 {
-    for (size_t i = 0; i < form->field_count; i++)
-        if (slice_eq_nocase(form->fields[i].name, name))
-            return form->fields[i].value;
-    return (slice){ NULL, 0 };
+    return http_field_get(form->fields, form->field_count, name);
 }

@@ -25,10 +25,15 @@ struct reading {
     slice *ret_why;
 };
 
+static enum err bad(slice *ret_why, slice why)
+{
+    *ret_why = why;
+    return ERR_BAD_ARGUMENT;
+}
+
 static enum err wrong(struct reading *r, const char *what, const char *why)
 {
-    *r->ret_why = arena_printf(r->keep, "items[%zu]: %s%s", r->index, what, why);
-    return ERR_BAD_ARGUMENT;
+    return bad(r->ret_why, arena_printf(r->keep, "items[%zu]: %s%s", r->index, what, why));
 }
 
 /* ---- members ---- */
@@ -123,10 +128,9 @@ static enum err unknown(struct reading *r, slice name)
         best = distance;
     }
     slice begin = slice_sub(name, 0, NAME_BYTES_MAX);
-    *r->ret_why = arena_printf(r->keep, "items[%zu]: no such member: \"%.*s\"%s%s%s", r->index,
-                               SLICE_ARG(begin), near ? " (did you mean \"" : "", near ? near : "",
-                               near ? "\"?)" : "");
-    return ERR_BAD_ARGUMENT;
+    return bad(r->ret_why, arena_printf(r->keep, "items[%zu]: no such member: \"%.*s\"%s%s%s",
+                                        r->index, SLICE_ARG(begin), near ? " (did you mean \"" : "",
+                                        near ? near : "", near ? "\"?)" : ""));
 }
 
 static enum err read_member(struct reading *r, enum member_id id, const json_t *value)
@@ -216,10 +220,8 @@ enum err items_read(struct arena *keep, const struct json_t *list, const struct 
     struct reading r = { .keep = keep, .ask = ask, .ret_why = ret_why };
     enum err err = OK;
     *ret = (struct items){ NULL, 0 };
-    if (!json_is_array(list)) {
-        *ret_why = S("items must be an array");
-        return ERR_BAD_ARGUMENT;
-    }
+    if (!json_is_array(list))
+        return bad(ret_why, S("items must be an array"));
     if (count > ask->count_max) {
         *ret_why = arena_printf(keep, "items has %zu elements, and may have at most %zu", count,
                                 ask->count_max);
@@ -252,12 +254,6 @@ bool items_are_dense(slice document, size_t count_max)
 }
 
 /* ---- the list of a batch ---- */
-
-static enum err bad(slice *ret_why, slice why)
-{
-    *ret_why = why;
-    return ERR_BAD_ARGUMENT;
-}
 
 /* Reads one of two words. An absent value means the first. */
 static enum err read_choice(struct arena *keep, const json_t *value, const char *name,
