@@ -47,7 +47,6 @@ static size_t head(char *to, const struct batch_entry *entry)
 
 static size_t fail(struct batch_end *end, char *to, const struct batch_entry *entry)
 {
-    (void)end;
     return head(to, entry);
 }
 

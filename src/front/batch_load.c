@@ -43,11 +43,8 @@ static void give_buffer(struct front_loop *loop, struct batch_buffer *buffer)
 
 void batch_buffers_free(struct front_loop *loop)
 {
-    while (loop->spare) {
-        struct batch_buffer *next = loop->spare->next;
-        free(loop->spare);
-        loop->spare = next;
-    }
+    while (loop->spare)
+        free(take_buffer(loop));
 }
 
 void loads_begin(struct batch *batch)

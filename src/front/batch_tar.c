@@ -136,7 +136,6 @@ static size_t fail(struct batch_end *end, char *to, const struct batch_entry *en
 {
     char line[LINE_BYTES_MAX];
     const struct batch_failure failure = { entry->index, entry->status, entry->code };
-    (void)to;
     end->text_bytes += put_failure(line, end->items, &failure, end->text_bytes == 0);
     return 0;
 }

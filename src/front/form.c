@@ -4,6 +4,7 @@
  * client signed the form, and judges what that client may do. Penstock then signs the form anew, as
  * an identity that the origin knows. The policy goes on unchanged, because the origin judges its
  * conditions. A form without a signature belongs to the anonymous client. */
+#include "base/metric.h"
 #include "front/inside.h"
 
 #define NAME_BYTES_MAX 64    /* bytes of a name that a message quotes */
@@ -74,7 +75,7 @@ static enum err prove(struct call *call, struct s3_fault *ret)
     for (size_t i = 0; i < secrets.count && err == ERR_SIGNATURE; i++) {
         err = form_verify(call->loop->sigv4, call->keep, call->form, claim, secrets.list[i]);
         if (!err)
-            front_count_secret(i);
+            metric_add(M_SIGNED_BY_PREVIOUS, i > 0);
     }
     if (err)    /* the text to sign is the policy as it stands in the form */
         sigv4_explain_text(call->keep, claim, form_get(call->form, S("policy")), ret);

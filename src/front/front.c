@@ -83,7 +83,6 @@ void *front_loop_begin(void *arg, struct http_loop *loop)
 
 void front_loop_end(void *arg, void *local)
 {
-    (void)arg;
     struct front_loop *loop = local;
     passes_leave(loop);
     batch_buffers_free(loop);
@@ -94,7 +93,6 @@ void front_loop_end(void *arg, void *local)
 
 void front_loop_turn(void *arg, void *local)
 {
-    (void)arg;
     cache_loop_turn(((struct front_loop *)local)->cache);
 }
 
@@ -184,11 +182,6 @@ enum err front_find_client(struct front *front, struct arena *keep,
     return OK;
 }
 
-void front_count_secret(size_t i)
-{
-    metric_add(M_SIGNED_BY_PREVIOUS, i > 0);
-}
-
 /* The client of a browser's form until the body is read, because the signature is in the body. This
  * client may do nothing. */
 static const struct client nobody_yet = { .number = CLIENT_FORM };
@@ -226,7 +219,7 @@ enum err front_prove(struct front *front, struct sigv4 *sigv4, struct arena *kee
         err = claim->v2 ? sigv2_verify(keep, head, claim, bucket, *ret_secret, wall_s())
                         : sigv4_verify(sigv4, keep, head, claim, *ret_secret, wall_s());
         if (!err)
-            front_count_secret(i);
+            metric_add(M_SIGNED_BY_PREVIOUS, i > 0);
     }
     return err;
 }
@@ -603,7 +596,6 @@ static void reply_refused(struct call *call)
 
 void front_handle(void *arg, struct http_request *request)
 {
-    (void)arg;
     struct judged *judged = http_request_judged(request);
     struct call *call = &judged->call;
     call->http = request;

@@ -110,7 +110,8 @@ struct secrets {
  * the valid keys are set. Empty for any other error. */
 slice front_explain_key(const struct front *front, struct arena *keep, enum err err);
 /* Finds the client that a claim names, and the secrets that could prove the claim. The caller tries
- * each secret. */
+ * each secret, and counts uses of the previous one (M_SIGNED_BY_PREVIOUS), so that an operator sees
+ * when it can be removed. */
 enum err front_find_client(struct front *front, struct arena *keep,
                            const struct sigv4_claim *claim, const struct client **ret,
                            struct secrets *ret_secrets) MUST_USE;
@@ -119,9 +120,6 @@ enum err front_find_client(struct front *front, struct arena *keep,
 enum err front_prove(struct front *front, struct sigv4 *sigv4, struct arena *keep,
                      const struct request_head *head, struct sigv4_claim *claim,
                      const struct client **ret, slice *ret_secret) MUST_USE;
-/* To be called when secret number i has proved a claim. Counts uses of the previous secret, so that
- * an operator sees when that secret can be removed. */
-void front_count_secret(size_t i);
 
 /* ---- preflight.c ---- */
 bool preflight_is(const struct request_head *head);

@@ -404,7 +404,6 @@ void intake_start(struct intakes *intakes, const struct intake_ask *ask)
     intake->ask.box = mailbox_ref(ask->box);
     intake->len = http_body_bytes(ask->body);
     intake->in_file = intake->len && http_body_in_file(ask->body);
-    list_init(&intake->link);
     if (ask->form)
         intake->form_type =
             arena_copy(&intake->arena, request_head_get(ask->head, S("content-type")));

@@ -223,7 +223,6 @@ struct pass *pass_new(struct call *call)
     relay_init(&pass->relay, &pass->origin);
     call->gone = gone;
     call->gone_arg = pass;
-    list_init(&pass->link);
     list_add(&call->loop->passes, &pass->link);
     return pass;
 }

@@ -324,10 +324,7 @@ static void let_go(void *arg)
 
 void pass_write_populate(struct pass *pass)
 {
-    slice etag = { 0 };
-    for (size_t i = 0; i < pass->fields.count; i++)
-        if (slice_eq(pass->fields.list[i].name, S("etag")))
-            etag = pass->fields.list[i].value;
+    slice etag = http_field_get(pass->fields.list, pass->fields.count, S("etag"));
     if (!pass->rules->cache_writes || pass->origin.op != S3_PUT_OBJECT || pass->status != 200 ||
         pass->err || !etag.len || pass->call->s3.pass)
         return;

@@ -16,7 +16,6 @@ static enum err head_of(struct arena *keep, slice url, struct request_head *ret,
 {
     slice rest = slice_starts(url, S("http://")) ? slice_from(url, 7) : slice_from(url, 8);
     slice host = slice_cut(&rest, '/');
-    const char *why = "";
     *ret_why = S("\"presigned\" must be a presigned http or https URL for a POST to " FILL_PAGE
                  ", of at most 4096 bytes");
     if (url.len > 4096 || !host.len ||
@@ -24,7 +23,7 @@ static enum err head_of(struct arena *keep, slice url, struct request_head *ret,
         return ERR_BAD_AUTH_QUERY;
     slice head = arena_printf(keep, "POST /%.*s HTTP/1.1\r\nHost: %.*s\r\n\r\n", SLICE_ARG(rest),
                               SLICE_ARG(host));
-    if (request_head_scan(head, ret, &why) != OK || ret->bytes != head.len ||
+    if (request_head_scan(head, ret, NULL) != OK || ret->bytes != head.len ||
         !slice_eq(ret->path, S(FILL_PAGE)))
         return ERR_BAD_AUTH_QUERY;
     *ret_why = S("");

@@ -56,7 +56,6 @@ enum origin_take relay_put(struct relay *relay, slice bytes)
         struct relay_segment *segment = must_alloc(sizeof(*segment) + bytes.len);
         memcpy(segment->bytes, bytes.ptr, bytes.len);
         segment->len = bytes.len;
-        list_init(&segment->link);
         list_add(&relay->segments, &segment->link);
         relay->bytes += bytes.len;
     }

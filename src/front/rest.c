@@ -6,12 +6,6 @@
 
 #include <inttypes.h>
 
-static bool span_of(slice content_range, uint64_t *ret_first, uint64_t *ret_last)
-{
-    uint64_t size;
-    return s3_content_range_read(content_range, ret_first, ret_last, &size);
-}
-
 bool rest_possible(const struct s3_request *request)
 {
     const struct s3_operation *row = s3_operation(request->op);
@@ -22,12 +16,13 @@ bool rest_possible(const struct s3_request *request)
 struct rest rest_of(struct arena *keep, const struct origin_reply *reply)
 {
     slice etag = origin_reply_get(reply, S("etag"));
+    slice range = origin_reply_get(reply, S("content-range"));
     struct rest rest = { .end = reply->length };
-    uint64_t last;
+    uint64_t last, size;
     if (!reply->has_length || !etag.len || slice_starts(etag, S("W/")))
         return rest;
     if (reply->status == 206) {
-        if (!span_of(origin_reply_get(reply, S("content-range")), &rest.first, &last) ||
+        if (!s3_content_range_read(range, &rest.first, &last, &size) ||
             last - rest.first + 1 != reply->length)
             return rest;
         rest.end = last + 1;
@@ -60,9 +55,10 @@ struct http_field *rest_ask(struct arena *keep, struct rest *rest, uint64_t got,
 
 bool rest_is(const struct rest *rest, uint64_t got, const struct origin_reply *reply)
 {
-    uint64_t first, last;
+    uint64_t first, last, size;
+    slice range = origin_reply_get(reply, S("content-range"));
     return reply->status == 206 &&
-           span_of(origin_reply_get(reply, S("content-range")), &first, &last) &&
+           s3_content_range_read(range, &first, &last, &size) &&
            first == rest->first + got && last + 1 == rest->until && reply->has_length &&
            reply->length == rest->until - first &&
            slice_eq(origin_reply_get(reply, S("etag")), rest->etag);

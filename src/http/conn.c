@@ -371,7 +371,6 @@ static void read_on(struct conn *conn)
 static void on_readable(h2o_socket_t *sock, const char *err)
 {
     struct conn *conn = conn_of(sock);
-    (void)err;
     conn_hold(conn);
     read_on(conn);
     note_unread(conn);
@@ -384,8 +383,7 @@ void conns_read_on(struct http_loop *loop)
     list_init(&now);
     list_move(&now, &loop->unread);
     while (!list_empty(&now)) {
-        struct conn *conn = list_of(now.next, struct conn, unread);
-        list_del(&conn->unread);
+        struct conn *conn = list_of(list_take(&now), struct conn, unread);
         on_readable(conn->sock, NULL);
     }
 }
@@ -535,7 +533,6 @@ void conn_open(struct listener *listener, int fd, const struct sockaddr_storage 
     conn->sock->on_close.data = conn;
     conn->timer = (struct http_timer){ .fn = on_timeout, .arg = conn };
     list_init(&conn->timer.link);
-    list_init(&conn->link);
     list_init(&conn->unread);
     list_init(&conn->line);
     list_add(&loop->conns, &conn->link);

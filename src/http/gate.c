@@ -89,14 +89,6 @@ void gate_slow(struct conn *conn)
                 "and whether the client still sends");
 }
 
-/* Sends 100 (Continue) if the client expects it. A body of no bytes gets a 100, too: without one,
- * botocore would take the final answer also as the answer to its next request. */
-static bool invite_body(struct conn *conn)
-{
-    static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
-    return conn_say(conn, slice_of(go_on));
-}
-
 /* Gives the body room before it is read: for all its bytes, or for its next bytes if its length is
  * unknown. Moves the bytes of the body that came with the head from the input to the body. */
 static bool make_room(struct conn *conn, const struct request_head *head, uint64_t announced)
@@ -140,7 +132,10 @@ static void judge(struct conn *conn, const struct request_head *scanned)
     bool begun = conn->sock->input->size > scanned->bytes;
     if (!make_room(conn, &request->head, answer.body_bytes))
         return;
-    if (!request->head.expect_continue || begun || invite_body(conn))
+    /* A body of no bytes gets a 100, too: without one, botocore would take the final answer also as
+     * the answer to its next request. */
+    if (!request->head.expect_continue || begun ||
+        conn_say(conn, S("HTTP/1.1 100 Continue\r\n\r\n")))
         conn_take_body(conn);
     else
         conn_close(conn, true);

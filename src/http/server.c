@@ -44,16 +44,18 @@ static bool resolve(const char *listen_on, struct address *ret)
     return true;
 }
 
-/* Returns a socket that listens, or -1 with errno. */
-static int bind_shared(const struct address *address)
+/* Returns a socket that is bound, or -1 with errno. With `shared`, the socket listens, and the loops
+ * share the port. */
+static int bind_to(const struct address *address, bool shared)
 {
     int on = 1, fd = socket(address->at.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return -1;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on));
+    if (shared)
+        setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on));
     if (bind(fd, (const struct sockaddr *)&address->at, address->len) == 0 &&
-        listen(fd, BACKLOG) == 0)
+        (!shared || listen(fd, BACKLOG) == 0))
         return fd;
     int saved = errno;
     close(fd);
@@ -94,18 +96,13 @@ static enum err cannot_listen(const struct http_app *app, struct arena *keep, sl
 static enum err could_listen(const struct http_app *app, struct arena *keep,
                              struct address *ret_address, slice *ret_why)
 {
-    int on = 1;
     if (!resolve(app->listen, ret_address))
         return cannot_resolve(app, keep, ret_why);
-    int fd = socket(ret_address->at.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd >= 0)
-        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    bool free = fd >= 0 &&
-                bind(fd, (const struct sockaddr *)&ret_address->at, ret_address->len) == 0;
-    enum err err = free ? OK : cannot_listen(app, keep, ret_why);
-    if (fd >= 0)
-        close(fd);
-    return err;
+    int fd = bind_to(ret_address, false);
+    if (fd < 0)
+        return cannot_listen(app, keep, ret_why);
+    close(fd);
+    return OK;
 }
 
 enum err http_could_listen(const char *setting, const char *listen_on, struct arena *keep,
@@ -123,7 +120,7 @@ static enum err bind_app(struct http *http, size_t app, struct arena *keep, slic
     struct address address = { 0 };
     enum err err = could_listen(of, keep, &address, ret_why);
     for (unsigned loop = 0; loop < loops && !err; loop++) {
-        int fd = bind_shared(&address);
+        int fd = bind_to(&address, true);
         http->listen_fds[app * loops + loop] = fd;
         if (fd < 0)
             err = cannot_listen(of, keep, ret_why);

@@ -77,8 +77,7 @@ struct body_segment *segment_take(struct conn *conn)
         segment->mail.deliver = deliver;
         segment->loop = loop;
     } else {
-        segment = list_of(loop->segments.next, struct body_segment, link);
-        list_del(&segment->link);
+        segment = list_of(list_take(&loop->segments), struct body_segment, link);
         loop->segments_kept--;
     }
     list_init(&segment->link);

@@ -54,7 +54,6 @@ static int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *o
 {
     static const unsigned char ours[] = "\x08http/1.1";
     unsigned char *chosen;
-    (void)ssl, (void)arg;
     if (SSL_select_next_proto(&chosen, outlen, ours, sizeof(ours) - 1, in, inlen) !=
         OPENSSL_NPN_NEGOTIATED)
         return SSL_TLSEXT_ERR_ALERT_FATAL;
@@ -65,7 +64,6 @@ static int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *o
 /* Gives no password, since nobody can enter one. Records in *arg that the file needs a password. */
 static int no_password(char *buf, int size, int writing, void *arg)
 {
-    (void)buf, (void)size, (void)writing;
     if (arg)
         *(bool *)arg = true;
     return 0;
