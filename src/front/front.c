@@ -538,17 +538,10 @@ static enum metric class_of(int status)
          : status >= 300 ? M_RES_3XX : M_RES_2XX;
 }
 
-/* Returns the facts of a log line that only a batch has. */
-static slice facts_of_batch(const struct call *call)
-{
-    if (call->s3.op != S3_BATCH)
-        return S("");
-    return arena_printf(call->keep, " items=%zu failed=%zu", call->items, call->failed);
-}
-
 static void log_request(const struct call *call, const struct http_outcome *outcome)
 {
-    slice more = facts_of_batch(call);
+    slice more = call->s3.op == S3_BATCH
+        ? arena_printf(call->keep, " items=%zu failed=%zu", call->items, call->failed) : S("");
     slice access_key = fact(call->keep, call->access_key);
     slice bucket = fact(call->keep, call->s3.bucket);
     slice key = fact(call->keep, call->s3.key.len ? call->s3.key : call->listed_key);

@@ -69,7 +69,7 @@ static CURLSH *share_new(struct carriers *all)
     return share;
 }
 
-struct carriers *carriers_new(unsigned threads)
+void *carriers_new(unsigned threads)
 {
     curl_init();
     struct carriers *all = must_alloc(sizeof(*all));
@@ -94,27 +94,24 @@ struct errands *carriers_next(struct carriers *all)
     return &all->carriers[atomic_fetch_add(&all->next, 1) % all->count].errands;
 }
 
-void carriers_free(struct carriers **all)
+void carriers_free(void *take_all)
 {
-    struct carriers *mine = *all;
-    *all = NULL;
-    if (!mine)
-        return;
-    for (unsigned i = 0; i < mine->count; i++) {
-        errands_stop(&mine->carriers[i].errands);
-        check(curl_multi_wakeup(mine->carriers[i].multi) == CURLM_OK);
+    struct carriers *all = take_all;
+    for (unsigned i = 0; i < all->count; i++) {
+        errands_stop(&all->carriers[i].errands);
+        check(curl_multi_wakeup(all->carriers[i].multi) == CURLM_OK);
     }
-    for (unsigned i = 0; i < mine->count; i++)
-        pthread_join(mine->carriers[i].thread, NULL);
-    for (unsigned i = 0; i < mine->count; i++) {
-        struct carrier *carrier = &mine->carriers[i];
+    for (unsigned i = 0; i < all->count; i++)
+        pthread_join(all->carriers[i].thread, NULL);
+    for (unsigned i = 0; i < all->count; i++) {
+        struct carrier *carrier = &all->carriers[i];
         while (carrier->pool_count)
             curl_easy_cleanup(carrier->pool[--carrier->pool_count]);
         curl_multi_cleanup(carrier->multi);
         errands_end(&carrier->errands);
     }
-    curl_share_cleanup(mine->share);
-    for (size_t i = 0; i < countof(mine->share_locks); i++)
-        pthread_mutex_destroy(&mine->share_locks[i]);
-    free(mine);
+    curl_share_cleanup(all->share);
+    for (size_t i = 0; i < countof(all->share_locks); i++)
+        pthread_mutex_destroy(&all->share_locks[i]);
+    free(all);
 }

@@ -11,11 +11,12 @@
 #include "origin/origin.h"
 
 struct carriers;
-struct carriers *carriers_new(unsigned threads) MUST_USE;
+/* carriers_new and carriers_free are functions of the kind (kind.h). */
+void *carriers_new(unsigned threads) MUST_USE;
 /* Returns the errands of the next carrier, for errand_enter; the carriers take turns. */
 struct errands *carriers_next(struct carriers *all) MUST_USE;
 /* Tells every errand to stop, and waits until all have left. */
-void carriers_free(struct carriers **all);
+void carriers_free(void *take_all);
 
 struct exchange_ask {
     const char *method;             /* GET, HEAD, PUT, POST, DELETE */

@@ -20,7 +20,6 @@
 
 #define SCHEME "dir:"
 #define FIELDS_MAX 8
-#define THREADS 16
 
 /* ---- replies ---- */
 
@@ -266,25 +265,13 @@ static enum err dir_open_root(void *shared, const struct origin_options *options
     return OK;
 }
 
-static void *dir_shared_new(unsigned threads)
-{
-    (void)threads;              /* that number is for the network, not for file systems */
-    return dir_pool_new(THREADS);
-}
-
-static void dir_shared_free(void *take_shared)
-{
-    struct dir_pool *pool = take_shared;
-    dir_pool_free(&pool);
-}
-
 const struct origin_kind dir_kind = {
     .url = {
         .schemes = { { SCHEME, SCHEME "/FOLDER", 0 } },
         .judge = url_judge_folder, .is_folder = true, .probe = PROBE_OPEN,
     },
     .read_only = true,
-    .shared_new = dir_shared_new, .shared_free = dir_shared_free, .open = dir_open_root,
+    .shared_new = dir_pool_new, .shared_free = dir_pool_free, .open = dir_open_root,
     .start = dir_pool_start, .resume = dir_pool_resume, .cancel = dir_pool_cancel,
     .free = dir_free,
 };

@@ -33,10 +33,9 @@ struct dir_call {
     uint64_t at, end;
 };
 
-/* dir_pool.c */
-struct dir_pool *dir_pool_new(unsigned threads) MUST_USE;
-void dir_pool_free(struct dir_pool **pool);    /* ends every call, and waits for all of them */
-/* The functions of the kind (kind.h). */
+/* dir_pool.c: functions of the kind (kind.h). */
+void *dir_pool_new(unsigned threads) MUST_USE;
+void dir_pool_free(void *take_pool);    /* ends every call, and waits for all of them */
 void dir_pool_start(struct origin *origin, struct origin_call *asked);
 void dir_pool_resume(struct origin_hook *hook);
 void dir_pool_cancel(struct origin_hook *hook);

@@ -112,18 +112,17 @@ enum err dir_open_bucket(const struct dir_call *call, int *ret_fd)
 enum err dir_open_file(struct dir_call *call, slice *ret_why)
 {
     slice key = call->hook.call->key;
-    int bucket, fd;
+    int bucket;
     enum err e = dir_open_bucket(call, &bucket);
     if (e)
         return e;
-    if (dir_is_file_name(key)) {
-        fd = dir_open(bucket, arena_copy(&call->keep, key).ptr, O_RDONLY | O_NONBLOCK, true);
-    } else {
+    if (!dir_is_file_name(key)) {
+        close(bucket);
         *ret_why = S("This origin is a directory of files, and the key is not a valid file name: "
                      "each part between '/' must have 1 to 255 bytes, and not be '.' or '..'");
-        fd = -1;
-        errno = ENOENT;
+        return ERR_NO_SUCH_KEY;
     }
+    int fd = dir_open(bucket, arena_copy(&call->keep, key).ptr, O_RDONLY | O_NONBLOCK, true);
     int error = errno;
     close(bucket);
     if (fd < 0)

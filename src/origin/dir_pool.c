@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/workers.h"
 
+#define THREADS 16
 #define BLOCK_BYTES (256 * 1024)
 #define TURN_BLOCKS 16
 
@@ -108,13 +109,14 @@ static bool work(struct list *link)
     return parked;
 }
 
-struct dir_pool *dir_pool_new(unsigned threads)
+/* `threads` is for the network, not for file systems. */
+void *dir_pool_new(unsigned threads)
 {
     struct dir_pool *pool = must_alloc(sizeof(*pool));
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->idle, NULL);
     list_init(&pool->calls);
-    check((pool->workers = workers_new(threads, "dir", work)) != NULL);
+    check((pool->workers = workers_new(THREADS, "dir", work)) != NULL);
     return pool;
 }
 
@@ -180,15 +182,12 @@ static void stop_all(struct dir_pool *pool)
     pthread_mutex_unlock(&pool->lock);
 }
 
-void dir_pool_free(struct dir_pool **pool)
+void dir_pool_free(void *take_pool)
 {
-    struct dir_pool *mine = *pool;
-    *pool = NULL;
-    if (!mine)
-        return;
-    stop_all(mine);
-    workers_free(&mine->workers);
-    pthread_cond_destroy(&mine->idle);
-    pthread_mutex_destroy(&mine->lock);
-    free(mine);
+    struct dir_pool *pool = take_pool;
+    stop_all(pool);
+    workers_free(&pool->workers);
+    pthread_cond_destroy(&pool->idle);
+    pthread_mutex_destroy(&pool->lock);
+    free(pool);
 }

@@ -85,24 +85,13 @@ static enum err s3_open(void *shared, const struct origin_options *options, stru
 
 /* ---- the kind ---- */
 
-static void *s3_shared_new(unsigned threads)
-{
-    return carriers_new(threads);
-}
-
-static void s3_shared_free(void *take_shared)
-{
-    struct carriers *carriers = take_shared;
-    carriers_free(&carriers);
-}
-
 const struct origin_kind s3_kind = {
     .url = {
         .schemes = { { "http://", "http://HOST[:PORT]", 80 },
                      { "https://", "https://HOST[:PORT]", 443 } },
         .judge = url_judge_host, .knows_identities = true, .probe = PROBE_CALL,
     },
-    .shared_new = s3_shared_new, .shared_free = s3_shared_free, .open = s3_open,
+    .shared_new = carriers_new, .shared_free = carriers_free, .open = s3_open,
     .start = s3_call_start, .resume = s3_call_resume, .cancel = s3_call_cancel,
     .ask_again = s3_call_ask_again,
     .health = s3_health, .owner_changed_ms = s3_owner_changed_ms, .free = s3_free,

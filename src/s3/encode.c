@@ -246,12 +246,6 @@ int64_t iso_date_read(slice s)
     return fraction || !rest.len ? read_as(whole, "YYYY-nn-DDThh:mm:ss") : -1;
 }
 
-/* Returns the time. A time outside the years 1970 to 9999 becomes the nearest time inside. */
-static struct moment writable(int64_t unix_s)
-{
-    return moment_of(MIN(MAX(unix_s, 0), (int64_t)253402300799));
-}
-
 static void digits(char **at, int64_t number, int count)
 {
     for (int i = count - 1; i >= 0; i--, number /= 10)
@@ -259,20 +253,23 @@ static void digits(char **at, int64_t number, int count)
     *at += count;
 }
 
-/* Writes a date by a picture, with the letters that picture_read knows. */
-static void picture_write(struct moment *m, const char *picture, int64_t weekday, char *ret)
+/* Writes a date by a picture, with the letters that picture_read knows. A time outside the years
+ * 1970 to 9999 becomes the nearest time inside. */
+static void picture_write(int64_t unix_s, const char *picture, char *ret)
 {
+    int64_t inside_s = MIN(MAX(unix_s, 0), (int64_t)253402300799);
+    struct moment m = moment_of(inside_s);
     char *at = ret;
     for (const char *p = picture; *p;) {
         int count = 1;
         while (p[count] == *p)
             count++;
         if (*p == 'N')
-            memcpy(at, months + 3 * (m->month - 1), 3), at += 3;
+            memcpy(at, months + 3 * (m.month - 1), 3), at += 3;
         else if (*p == 'W')
-            memcpy(at, weekdays + 3 * weekday, 3), at += 3;
-        else if (field_of(m, *p))
-            digits(&at, *field_of(m, *p), count);
+            memcpy(at, weekdays + 3 * ((inside_s / DAY_S + 4) % 7), 3), at += 3;
+        else if (field_of(&m, *p))
+            digits(&at, *field_of(&m, *p), count);
         else
             for (int i = 0; i < count; i++)
                 *at++ = *p;
@@ -283,22 +280,18 @@ static void picture_write(struct moment *m, const char *picture, int64_t weekday
 
 void http_date_write(int64_t unix_s, char ret[HTTP_DATE_BYTES])
 {
-    struct moment m = writable(unix_s);
-    int64_t weekday = (days_from(m.year, m.month, m.day) + 4) % 7;
-    picture_write(&m, HTTP_DATE, weekday, ret);
+    picture_write(unix_s, HTTP_DATE, ret);
 }
 
 void amz_date_write(int64_t unix_s, char ret[AMZ_DATE_BYTES])
 {
-    struct moment m = writable(unix_s);
-    picture_write(&m, AMZ_DATE, 0, ret);
+    picture_write(unix_s, AMZ_DATE, ret);
 }
 
 slice iso_date_text(struct arena *keep, int64_t unix_s)
 {
-    struct moment m = writable(unix_s);
     char *text = arena_alloc(keep, sizeof(ISO_DATE));
-    picture_write(&m, ISO_DATE, 0, text);
+    picture_write(unix_s, ISO_DATE, text);
     return slice_of(text);
 }
 
