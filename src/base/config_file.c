@@ -27,8 +27,8 @@ bool config_read_bytes(const char *path, size_t max, struct arena *keep, slice *
                        const char **ret_why)
 {
     bool good = file_read(path, max, keep, ret);
-    *ret_why = errno == EFBIG ? "the file is too large (at most: a secret 8 KiB, settings 1 MiB, "
-                                "certificates 4 MiB)" : strerror(errno);
+    *ret_why = good || errno != EFBIG ? strerror(errno)
+             : arena_printf(keep, "the file is larger than %zu KiB", (size_t)(max / KIB)).ptr;
     return good;
 }
 

@@ -27,9 +27,9 @@ const char *config_policy_on_breaks(slice on, struct arena *keep)
     slice rest = on;
     const char *rule = config_bucket_name_breaks(slice_cut(&rest, '/'));
     if (slice_has(on, '*') || slice_has(on, '?'))  /* few keys of S3 have them */
-        return arena_printf(keep, "has \"%.*s\" in \"on\", where a wildcard has no meaning: "
-                            "remove the wildcard. BUCKET/PREFIX covers all keys that begin with "
-                            "PREFIX", SLICE_ARG(on)).ptr;
+        return arena_printf(keep, "has \"%.*s\" in \"on\", which takes no wildcards: write "
+                            "BUCKET, or BUCKET/PREFIX for all keys that begin with PREFIX. For all "
+                            "buckets, leave \"on\" out", SLICE_ARG(on)).ptr;
     if (rule)
         return arena_printf(keep, "has \"%.*s\" in \"on\", which is neither BUCKET nor "
                             "BUCKET/PREFIX: %s", SLICE_ARG(on), rule).ptr;

@@ -63,18 +63,18 @@ static void listeners_differ(struct config *config, const struct config_group *a
                              "another port", rows[i].address, rows[j].name, rows[j].address);
 }
 
-/* A domain must be a host name, not a URL: no request could match a URL. */
+/* A domain must be a host name, not a URL: no request could match a URL. The next rule finds empty
+ * domains. */
 static void domains_are_names(struct config *config, const struct config_group *all)
 {
     slice rest = slice_of(config->domains);
     while (rest.len) {
         slice domain = slice_trim(slice_cut(&rest, ','));
-        if (!domain.len || domain.len > 253 || !slice_only(domain, LOWER_CHARS DIGIT_CHARS "-.") ||
-            domain.ptr[0] == '.' || domain.ptr[0] == '-')
-            config_wrong(config, all, "domains", "has \"%.*s\", which is no host name in lower "
-                         "case. Separate host names by commas, and write them without http://, "
-                         "port, \"*\" or a leading dot",
-                         SLICE_ARG(domain));
+        if (domain.len && (domain.len > 253 || slice_has(S(".-"), domain.ptr[0]) ||
+                           !slice_only(domain, LOWER_CHARS DIGIT_CHARS "-.")))
+            config_wrong(config, all, "domains", "has \"%.*s\", which is not a host name of a-z, "
+                         "0-9, '-' and '.'. Separate host names by commas, and write them without "
+                         "http://, port, \"*\" or a leading dot", SLICE_ARG(domain));
     }
 }
 
@@ -97,9 +97,8 @@ static void lists_have_no_empty_parts(struct config *config, const struct config
 
 static void origin_has_a_name(struct config *config, const struct config_group *group)
 {
-    const struct setting_where *style = config_where_of(group, "style");
     if (config_is_blank(slice_of(group->name)))
-        config_mistake_add(config, style, "origins", NULL,
+        config_mistake_add(config, config_where_of(group, "url"), "origins", NULL,
                            "has an origin whose name is empty: give it a name");
 }
 

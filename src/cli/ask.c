@@ -81,19 +81,30 @@ static slice value_in(slice document, slice name)
     return slice_sub(rest, 0, len);
 }
 
+/* Returns what to say after the status of an answer that is not 200. */
+static slice health_fault(const struct answer *answer, bool is_penstock)
+{
+    slice rest = answer->body, line = slice_trim(slice_cut(&rest, '\n'));
+    if (answer->status == 503 && is_penstock)
+        return S("this service is stopping");
+    if (answer->status == 421 && line.len && line.len < 300 && !slice_has_control(line))
+        return line;    /* the admin address says which hosts it serves */
+    return S("check that this is the address of a Penstock");
+}
+
 static void print_health(slice address, const struct answer *answer)
 {
     slice instance = value_in(answer->body, S("instance")), pid = value_in(answer->body, S("pid"));
+    bool is_penstock = instance.len || slice_starts(answer->body, S("not ready: Penstock"));
+    slice fault = health_fault(answer, is_penstock);
     if (answer->status == 200 && instance.len)
         printf("ready: %.*s, instance %.*s, pid %.*s\n", SLICE_ARG(address), SLICE_ARG(instance),
                SLICE_ARG(pid));
     else if (answer->status == 200)
         printf("ready: %.*s\n", SLICE_ARG(address));
     else if (answer->status)
-        printf("not ready: %.*s answered %d%s%.*s: %s\n", SLICE_ARG(address), answer->status,
-               instance.len ? ", instance " : "", SLICE_ARG(instance),
-               answer->status == 503 ? "this service is stopping"
-                                     : "check that this is the address of a Penstock");
+        printf("not ready: %.*s answered %d%s%.*s: %.*s\n", SLICE_ARG(address), answer->status,
+               instance.len ? ", instance " : "", SLICE_ARG(instance), SLICE_ARG(fault));
     else
         printf("not ready: %.*s: %.*s. Check that the service runs, and listens at this address\n",
                SLICE_ARG(address), SLICE_ARG(answer->why));

@@ -105,7 +105,7 @@ static enum err store_up(struct serve *serve)
         return err;
     store_status(serve->store, &status);
     if (serve->why.len)
-        log_warn("cache_folder", "serving=%d why=\"%.*s; Penstock serves without a cache, and "
+        log_warn("cache_folder", "serving=%d why=\"%.*s. Penstock serves without a cache, and "
                  "tries the folder again every 5 s\"", status.serving, SLICE_ARG(serve->why));
     else
         log_info("cache_folder", "path=%s serving=%d size=%" PRIu64 " used=%" PRIu64

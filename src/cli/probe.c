@@ -72,9 +72,9 @@ static void folder(struct check *check)
         check_report(check, NOTED, "cache_dir: the running Penstock with these settings uses %s",
                      path);
     else if (err)
-        check_report(check, STOPPED, "the cache folder %s can't be used: %.*s; serve would %s",
-                     path, SLICE_ARG(why),
-                     err == ERR_FORMAT ? "not start" : "run without a cache");
+        check_report(check, STOPPED, "the cache folder %s can't be used, so serve would %s: "
+                     "%.*s", path, err == ERR_FORMAT ? "not start" : "run without a cache",
+                     SLICE_ARG(why));
 }
 
 static void size(struct check *check)
@@ -103,7 +103,7 @@ static void ports(struct check *check)
             check_report(check, NOTED, "%s: the running Penstock with these settings listens on %s",
                          rows[i].name, rows[i].address);
         else if (err)
-            check_report(check, STOPPED, "%.*s; serve would not start", SLICE_ARG(why));
+            check_report(check, STOPPED, "serve would not start: %.*s", SLICE_ARG(why));
     }
 }
 
@@ -118,7 +118,7 @@ static void fill_socket(struct check *check)
         check_report(check, NOTED, "fill_socket: the running Penstock with these settings listens "
                      "at %s", path);
     else if (err)
-        check_report(check, made_later ? WARNED : STOPPED, "%.*s; serve would not start",
+        check_report(check, made_later ? WARNED : STOPPED, "serve would not start: %.*s",
                      SLICE_ARG(why));
 }
 

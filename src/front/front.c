@@ -376,7 +376,7 @@ static enum err judge_list(const struct call *call, uint64_t bytes, slice *ret_d
         return OK;
     metric_add(M_BATCH_LIST, 1);
     *ret_detail = arena_printf(call->keep, "The list of a batch is too long. It may have at most "
-                               "%" PRIu64 " bytes: ask for less at once.", most);
+                               "%" PRIu64 " bytes (batch_list): ask for less at once.", most);
     return ERR_TOO_LARGE;
 }
 

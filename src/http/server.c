@@ -76,14 +76,14 @@ static enum err cannot_listen(const struct http_app *app, struct arena *keep, sl
     const char *advice = "set another address";
     enum err err = ERR_IO;
     if (saved == EADDRINUSE) {
-        advice = "another process listens there: stop it, or set another address";
+        advice = "another process listens there: stop that process, or set another address";
         err = ERR_BUSY;
     } else if (saved == EACCES) {
         advice = "ports below 1024 need the privilege CAP_NET_BIND_SERVICE: give it to "
                  "Penstock (systemd: AmbientCapabilities), or set another port";
         err = ERR_DENIED;
     } else if (saved == EADDRNOTAVAIL) {
-        advice = "this machine does not have that address: set one that it has";
+        advice = "this machine does not have that address: set an address of this machine";
         err = ERR_BAD_ARGUMENT;
     }
     *ret_why = arena_printf(keep, "%s: can't listen on %s: %s; %s", app->setting, app->listen,

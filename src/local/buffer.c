@@ -73,7 +73,8 @@ static bool may_register(struct session *session, const struct message *message,
     if (session->buffer_count + session->taking >= options->buffers_max) {
         metric_add(M_FILL_BUFFERS_MAX, 1);
         return refused(ret_why, 429, "quota", S("this session has registered as many buffers as "
-                       "one session may have: unregister a buffer"));
+                       "one session may have (\"buffers\" in the limits of the reply to hello): "
+                       "unregister a buffer"));
     }
     if (!users_take_bytes(users, session->user, message->bytes, options->user_bytes_max)) {
         metric_add(M_FILL_USER_MEMORY, 1);

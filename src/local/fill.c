@@ -59,8 +59,8 @@ static bool hold_memory(struct fill *fill, struct trouble *ret_why)
     let_memory_go(fill);
     metric_add(M_FILL_LISTS, 1);
     return refused(ret_why, 429, "quota", S("the fills in progress, of this user or of all users, "
-                   "leave no room for this list in the budget memory_fills: wait for a reply, or "
-                   "ask for fewer items"));
+                   "leave no room for this list in memory_fills, a part of the setting memory: "
+                   "wait for a reply, ask for fewer items, or raise memory"));
 }
 
 static bool may_begin(struct fill *fill, struct trouble *ret_why)
@@ -70,7 +70,8 @@ static bool may_begin(struct fill *fill, struct trouble *ret_why)
     if (session->fill_count >= options->fills_max) {
         metric_add(M_FILL_REQUESTS, 1);
         return refused(ret_why, 429, "quota", S("this session has as many fills in progress as "
-                       "one session may have: wait for a reply"));
+                       "one session may have (\"fills\" in the limits of the reply to hello): wait "
+                       "for a reply"));
     }
     fill->reader = session->reader;
     enum err err = options->judge.renew(options->judge.arg, &fill->keep, &fill->reader);

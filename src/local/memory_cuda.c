@@ -53,7 +53,8 @@ static const char *vmm_off(const struct local *local)
     for (size_t i = 0; i < probe->count; i++)
         vmm |= probe->devices[i].vmm;
     return !probe->count ? probe->why.text : vmm ? NULL : "no GPU here can share memory by "
-                                                            "file descriptor";
+                                                            "file descriptor: use cuda-ipc or "
+                                                            "memfd";
 }
 
 /* ---- register ---- */

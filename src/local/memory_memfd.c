@@ -62,12 +62,14 @@ static bool map(int holes, int fd, uint64_t bytes, char **ret, struct trouble *r
 {
     void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (base == MAP_FAILED)
-        return refused(ret_why, 503, "SlowDown", S("Penstock could not map the memfd: try again "
-                                                   "later"));
+        return refused(ret_why, 503, "SlowDown", S("Penstock could not map the memfd, probably "
+                       "because its process has too many mappings: unregister a buffer, or raise "
+                       "the sysctl vm.max_map_count"));
     if (holes >= 0 && !holes_watch(holes, base, bytes)) {
         munmap(base, bytes);
         return refused(ret_why, 503, "SlowDown", S("Penstock could not watch the memfd for holes "
-                                                   "(userfaultfd): try again later"));
+                       "(userfaultfd), probably for lack of memory: unregister a buffer, or try "
+                       "again later"));
     }
     if (madvise(base, MIN(bytes, POPULATE_BYTES), MADV_POPULATE_WRITE) != 0 && errno == EFAULT) {
         munmap(base, bytes);

@@ -84,8 +84,8 @@ static enum err settle(struct seek *seek, struct credentials *ret, const char *a
         return seek_fail(seek, ERR_BAD_ARGUMENT, "%s begins or ends with a space: remove the space",
                          is_bare(ret->access_key) ? secret_name : access_name);
     if (!is_bare(ret->session_token))
-        return seek_fail(seek, ERR_BAD_ARGUMENT, "the session token of %.*s begins or ends with a "
-                         "space: remove the space", SLICE_ARG(ret->from));
+        return seek_fail(seek, ERR_BAD_ARGUMENT, "%s begins or ends with a space: remove the space",
+                         in_file ? "aws_session_token" : "AWS_SESSION_TOKEN");
     if (half && ret->secret_key.len)
         return OK;
     return seek_fail(seek, ERR_BAD_ARGUMENT, "%s is set and %s is not: set both%s%.*s",

@@ -146,11 +146,14 @@ static enum err run(struct seek *seek, slice command, slice *ret)
         while (waitpid(child.pid, &child.status, 0) < 0 && errno == EINTR)
             ;
     }
+    if (!whole && text.len > OUTPUT_BYTES_MAX)
+        return seek_fail(seek, ERR_TIMEOUT, "Penstock killed credential_process of profile %.*s, "
+                         "because the command printed more than %d KiB: let it print only the "
+                         "JSON document", SLICE_ARG(seek->profile), OUTPUT_BYTES_MAX / 1024);
     if (!whole)
         return seek_fail(seek, ERR_TIMEOUT, "Penstock killed credential_process of profile %.*s, "
-                         "because the command printed more than %d KiB or took longer than %u s: "
-                         "run the command by hand", SLICE_ARG(seek->profile),
-                         OUTPUT_BYTES_MAX / 1024, RUN_MS_MAX / 1000);
+                         "because the command did not end within %u s: run the command by hand, "
+                         "as Penstock's user", SLICE_ARG(seek->profile), RUN_MS_MAX / 1000);
     int status = child.status;
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
         return seek_fail(seek, ERR_IO, "credential_process of profile %.*s ended with %s %d: "

@@ -183,7 +183,7 @@ static void look(struct provider *provider)
         note_failure(provider, why, ask.now_s);
     if (!e && is_past(&found, ask.now_s))
         log_failed(provider, S("the source gave credentials that have expired"), found.expires_s,
-                   true);
+                   found.outlasts);
     arena_free(&keep);
 }
 

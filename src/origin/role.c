@@ -106,8 +106,9 @@ static enum err refused(struct seek *seek, slice from, const struct web_reply *r
     slice code = S(""), message = S("");
     if (xml_read_error(seek->keep, reply->body, &code, &message))
         code = message = S("");
-    return seek_fail(seek, ERR_DENIED, "%.*s: STS answered %d %.*s %.*s; check the role and its "
-                     "trust policy", SLICE_ARG(from), reply->status,
+    return seek_fail(seek, ERR_DENIED, "%.*s: STS answered %d %.*s %.*s; check the role, its "
+                     "trust policy, and the credentials or token with which it is assumed",
+                     SLICE_ARG(from), reply->status,
                      SLICE_ARG(slice_sub(code, 0, 80)), SLICE_ARG(slice_sub(message, 0, 300)));
 }
 

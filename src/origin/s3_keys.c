@@ -16,6 +16,7 @@
 #include "s3/xml.h"
 
 #define SOURCE " (if it is not set: the AWS credentials in Penstock's environment or profile)"
+#define CLOCKS "the clocks of the origin and of this machine differ: set the clock that is wrong"
 
 static const struct {
     const char *code, *why;
@@ -28,10 +29,9 @@ static const struct {
       SOURCE, true, NULL },
     { "ExpiredToken", "the session token has expired, and the source of the credentials gives no "
       "newer one: renew the token at that source (penstock stat names the source)", true, NULL },
-    { "InvalidToken", "the session token is wrong: check origin_session_token", true, NULL },
-    { "RequestTimeTooSkewed", "the clocks of the origin and of this machine differ: set this "
-      "machine's clock", false, "the clocks of the origin and of this machine differ: set this "
-      "machine's clock" },
+    { "InvalidToken", "the session token is wrong: check origin_session_token" SOURCE, true,
+      NULL },
+    { "RequestTimeTooSkewed", CLOCKS, false, CLOCKS },
 };
 
 bool s3_keys_in_doubt(int status)

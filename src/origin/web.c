@@ -85,7 +85,8 @@ enum err web_get(const struct web_ask *ask, struct arena *keep, struct web_reply
     long status = 0;
     check(ask->time_ms > 0 && (*ask->method == 'P' || !ask->body.len));
     if (!slice_starts(ask->url, S("http://")) && !slice_starts(ask->url, S("https://"))) {
-        *ret_why = arena_printf(keep, "\"%.*s\" is not an http or https URL", SLICE_ARG(ask->url));
+        *ret_why = arena_printf(keep, "\"%.*s\" is not an http or https URL: it must begin with "
+                                "http:// or https://", SLICE_ARG(ask->url));
         return ERR_BAD_ARGUMENT;
     }
     curl_init();

@@ -160,13 +160,14 @@ static enum err request_line(struct scan *scan)
         return ERR_MORE;
     if (*scan->at++ != ' ')
         return bad(scan, "the request target has a byte that must be percent-encoded: encode it");
-    e = literal(scan, S("HTTP/1."), "the request's HTTP version is neither 1.0 nor 1.1");
+    e = literal(scan, S("HTTP/1."), "the request's HTTP version is neither 1.0 nor 1.1: use "
+                                    "HTTP/1.1");
     if (e)
         return e;
     if (scan->at == scan->end)
         return ERR_MORE;
     if (*scan->at != '0' && *scan->at != '1')
-        return bad(scan, "the request's HTTP version is neither 1.0 nor 1.1");
+        return bad(scan, "the request's HTTP version is neither 1.0 nor 1.1: use HTTP/1.1");
     head->minor = *scan->at++ - '0';
     return literal(scan, S("\r\n"), "the request line does not end in CR LF");
 }

@@ -173,6 +173,13 @@ with Story("b00 the command line says what is wrong and what is in force") as st
                               f"http://127.0.0.1:{one_answer(http(200, 'ok'))}/x")[0], 0)
     story.same("health of one that is not", call("health", "--listen",
                                                  f"127.0.0.1:{one_answer(http(503, ''))}")[0], 1)
+    for status, body, says in ((503, "{\"instance\":\"X\"}", "this service is stopping"), (503, "busy", "of a Penstock"),
+                               (421, "the Host header is wrong\n", "answered 421: the Host header is wrong")):
+        out = call("health", "--listen", f"127.0.0.1:{one_answer(http(status, body))}")[1]
+        story.fact(f"health says what {status} means: {says}", says in out, out)
+    for domains, says in (("a,,b", "remove the extra comma"), ("s3_cache.local", "not a host name of a-z")):
+        said = call("check", "--offline", "--origin", "http://127.0.0.1:1", "--domains", domains)
+        story.fact(f"check of the domains {domains}", said[0] == 2 and says in said[1], said)
     began = time.monotonic()
     story.same("health of one that hangs", call("health", "--listen",
                                                 f"127.0.0.1:{one_answer(None)}")[0], 1)

@@ -38,7 +38,7 @@ with Story("d08 an empty secret opens nothing") as story:
             for command in ("check", "serve"):
                 status, said = call(command, *(("--config", path) if command == "serve" else (path,)))
                 story.fact(f"{command}: {what}, whose file holds {text!r}, is a mistake",
-                           status == 2 and f"{name}: {secret} is empty" in said, (status, said))
+                           status == 2 and f"{name}: the file {secret} is empty" in said, (status, said))
     write("one\ntwo\n")
     said = call("check", settings(access_key="A", secret_key_file=secret))[1]
     story.fact("two lines in a secret's file: the file is named, and what to write into it",

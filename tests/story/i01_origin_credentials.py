@@ -91,6 +91,7 @@ with Story("i01 origin credentials from every source") as story:
                    f"[profile x]\ncredential_process = {sys.executable} '{story.path('give it.py')}' a\n"
                    f"[profile l]\ncredential_process = {sys.executable} '{story.path('give it.py')}' leave\n"
                    f"[profile long]\ncredential_process = true {'word ' * 80}\n"
+                   "[profile endless]\ncredential_process = yes\n"
                    "[profile mfa]\nrole_arn = a\nsource_profile = w\nmfa_serial = b\n"
                    "[profile sso]\nsso_session = s\n")
     write("give it.py", "import subprocess, sys, urllib.request, json\n"
@@ -128,6 +129,9 @@ with Story("i01 origin credentials from every source") as story:
                    and re.search(sentence, server.log()), (status, server.log()[-600:]))
     refuses("a role that asks for a code", {**files, "AWS_PROFILE": "mfa"}, "mfa_serial")
     refuses("a process of more words than it could be given", {**files, "AWS_PROFILE": "long"}, "more than 64 words")
+    checked = subprocess.run([PENSTOCK, "check", "--origin", "http://127.0.0.1:1", "--cache-dir", story.path("other")],
+                             capture_output=True, text=True, env={"PATH": os.environ["PATH"], **files, "AWS_PROFILE": "endless"})
+    story.fact("a process that prints too much: check says so", "printed more than 64 KiB" in checked.stdout, checked.stdout)
     refuses("single sign-on", {**files, "AWS_PROFILE": "sso"}, "credential_process is: aws configure")
     refuses("a stranger's container endpoint",
             {"AWS_CONTAINER_CREDENTIALS_FULL_URI": "http://192.0.2.1/x"}, "must be https")
