@@ -28,7 +28,7 @@ void document_store(struct status_document *to, const char *path,
 struct admin_options {
     const char *version;
     const char *instance;     /* identifies this process */
-    slice token;              /* requests must send it. Empty: no token is needed, if not exposed */
+    slice token;              /* /status needs it. Empty: no token is needed, if not exposed */
     bool metrics_token;       /* /metrics needs the token, too */
     bool exposed;             /* other machines reach the address */
     /* tell and ready are called on a loop. */

@@ -32,9 +32,9 @@ slice request_id_new(struct front *front, struct arena *keep)
     return arena_printf(keep, "%08" PRIX32 "%08" PRIX64, (uint32_t)front->boot, number);
 }
 
-/* Returns a text that says which origin fails, why, and since when. The text is empty for any other
- * error. It is also empty for an unsigned request and for a preflight, because their sender must not
- * learn about the origin. */
+/* Returns a text that says which origin fails, why, and since when. The text is empty if the error
+ * is no failure of an origin. It is also empty for an unsigned request and for a preflight, because
+ * their sender must not learn about the origin. */
 static slice trouble_of(struct call *call, enum err err)
 {
     struct origin_health health;
@@ -99,7 +99,8 @@ void reply_whole(struct call *call, int status, const struct fields *fields, sli
 }
 
 /* Sends the origin's error answer, with Penstock's request id. Penstock writes an answer of its own
- * if the origin sent no answer or no document, or if the client may not see the document. */
+ * if the origin sent no answer or (except to a HEAD) no document, or if the client may not see the
+ * document. */
 void reply_refusal(struct call *call, const struct refusal *refusal)
 {
     check(refusal->err != OK);

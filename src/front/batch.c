@@ -3,9 +3,10 @@
  *   intake of the list ─ each item in turn: judged ─ get ─ its bytes added to the answer ─ end
  *
  * This file has the course of a batch: intake of the list, steps, end. A step follows each event: a
- * get has news (batch_slots.c), a write to the client is over, or the time for new items is up. The
- * work of a step is in batch_turn.c, the writes to the client are in batch_load.c. Threads: the
- * loop. Only the list is read on a thread of the intake. */
+ * get has news (batch_slots.c), a write to the client is over, a pause for other requests is over
+ * (batch_load.c), or the time for new items is up. The work of a step is in batch_turn.c, the
+ * writes to the client are in batch_load.c. Threads: the loop; a long list is read on a thread of
+ * the intake. */
 #include "front/batching.h"
 
 #include <stdlib.h>
@@ -171,8 +172,8 @@ static void lost(void *arg)
 void batch_read(struct call *call)
 {
     const struct judged *judged = http_request_judged(call->http);
-    /* A GetObject with such a header might get another answer, and a batch would ignore the header.
-     * The headers x-amz-checksum-* describe the list itself. */
+    /* Refuses a header that might change the answer to a GetObject, because a batch would ignore
+     * the header. The headers x-amz-checksum-* are allowed: they describe the list itself. */
     slice unknown = form_find_header(call, S("x-amz-checksum-"));
     if (unknown.len || call->s3.pass) {
         reply_error(call, ERR_NOT_IMPLEMENTED, unknown.len

@@ -111,8 +111,8 @@ static bool begins_no_more(const struct batch *batch)
     return batch->late || batch->full || batch->ending || batch->ended;
 }
 
-/* Starts gets only while at most half of the wanted number run. So many start at a time, and their
- * disk reads are submitted together. */
+/* Starts gets only while at most half of the wanted number run. Several gets then start at once,
+ * and their disk reads are submitted together. */
 void slots_look_ahead(struct batch *batch)
 {
     struct cache_loop *cache = batch->call->loop->cache;

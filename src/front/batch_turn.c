@@ -157,9 +157,9 @@ static enum err take_item(struct batch *batch)
 
 /* ---- the item's bytes ---- */
 
-/* A piece that is a whole item of more than SMALL_BYTES is lent. A piece of an item of at most
- * COPY_BYTES_MAX is copied. Any other piece is sent at once, and the next piece waits until this
- * write is over. */
+/* A piece that is a whole item of more than SMALL_BYTES is lent. Otherwise, a piece of an item of
+ * at most COPY_BYTES_MAX is copied. Any other piece is sent as soon as no write is in progress, and
+ * the next piece waits until this write is over. */
 static enum err put_piece(struct batch *batch, struct slot *slot)
 {
     slice piece = batch->piece;

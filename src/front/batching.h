@@ -128,8 +128,9 @@ void load_lend(struct load *load, slice bytes);    /* sends the bytes from where
 void load_take_get(struct load *load, struct get **take_get);
 void load_empty(struct batch *batch, struct load *load);
 void load_send(struct batch *batch, bool last);
-/* For a batch that has to wait: sends the load. If no part of the open item was sent yet, the item
- * may still fail. So its bytes are not sent, and move to the other load. */
+/* For a batch that has to wait: sends the load, if no write is in progress. If no part of the open
+ * item was sent yet, the item may still fail. So its bytes are not sent, and move to the other
+ * load. */
 void load_flush(struct batch *batch);
 
 #endif

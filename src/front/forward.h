@@ -12,7 +12,8 @@ struct http_field *forward_fields(struct arena *keep, const struct call *call,
  * them as Penstock did. The client's signature is left out, and so are the parameters that are sent
  * as headers. */
 slice forward_query(struct arena *keep, const struct s3_request *s3) MUST_USE;
-/* Puts Penstock's address in place of the origin's address into the Location of a form's answer. */
+/* Puts Penstock's address in place of the origin's address into the Location of a form's answer. A
+ * redirect keeps its Location. */
 void forward_location(const struct call *call, int status, struct fields *fields);
 /* True if forward_document changes the document of an answer. The document of an answer with status
  * 200 may be an error, too. */

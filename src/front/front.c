@@ -1,10 +1,10 @@
 /* front.c - the judge of a request, and its route. SPDX-License-Identifier: Apache-2.0
  *
  * The judge runs before the body is read. It answers the pages under /_/. It refuses a request
- * without a valid signature, and closes the connection. It reads any other request as an S3
- * request, and asks whether the client may do the operation. If not, and the body is large, it
- * refuses the request at once and closes the connection. A small body is read before the refusal,
- * so that the connection can be kept. */
+ * whose signature is not valid, or is missing although the request needs one, and closes the
+ * connection. It reads any other request as an S3 request, and asks whether the client may do the
+ * operation. If not, and the body is large, it refuses the request at once and closes the
+ * connection. A small body is read before the refusal, so that the connection can be kept. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <sys/random.h>

@@ -2,7 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * judge (the client, before the body is read) -> route (the operation) -> object.c (GET and HEAD
- * through the cache) or pass.c (lists, buckets and writes, by the origin) -> one access line. */
+ * through the cache), list.c (lists of keys), batch.c, or pass.c (buckets and writes, by the
+ * origin) -> one access line. */
 #ifndef FRONT_FRONT_H
 #define FRONT_FRONT_H
 
@@ -37,7 +38,7 @@ struct front_batches {
     uint64_t bytes;               /* of all objects in one answer */
     unsigned time_ms;             /* after this time no further item begins */
     size_t gets;                  /* number of gets that run at a time */
-    size_t ahead_bytes;           /* memory that later items may hold */
+    size_t ahead_bytes;           /* memory of these gets; no later item begins beyond it */
     size_t memory_bytes;          /* of all batches, for lists and answers */
 };
 

@@ -68,7 +68,8 @@ static void add(struct intake *intake, slice data)
             checksum_add(runs[i], data);
 }
 
-/* Sets the message for an error of the framing, except for a wrong signature or size. */
+/* Sets the message for an error of the framing. A wrong signature, a chunk that is too small, and a
+ * wrong trailer keep the messages of their errors. */
 static void explain_framing(struct intake *intake)
 {
     struct chunked_fault fault = chunked_fault(intake->chunked);
@@ -381,7 +382,8 @@ static void prepare(struct intake *intake, const struct intake_ask *ask)
         intake->at = intake->data_len = intake->len;    /* there is nothing to verify */
 }
 
-/* Works at once on a small body in memory. Gives any other body to a thread. */
+/* Gives a body to a thread if there is work on it, and the body is large or in a file. Otherwise
+ * ends the intake at once. */
 static void begin(struct intakes *intakes, struct intake *intake)
 {
     bool reads = intake->ask.keys || intake->ask.list;

@@ -47,8 +47,9 @@ struct intake_ask {
     struct intake_list *list;
     struct form *form;
     /* Exactly one of these is called. done() runs on the loop of `box`. It runs before intake_start
-     * returns if no thread is needed: for a fault in the head, a body with nothing to verify, or a
-     * body of up to 64 KiB in memory. If that loop has gone, lost() runs on another thread. */
+     * returns if no thread is needed: for a fault in the head, a body with nothing to verify or to
+     * parse, or a body of up to 64 KiB in memory. If that loop has gone, lost() runs on another
+     * thread. */
     void (*done)(void *arg, const struct intake_outcome *outcome);
     void (*lost)(void *arg);
     void *arg;

@@ -117,8 +117,8 @@ static bool is_loopback(slice host)
 }
 
 /* True for a header that only browsers or proxies send. A proxy on this machine may forward
- * requests of other machines. Origin alone would not show every browser: a stored object may be a
- * page, and requests that this page sends to its own host have no Origin. */
+ * requests of other machines. The header Origin alone would not show every browser: a stored object
+ * may be a page, and requests that this page sends to its own host have no Origin. */
 static bool is_of_others(slice name)
 {
     static const char *const names[] = { "origin", "referer", "cookie", "forwarded", "via",

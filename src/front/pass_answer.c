@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * A short answer is sent when all of it has come. An answer that is long, or comes slowly, is
- * streamed (relay.h). If a client takes very few bytes, another call may get the answer's origin
+ * streamed (relay.h). If a client reads slowly, another call may get the answer's origin
  * connection. If the answer is an object of a known version, the rest is then requested by ranges;
  * any other answer is cut. Threads: the loop. */
 #include "front/passing.h"

@@ -94,7 +94,7 @@ static bool changes_bucket(const struct pass *pass)
 
 /* The bytes of a body that one thread brings into the page cache. */
 struct body_read {
-    struct pass *pass;            /* a reference; `hold` is one to the body of the pass */
+    struct pass *pass;            /* a reference, like `hold` (to the body of the pass) */
     struct http_body *hold;
     size_t at, end;
 };

@@ -43,7 +43,8 @@ struct pass {
     bool running, in_intake;
 
     /* The answer. The origin's thread writes these members until it sets `headed`, and then only
-     * `err`, until it sets `over`. After that they belong to the loop. */
+     * `err` and (under its lock) `relay`, until it sets `over`. After that they belong to the
+     * loop. */
     atomic_bool headed, over;
     enum err err;
     int status;

@@ -10,8 +10,8 @@
  * connection waits, and few bytes are fetched in vain.
  * The last byte is kept back until the origin call has ended well. If the call is a write, the
  * epochs of its keys have risen by then. So no client has the whole answer to a write before the
- * epochs of its keys rise (H7). The origin's thread calls relay_put; the loop calls everything
- * else. */
+ * epochs of its keys rise (H7). While the origin call runs, its thread calls only relay_put and
+ * relay_spare; the loop calls everything else. */
 #include "front/relay.h"
 
 #include <assert.h>

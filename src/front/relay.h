@@ -13,7 +13,7 @@
 #define RELAY_LOW_BYTES (RELAY_BYTES_MAX / 4)
 #define RELAY_RANGE_BYTES (RELAY_BYTES_MAX - RELAY_LOW_BYTES)    /* room beside RELAY_LOW_BYTES */
 
-/* Lives as long as the origin's call. */
+/* Lives as long as its pass (passing.h). */
 struct relay {
     pthread_mutex_t lock;         /* for the members up to `holds` */
     struct list segments;
@@ -37,7 +37,7 @@ struct relay {
 
 void relay_init(struct relay *relay, struct origin_call *origin);
 void relay_free(struct relay *relay);
-enum origin_take relay_put(struct relay *relay, slice bytes);    /* on the origin's thread */
+enum origin_take relay_put(struct relay *relay, slice bytes);    /* mostly on the origin's thread */
 
 bool relay_is_full(struct relay *relay);    /* enough has come to stream the answer */
 slice relay_whole(struct relay *relay, struct arena *keep) MUST_USE;

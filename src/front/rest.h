@@ -13,7 +13,8 @@ struct rest {
     slice etag;                   /* empty: the rest cannot be requested */
 };
 
-/* True if the rest of the answer can be requested, provided the answer has an ETag. */
+/* True if the rest of the answer can be requested, provided the answer has a length and a strong
+ * ETag. */
 bool rest_possible(const struct s3_request *request);
 struct rest rest_of(struct arena *keep, const struct origin_reply *reply);    /* first reply */
 /* Returns the fields of a request for at most `most` bytes after the first `got` bytes. `fields`

@@ -4,14 +4,15 @@
  * given a grant for the cached object (cache/permit.c). Any other client uses the shared identity,
  * and the rows of its policy decide here, before any look-up. A call needs the right of its
  * operation (op.def), on its key or on the prefix of a list request. Side effects need rights, too:
- * a copy reads its source. A header that gives other users a right or locks an object needs ADMIN;
- * so does a restore that writes to another bucket (pass_write.c).
+ * a copy reads its source. These need ADMIN: a header that gives other users a right, or sets or
+ * bypasses a lock; an unknown header or parameter; a restore that writes to another bucket
+ * (pass_write.c).
  *
  * A row gives rights on a bucket, on a prefix of a bucket, or on everything. A prefix is compared
  * byte by byte: "logs" also allows "logs-of-others/x", and "logs/" does not. A row covers a list
  * request if the request's prefix begins with the row's prefix, because every listed key then
  * begins with it, too. No row of a bucket covers a key with "." or ".." between its slashes: an
- * origin that reads the key as a path would find another object. Pure, any thread. */
+ * origin that reads the key as a path would find another object. Any thread. */
 #include <assert.h>
 
 #include "base/log.h"
@@ -125,8 +126,8 @@ static bool is_privileged(const struct call *call)
     return false;
 }
 
-/* A row for any part of a bucket is enough for a call about the bucket itself, and for a call whose
- * keys are in the body: those keys are judged later. */
+/* A row for any part of a bucket is enough for HeadBucket and GetBucketLocation, and for a call
+ * whose keys are in the body: those keys are judged later. */
 static bool may_begin(struct trial *trial)
 {
     const struct call *call = trial->call;

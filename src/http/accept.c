@@ -3,7 +3,7 @@
  * libh2o has no cap on connections, so this file accepts connections itself. At the cap, a loop
  * closes its connection that has been idle for longest. If the loop has no idle connection, it asks
  * each other loop to close one, and stops reading the listener. New connections then wait in the
- * kernel's queue until a connection of any loop ends.
+ * kernel's queue until a connection of any loop ends, or one of this loop becomes idle.
  *
  * When file descriptors run out, a loop also closes its connection that has been idle for longest,
  * whatever its listener. But it does not ask other loops. If it has no idle connection, it stops

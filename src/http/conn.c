@@ -501,10 +501,10 @@ static void on_timeout(void *arg)
 
 /* ---- its steps ---- */
 
-/* Returns true for a client on this host. For such a client conn_open chooses the congestion
- * control reno: within one host no packet is lost, and no packet needs pacing. With bbr, which a
- * host may use for all connections, a long answer would take twice as long (an item of 128 KiB in a
- * batch takes 82 us, not 37). */
+/* Returns true for a client on this host, over loopback. For such a client conn_open chooses the
+ * congestion control reno: within one host no packet is lost, and no packet needs pacing. With bbr,
+ * which a host may use for all connections, a long answer would take twice as long (an item of 128
+ * KiB in a batch takes 82 us, not 37). */
 static bool is_on_this_host(const struct sockaddr_storage *peer)
 {
     const struct sockaddr_in *v4 = (const struct sockaddr_in *)peer;
@@ -559,8 +559,8 @@ void conn_take_body(struct conn *conn)
     conn_release(conn);
 }
 
-/* Moves the bytes that came after the last request to a new buffer of the first size, because only
- * a large head needs a larger buffer. An idle connection then holds no buffer at all. */
+/* Moves the bytes that came after the last request to a new buffer of the first size, if they fit:
+ * only a large head needs a larger buffer. An idle connection then holds no buffer at all. */
 static void renew_input(struct conn *conn)
 {
     h2o_buffer_t **input = &conn->sock->input, *old = *input;

@@ -78,7 +78,8 @@ struct http_options {
     unsigned send_ms;
     uint64_t send_progress_bytes;
     uint64_t body_bytes_max;
-    /* A body larger than body_memory_bytes goes to an unlinked file in spill_folder. */
+    /* A body larger than body_memory_bytes goes to an unlinked file in spill_folder, if there is
+     * room. */
     uint64_t body_memory_bytes;
     const char *spill_folder;
     /* Returns true if the folder has room for `bytes`: the bytes that all bodies hold there, and
@@ -139,9 +140,9 @@ bool http_request_is_tls(const struct http_request *request);
 
 /* The first caller of http_body_take owns the body, which may outlive its request: a write on its
  * way to the origin still reads the body when the client has gone. http_body_take returns NULL if
- * there is no body, or a body of no bytes; http_body_release, http_body_bytes and http_body_in_file
- * accept NULL. Any thread may release a body; its room on the disk counts as free at once. While
- * one thread writes to a body, no other may read it. */
+ * there is no body, and may return NULL for a body of no bytes; http_body_release, http_body_bytes
+ * and http_body_in_file accept NULL. Any thread may release a body; its room on the disk counts as
+ * free at once. While one thread writes to a body, no other may read it. */
 struct http_body;
 struct http_body *http_body_take(struct http_request *request) MUST_USE;
 void http_body_release(struct http_body **body);

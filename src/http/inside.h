@@ -27,7 +27,7 @@
 #include "http/http.h"
 #include "http/session.h"
 
-/* ---- timers: a row for each length, in order of age ---- */
+/* ---- timers: a row for each length; each row is in order of age ---- */
 
 /* The rows of timers that connections use. */
 enum row { ROW_HEAD, ROW_BODY, ROW_IDLE, ROW_SEND, ROW_LINGER, ROW_COUNT };
@@ -148,7 +148,7 @@ struct conn {
     size_t stalls;                      /* send timers in a row without enough bytes taken */
     uint64_t acked_bytes;
     struct http_request *request;       /* from the scanned head to the end of the answer */
-    struct arena refusal;               /* the answer of a refused head */
+    struct arena refusal;               /* the answer to a refused request */
     char peer[64];
 };
 
@@ -194,13 +194,13 @@ void bound_left(struct bound *bound);      /* a connection has ended; called on 
 
 /* gate.c */
 void gate_look(struct conn *conn);         /* new bytes of a head are in sock->input */
-void gate_slow(struct conn *conn);         /* the head took too long */
+void gate_slow(struct conn *conn);         /* the handshake or the head took too long */
 /* Sends a refusal and closes the connection. Only before the app has the request. */
 void gate_refuse(struct conn *conn, enum err err, const char *why);
 /* Refuses a body. `announced`: the body is larger than the head says; otherwise it is larger than
  * any body may be. */
 void gate_refuse_too_large(struct conn *conn, bool announced);
-void gate_drain(struct conn *conn);        /* throws away bytes that come after a refusal */
+void gate_drain(struct conn *conn);        /* throws away bytes in PHASE_LINGER */
 
 /* ---- a request ---- */
 
@@ -226,7 +226,7 @@ struct http_request {
     bool chunked, ended_open;           /* if open: sent in chunks; the app has given the end */
     char chunk[24];                     /* the line before a chunk */
     slice reply;                        /* the response head, until the first bytes leave */
-    uint64_t length, sent_bytes;        /* of the body on the wire; length is 0 for HEAD */
+    uint64_t length, sent_bytes;        /* of the body on the wire; length 0: no body */
     const struct http_source *source;
     void *source_arg;
     void (*ended)(void *arg, const struct http_outcome *outcome);

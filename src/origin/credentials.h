@@ -1,10 +1,10 @@
 /* credentials.h - finds the credentials for an origin. SPDX-License-Identifier: Apache-2.0
  *
- * A search asks the sources that AWS SDKs know, in the same order: settings, environment, roles and
- * web identity, profile, container, instance metadata. The first source that is configured gives
- * all of the credentials; if it fails, no other source is asked. The region is looked up
- * separately. A search reads files, and may wait for answers and processes: never call it on an
- * HTTP loop or a carrier. */
+ * A search asks its sources in the order of the AWS SDKs: settings, mounted files, environment,
+ * role, web identity, profile, process, container, instance metadata. The first source that is
+ * configured gives all of the credentials; if it fails, no other source is asked. The region is
+ * looked up separately. A search reads files, and may wait for answers and processes: never call it
+ * on an HTTP loop or a carrier. */
 #ifndef ORIGIN_CREDENTIALS_H
 #define ORIGIN_CREDENTIALS_H
 

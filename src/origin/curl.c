@@ -1,7 +1,7 @@
 /* curl.c - one HTTP exchange, carried by libcurl. SPDX-License-Identifier: Apache-2.0
  *
- * libcurl signs nothing, follows no redirect, decodes nothing, uses no proxy and no netrc, and
- * sends exactly the headers it is given.
+ * libcurl signs nothing, follows no redirect, decodes nothing, and uses no proxy and no netrc. To
+ * the headers that it is given, it adds only User-Agent and Content-Length.
  *
  * Time: libcurl limits the time to connect. This file limits silence: each exchange records when a
  * byte last moved, and every TICK_MS the carrier ends the exchanges that have waited too long. The

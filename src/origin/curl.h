@@ -19,7 +19,7 @@ struct errands *carriers_next(struct carriers *all) MUST_USE;
 void carriers_free(void *take_all);
 
 struct exchange_ask {
-    const char *method;             /* GET, HEAD, PUT, POST, DELETE */
+    const char *method;             /* GET, HEAD, PUT, POST, DELETE, OPTIONS */
     const char *url;                /* the server to connect to, as scheme://host:port/ */
     const char *ca_file;            /* empty: the system's store */
     const char *target;             /* the target of the request line, byte for byte */

@@ -2,9 +2,9 @@
  *
  * A read of a file on an NFS or Lustre mount may block, so directory origins have threads of their
  * own. A call is queued, running on one thread (without the lock), or parked. It is parked after
- * its reader returned PAUSE, and then uses no thread. A call runs for a turn of a few blocks, then
- * goes to the end of the queue, so large files do not delay small ones. The state changes only
- * under pool->lock, so the callbacks of a call come one at a time. */
+ * its reader returned PAUSE or SPARE, and then uses no thread. A call runs for a turn of a few
+ * blocks, then goes to the end of the queue, so large files do not delay small ones. The state
+ * changes only under pool->lock, so the callbacks of a call come one at a time. */
 #include "origin/dir.h"
 
 #include <pthread.h>

@@ -5,9 +5,9 @@
  * origin_hook in its own struct for a call. It makes all callbacks through the hook: the hook
  * enforces the contract (one head, then bodies, then one done) and counts for the metrics. A cancel
  * may race with the end of a call. So call->priv is read and set to NULL under a lock (origin.c),
- * and a kind's resume and cancel only see a live hook. start, resume and cancel are called with
- * that lock held, and may take locks of the kind. A kind must hold no lock when it makes callbacks
- * or calls hook_done. */
+ * and a kind's resume and cancel only see a live hook. start, resume, cancel and ask_again are
+ * called with that lock held, and may take locks of the kind. A kind must hold no lock when it
+ * makes callbacks or calls hook_done. */
 #ifndef ORIGIN_KIND_H
 #define ORIGIN_KIND_H
 

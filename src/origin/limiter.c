@@ -7,13 +7,14 @@
  * The calls for the items of one list have one list id. A list has one entry in the queue of turns;
  * after its turn, its next call goes to the end of that queue. So a list delays the calls behind it
  * by one item, not by all its items. But every second free place goes to the call that has waited
- * longest: otherwise an endless stream of single calls would leave a list only one place in a
- * hundred. No call waits more than twice as long as with either rule alone. The cost of a place
- * does not grow with the number of waiting calls: a hash finds the first call of a list, and the
- * other calls of the list are linked to it.
+ * longest: otherwise, among a hundred single calls that wait at all times, a list would get only
+ * one place in a hundred. No call waits more than twice as long as with either rule alone. The cost
+ * of a place does not grow with the number of waiting calls: a hash finds the first call of a list,
+ * and the other calls of the list are linked to it.
  *
  * While calls wait, the limiter asks other calls to leave: calls that have a place but do not need
- * it now. It asks as many as are waiting, and first the call whose place has been spare longest. */
+ * it now. It asks at most as many as are waiting, and first the call whose place has been spare
+ * longest. */
 #include "origin/limiter.h"
 
 #include <assert.h>

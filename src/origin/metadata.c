@@ -1,11 +1,12 @@
 /* metadata.c - credentials of the container or instance. SPDX-License-Identifier: Apache-2.0
  *
  * In a container (ECS, EKS Pod Identity, Greengrass, Penstock's own /_/credentials), the URL is in
- * the environment. On an instance, the address is 169.254.169.254: a PUT gets a token, then two
- * GETs read the role's name and its credentials (IMDSv2). The token's packet may take only one
- * network hop, so a container on an instance may get no answer. If the service that renews an
- * instance's credentials fails, AWS accepts the old ones after their expiry. So Penstock uses them
- * until the origin refuses them, as the SDKs do ("static stability"). */
+ * the environment. On an instance, the address is 169.254.169.254, unless the environment gives
+ * another. A PUT gets a token, then two GETs read the role's name and its credentials (IMDSv2). The
+ * token's packet may take only one network hop, so a container on an instance may get no answer. If
+ * the service that renews an instance's credentials fails, AWS accepts the old ones after their
+ * expiry. So Penstock uses them until the origin refuses them, as the SDKs do ("static
+ * stability"). */
 
 #include "base/json.h"
 #include "base/url_kind.h"
@@ -15,7 +16,8 @@
 #define TOKEN_SECONDS "21600"
 #define FIRST_TIME_MS 1000u  /* limit in the first search: outside an instance no server answers */
 
-/* Returns true for https, and for plain http to this machine or to AWS's link-local addresses. */
+/* Returns true for https, and for plain http to this machine or to AWS's addresses for
+ * containers. */
 static bool is_trusted(slice url)
 {
     static const char *const near[] = {

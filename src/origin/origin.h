@@ -76,10 +76,10 @@ struct origin_call {
      * origin refuses a client's key, the client gets that answer. The call ends with
      * ERR_ORIGIN_KEYS only if the origin refuses Penstock's signature or clock. */
     const struct sigv4_credentials *as;
-    /* Called on an origin thread before a request waits for a connection, and once more right
-     * before its first byte is sent. Returns OK, or the error that ends the call. `again` is true
-     * if a request of this call was sent before, or a try has failed. Once this function has
-     * refused, it must always refuse. NULL: always OK. */
+    /* Called on an origin thread, perhaps often: before a request waits for a connection, while it
+     * waits, and right before its first byte is sent. Returns OK, or the error that ends the call.
+     * `again` is true if a request of this call was sent before, or a try has failed. Once this
+     * function has refused, it must always refuse. NULL: always OK. */
     enum err (*may_send)(struct origin_call *call, bool again);
     /* Calls for the items of one list carry its id, and share one turn when calls wait for a
      * connection (limiter.c). 0: no list. A caller that sets it to 0 during the call must then call
@@ -134,7 +134,7 @@ void origin_health(struct origin *origin, struct arena *keep, struct origin_heal
 struct origin_options {
     const char *name;
     const char *url;            /* a URL of a kind in kind.def */
-    const char *region;         /* empty: us-east-1 until a redirect names another */
+    const char *region;         /* empty: of the environment or profile, else us-east-1 */
     const char *style;          /* "path", "host", or "auto": path for IPs and single labels */
     const char *ca_file;        /* certificates trusted for https; empty: the system's store */
     const char *access_key, *secret_key, *session_token;    /* empty: searched as the AWS SDKs do */

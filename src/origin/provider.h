@@ -1,9 +1,9 @@
 /* provider.h - keeps the credentials of an origin valid. SPDX-License-Identifier: Apache-2.0
  *
- * Each origin has one provider. The provider finds credentials when it is made. From then on its
- * own thread reads the same source again: before the credentials expire, every few seconds if they
- * are in files, and when the origin refused a request. A signer takes a snapshot, and never waits
- * for the source. */
+ * Each S3 origin has one provider. The provider finds credentials when it is made. If they may
+ * change, its own thread reads the same source again: before the credentials expire, every few
+ * seconds if they are in files, and when the origin refused a request. A signer takes a snapshot,
+ * and never waits for the source. */
 #ifndef ORIGIN_PROVIDER_H
 #define ORIGIN_PROVIDER_H
 

@@ -1,12 +1,12 @@
 /* retry.c - whether and when a try is repeated. SPDX-License-Identifier: Apache-2.0
  *
  * Three sorts of requests may be repeated: a request that was not sent completely, a request that
- * the origin refused without reading it (429, 503), and a request that changes nothing. A write is
- * also repeated if the origin says that it failed (500). After silence, an early end of the
- * connection, or a gateway that gave up (502, 504), a write is not repeated, because it may have
- * happened or may still happen. If a reused connection fails at once, the most likely cause is the
- * origin's idle timeout. So if the request may be repeated, the first such repetition of a call is
- * free. */
+ * the origin refused without reading it (429, 503), and a request that changes nothing. A write
+ * that may happen twice (EFFECT_WRITES) is also repeated if the origin says that it failed (500).
+ * After silence, an early end of the connection, or a gateway that gave up (502, 504), a write is
+ * not repeated, because it may have happened or may still happen. If a reused connection fails at
+ * once, the most likely cause is the origin's idle timeout. So if the request may be repeated, the
+ * first such repetition of a call is free. */
 #include "origin/retry.h"
 
 #include "s3/encode.h"

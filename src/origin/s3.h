@@ -36,7 +36,7 @@ struct s3 {
     struct sigv4 *sigv4;
     struct retry_budget budget;
     struct seldom failures, refusals;
-    atomic_bool keys_taken;         /* the origin has accepted Penstock's own credentials */
+    atomic_bool keys_taken;         /* own credentials accepted, or a refused HEAD logged */
     atomic_bool keys_refused;       /* the last answer about these credentials was a refusal */
 };
 

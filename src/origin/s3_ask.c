@@ -54,9 +54,9 @@ static bool is_conditional(const struct origin_call *asked)
     return false;
 }
 
-/* A second CompleteMultipartUpload is an error, and a second CreateBucket may be an error. A second
- * CreateMultipartUpload leaves an upload that nobody ends. The effect of an unknown POST is
- * unknown. */
+/* A second CompleteMultipartUpload is an error, and a second CreateBucket, DeleteBucket or
+ * RenameObject may be an error. A second CreateMultipartUpload leaves an upload that nobody ends.
+ * The effect of an unknown POST is unknown. */
 enum effect s3_effect(const struct origin_call *asked)
 {
     enum s3_op op = asked->op;

@@ -5,7 +5,7 @@
  *     NEW -> WAITING (for a connection) -> SENDING -> done
  *               ^                             |
  *               +------- BACKING_OFF <--------+  the try failed and may be repeated
- *               +------- RENEWING <-----------+  once: own credentials expired or refused
+ *               +------- RENEWING <-----------+  own credentials expired or were refused
  *
  * Only the carrier changes the state, so the callbacks of a call come one at a time. Other threads
  * set a flag and wake the errand. Each try is built and signed again (s3_ask.c). If a try will be
@@ -51,7 +51,7 @@ struct s3_call {
     char region[REGION_BYTES_MAX];  /* the region that this try was signed for */
     struct sigv4_credentials with;  /* the credentials of this try, unless the call has `as` */
     unsigned with_version, looks;   /* version of `with`; provider_looks when RENEWING began */
-    uint64_t renew_until_ms;        /* end of RENEWING, which happens once; 0: not yet */
+    uint64_t renew_until_ms;        /* end of the wait for the source, once in a call; 0: not yet */
     bool tried_others;              /* newer credentials of the provider were tried, too */
     unsigned tries, free_tries;
     bool region_learnt;

@@ -26,10 +26,11 @@ slice seek_profile(const struct seek *seek, const char *name);
 /* Sets seek->why and returns `err`. */
 enum err seek_fail(struct seek *seek, enum err err, const char *fmt, ...) PRINTF_LIKE(3, 4);
 /* Reads a JSON document of credentials; `token_name` is the name of the session token in it. Fails
- * if the credentials have expired, or if their expiry is no valid time. */
+ * if their expiry is no valid time, or if they have expired (unless ret->outlasts is set). */
 enum err seek_read_json(struct seek *seek, slice document, const char *token_name,
                         struct credentials *ret) MUST_USE;
-/* The last step for temporary credentials: checks that they are complete and have not expired. */
+/* The last step for temporary credentials: checks that they are complete, and their expiry as
+ * seek_read_json does. */
 enum err seek_lent(struct seek *seek, slice expires, struct credentials *ret) MUST_USE;
 
 /* credentials.c: the keys of seek->profile and of the environment. */

@@ -120,8 +120,9 @@ static slice next_etag(slice *list)
     return tag;
 }
 
-/* True if the list has this tag. In a strong comparison (If-Match, If-Range) a weak tag never
- * matches. In a weak comparison only the text of the tags counts. */
+/* True if the list has this tag. In a strong comparison (If-Match, If-Range), "W/" is a part of the
+ * tag, so a weak tag never matches a strong ETag. In a weak comparison only the text of the tags
+ * counts. */
 static bool etag_listed(slice list, slice etag, bool weak)
 {
     list = slice_trim(list);

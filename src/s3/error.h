@@ -11,7 +11,7 @@ struct s3_error {
     bool close;             /* the connection is closed after the answer */
 };
 
-/* Returns the row of s3/error.def, or that of InternalError if the err has no row. */
+/* Returns the row of s3/error.def, or that of ERR_INTERNAL if the err has no row. */
 const struct s3_error *s3_error_of(enum err err);
 /* Returns the err for an origin's status and <Code>, or ERR_ORIGIN_STATUS if they are unknown. */
 enum err s3_error_from(int status, slice code);

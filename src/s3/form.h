@@ -20,9 +20,9 @@ struct form {
 
 #define FORM_FIELDS_BYTES_MAX (64 * 1024)    /* all bytes before the file; S3 allows 20,000 */
 /* Reads the fields of a form. `begin` is the body, or its first FORM_FIELDS_BYTES_MAX bytes. The
- * fields are copied into keep. Every ${filename} is replaced by the name of the file. Returns OK,
- * ERR_PRECONDITION if content_type is not that of a form, or ERR_BAD_FORM if the form is
- * invalid. */
+ * fields are copied into keep. Every ${filename} outside the policy is replaced by the name of the
+ * file. Returns OK, ERR_PRECONDITION if content_type is not that of a form, or ERR_BAD_FORM if the
+ * form is invalid. */
 enum err form_read(struct arena *keep, slice content_type, slice begin, struct form *ret) MUST_USE;
 /* Looks for the end of the file in the next bytes of the body. Returns true if the file ends there,
  * after *ret bytes. Otherwise the first *ret bytes belong to the file, and the next look must start

@@ -1,10 +1,10 @@
 /* integrity.h - the headers that describe a request's body. SPDX-License-Identifier: Apache-2.0
  *
  * This file reads the framing, the length of the data, and every checksum that must match before
- * the data can be trusted. x-amz-trailer announces a trailer, and is valid only with chunks. A
- * chunked body that may have a trailer but announces none is accepted without a checksum, as in S3.
- * Pure. Faults are reported with S3's codes, and with a sentence of S3 if the code alone says too
- * little. */
+ * the data can be trusted. x-amz-trailer announces a trailer, and is valid only with chunks. A body
+ * in unsigned chunks (STREAMING-UNSIGNED-PAYLOAD-TRAILER) that announces no trailer is accepted
+ * without a checksum, as in S3. Pure. Faults are reported with S3's codes, and with a sentence of
+ * S3 if the code alone says too little. */
 #ifndef S3_INTEGRITY_H
 #define S3_INTEGRITY_H
 

@@ -2,8 +2,9 @@
  *
  * If several rows of op.def fit a request, the row whose selector has the most words is the
  * operation. If two rows fit with different parameters, the request is ambiguous and is refused:
- * otherwise a client could use the right to one operation to run the other. A request that no row
- * knows is forwarded as it came, and is never answered from the cache. Any thread. */
+ * otherwise a client could use the right to one operation to run the other. A request with an
+ * unknown operation (the last rows of op.def) is forwarded as it came, and is never answered from
+ * the cache. Any thread. */
 #include "s3/operation.h"
 
 #include <assert.h>

@@ -1,9 +1,10 @@
 /* sigv4.h - verifies and makes signatures. SPDX-License-Identifier: Apache-2.0
  *
- * A signature covers the raw request. The path is percent-encoded once, not twice as for other AWS
- * services, and is never normalised. The query is sorted by encoded name, then by value. Signed
- * headers come from the raw head; the values of a repeated header are joined by ','. Pure except
- * for a cache of day keys, so a struct sigv4 belongs to one thread. Time is an argument. */
+ * A signature covers the canonical request (canon.h). In it, the path is percent-encoded once, not
+ * twice as for other AWS services, and its slashes and dots stay as they are. The query is sorted
+ * by encoded name, then by value. Signed headers come from the raw head; the values of a repeated
+ * header are joined by ','. Pure except for a cache of day keys, so a struct sigv4 belongs to one
+ * thread. Time is an argument. */
 #ifndef S3_SIGV4_H
 #define S3_SIGV4_H
 
@@ -19,7 +20,7 @@ void sigv4_free(struct sigv4 **sigv4);
 
 enum sigv4_payload {
     PAYLOAD_HEX,            /* x-amz-content-sha256 is a digest, which the body must match */
-    PAYLOAD_UNSIGNED,       /* UNSIGNED-PAYLOAD, and presigned requests */
+    PAYLOAD_UNSIGNED,       /* UNSIGNED-PAYLOAD, or the request gives no digest */
     /* the forms of s3/chunked.h, with or without signed chunks and a trailer */
     PAYLOAD_SIGNED_CHUNKS, PAYLOAD_SIGNED_CHUNKS_TRAILER, PAYLOAD_CHUNKS_TRAILER,
     PAYLOAD_OTHER_CHUNKS    /* an unknown form */
@@ -40,9 +41,9 @@ struct sigv4_claim {
 
 /* Reads the claim, of version 4 or 2. Returns OK, ERR_NO_AUTH (no signature), ERR_AUTH_V2 (a
  * signature of version 2 that can't be read), ERR_BAD_AUTH_HEADER, ERR_BAD_AUTH_QUERY,
- * ERR_BAD_ARGUMENT (signed in two ways, or an invalid payload hash), ERR_BAD_REQUEST (no
- * x-amz-content-sha256), ERR_DENIED (no valid date) or ERR_BAD_URI. Slices point into the head or
- * into keep. */
+ * ERR_BAD_ARGUMENT (signed in two ways, an unknown or malformed Authorization header, or an invalid
+ * payload hash), ERR_BAD_REQUEST (no x-amz-content-sha256) or ERR_DENIED (no valid date, or an
+ * incomplete query of version 2). Slices point into the head or into keep. */
 enum err sigv4_claim_read(struct arena *keep, const struct request_head *head,
                           struct sigv4_claim *ret) MUST_USE;
 
@@ -63,9 +64,10 @@ enum err sigv4_claim_region(struct arena *keep, slice regions, struct sigv4_clai
 enum err sigv4_verify(struct sigv4 *sigv4, struct arena *scratch, const struct request_head *head,
                       const struct sigv4_claim *claim, slice secret_key, int64_t now_s) MUST_USE;
 
-/* Explains why sigv4_verify failed with `err`. The explanation is the text that should have been
- * signed, or the two times that were compared. The explanation contains no secret. sigv4_verify
- * does not make the explanation, so that verifying stays cheap. For version 2 see sigv2_explain. */
+/* Explains a refusal: `err` is from sigv4_verify, or ERR_UNKNOWN_KEY. The explanation is the text
+ * that should have been signed, the names of the headers that are not signed, the two times that
+ * were compared, or the unknown access key. The explanation contains no secret. sigv4_verify does
+ * not make the explanation, so that verifying stays cheap. For version 2 see sigv2_explain. */
 void sigv4_explain(struct sigv4 *sigv4, struct arena *keep, const struct request_head *head,
                    const struct sigv4_claim *claim, enum err err, int64_t now_s,
                    struct s3_fault *ret);

@@ -49,7 +49,7 @@ struct lent {
 enum err xml_read_lent(struct arena *keep, slice document, struct lent *ret) MUST_USE;
 
 /* Reads Code and Message of an <Error> document (also in STS's <ErrorResponse>). For any other
- * document it returns OK, with empty slices. */
+ * valid document it returns OK, with empty slices. */
 enum err xml_read_error(struct arena *keep, slice document, slice *ret_code,
                         slice *ret_message) MUST_USE;
 
