@@ -1,16 +1,19 @@
 /* batch_turn.c - the current item of a batch. SPDX-License-Identifier: Apache-2.0
  *
- *   the get's answer ─ head ─ bytes, copied or lent ─ tail          or: the entry of a failure
+ * When the get of an item has answered, the item becomes one of these in the answer:
+ *
+ *   head ─ bytes, copied or lent ─ tail          or: the entry of a failure
  *
  * If an item fails before a byte of it was sent, the answer has a failure in place of the item. If
- * it fails later, the connection is reset (H10). The end of the answer follows the last item. The
- * load with the end is sent after the other load. Threads: the loop. */
+ * it fails later, the connection is reset (H10). The end of the answer follows the last item. A
+ * batch has two loads (batch_load.c): one is filled while the other is sent. The load with the end
+ * is sent last. Threads: the loop. */
 #include "front/batching.h"
 
 #include "base/metric.h"
 #include "s3/xml.h"
 
-#define SMALL_BYTES (8 * KIB)         /* up to this size a copy costs less than a lent run */
+#define SMALL_BYTES (8 * KIB)         /* up to this size, bytes cost less to copy than to lend */
 #define COPY_BYTES_MAX (64 * KIB)     /* a larger item is not copied */
 #define CODE_BYTES 64u
 

@@ -27,7 +27,7 @@ static bool is_sent(const struct call *call, slice name)
 {
     enum header_fate fate = s3_header_fate(&call->s3, name);
     if (integrity_is_framing(name) || fate == HEADER_OURS || fate == HEADER_UNSENT)
-        return false;    /* the intake adds the fields of the body without framing */
+        return false;    /* the intake adds these anew, for the body without framing */
     bool is_known = fate != HEADER_UNKNOWN && fate != HEADER_FOREIGN;
     bool goes = is_known || (fate == HEADER_FOREIGN && !is_of_connection(call->head, name));
     metric_add(M_FRONT_HEADERS_UNSENT, goes ? 0 : 1);

@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Every request to a GPU is a task in a queue. One thread, the GPU's copier, does the tasks, and
- * returns each one by posting its mail to its mailbox. Bytes are read into slabs, and the GPU
- * copies them from there by DMA. Any thread may call these functions. */
+ * returns each task by posting the task's mail to its mailbox `box`. Bytes are read into slabs, and
+ * the GPU copies them from there by DMA. Any thread may call these functions. */
 #ifndef LOCAL_DEVICE_H
 #define LOCAL_DEVICE_H
 
@@ -43,8 +43,8 @@ struct slab {
 };
 /* Returns NULL if no slab is free, or if the holder has all that it may hold; then freed() will be
  * called when a slab was given back. Set `spare` if the holder can go on without this slab. Then
- * the result is NULL also if another holder waits for a slab, and freed() will not be called for
- * this holder. */
+ * the result is NULL also if a slab_take without `spare` waits for a slab, and such a NULL causes
+ * no call of freed(). */
 struct slab *slab_take(struct device *device, struct slabs_held *holder, bool spare) MUST_USE;
 void slab_give(struct slab **slab);               /* accepts NULL */
 
@@ -59,8 +59,7 @@ struct device_task {
     struct mailbox *box;              /* lives longer than the task */
     enum err err;
     struct gpu_why why;
-    /* used by device.c */
-    struct list link;
+    struct list link;                 /* used by device.c alone; the caller sets what follows */
     device_call *call;                /* NULL: this task copies out of slabs of this device */
     struct gpu_copy *copies;
     size_t copy_count;

@@ -3,8 +3,8 @@
  *
  * Path style puts the bucket into the path; host style puts the bucket before the host name. "auto"
  * uses path style for IP addresses, for hosts of a single label ("localhost", "minio"), and for
- * buckets whose name can't be a host label. With https, a bucket whose name has a dot also gets
- * path style, because the certificate would not match. */
+ * buckets whose name can't be a host label. With https, "auto" also uses path style
+ * for a bucket whose name has a dot, because the certificate would not match. */
 #include "origin/endpoint.h"
 
 #include <arpa/inet.h>
