@@ -48,25 +48,25 @@ static void add_bytes(struct append_item *item, slice bytes)
 
 /* All bytes of a small object, handed in with its metadata or lying here already. ERR_LIMIT: can't
  * tell. */
-static enum err find_whole(struct store *store, const struct store_append *append,
+static enum err find_whole(struct volume *volume, const struct store_append *append,
                            struct arena *keep, slice *ret)
 {
     *ret = append->bytes;
     if (!append->with_metadata || append->first_unit != 0)
         return ERR_NOT_FOUND;
     if (!append->bytes.len && append->metadata->size)
-        return rewrite_bytes(store, append->metadata, keep, ret);
+        return rewrite_bytes(volume, append->metadata, keep, ret);
     bool whole = append->bytes.len == append->metadata->size &&
                  append->metadata->size <= WHOLE_BYTES_MAX;
     return whole ? OK : ERR_NOT_FOUND;
 }
 
-void append_task_make(struct store *store, struct append_task *task, struct store_append *append,
+void append_task_make(struct volume *volume, struct append_task *task, struct store_append *append,
                       struct arena *keep)
 {
     slice bytes;
     task->append = append;
-    enum err found = find_whole(store, append, keep, &bytes);
+    enum err found = find_whole(volume, append, keep, &bytes);
     /* metadata by itself would cost us the bytes */
     task->err = found == ERR_LIMIT ? ERR_FULL : OK;
     if (task->err)

@@ -2,7 +2,7 @@
 #ifndef STORE_APPEND_TASK_H
 #define STORE_APPEND_TASK_H
 
-#include "store/inside.h"
+#include "store/volume_inside.h"
 
 struct append_task {
     struct store_append *append;
@@ -13,7 +13,7 @@ struct append_task {
 
 /* Makes the task, which points into keep and into the append. Sets task->err if the append can't be
  * stored now. */
-void append_task_make(struct store *store, struct append_task *task, struct store_append *append,
+void append_task_make(struct volume *volume, struct append_task *task, struct store_append *append,
                       struct arena *keep);
 
 #endif

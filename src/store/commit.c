@@ -37,7 +37,7 @@ static_assert(TAKEN_ENTRIES >= COMMIT_ENTRIES && TAKEN_BYTES >= COMMIT_BYTES,
               "a commit can take the records that close it");
 
 struct commit {
-    struct store *store;
+    struct volume *volume;
     struct arena keep;
     struct list appends, updates;
     struct append_task *tasks;
@@ -48,7 +48,7 @@ struct commit {
 /* ---- bytes ---- */
 
 /* Writes items[] in order; *ret_done: how many of them are on disk when it fails. */
-static enum err write_items(struct store *store, struct append_item **items, uint32_t count,
+static enum err write_items(struct volume *volume, struct append_item **items, uint32_t count,
                             uint32_t *ret_done)
 {
     uint32_t done = 0;
@@ -56,9 +56,9 @@ static enum err write_items(struct store *store, struct append_item **items, uin
     enum err e = OK;
     while (done < count) {
         uint32_t next = done;
-        while (next < count && open_extent_add(store->extents, items[next]) == OK)
+        while (next < count && open_extent_add(volume->extents, items[next]) == OK)
             next++;
-        e = open_extent_write(store->extents);
+        e = open_extent_write(volume->extents);
         if (!e && next > done) {
             done = next;
             fresh = false;
@@ -68,9 +68,9 @@ static enum err write_items(struct store *store, struct append_item **items, uin
             break;
         check(e || !fresh);    /* any record fits an empty extent */
         recycled = recycled || e;
-        e = e ? room_recycle(store) : OK;
+        e = e ? room_recycle(volume) : OK;
         if (!e)
-            e = room_next_extent(store);
+            e = room_next_extent(volume);
         if (e)
             break;
         fresh = true;
@@ -87,7 +87,7 @@ static enum err write_records(struct commit *commit)
     for (uint32_t i = 0; i < commit->task_count; i++)
         for (uint32_t k = 0; k < commit->tasks[i].count; k++)
             items[count++] = &commit->tasks[i].items[k];
-    enum err e = write_items(commit->store, items, count, &done);
+    enum err e = write_items(commit->volume, items, count, &done);
     for (uint32_t i = commit->task_count; e && i-- > 0;) {
         count -= commit->tasks[i].count;
         if (count + commit->tasks[i].count > done)
@@ -100,17 +100,17 @@ static enum err write_records(struct commit *commit)
 
 /* A long commit in a small folder may have recycled what it wrote first: an entry would name
  * what is gone, for good. */
-static bool is_gone(struct store *store, const struct append_task *task)
+static bool is_gone(struct volume *volume, const struct append_task *task)
 {
     for (uint32_t i = 0; i < task->count; i++)
-        if (!extent_is_there(store->extents, task->items[i].record.extent))
+        if (!extent_is_there(volume->extents, task->items[i].record.extent))
             return true;
     return false;
 }
 
 static enum err publish_task(struct commit *commit, struct append_task *task)
 {
-    if (is_gone(commit->store, task)) {
+    if (is_gone(commit->volume, task)) {
         task->err = ERR_FULL;
         return OK;
     }
@@ -121,37 +121,37 @@ static enum err publish_task(struct commit *commit, struct append_task *task)
     enum err e = OK;
     bool refused = atomic_load(&task->append->metadata->granted) & GRANTED_REFUSED;
     for (uint32_t i = 0; !e && i < task->count; i++)
-        e = publish_record(commit->store->index, &task->items[i].record, task->items[i].offset,
-                           atomic_load(&commit->store->generation), refused);
+        e = publish_record(commit->volume->index, &task->items[i].record, task->items[i].offset,
+                           atomic_load(&commit->volume->generation), refused);
     return e;
 }
 
-static enum err publish_update(struct store *store, const struct update *update)
+static enum err publish_update(struct volume *volume, const struct update *update)
 {
     const struct named_entry *of = &update->of;
     if (update->kind == UPDATE_FORGET)
-        return publish_forget(store->index, of);
-    uint32_t now = extent_granted_raise(store->extents, of->extent, of->ordinal, 0);
+        return publish_forget(volume->index, of);
+    uint32_t now = extent_granted_raise(volume->extents, of->extent, of->ordinal, 0);
     bool granted = now && !(now & GRANTED_REFUSED);
     if (update->kind == UPDATE_GRANTED)
-        return granted ? publish_granted(store->index, of) : OK;    /* else refused since */
-    if (update->generation != atomic_load(&store->generation))
+        return granted ? publish_granted(volume->index, of) : OK;    /* else refused since */
+    if (update->generation != atomic_load(&volume->generation))
         return OK;    /* vouched for before something went by unseen */
-    return publish_proof(store->index, of, update->generation, granted);
+    return publish_proof(volume->index, of, update->generation, granted);
 }
 
 static enum err publish_all(struct commit *commit)
 {
-    struct index *index = commit->store->index;
-    removals_take(commit->store);
+    struct index *index = commit->volume->index;
+    removals_take(commit->volume);
     enum err e = index_begin(index);
     for (uint32_t i = 0; !e && i < commit->task_count; i++)
         if (commit->tasks[i].err == OK)
             e = publish_task(commit, &commit->tasks[i]);
     list_each(struct update, update, &commit->updates, link)
-        e = e ? e : publish_update(commit->store, update);
+        e = e ? e : publish_update(commit->volume, update);
     if (!e)
-        e = removals_publish(commit->store, true);
+        e = removals_publish(commit->volume, true);
     if (!e)
         e = index_commit(index);
     index_abort(index);
@@ -161,7 +161,7 @@ static enum err publish_all(struct commit *commit)
 static enum err publish_and_commit(struct commit *commit)
 {
     enum err e = publish_all(commit);
-    if ((e == ERR_FULL || e == ERR_LIMIT) && room_recycle(commit->store) == OK)
+    if ((e == ERR_FULL || e == ERR_LIMIT) && room_recycle(commit->volume) == OK)
         e = publish_all(commit);
     if (!e)
         metric_add(M_STORE_COMMITS, 1);
@@ -170,29 +170,29 @@ static enum err publish_and_commit(struct commit *commit)
 
 /* ---- what follows from a commit ---- */
 
-static void settle_task(struct store *store, const struct append_task *task)
+static void settle_task(struct volume *volume, const struct append_task *task)
 {
     struct metadata *metadata = task->append->metadata;
     if (task->err || !task->append->with_metadata)
         return;
     /* the one with the metadata comes first */
     const struct record *record = &task->items[0].record;
-    extent_time_set(store->extents, record->extent, record->ordinal,
+    extent_time_set(volume->extents, record->extent, record->ordinal,
                     atomic_load(&metadata->validated_s));
-    extent_granted_raise(store->extents, record->extent, record->ordinal,
+    extent_granted_raise(volume->extents, record->extent, record->ordinal,
                          atomic_load(&metadata->granted));
     atomic_store(&metadata->unproved, false);
-    store_changed(store, &metadata->id);
-    metadata_cache_put(store->metadata_cache, metadata);
+    volume_changed(volume, &metadata->id);
+    metadata_cache_put(volume->metadata_cache, metadata);
 }
 
-static void settle_update(struct store *store, const struct update *update)
+static void settle_update(struct volume *volume, const struct update *update)
 {
-    if (update->kind != UPDATE_PROVE || update->generation != atomic_load(&store->generation))
+    if (update->kind != UPDATE_PROVE || update->generation != atomic_load(&volume->generation))
         return;
     /* who reads it from the disk just now saw it unproved */
-    store_changed(store, &update->of.id);
-    struct metadata *metadata = metadata_cache_get(store->metadata_cache, &update->of.id);
+    volume_changed(volume, &update->of.id);
+    struct metadata *metadata = metadata_cache_get(volume->metadata_cache, &update->of.id);
     if (metadata)
         atomic_store(&metadata->unproved, false);
     metadata_unref(&metadata);
@@ -200,18 +200,18 @@ static void settle_update(struct store *store, const struct update *update)
 
 static void settle(struct commit *commit)
 {
-    struct store *store = commit->store;
+    struct volume *volume = commit->volume;
     for (uint32_t i = 0; i < commit->task_count; i++)
-        settle_task(store, &commit->tasks[i]);
+        settle_task(volume, &commit->tasks[i]);
     list_each(struct update, update, &commit->updates, link)
-        settle_update(store, update);
-    removals_settle(store);
+        settle_update(volume, update);
+    removals_settle(volume);
 }
 
-static void answer_append(struct store *store, struct store_append *append, enum err e)
+static void answer_append(struct volume *volume, struct store_append *append, enum err e)
 {
     if (append->with_metadata)
-        check(atomic_fetch_sub(coming_counter(store, &append->metadata->id), 1) > 0);
+        check(atomic_fetch_sub(coming_counter(volume, &append->metadata->id), 1) > 0);
     list_del(&append->link);
     append->done(append, e);    /* gone, perhaps */
 }
@@ -220,10 +220,10 @@ static void answer_append(struct store *store, struct store_append *append, enum
 static void answer_all(struct commit *commit, enum err e)
 {
     for (uint32_t i = 0; i < commit->task_count; i++)
-        answer_append(commit->store, commit->tasks[i].append,
+        answer_append(commit->volume, commit->tasks[i].append,
                       commit->tasks[i].err ? commit->tasks[i].err : e);
-    removals_answer(commit->store, e ? ERR_IO : OK);
-    removals_end(commit->store);
+    removals_answer(commit->volume, e ? ERR_IO : OK);
+    removals_end(commit->volume);
     list_each_safe(struct update, update, &commit->updates, link) {
         list_del(&update->link);
         free(update);
@@ -234,70 +234,70 @@ static void answer_all(struct commit *commit, enum err e)
 
 static void run_commit(struct commit *commit)
 {
-    struct store *store = commit->store;
+    struct volume *volume = commit->volume;
     enum err written = write_records(commit);
     enum err e = publish_and_commit(commit);
     if (!e)
         settle(commit);
     bool disk_failed = written && written != ERR_FULL;
-    bool index_failed = (e && e != ERR_FULL) || removals_are_due(store) ||
-                        index_is_bad(store->index);
+    bool index_failed = (e && e != ERR_FULL) || removals_are_due(volume) ||
+                        index_is_bad(volume->index);
     if (disk_failed || index_failed)
-        service_end(store, disk_failed ? WRITE_FAILED : INDEX_FAILED);
-    else if (atomic_load(&store->unproved))    /* the watch gave up on a removal */
-        service_end(store, WRITE_SLOW);
+        service_end(volume, disk_failed ? WRITE_FAILED : INDEX_FAILED);
+    else if (atomic_load(&volume->service.unproved))    /* the watch gave up on a removal */
+        service_end(volume, WRITE_SLOW);
     answer_all(commit, e);
 }
 
 static void refuse_commit(struct commit *commit)
 {
-    removals_take(commit->store);
-    if (removals_are_due(commit->store))
-        atomic_store(&commit->store->unproved, true);
-    service_note_doubt(commit->store);
+    removals_take(commit->volume);
+    if (removals_are_due(commit->volume))
+        atomic_store(&commit->volume->service.unproved, true);
+    service_note_doubt(commit->volume);
     for (uint32_t i = 0; i < commit->task_count; i++)
         commit->tasks[i].err = ERR_IO;
     answer_all(commit, ERR_IO);
 }
 
 /* Under the lock. Appends beyond the commit's size stay for the next one. */
-static void take_commit(struct store *store, struct commit *commit)
+static void take_commit(struct volume *volume, struct commit *commit)
 {
     size_t entries = 0, bytes = 0, count = 0;
     list_init(&commit->appends);
     list_init(&commit->updates);
     /* never so many that the last would recycle the first */
-    size_t bytes_max = MIN(TAKEN_BYTES, atomic_load(&store->size_bytes) / 4);
-    while (!list_empty(&store->appends) && entries < TAKEN_ENTRIES &&
+    size_t bytes_max = MIN(TAKEN_BYTES, atomic_load(&volume->space.size_bytes) / 4);
+    while (!list_empty(&volume->queue.appends) && entries < TAKEN_ENTRIES &&
            (bytes == 0 || bytes < bytes_max)) {
-        struct list *first = list_take(&store->appends);
+        struct list *first = list_take(&volume->queue.appends);
         struct store_append *append = list_of(first, struct store_append, link);
         list_add(&commit->appends, first);
         entries += 1 + append->bytes.len / UNIT_BYTES;
         bytes += append->bytes.len;
         count++;
     }
-    check(store->queued_bytes >= bytes && store->queued_entries >= entries);
-    store->queued_bytes -= bytes;
-    store->queued_entries -= entries;
-    store->oldest_ms = mono_ms();
-    commit->has_removals = !list_empty(&store->removals);
-    list_move(&commit->updates, &store->updates);
-    store->update_count = 0;
+    check(volume->queue.bytes >= bytes && volume->queue.entries >= entries);
+    volume->queue.bytes -= bytes;
+    volume->queue.entries -= entries;
+    volume->queue.oldest_ms = mono_ms();
+    commit->has_removals = !list_empty(&volume->queue.removals);
+    list_move(&commit->updates, &volume->queue.updates);
+    volume->queue.update_count = 0;
     commit->tasks = arena_alloc(&commit->keep, (count + 1) * sizeof(*commit->tasks));
 }
 
 /* Under the lock: how long the commit may still stay open. */
-static uint64_t wait_ms(const struct store *store)
+static uint64_t wait_ms(const struct volume *volume)
 {
-    if (store->stopping || !list_empty(&store->removals) ||
-        store->queued_entries >= COMMIT_ENTRIES || store->queued_bytes >= COMMIT_BYTES)
+    if (volume->queue.stopping || !list_empty(&volume->queue.removals) ||
+        volume->queue.entries >= COMMIT_ENTRIES || volume->queue.bytes >= COMMIT_BYTES)
         return 0;
-    if (list_empty(&store->appends) && list_empty(&store->updates))
+    if (list_empty(&volume->queue.appends) && list_empty(&volume->queue.updates))
         return 500;
-    if (!atomic_load(&store->open))
+    if (!atomic_load(&volume->service.open))
         return 0;
-    uint64_t age = mono_ms() - store->oldest_ms;
+    uint64_t age = mono_ms() - volume->queue.oldest_ms;
     return age < COMMIT_MS ? COMMIT_MS - age : 0;
 }
 
@@ -307,79 +307,79 @@ static bool is_empty(const struct commit *commit)
 }
 
 /* Sleeps until a commit is closed, for half a second at most. False: stopping, nothing is left. */
-static bool next_commit(struct store *store, struct commit *commit)
+static bool next_commit(struct volume *volume, struct commit *commit)
 {
-    *commit = (struct commit){ .store = store };
-    pthread_mutex_lock(&store->lock);
+    *commit = (struct commit){ .volume = volume };
+    pthread_mutex_lock(&volume->queue.lock);
     uint64_t until = mono_ms() + 500;
-    for (uint64_t ms; (ms = wait_ms(store)) > 0 && mono_ms() < until;)
-        cond_wait_until(&store->more, &store->lock, mono_ns() + ms * 1000000u);
-    take_commit(store, commit);
-    bool left = !is_empty(commit) || !store->stopping;
-    pthread_mutex_unlock(&store->lock);
+    for (uint64_t ms; (ms = wait_ms(volume)) > 0 && mono_ms() < until;)
+        cond_wait_until(&volume->queue.more, &volume->queue.lock, mono_ns() + ms * 1000000u);
+    take_commit(volume, commit);
+    bool left = !is_empty(commit) || !volume->queue.stopping;
+    pthread_mutex_unlock(&volume->queue.lock);
     return left;
 }
 
 /* Nobody has to write for it. */
-static void shrink(struct store *store)
+static void shrink(struct volume *volume)
 {
-    enum err e = room_shrink(store);
-    atomic_store(&store->busy_since_ms, 0);
-    if ((e && e != ERR_FULL) || removals_are_due(store))
-        service_end(store, INDEX_FAILED);
-    removals_answer(store, ERR_IO);    /* those that are due; the others have heard */
-    removals_end(store);
-    service_metrics(store);
+    enum err e = room_shrink(volume);
+    atomic_store(&volume->service.busy_since_ms, 0);
+    if ((e && e != ERR_FULL) || removals_are_due(volume))
+        service_end(volume, INDEX_FAILED);
+    removals_answer(volume, ERR_IO);    /* those that are due; the others have heard */
+    removals_end(volume);
+    service_metrics(volume);
 }
 
-static void tend(struct store *store, uint64_t *retried_ms, uint64_t *checked_ms)
+static void tend(struct volume *volume, uint64_t *retried_ms, uint64_t *checked_ms)
 {
     const char *why;
     uint64_t now = mono_ms();
-    if (!atomic_load(&store->open)) {
-        service_note_doubt(store);
+    if (!atomic_load(&volume->service.open)) {
+        service_note_doubt(volume);
         if (now - *retried_ms < RETRY_MS)
             return;
-        (void)!service_begin(store, &why);    /* store_status says why */
+        (void)!service_begin(volume, &why);    /* store_status says why */
         *retried_ms = mono_ms();
-    } else if (index_is_bad(store->index)) {    /* a reader found out */
-        service_end(store, INDEX_FAILED);
-    } else if (atomic_load(&store->unproved)) {
-        service_end(store, WRITE_SLOW);
-    } else if ((why = folder_why_lost(&store->folder))) {
-        service_end(store, why);
-    } else if (extents_bytes(store->extents) > atomic_load(&store->size_bytes)) {
-        shrink(store);
+    } else if (index_is_bad(volume->index)) {    /* a reader found out */
+        service_end(volume, INDEX_FAILED);
+    } else if (atomic_load(&volume->service.unproved)) {
+        service_end(volume, WRITE_SLOW);
+    } else if ((why = folder_why_lost(&volume->folder))) {
+        service_end(volume, why);
+    } else if (extents_bytes(volume->extents) > atomic_load(&volume->space.size_bytes)) {
+        shrink(volume);
     } else if (now - *checked_ms >= READER_CHECK_MS) {
-        index_check_readers(store->index);
+        index_check_readers(volume->index);
         *checked_ms = now;
     }
 }
 
 void *commit_run(void *arg)
 {
-    struct store *store = arg;
+    struct volume *volume = arg;
     uint64_t retried_ms = mono_ms(), checked_ms = mono_ms();
     struct commit commit;
-    while (next_commit(store, &commit)) {
-        bool was_open = atomic_load(&store->open);
+    while (next_commit(volume, &commit)) {
+        bool was_open = atomic_load(&volume->service.open);
         list_each(struct store_append, append, &commit.appends, link)
-            append_task_make(store, &commit.tasks[commit.task_count++], append, &commit.keep);
+            append_task_make(volume, &commit.tasks[commit.task_count++], append, &commit.keep);
         if (!is_empty(&commit)) {
-            store_still_alive(store);
+            volume_still_alive(volume);
             if (was_open)
                 run_commit(&commit);
             else
                 refuse_commit(&commit);
-            atomic_store(&store->busy_since_ms, 0);
-            if (atomic_load(&store->open))
-                service_metrics(store);
+            atomic_store(&volume->service.busy_since_ms, 0);
+            if (atomic_load(&volume->service.open))
+                service_metrics(volume);
         }
         arena_free(&commit.keep);
-        tend(store, &retried_ms, &checked_ms);
-        atomic_store(&store->busy_since_ms, mono_ms());    /* it may hang as a commit may (H3) */
-        service_measure(store);
-        atomic_store(&store->busy_since_ms, 0);
+        tend(volume, &retried_ms, &checked_ms);
+        atomic_store(&volume->service.busy_since_ms, mono_ms());    /* it may hang as a commit may (H3) */
+        service_measure(volume);
+        atomic_store(&volume->service.busy_since_ms, 0);
     }
     arena_free(&commit.keep);
     return NULL;

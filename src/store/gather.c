@@ -29,6 +29,7 @@
 struct bulk {
     struct disk_read read;
     struct store_io *io;
+    struct extents *extents;          /* of the volume that has the file */
     struct read_buffer *buffer;       /* NULL: nothing goes there */
     uint64_t at, end;                 /* in the extent's file */
     uint64_t straight_at, straight_end;    /* ... that needs no copy; nothing: both are end */
@@ -51,7 +52,8 @@ bool store_reads_direct(const struct store *store)
 {
     enum cold_reads how = store->options.cold_reads;
     return how == COLD_DIRECT ||
-           (how == COLD_AUTO && extents_bytes(store->extents) > store->options.memory_bytes / 2);
+           (how == COLD_AUTO &&
+            extents_bytes(store->volume->extents) > store->options.memory_bytes / 2);
 }
 
 /* Has it been read lately? From now on it has. */
@@ -139,7 +141,7 @@ static void bulk_done(struct disk_read *disk_read, enum err err, size_t got)
     struct bulk *bulk = container_of(disk_read, struct bulk, read);
     uint64_t brought = err ? 0 : bulk->at + got;
     if (err == ERR_BAD_ARGUMENT)
-        extent_refuse_direct(bulk->io->store->extents);
+        extent_refuse_direct(bulk->extents);
     list_each_safe(struct op_read, read, &bulk->members, link) {
         list_del(&read->link);
         if (read->op->dropped)
@@ -196,7 +198,8 @@ static void aim(struct bulk *bulk, const struct op_read *first)
 static bool go_bulk(struct store_io *io, struct op_read **reads, size_t count, uint64_t end, int fd)
 {
     uint64_t align = fd >= 0 ? DISK_ALIGN : 1, at = span_of(reads[0])->at / align * align;
-    struct bulk bulk = { .io = io, .at = at, .end = round_up(end, align) };
+    struct bulk bulk = { .io = io, .extents = reads[0]->op->plan.volume->extents,
+                         .at = at, .end = round_up(end, align) };
     bulk.straight_at = bulk.straight_end = bulk.end;
     if (fd >= 0 && count == 1)
         find_straight(&bulk, reads[0]);

@@ -49,25 +49,25 @@ void store_io_reap(struct store_io *io)
 
 /* ---- plans ---- */
 
-static void forget(struct store_io *io, const struct plan *plan)
+static void forget(const struct plan *plan)
 {
     for (uint32_t i = 0; i < plan->unit_count; i++)
-        store_update(io->store, UPDATE_FORGET, &plan->id, plan->unit + i, &plan->entries[i]);
+        volume_update(plan->volume, UPDATE_FORGET, &plan->id, plan->unit + i, &plan->entries[i]);
 }
 
-void plan_disown(struct store_io *io, const struct plan *plan)
+void plan_disown(const struct plan *plan)
 {
     metric_add(M_STORE_CRC_BAD, 1);
-    forget(io, plan);
+    forget(plan);
 }
 
 /* Out of descriptors is a miss for now: the entry is as good as before. */
 enum err plan_hold(struct store_io *io, struct plan *plan, size_t bytes)
 {
-    struct extents *extents = io->store->extents;
+    struct extents *extents = plan->volume->extents;
     enum err e = extent_hold(extents, plan->entries[0].extent, &plan->extent);    /* H1 */
-    if (e == ERR_NOT_FOUND && store_is_serving(io->store))    /* else all are gone, for now */
-        forget(io, plan);
+    if (e == ERR_NOT_FOUND && volume_is_serving(plan->volume))    /* else all are gone, for now */
+        forget(plan);
     if (e)
         return ERR_NOT_FOUND;
     if (!bytes)

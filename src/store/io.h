@@ -42,6 +42,7 @@ struct span {
 /* The bytes to read, and the entries that they must match. If whole blocks of the first span go
  * directly to the caller's memory, the rest of that span lies in the buffer without a hole. */
 struct plan {
+    struct volume *volume;
     struct extent *extent;
     struct read_buffer *buffer;       /* NULL: no bytes go to a buffer */
     const struct metadata *metadata;  /* for a read of bytes; not owned */
@@ -109,7 +110,7 @@ enum err plan_hold(struct store_io *io, struct plan *plan, size_t bytes) MUST_US
 void plan_end(struct plan *plan);
 /* To be called if the bytes fail their checks. Counts that, and lets the index forget the entries
  * of the plan. */
-void plan_disown(struct store_io *io, const struct plan *plan);
+void plan_disown(const struct plan *plan);
 /* Finds the memory that a span is read into. Returns the number of parts. */
 unsigned span_parts(const struct plan *plan, uint32_t i, struct iovec parts[DISK_PARTS]) MUST_USE;
 /* Returns the place in memory of byte `at` of the first span, after it was read. */

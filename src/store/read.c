@@ -113,15 +113,16 @@ static enum err plan_bytes(struct store_io *io, const struct metadata *metadata,
                            uint64_t end, void *to, struct plan *plan)
 {
     memset(plan, 0, offsetof(struct plan, entries));
+    uint64_t first = offset / BLOCK_BYTES;
+    plan->unit = (uint32_t)(first / 2);
+    plan->volume = store_home_of_unit(io->store, &metadata->id, plan->unit);
     plan->metadata = metadata;
     plan->id = metadata->id;
     end = MIN(end, metadata->size);
-    if (offset >= end || !store_is_serving(io->store))
+    if (offset >= end || !volume_is_serving(plan->volume))
         return ERR_NOT_FOUND;
-    uint64_t first = offset / BLOCK_BYTES;
     uint64_t last = MIN((end - 1) / BLOCK_BYTES, first + (to ? RECORD_BLOCKS : BLOCKS_MAX) - 1);
-    plan->unit = (uint32_t)(first / 2);
-    uint32_t found = index_get_run(io->store->index, &metadata->id, plan->unit,
+    uint32_t found = index_get_run(plan->volume->index, &metadata->id, plan->unit,
                                    MIN((uint32_t)(last / 2) - plan->unit + 1, RECORD_UNITS),
                                    plan->entries);
     plan->unit_count = fitting(metadata, plan->unit, plan->entries, found);
@@ -198,7 +199,7 @@ static enum err finish_bytes(struct store_io *io, struct plan *plan, enum err re
     if (!e)
         e = plan->straight_len ? finish_straight(plan, ret) : finish_buffered(plan, ret);
     if (e == ERR_GONE || e == ERR_IO)
-        plan_disown(io, plan);
+        plan_disown(plan);
     plan_end(plan);
     return e == OK || e == ERR_FAULT || e == ERR_MORE ? e : ERR_GONE;
 }

@@ -15,14 +15,14 @@
 
 static enum err plan_metadata(struct store_io *io, const struct object_id *id, struct plan *plan)
 {
-    struct store *store = io->store;
+    struct volume *volume = store_home(io->store, id);
     struct entry *entry = &plan->entries[0];
-    *plan = (struct plan){ .id = *id, .unit_count = 1 };
-    if (!store_is_serving(store))
+    *plan = (struct plan){ .volume = volume, .id = *id, .unit_count = 1 };
+    if (!volume_is_serving(volume))
         return ERR_NOT_FOUND;
-    plan->generation = atomic_load(&store->generation);
-    plan->changes = atomic_load(change_counter(store, id));
-    if (index_get_metadata(store->index, id, &plan->unit, entry) != OK)
+    plan->generation = atomic_load(&volume->generation);
+    plan->changes = atomic_load(change_counter(volume, id));
+    if (index_get_metadata(volume->index, id, &plan->unit, entry) != OK)
         return ERR_NOT_FOUND;
     uint64_t len = record_header_bytes(0) + (uint64_t)entry->len;
     /* how long the metadata is says the header; the append goes on to a full page */
@@ -67,24 +67,24 @@ static enum err decode_metadata(struct store_io *io, struct plan *plan, struct m
 }
 
 /* Into RAM, but not over what was committed, removed or doubted since the index was asked. */
-static void remember_metadata(struct store *store, const struct plan *plan,
-                              struct metadata *metadata)
+static void remember_metadata(const struct plan *plan, struct metadata *metadata)
 {
+    struct volume *volume = plan->volume;
     bool unproved = plan->entries[0].generation != plan->generation;
     metadata->unshared |= plan->entries[0].refused || (unproved && guard_on(GUARD_DOUBT)) ||
-                      names_are_others(store->names, store->secret, metadata,
+                      names_are_others(volume->names, volume->secret, metadata,
                                        plan->entries[0].extent);
     atomic_store(&metadata->validated_s, extent_time(plan->extent, plan->entries[0].ordinal));
-    metadata->restated = restated_is(store->restated, store->secret, metadata,
+    metadata->restated = restated_is(volume->restated, volume->secret, metadata,
                                      plan->entries[0].extent);
     atomic_store(&metadata->granted, extent_granted(plan->extent, plan->entries[0].ordinal));
     atomic_store(&metadata->unproved, unproved);
-    metadata_cache_put(store->metadata_cache, metadata);
-    if (atomic_load(change_counter(store, &plan->id)) != plan->changes)
-        metadata_cache_drop(store->metadata_cache, &plan->id);
-    if (atomic_load(&store->generation) != plan->generation || !store_is_serving(store)) {
+    metadata_cache_put(volume->metadata_cache, metadata);
+    if (atomic_load(change_counter(volume, &plan->id)) != plan->changes)
+        metadata_cache_drop(volume->metadata_cache, &plan->id);
+    if (atomic_load(&volume->generation) != plan->generation || !volume_is_serving(volume)) {
         atomic_store(&metadata->unproved, true);
-        metadata_cache_drop(store->metadata_cache, &plan->id);
+        metadata_cache_drop(volume->metadata_cache, &plan->id);
     }
 }
 
@@ -92,9 +92,9 @@ static enum err finish_metadata(struct store_io *io, struct plan *plan, struct m
 {
     enum err e = decode_metadata(io, plan, ret);
     if (!e)
-        remember_metadata(io->store, plan, *ret);
+        remember_metadata(plan, *ret);
     if (e == ERR_GONE)
-        plan_disown(io, plan);
+        plan_disown(plan);
     return e == OK || e == ERR_MORE ? e : ERR_NOT_FOUND;
 }
 
@@ -112,7 +112,7 @@ static enum err metadata_at_once(struct store_io *io, struct plan *plan, struct 
         if (e == ERR_WAIT)
             return e;
         if (e) {
-            plan_disown(io, plan);
+            plan_disown(plan);
             e = ERR_NOT_FOUND;
             break;
         }
@@ -127,7 +127,7 @@ static void op_finish(struct store_op *op)
     struct metadata *metadata = NULL;
     enum err e = ERR_NOT_FOUND;
     if (op->err)
-        plan_disown(op->io, &op->plan);
+        plan_disown(&op->plan);
     else
         e = finish_metadata(op->io, &op->plan, &metadata);
     if (e == ERR_MORE) {
@@ -148,7 +148,7 @@ enum err store_metadata(struct store_io *io, const struct object_id *id,
                         const struct object_name *name, metadata_done *done, void *arg,
                         struct metadata **ret, struct store_op **ret_op)
 {
-    struct metadata *metadata = metadata_cache_get(io->store->metadata_cache, id);
+    struct metadata *metadata = metadata_cache_get(store_home(io->store, id)->metadata_cache, id);
     struct plan plan;
     enum err e = metadata ? OK : plan_metadata(io, id, &plan);
     if (!metadata && !e)

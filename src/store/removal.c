@@ -17,92 +17,92 @@
 
 #include "store/publish.h"
 
-static void copy_ids(struct store *store, const struct store_removal *removal)
+static void copy_ids(struct volume *volume, const struct store_removal *removal)
 {
-    size_t count = store->removed_count + removal->count;
-    if (count > store->removed_max) {
-        store->removed_max = MAX(2 * store->removed_max, count);
-        store->removed = realloc(store->removed, store->removed_max * sizeof(*store->removed));
-        check(store->removed != NULL);
+    size_t count = volume->removed.count + removal->count;
+    if (count > volume->removed.max) {
+        volume->removed.max = MAX(2 * volume->removed.max, count);
+        volume->removed.ids = realloc(volume->removed.ids, volume->removed.max * sizeof(*volume->removed.ids));
+        check(volume->removed.ids != NULL);
     }
     for (size_t i = 0; i < removal->count; i++)
-        store->removed[store->removed_count + i] =
-            (struct removed){ removal->ids[i], removal->refused, removal->bucket };
-    store->removed_count = count;
+        volume->removed.ids[volume->removed.count + i] =
+            (struct removed_id){ removal->ids[i], removal->refused, removal->bucket };
+    volume->removed.count = count;
 }
 
-void removals_take(struct store *store)
+void removals_take(struct volume *volume)
 {
-    pthread_mutex_lock(&store->lock);
-    list_each(struct store_removal, removal, &store->removals, link)
-        copy_ids(store, removal);
-    list_move(&store->committing, &store->removals);
-    pthread_mutex_unlock(&store->lock);
+    pthread_mutex_lock(&volume->queue.lock);
+    list_each(struct store_removal, removal, &volume->queue.removals, link)
+        copy_ids(volume, removal);
+    list_move(&volume->queue.committing, &volume->queue.removals);
+    pthread_mutex_unlock(&volume->queue.lock);
 }
 
-static enum err publish(struct store *store, const struct removed *removed)
+static enum err publish(struct volume *volume, const struct removed_id *removed)
 {
     if (removed->bucket)
-        return restated_add(store->restated, &store->folder, &removed->id);
-    return removed->refused ? publish_refusal(store->index, &removed->id)
-                            : publish_removal(store->index, &removed->id);
+        return restated_add(volume->restated, &volume->folder, &removed->id);
+    return removed->refused ? publish_refusal(volume->index, &removed->id)
+                            : publish_removal(volume->index, &removed->id);
 }
 
-enum err removals_publish(struct store *store, bool again)
+enum err removals_publish(struct volume *volume, bool again)
 {
     enum err e = OK;
-    for (size_t i = again ? 0 : store->removed_done; !e && i < store->removed_count; i++)
-        e = publish(store, &store->removed[i]);
+    for (size_t i = again ? 0 : volume->removed.done; !e && i < volume->removed.count; i++)
+        e = publish(volume, &volume->removed.ids[i]);
     return e;
 }
 
-void removals_settle(struct store *store)
+void removals_settle(struct volume *volume)
 {
-    for (size_t i = 0; i < store->removed_count; i++) {
-        store_changed(store, &store->removed[i].id);
-        if (!store->removed[i].refused)
-            metadata_cache_drop(store->metadata_cache, &store->removed[i].id);
+    for (size_t i = 0; i < volume->removed.count; i++) {
+        volume_changed(volume, &volume->removed.ids[i].id);
+        if (!volume->removed.ids[i].refused)
+            metadata_cache_drop(volume->metadata_cache, &volume->removed.ids[i].id);
     }
-    store->removed_done = store->removed_count;
+    volume->removed.done = volume->removed.count;
 }
 
-bool removals_are_due(const struct store *store)
+bool removals_are_due(const struct volume *volume)
 {
-    return store->removed_done < store->removed_count;
+    return volume->removed.done < volume->removed.count;
 }
 
-void removals_end(struct store *store)
+void removals_end(struct volume *volume)
 {
-    check(store->removed_done <= store->removed_count);
-    store->removed_count = store->removed_done = 0;
+    check(volume->removed.done <= volume->removed.count);
+    volume->removed.count = volume->removed.done = 0;
 }
 
 /* Answers those of the running commit; to give up also answers those that wait. All of these are
  * told that the folder is out, which is true from now on, and it comes back only unproved, and
  * unshared. */
-static void answer(struct store *store, bool give_up, enum err err)
+static void answer(struct volume *volume, bool give_up, enum err err)
 {
     struct list mine;
     list_init(&mine);
-    pthread_mutex_lock(&store->lock);
-    list_move(&mine, &store->committing);
+    pthread_mutex_lock(&volume->queue.lock);
+    list_move(&mine, &volume->queue.committing);
     if (give_up)
-        list_move(&mine, &store->removals);
+        list_move(&mine, &volume->queue.removals);
     if (give_up && !list_empty(&mine))
-        atomic_store(&store->unproved, true);
-    pthread_mutex_unlock(&store->lock);
+        atomic_store(&volume->service.unproved, true);
+    pthread_mutex_unlock(&volume->queue.lock);
     list_each_safe(struct store_removal, removal, &mine, link) {
         list_del(&removal->link);
         removal->done(removal, err);
     }
 }
 
-void removals_answer(struct store *store, enum err err)
+void removals_answer(struct volume *volume, enum err err)
 {
-    answer(store, false, err);
+    answer(volume, false, err);
 }
 
-void removals_give_up(struct store *store)
+void removals_give_up(struct volume *volume)
 {
-    answer(store, true, ERR_IO);
+    answer(volume, true, ERR_IO);
 }

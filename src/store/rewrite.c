@@ -56,17 +56,17 @@ static bool read_record(const struct extent *extent, const struct entry *entry,
     return true;
 }
 
-enum err rewrite_bytes(struct store *store, const struct metadata *metadata, struct arena *keep,
+enum err rewrite_bytes(struct volume *volume, const struct metadata *metadata, struct arena *keep,
                        slice *ret)
 {
     struct entry entry;
     uint32_t unit;
     if (!metadata->size || metadata->size > WHOLE_BYTES_MAX ||
-        index_get_metadata(store->index, &metadata->id, &unit, &entry) != OK || !entry.whole ||
+        index_get_metadata(volume->index, &metadata->id, &unit, &entry) != OK || !entry.whole ||
         entry.etag_hash != metadata->etag_hash || entry.len != metadata->size)
         return ERR_NOT_FOUND;
     struct extent *extent;
-    enum err e = extent_hold(store->extents, entry.extent, &extent);    /* H1 */
+    enum err e = extent_hold(volume->extents, entry.extent, &extent);    /* H1 */
     if (!e && !read_record(extent, &entry, metadata, keep, ret))
         e = ERR_NOT_FOUND;
     extent_release(&extent);

@@ -3,12 +3,12 @@
 #ifndef STORE_REWRITE_H
 #define STORE_REWRITE_H
 
-#include "store/inside.h"
+#include "store/volume_inside.h"
 
 /* Reads the stored bytes of this version, and verifies them; they lie in keep. Returns OK,
  * ERR_NOT_FOUND if the store has no WHOLE record of this version, or ERR_LIMIT if no file
  * descriptor is free. Committer only. */
-enum err rewrite_bytes(struct store *store, const struct metadata *metadata, struct arena *keep,
+enum err rewrite_bytes(struct volume *volume, const struct metadata *metadata, struct arena *keep,
                        slice *ret) MUST_USE;
 
 #endif

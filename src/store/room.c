@@ -15,97 +15,97 @@
 #define RECYCLE_BATCH 2000u           /* records of an extent that goes, in one transaction */
 #define SHRINK_MS 200u
 
-static enum err forget_extent(struct store *store, uint32_t number, const struct toc_entry *entries,
+static enum err forget_extent(struct volume *volume, uint32_t number, const struct toc_entry *entries,
                               uint32_t count)
 {
     enum err e = OK;
     for (uint32_t i = 0; i < count;) {
-        removals_take(store);
-        e = index_begin(store->index);
+        removals_take(volume);
+        e = index_begin(volume->index);
         if (!e)
-            e = removals_publish(store, false);
+            e = removals_publish(volume, false);
         for (uint32_t end = MIN(count, i + RECYCLE_BATCH); !e && i < end; i++)
-            e = publish_recycled(store->index, &entries[i], number, i);
+            e = publish_recycled(volume->index, &entries[i], number, i);
         if (!e)
-            e = index_commit(store->index);
-        index_abort(store->index);
-        store_still_alive(store);
+            e = index_commit(volume->index);
+        index_abort(volume->index);
+        volume_still_alive(volume);
         if (e)
             break;
         metric_add(M_STORE_COMMITS, 1);
-        removals_settle(store);
-        removals_answer(store, OK);
+        removals_settle(volume);
+        removals_answer(volume, OK);
     }
     return e;
 }
 
-static enum err recycle(struct store *store, uint32_t number, struct arena *keep)
+static enum err recycle(struct volume *volume, uint32_t number, struct arena *keep)
 {
     struct toc_entry *entries = NULL;
     uint32_t count = 0;
-    enum err e = extent_contents(store->extents, number, keep, &entries, &count);
+    enum err e = extent_contents(volume->extents, number, keep, &entries, &count);
     if (e == ERR_LIMIT)    /* no descriptor to read it with: it may go later */
         return ERR_FULL;
     if (!e)
-        e = forget_extent(store, number, entries, count);
+        e = forget_extent(volume, number, entries, count);
     bool full = e == ERR_FULL || e == ERR_LIMIT;
     if (e && !full && e != ERR_NOT_FOUND)
         return e;
     /* A full disk has no room for the deletions: the file goes first. A number that is not there is
      * a miss (H1), and the number is not used again. */
-    extent_drop(store->extents, number);
+    extent_drop(volume->extents, number);
     metric_add(M_STORE_RECYCLED, 1);
-    return full ? forget_extent(store, number, entries, count) : OK;
+    return full ? forget_extent(volume, number, entries, count) : OK;
 }
 
-enum err room_recycle(struct store *store)
+enum err room_recycle(struct volume *volume)
 {
     struct arena keep = { 0 };
     uint32_t *numbers;
-    size_t count = extents_numbers(store->extents, &keep, &numbers);
+    size_t count = extents_numbers(volume->extents, &keep, &numbers);
     size_t old = count ? count - 1 : 0, victim = policy_victim(numbers, old);    /* not the newest */
-    enum err e = victim < old ? recycle(store, numbers[victim], &keep) : ERR_FULL;
+    enum err e = victim < old ? recycle(volume, numbers[victim], &keep) : ERR_FULL;
     arena_free(&keep);
     return e;
 }
 
 /* Recycles until one more extent fits into the size and leaves the reserve alone. */
-static enum err make_room(struct store *store)
+static enum err make_room(struct volume *volume)
 {
-    uint64_t want = store->folder.format.extent_bytes;
+    uint64_t want = volume->folder.format.extent_bytes;
     enum err e = OK;
-    while (!e && (extents_bytes(store->extents) + want > atomic_load(&store->size_bytes) ||
-                  service_free_bytes(store) < atomic_load(&store->reserve_bytes) + want))
-        e = room_recycle(store);
+    while (!e && (extents_bytes(volume->extents) + want > atomic_load(&volume->space.size_bytes) ||
+                  service_free_bytes(volume) < atomic_load(&volume->space.reserve_bytes) + want))
+        e = room_recycle(volume);
     return e;
 }
 
 /* The newest goes only when a newer one stands: after the size was lowered, over it for a
  * moment. */
-static bool is_last_too_big(struct store *store)
+static bool is_last_too_big(struct volume *volume)
 {
-    uint64_t want = atomic_load(&store->reserve_bytes) + store->folder.format.extent_bytes;
-    return extents_count(store->extents) == 1 && service_free_bytes(store) >= want;
+    uint64_t want = atomic_load(&volume->space.reserve_bytes) + volume->folder.format.extent_bytes;
+    return extents_count(volume->extents) == 1 && service_free_bytes(volume) >= want;
 }
 
-enum err room_next_extent(struct store *store)
+enum err room_next_extent(struct volume *volume)
 {
-    enum err e = make_room(store);
-    if (e == ERR_FULL && is_last_too_big(store))
+    enum err e = make_room(volume);
+    if (e == ERR_FULL && is_last_too_big(volume))
         e = OK;
     if (!e)
-        e = open_extent_roll(store->extents);
-    if (e == ERR_FULL && room_recycle(store) == OK)
-        e = open_extent_roll(store->extents);
+        e = open_extent_roll(volume->extents);
+    if (e == ERR_FULL && room_recycle(volume) == OK)
+        e = open_extent_roll(volume->extents);
     return e == ERR_LIMIT ? ERR_FULL : e;    /* no descriptor: as good as no room */
 }
 
-enum err room_shrink(struct store *store)
+enum err room_shrink(struct volume *volume)
 {
     uint64_t until_ms = mono_ms() + SHRINK_MS;
     enum err e = OK;
-    while (!e && extents_bytes(store->extents) > atomic_load(&store->size_bytes) &&
+    while (!e && extents_bytes(volume->extents) > atomic_load(&volume->space.size_bytes) &&
            mono_ms() < until_ms)
-        e = room_recycle(store);
+        e = room_recycle(volume);
     return e;
 }

@@ -16,121 +16,121 @@
 #define WATCH_MS 500u
 #define RESERVE_MAX (8 * GIB)
 
-uint64_t service_free_bytes(const struct store *store)
+uint64_t service_free_bytes(const struct volume *volume)
 {
     struct store_space space;
-    return store_space(store->folder.path, &space) == OK ? space.free_bytes : UINT64_MAX;
+    return store_space(volume->folder.path, &space) == OK ? space.free_bytes : UINT64_MAX;
 }
 
 /* A size that nobody set. The next opening has larger extents, and with them no bound. */
-static void grow(struct store *store, uint64_t free)
+static void grow(struct volume *volume, uint64_t free)
 {
-    uint64_t size = atomic_load(&store->size_bytes), own = extents_bytes(store->extents);
-    uint64_t most = (uint64_t)SIZE_EXTENTS_MAX * store->folder.format.extent_bytes;
-    uint64_t derived = sizing_derive(size, free, own + index_size(store->index).bytes);
-    if (!store->options.size_bytes && atomic_load(&store->open))
-        atomic_store(&store->size_bytes, MAX(size, MIN(derived, most)));
+    uint64_t size = atomic_load(&volume->space.size_bytes), own = extents_bytes(volume->extents);
+    uint64_t most = (uint64_t)SIZE_EXTENTS_MAX * volume->folder.format.extent_bytes;
+    uint64_t derived = sizing_derive(size, free, own + index_size(volume->index).bytes);
+    if (!volume->options.size_bytes && atomic_load(&volume->service.open))
+        atomic_store(&volume->space.size_bytes, MAX(size, MIN(derived, most)));
 }
 
 /* Who must not wait reads what is noted here. */
-void service_measure(struct store *store)
+void service_measure(struct volume *volume)
 {
-    uint64_t free = service_free_bytes(store);
+    uint64_t free = service_free_bytes(volume);
     if (free == UINT64_MAX)
         return;
-    atomic_store(&store->free_bytes, free);
-    grow(store, free);
+    atomic_store(&volume->space.free_bytes, free);
+    grow(volume, free);
     metric_set(M_STORE_FREE, (int64_t)free);
-    metric_set(M_STORE_CAPACITY, (int64_t)store_capacity(store));
+    metric_set(M_STORE_CAPACITY, (int64_t)volume_capacity(volume));
 }
 
-uint64_t store_capacity(struct store *store)
+uint64_t volume_capacity(struct volume *volume)
 {
-    uint64_t free = atomic_load(&store->free_bytes), kept = atomic_load(&store->reserve_bytes);
-    uint64_t used = extents_bytes(store->extents), size = atomic_load(&store->size_bytes);
+    uint64_t free = atomic_load(&volume->space.free_bytes), kept = atomic_load(&volume->space.reserve_bytes);
+    uint64_t used = extents_bytes(volume->extents), size = atomic_load(&volume->space.size_bytes);
     return MIN(size, used + (free > kept ? free - kept : 0));
 }
 
-void service_metrics(struct store *store)
+void service_metrics(struct volume *volume)
 {
-    metric_set(M_STORE_BYTES, (int64_t)extents_bytes(store->extents));
-    metric_set(M_STORE_ENTRIES, (int64_t)index_size(store->index).entries);
-    metric_set(M_STORE_SERVING, store_is_serving(store));
+    metric_set(M_STORE_BYTES, (int64_t)extents_bytes(volume->extents));
+    metric_set(M_STORE_ENTRIES, (int64_t)index_size(volume->index).entries);
+    metric_set(M_STORE_SERVING, volume_is_serving(volume));
 }
 
-enum err service_begin(struct store *store, const char **ret_why)
+enum err service_begin(struct volume *volume, const char **ret_why)
 {
-    struct folder_wish wish = { .size_bytes = store->options.size_bytes,
-                                .extent_bytes = store->options.extent_bytes,
-                                .unproved = atomic_exchange(&store->unproved, false),
-                                .last_generation = atomic_load(&store->generation) };
-    enum err e = folder_open(&store->folder, &wish, store->secret, ret_why);
-    if (!e && (e = restated_open(store->restated, &store->folder)) != OK) {
+    struct folder_wish wish = { .size_bytes = volume->options.size_bytes,
+                                .extent_bytes = volume->options.extent_bytes,
+                                .unproved = atomic_exchange(&volume->service.unproved, false),
+                                .last_generation = atomic_load(&volume->generation) };
+    enum err e = folder_open(&volume->folder, &wish, volume->secret, ret_why);
+    if (!e && (e = restated_open(volume->restated, &volume->folder)) != OK) {
         *ret_why = "the file 'restated' in the folder can't be written; check the free space and "
                    "the health of the disk";
-        folder_close(&store->folder, false);
+        folder_close(&volume->folder, false);
         wish.unproved = true;
     }
     if (e) {
         if (wish.unproved)
-            atomic_store(&store->unproved, true);
-        atomic_store(&store->why, *ret_why);
+            atomic_store(&volume->service.unproved, true);
+        atomic_store(&volume->service.why, *ret_why);
         return e;
     }
     struct store_space space;
-    uint64_t reserve = store->options.reserve_bytes;
-    if (!reserve && store_space(store->folder.path, &space) == OK)
+    uint64_t reserve = volume->options.reserve_bytes;
+    if (!reserve && store_space(volume->folder.path, &space) == OK)
         reserve = MIN(space.bytes / 20, RESERVE_MAX);
-    atomic_store(&store->reserve_bytes, reserve);
-    atomic_store(&store->size_bytes, store->folder.format.size_bytes);
-    atomic_store(&store->generation, store->folder.format.generation);
-    metadata_cache_clear(store->metadata_cache);
-    names_apply(store->names, &store->folder);
-    folder_doubt_ends(store->folder.path);
-    store->doubted = false;
-    atomic_store(&store->why, "");
-    atomic_store(&store->anew, store->folder.anew);
-    service_measure(store);
-    atomic_store(&store->open, true);
-    service_metrics(store);
+    atomic_store(&volume->space.reserve_bytes, reserve);
+    atomic_store(&volume->space.size_bytes, volume->folder.format.size_bytes);
+    atomic_store(&volume->generation, volume->folder.format.generation);
+    metadata_cache_clear(volume->metadata_cache);
+    names_apply(volume->names, &volume->folder);
+    folder_doubt_ends(volume->folder.path);
+    volume->service.doubted = false;
+    atomic_store(&volume->service.why, "");
+    atomic_store(&volume->service.anew, volume->folder.anew);
+    service_measure(volume);
+    atomic_store(&volume->service.open, true);
+    service_metrics(volume);
     return OK;
 }
 
-void service_end(struct store *store, const char *why)
+void service_end(struct volume *volume, const char *why)
 {
-    if (removals_are_due(store))
-        atomic_store(&store->unproved, true);
-    atomic_store(&store->why, why);
-    atomic_store(&store->open, false);
+    if (removals_are_due(volume))
+        atomic_store(&volume->service.unproved, true);
+    atomic_store(&volume->service.why, why);
+    atomic_store(&volume->service.open, false);
     /* as after a crash: nothing is believed when it comes back */
-    folder_close(&store->folder, false);
-    metadata_cache_clear(store->metadata_cache);
-    service_note_doubt(store);
-    service_metrics(store);
+    folder_close(&volume->folder, false);
+    metadata_cache_clear(volume->metadata_cache);
+    service_note_doubt(volume);
+    service_metrics(volume);
     metric_add(M_STORE_FAULTS, 1);    /* last: who sees it sees that the folder is out */
 }
 
-void service_note_doubt(struct store *store)
+void service_note_doubt(struct volume *volume)
 {
-    if (atomic_load(&store->unproved) && !store->doubted)
-        folder_doubt(store->folder.path);
-    store->doubted = atomic_load(&store->unproved);
+    if (atomic_load(&volume->service.unproved) && !volume->service.doubted)
+        folder_doubt(volume->folder.path);
+    volume->service.doubted = atomic_load(&volume->service.unproved);
 }
 
 /* ---- the watch ---- */
 
 void *service_watch(void *arg)
 {
-    struct store *store = arg;
-    pthread_mutex_lock(&store->lock);
-    while (!store->stopping) {
-        cond_wait_until(&store->stop, &store->lock, mono_ns() + WATCH_MS * 1000000u);
-        pthread_mutex_unlock(&store->lock);
-        metric_set(M_STORE_SERVING, store_is_serving(store));
-        if (!store_is_serving(store))    /* stuck in a commit, or in opening the folder */
-            removals_give_up(store);
-        pthread_mutex_lock(&store->lock);
+    struct volume *volume = arg;
+    pthread_mutex_lock(&volume->queue.lock);
+    while (!volume->queue.stopping) {
+        cond_wait_until(&volume->queue.stop, &volume->queue.lock, mono_ns() + WATCH_MS * 1000000u);
+        pthread_mutex_unlock(&volume->queue.lock);
+        metric_set(M_STORE_SERVING, volume_is_serving(volume));
+        if (!volume_is_serving(volume))    /* stuck in a commit, or in opening the folder */
+            removals_give_up(volume);
+        pthread_mutex_lock(&volume->queue.lock);
     }
-    pthread_mutex_unlock(&store->lock);
+    pthread_mutex_unlock(&volume->queue.lock);
     return NULL;
 }

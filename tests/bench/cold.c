@@ -104,7 +104,7 @@ static bool find_place(uint64_t i)
 {
     struct entry entry;
     uint32_t unit;
-    if (index_get_metadata(store->index, &metadata[i]->id, &unit, &entry) != OK ||
+    if (index_get_metadata(store->volume->index, &metadata[i]->id, &unit, &entry) != OK ||
         !entry.whole)
         return false;
     places[i].extent = entry.extent;
@@ -157,7 +157,7 @@ static int fds[1 << 16];
 static void drop_caches(void)
 {
     char path[4200];
-    for (uint32_t i = 1; i <= extents_highest(store->extents); i++) {
+    for (uint32_t i = 1; i <= extents_highest(store->volume->extents); i++) {
         snprintf(path, sizeof(path), "%s/extents/%08x", told.folder, i);
         int fd = open(path, O_RDONLY | O_CLOEXEC);
         if (fd < 0)

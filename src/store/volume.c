@@ -1,0 +1,248 @@
+/* volume.c - one cache folder in use: its life, and what is handed in to it.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * commit.c writes, service.c takes the folder into service and out of it, units.c and vouch.c ask
+ * the index. */
+#include "store/volume_inside.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/metric.h"
+#include "base/thread.h"
+#include "store/policy.h"
+#include "store/service.h"
+
+/* ---- life ---- */
+
+struct volume *volume_new(const struct volume_options *options, const uint8_t *secret)
+{
+    struct volume *volume = must_alloc(sizeof(*volume));
+    check(options->metadata_bytes && options->queue_bytes_max && options->commit_ms_max);
+    volume->options = *options;
+    volume->secret = secret;
+    volume->folder.path = must_strndup(options->folder, strlen(options->folder));
+    volume->options.folder = volume->folder.path;
+    volume->folder.lock_fd = -1;
+    volume->folder.index = volume->index = index_new();
+    volume->folder.extents = volume->extents = extents_new(options->memory_bytes);
+    volume->metadata_cache = metadata_cache_new(options->metadata_bytes);
+    volume->names = names_new();
+    volume->restated = restated_new();
+    atomic_store(&volume->service.why, "Penstock is still opening the folder");
+    atomic_store(&volume->service.anew, "");
+    list_init(&volume->queue.appends);
+    list_init(&volume->queue.removals);
+    list_init(&volume->queue.committing);
+    list_init(&volume->queue.updates);
+    pthread_mutex_init(&volume->queue.lock, NULL);
+    pthread_cond_init(&volume->queue.more, NULL);
+    pthread_cond_init(&volume->queue.stop, NULL);
+    return volume;
+}
+
+static void volume_end(struct volume *volume)
+{
+    index_free(&volume->index);
+    extents_free(&volume->extents);
+    metadata_cache_free(&volume->metadata_cache);
+    names_free(&volume->names);
+    restated_free(&volume->restated);
+    pthread_cond_destroy(&volume->queue.more);
+    pthread_cond_destroy(&volume->queue.stop);
+    pthread_mutex_destroy(&volume->queue.lock);
+    free(volume->removed.ids);
+    free(volume->folder.path);
+    free(volume);
+}
+
+/* With names and advice, where a look finds the same trouble. */
+static slice why_at_length(const struct volume *volume, enum err err, const char *why,
+                           struct arena *keep)
+{
+    slice found;
+    bool same = err == ERR_IO && store_probe(volume->folder.path, keep, &found) == ERR_IO;
+    return same && found.len ? found : slice_of(why);
+}
+
+enum err volume_start(struct volume *volume, struct arena *keep, slice *ret_why)
+{
+    struct format format;
+    const char *why = "";
+    enum err e = folder_peek(volume->folder.path, &format, &why);
+    if (e != ERR_FORMAT)
+        e = service_begin(volume, &why);
+    *ret_why = (slice){ "", 0 };
+    if (e == ERR_FORMAT && *volume->folder.stranger)
+        *ret_why = arena_printf(keep, "the cache folder %s can't be used: it holds %s, which is "
+                                "not Penstock's; set cache_dir to an empty folder",
+                                volume->folder.path, volume->folder.stranger);
+    else if (*why)
+        *ret_why = arena_printf(keep, "the cache folder %s can't be used: %.*s",
+                                volume->folder.path,
+                                SLICE_ARG(why_at_length(volume, e, why, keep)));
+    if (e == ERR_FORMAT)
+        return e;
+    check(thread_start(&volume->committer, commit_run, volume, "commit"));
+    check(thread_start(&volume->watch, service_watch, volume, "watch"));
+    return OK;
+}
+
+static void stop_threads(struct volume *volume)
+{
+    pthread_mutex_lock(&volume->queue.lock);
+    volume->queue.stopping = true;
+    pthread_cond_signal(&volume->queue.more);
+    pthread_cond_signal(&volume->queue.stop);
+    pthread_mutex_unlock(&volume->queue.lock);
+    pthread_join(volume->committer, NULL);
+    pthread_join(volume->watch, NULL);
+}
+
+void volume_free(struct volume **volume)
+{
+    struct volume *mine = *volume;
+    *volume = NULL;
+    if (!mine)
+        return;
+    if (mine->committer)
+        stop_threads(mine);
+    if (atomic_exchange(&mine->service.open, false))
+        folder_close(&mine->folder, !atomic_load(&mine->service.unproved));
+    volume_end(mine);
+}
+
+void volume_status(struct volume *volume, struct store_status *ret)
+{
+    bool serving = volume_is_serving(volume);
+    bool stuck = !serving && atomic_load(&volume->service.open);
+    struct index_size index = index_size(volume->index);
+    *ret = (struct store_status){
+        .serving = serving,
+        .why = stuck ? "a write to the folder's disk takes too long; check whether that disk hangs "
+                       "or is overloaded" : atomic_load(&volume->service.why),
+        .anew = atomic_load(&volume->service.anew),
+        .size_bytes = atomic_load(&volume->space.size_bytes),
+        .derived = !volume->options.size_bytes,
+        .used_bytes = extents_bytes(volume->extents),
+        .reserve_bytes = atomic_load(&volume->space.reserve_bytes),
+        .free_bytes = atomic_load(&volume->space.free_bytes),
+        .capacity_bytes = volume_capacity(volume),
+        .entries = index.entries,
+        .index_bytes = index.bytes,
+        .metadata_bytes = metadata_cache_bytes(volume->metadata_cache),
+        .extents = extents_count(volume->extents),
+    };
+}
+
+void volume_names(struct volume *volume, const struct store_name *list, size_t count)
+{
+    names_set(volume->names, volume->secret, list, count);
+    if (atomic_load(&volume->service.open))
+        names_apply(volume->names, &volume->folder);    /* nothing has been appended yet */
+}
+
+/* ---- handing in ---- */
+
+/* A disk that can't keep up makes us a slower cache, not a slower proxy: with the queue nearly full
+ * and a commit that takes longer than a second, the last quarter is for what was admitted before. A
+ * full queue alone is no reason: fills then wait for their slots, for milliseconds, and what was
+ * read once need not be fetched again. */
+static bool has_room(struct volume *volume)
+{
+    uint64_t since = atomic_load_explicit(&volume->service.busy_since_ms, memory_order_relaxed);
+    if (!since || mono_ms() < since + SLOW_COMMIT_MS)
+        return true;
+    pthread_mutex_lock(&volume->queue.lock);
+    bool room = volume->queue.bytes < volume->options.queue_bytes_max / 4 * 3;
+    pthread_mutex_unlock(&volume->queue.lock);
+    return room;
+}
+
+bool volume_admits(struct volume *volume, const struct object_id *id, uint64_t bytes)
+{
+    if (!volume_is_serving(volume) || !policy_admit(id, bytes))
+        return false;
+    bool room = has_room(volume);
+    if (!room)
+        metric_add(M_STORE_QUEUE_FULL, 1);
+    return room;
+}
+
+static void check_append(const struct store_append *append)
+{
+    const struct metadata *metadata = append->metadata;
+    uint64_t start = (uint64_t)append->first_unit * UNIT_BYTES, end = start + append->bytes.len;
+    check(append->done && (append->bytes.len || append->with_metadata));
+    check(append->bytes.len <= RECORD_BYTES_MAX && end <= MAX(metadata->size, start));
+    check(append->bytes.len % UNIT_BYTES == 0 || end == metadata->size);
+}
+
+/* Under the lock, before something is queued: the first of a commit opens it (commit.c). */
+static void begin_commit(struct volume *volume)
+{
+    if (!list_empty(&volume->queue.appends) || !list_empty(&volume->queue.updates))
+        return;
+    volume->queue.oldest_ms = mono_ms();
+    pthread_cond_signal(&volume->queue.more);
+}
+
+enum err volume_append(struct volume *volume, struct store_append *append)
+{
+    check_append(append);
+    size_t bytes = append->bytes.len;
+    if (append->with_metadata && metadata_block_bytes(append->metadata) > METADATA_BLOCK_MAX)
+        return ERR_LIMIT;
+    if (!volume_is_serving(volume))
+        return ERR_IO;
+    enum err e = OK;
+    pthread_mutex_lock(&volume->queue.lock);
+    if (volume->queue.stopping)
+        e = ERR_STOPPING;
+    else if (volume->queue.bytes + bytes > volume->options.queue_bytes_max)
+        e = ERR_LIMIT;
+    if (!e) {
+        begin_commit(volume);
+        list_add(&volume->queue.appends, &append->link);
+        volume->queue.bytes += bytes;
+        volume->queue.entries += 1 + bytes / UNIT_BYTES;
+        if (volume->queue.entries >= COMMIT_ENTRIES || volume->queue.bytes >= COMMIT_BYTES)
+            pthread_cond_signal(&volume->queue.more);
+        if (append->with_metadata)
+            atomic_fetch_add(coming_counter(volume, &append->metadata->id), 1);
+    }
+    pthread_mutex_unlock(&volume->queue.lock);
+    if (e == ERR_LIMIT)
+        metric_add(M_STORE_QUEUE_FULL, 1);
+    return e;
+}
+
+void volume_remove(struct volume *volume, struct store_removal *removal)
+{
+    check(removal->count > 0 && removal->done);
+    for (size_t i = 0; i < removal->count && !removal->refused; i++)
+        metadata_cache_drop(volume->metadata_cache, &removal->ids[i]);
+    pthread_mutex_lock(&volume->queue.lock);
+    list_add(&volume->queue.removals, &removal->link);
+    pthread_cond_signal(&volume->queue.more);
+    pthread_mutex_unlock(&volume->queue.lock);
+}
+
+void volume_update(struct volume *volume, enum update_kind kind, const struct object_id *id,
+                 uint32_t unit, const struct entry *entry)
+{
+    struct update *update = must_alloc(sizeof(*update));
+    *update = (struct update){ .kind = kind, .generation = atomic_load(&volume->generation),
+                               .of = { *id, unit, entry->extent, entry->ordinal } };
+    pthread_mutex_lock(&volume->queue.lock);
+    bool room = volume->queue.update_count < UPDATES_MAX && !volume->queue.stopping;
+    if (room) {
+        begin_commit(volume);
+        volume->queue.update_count++;
+        list_add(&volume->queue.updates, &update->link);
+    }
+    pthread_mutex_unlock(&volume->queue.lock);
+    if (!room)
+        free(update);
+}
+

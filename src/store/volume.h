@@ -1,0 +1,53 @@
+/* volume.h - one cache folder in use. SPDX-License-Identifier: Apache-2.0
+ *
+ * A volume has a folder, its extents, its index, metadata in RAM, and two threads: the committer,
+ * which alone writes, and the watch. The store (store.h) gives each object to the volumes, and has
+ * what belongs to all of them. Most functions here do for one volume what the function of the same
+ * name in store.h does for all of them. Threads: as in store.h. */
+#ifndef STORE_VOLUME_H
+#define STORE_VOLUME_H
+
+#include "store/store.h"
+
+struct volume;
+
+struct volume_options {
+    const char *folder;
+    uint64_t size_bytes, reserve_bytes;    /* these five as in store_options, for one folder */
+    uint32_t extent_bytes;
+    size_t metadata_bytes;
+    size_t queue_bytes_max;
+    uint32_t commit_ms_max;
+    uint64_t memory_bytes;            /* of the process; the limit for maps of extents */
+};
+
+/* `secret` is that of the installation, and stays there as long as the volume. */
+struct volume *volume_new(const struct volume_options *options, const uint8_t *secret) MUST_USE;
+/* Tries to take the folder into service, and starts the threads, which try again. Returns OK, also
+ * if the folder is out of service, or ERR_FORMAT if starting would be a mistake; the volume has no
+ * threads then. *ret_why, in keep, is a sentence for people, or empty. */
+enum err volume_start(struct volume *volume, struct arena *keep, slice *ret_why) MUST_USE;
+/* Stops the threads, closes the folder and frees the volume. */
+void volume_free(struct volume **volume);
+
+void volume_names(struct volume *volume, const struct store_name *list, size_t count);
+void volume_status(struct volume *volume, struct store_status *ret);
+uint64_t volume_capacity(struct volume *volume);
+
+uint32_t volume_has_units(struct volume *volume, const struct metadata *metadata, uint32_t first,
+                          uint32_t count);
+uint32_t volume_next_unit(struct volume *volume, const struct metadata *metadata, uint32_t first,
+                          uint32_t count);
+bool volume_admits(struct volume *volume, const struct object_id *id, uint64_t bytes);
+enum err volume_append(struct volume *volume, struct store_append *append) MUST_USE;
+void volume_remove(struct volume *volume, struct store_removal *removal);
+void volume_restate(struct volume *volume, struct store_removal *removal);
+bool volume_knows(struct volume *volume, const struct object_id *id);
+
+enum store_renewal volume_renew(struct volume *volume, const struct object_id *id,
+                                const struct store_vouch *vouch);
+uint32_t volume_grant(struct volume *volume, const struct object_id *id,
+                      const struct metadata *only, uint32_t granted, bool forgive);
+bool volume_refuse(struct volume *volume, struct store_removal *removal) MUST_USE;
+
+#endif

@@ -1,0 +1,131 @@
+/* volume_inside.h - struct volume, for the files that implement it and those that read from it.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef STORE_VOLUME_INSIDE_H
+#define STORE_VOLUME_INSIDE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/clock.h"
+#include "store/folder.h"
+#include "store/names.h"
+#include "store/publish.h"
+#include "store/restated.h"
+#include "store/volume.h"
+
+#define CHANGE_COUNTERS 1024u
+#define COMING_COUNTERS 4096u
+#define UPDATES_MAX 65536u            /* H8: the most small changes that wait; more are dropped */
+#define COMMIT_ENTRIES 100u           /* a commit closes at so many entries ... */
+#define COMMIT_BYTES (16 * MIB)       /* ... or at so many bytes of records */
+#define SLOW_COMMIT_MS 1000u          /* a longer commit is slow: the disk does not keep up */
+
+/* A change of the index that carries no bytes. */
+enum update_kind { UPDATE_FORGET, UPDATE_PROVE, UPDATE_GRANTED };
+struct update {
+    struct list link;
+    enum update_kind kind;
+    struct named_entry of;
+    uint32_t generation;              /* the volume's when the change was queued */
+};
+
+/* Whether the folder is in service, and since when a commit runs. */
+struct service {
+    atomic_bool open;
+    _Atomic(const char *) why;        /* why the folder is not open; static text */
+    _Atomic(const char *) anew;       /* why the folder began anew; static text */
+    _Atomic uint64_t busy_since_ms;   /* time of the running commit's latest progress; 0: none */
+    atomic_bool unproved;    /* a removal or refusal came while the folder was out of service */
+    bool doubted;                     /* the folder has a note of that; for the committer only */
+};
+
+/* Bytes of the extents and of the file system. */
+struct space {
+    _Atomic uint64_t size_bytes, reserve_bytes;
+    _Atomic uint64_t free_bytes;      /* when the committer last looked */
+};
+
+/* The removals since the commit began. The first `done` of them are committed. For the committer
+ * only. */
+struct removed {
+    struct removed_id {
+        struct object_id id;
+        bool refused, bucket;
+    } *ids;
+    size_t count, done, max;
+};
+
+/* What waits for the committer. */
+struct queue {
+    pthread_mutex_t lock;             /* guards all members but the conditions */
+    pthread_cond_t more;              /* wakes the committer */
+    pthread_cond_t stop;              /* wakes the watch */
+    struct list appends, removals, updates;
+    struct list committing;           /* removals in the running commit that have no answer yet */
+    size_t bytes, entries;            /* of the appends */
+    size_t update_count;
+    uint64_t oldest_ms;               /* when the first append came */
+    bool stopping;
+};
+
+struct volume {
+    struct volume_options options;
+    const uint8_t *secret;            /* of the installation */
+    struct folder folder;             /* for the committer only */
+    struct metadata_cache *metadata_cache;
+    struct names *names;
+    struct restated *restated;
+    struct index *index;
+    struct extents *extents;
+    atomic_uint generation;
+    struct service service;
+    struct space space;
+    struct removed removed;
+    /* Each counter is raised by a commit that changes metadata of its objects. A thread that reads
+     * metadata from the disk into RAM compares the counter before and after. */
+    atomic_uint changes[CHANGE_COUNTERS];
+    /* Counts metadata that was handed in and is not committed yet. */
+    atomic_uint coming[COMING_COUNTERS];
+    struct queue queue;
+    pthread_t committer, watch;       /* 0: not started */
+};
+
+static inline atomic_uint *change_counter(struct volume *volume, const struct object_id *id)
+{
+    return &volume->changes[(id->bytes[2] | (unsigned)id->bytes[3] << 8) % CHANGE_COUNTERS];
+}
+
+static inline atomic_uint *coming_counter(struct volume *volume, const struct object_id *id)
+{
+    return &volume->coming[(id->bytes[2] | (unsigned)id->bytes[3] << 8) % COMING_COUNTERS];
+}
+
+static inline bool volume_is_serving(struct volume *volume)
+{
+    if (!atomic_load_explicit(&volume->service.open, memory_order_acquire) ||
+        atomic_load_explicit(&volume->service.unproved, memory_order_relaxed))
+        return false;
+    uint64_t since = atomic_load_explicit(&volume->service.busy_since_ms, memory_order_relaxed);
+    return since == 0 || mono_ms() < since + volume->options.commit_ms_max;
+}
+
+/* Queues a change for the committer. If too many changes wait, the change is dropped. Any
+ * thread. */
+void volume_update(struct volume *volume, enum update_kind kind, const struct object_id *id,
+                 uint32_t unit, const struct entry *entry);
+
+/* To be called when the committer makes progress. */
+static inline void volume_still_alive(struct volume *volume)
+{
+    atomic_store(&volume->service.busy_since_ms, mono_ms());
+}
+
+/* To be called when a commit has changed the metadata of this object. */
+static inline void volume_changed(struct volume *volume, const struct object_id *id)
+{
+    atomic_fetch_add(change_counter(volume, id), 1);
+}
+
+void *commit_run(void *volume);        /* the committer's thread: commit.c */
+
+#endif

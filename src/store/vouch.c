@@ -1,0 +1,157 @@
+/* vouch.c - what the index knows of an object, and what the origin says of it.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "store/volume_inside.h"
+
+#define RUN 64u
+
+/* ---- asking the index ---- */
+
+bool volume_knows(struct volume *volume, const struct object_id *id)
+{
+    struct metadata *metadata = metadata_cache_get(volume->metadata_cache, id);
+    bool known = metadata || atomic_load(coming_counter(volume, id)) > 0 || !volume_is_serving(volume);
+    metadata_unref(&metadata);
+    struct entry entry;
+    uint32_t unit;
+    return known || index_get_metadata(volume->index, id, &unit, &entry) != ERR_NOT_FOUND;
+}
+
+uint32_t volume_has_units(struct volume *volume, const struct metadata *metadata, uint32_t first,
+                         uint32_t count)
+{
+    struct entry entries[RUN];
+    uint32_t units = (uint32_t)((metadata->size + UNIT_BYTES - 1) / UNIT_BYTES), found = 0;
+    if (!volume_is_serving(volume) || first >= units)
+        return 0;
+    count = MIN(count, units - first);
+    while (found < count) {
+        uint32_t got = index_get_run(volume->index, &metadata->id, first + found,
+                                     MIN(RUN, count - found), entries);
+        if (got && entries[0].whole)
+            return entries[0].etag_hash == metadata->etag_hash && entries[0].len == metadata->size
+                       ? count : found;
+        for (uint32_t i = 0; i < got; i++, found++)
+            if (entries[i].etag_hash != metadata->etag_hash ||
+                entries[i].len != unit_len(metadata, first + found))
+                return found;
+        if (got < RUN)
+            break;
+    }
+    return found;
+}
+
+uint32_t volume_next_unit(struct volume *volume, const struct metadata *metadata, uint32_t first,
+                         uint32_t count)
+{
+    struct entry entry;
+    uint32_t unit, end = first + count;
+    while (first < end && volume_is_serving(volume) &&
+           index_get_next(volume->index, &metadata->id, first, &unit, &entry) == OK && unit < end) {
+        if (entry.etag_hash == metadata->etag_hash && !entry.whole &&
+            entry.len == unit_len(metadata, unit))
+            return unit;
+        first = unit + 1;    /* of another version: rare, and gone with the next commit there */
+    }
+    return end;
+}
+
+/* Fields change without the ETag, and within a second without Last-Modified. */
+static bool same_fields(const struct metadata *metadata, const struct store_vouch *vouch)
+{
+    return !vouch->fields.ptr ||
+           (metadata && metadata->etag_hash == vouch->etag_hash &&
+            slice_eq(metadata->fields, vouch->fields));
+}
+
+/* When the origin last vouched for what this entry names; 0: not known. */
+static int64_t vouched_s(struct volume *volume, const struct entry *entry)
+{
+    struct extent *extent;
+    if (extent_hold(volume->extents, entry->extent, &extent))
+        return 0;
+    int64_t when_s = extent_time(extent, entry->ordinal);
+    extent_release(&extent);
+    return when_s;
+}
+
+/* Then only a HEAD or a GET tells what is said of it now. */
+static bool is_restated(struct volume *volume, const struct entry *entry,
+                        const struct store_vouch *vouch)
+{
+    int64_t when_s = vouched_s(volume, entry);
+    return when_s ? vouch->after_s && when_s <= vouch->after_s
+                  : restated_has(volume->restated, vouch->bucket, entry->extent);
+}
+
+static enum store_renewal renew(struct volume *volume, const struct object_id *id,
+                                struct metadata *metadata, const struct store_vouch *vouch)
+{
+    struct entry entry;
+    uint32_t unit;
+    if (!volume_is_serving(volume) || index_get_metadata(volume->index, id, &unit, &entry) != OK)
+        return STORE_ABSENT;
+    if (entry.etag_hash != vouch->etag_hash ||
+        entry.mark != metadata_mark(vouch->size, vouch->modified_s) ||
+        !same_fields(metadata, vouch) || (vouch->bucket && is_restated(volume, &entry, vouch)))
+        return STORE_CHANGED;
+    if (!extent_time_set(volume->extents, entry.extent, entry.ordinal, vouch->when_s))
+        return STORE_ABSENT;
+    if (metadata && metadata->etag_hash == vouch->etag_hash)
+        atomic_store(&metadata->validated_s, vouch->when_s);
+    if (entry.generation != atomic_load(&volume->generation))
+        volume_update(volume, UPDATE_PROVE, id, unit, &entry);
+    return STORE_RENEWED;
+}
+
+enum store_renewal volume_renew(struct volume *volume, const struct object_id *id,
+                               const struct store_vouch *vouch)
+{
+    struct metadata *metadata = metadata_cache_get(volume->metadata_cache, id);
+    enum store_renewal renewal = renew(volume, id, metadata, vouch);
+    metadata_unref(&metadata);
+    return renewal;
+}
+
+uint32_t volume_grant(struct volume *volume, const struct object_id *id, const struct metadata *only,
+                     uint32_t granted, bool forgive)
+{
+    struct entry entry;
+    uint32_t unit;
+    if (volume_is_serving(volume) && index_get_metadata(volume->index, id, &unit, &entry) == OK &&
+        (!only || metadata_is_of(only, entry.etag_hash, entry.mark))) {
+        granted = extent_granted_raise(volume->extents, entry.extent, entry.ordinal, granted);
+        bool counts = entry.refused || entry.generation != atomic_load(&volume->generation);
+        if (forgive && counts && !(granted & GRANTED_REFUSED))
+            volume_update(volume, UPDATE_GRANTED, id, unit, &entry);
+    }
+    volume_changed(volume, id);
+    struct metadata *metadata = metadata_cache_get(volume->metadata_cache, id);
+    if (metadata && (!only || metadata_is_same(only, metadata)))
+        granted = granted_raise(&metadata->granted, granted);
+    metadata_unref(&metadata);
+    return granted;
+}
+
+/* Out of service, nobody can tell: it goes the way of a removal then, which is remembered. */
+bool volume_refuse(struct volume *volume, struct store_removal *removal)
+{
+    struct entry entry;
+    uint32_t unit;
+    const struct object_id *id = removal->ids;
+    if (volume_is_serving(volume) && atomic_load(coming_counter(volume, id)) == 0) {
+        enum err e = index_get_metadata(volume->index, id, &unit, &entry);
+        if (e == ERR_NOT_FOUND || (!e && entry.refused))
+            return false;
+    }
+    removal->refused = true;
+    volume_remove(volume, removal);
+    return true;
+}
+
+void volume_restate(struct volume *volume, struct store_removal *removal)
+{
+    removal->bucket = true;
+    volume_remove(volume, removal);
+}
