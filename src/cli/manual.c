@@ -222,7 +222,8 @@ static const struct words leaves[] = {
     [S3_MUTATES_HEADS] = { "bucket's metadata",
                            "the metadata of the bucket's objects leaves the cache" },
     [S3_MUTATES_BUCKET] = { "permissions, metadata",
-                            "permissions and metadata of the bucket leave the cache" },
+                            "the permissions and the metadata of the bucket's objects leave the "
+                            "cache" },
 };
 
 static bool same_kind(const struct s3_operation *a, const struct s3_operation *b)
