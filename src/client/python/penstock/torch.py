@@ -44,8 +44,8 @@ class GpuBatchLoader:
     """Yields batches as tensors. shape: the shape of every item; a batch is then one tensor. Without a shape,
     a batch is a list of one-dimensional tensors, each as long as its item. slot_bytes: the room for one
     batch, in bytes. The default is the size of the first batch. Without a shape, if an item of this batch
-    has no length, the default is at least 64 MiB. With on_error "skip" (only without a shape), items that failed are empty, and `errors` lists
-    them."""
+    has no length, the default is at least 64 MiB. With on_error "skip" (only without a shape), items that
+    failed are empty, and `errors` lists them."""
 
     def __init__(self, client, bucket, batches, *, dtype=torch.uint8, shape=None, device="auto", depth=3,
                  clone=True, prefix="", slot_bytes=None, on_error="fail", deadline=None):
