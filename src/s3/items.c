@@ -31,9 +31,14 @@ static enum err bad(slice *ret_why, slice why)
     return ERR_BAD_ARGUMENT;
 }
 
-static enum err wrong(struct reading *r, const char *what, const char *why)
+static enum err wrong(struct reading *r, const char *why)
 {
-    return bad(r->ret_why, arena_printf(r->keep, "items[%zu]: %s%s", r->index, what, why));
+    return bad(r->ret_why, arena_printf(r->keep, "items[%zu]: %s", r->index, why));
+}
+
+static enum err wrong_member(struct reading *r, const char *name, const char *why)
+{
+    return bad(r->ret_why, arena_printf(r->keep, "items[%zu]: \"%s\" %s", r->index, name, why));
 }
 
 /* ---- members ---- */
@@ -58,10 +63,12 @@ static enum err read_key(struct reading *r, const struct member *member, const j
 {
     slice prefix = r->ask->prefix, key = json_text(value);
     if (!json_is_string(value) || slice_has(key, '\0'))
-        return wrong(r, "key must be text without a NUL", "");
+        return wrong_member(r, member->name, "must be text without a NUL");
     size_t len = prefix.len + key.len;
     if (len == 0 || len > S3_KEY_BYTES_MAX)
-        return wrong(r, "key must have 1 to 1024 bytes", prefix.len ? ", with its prefix" : "");
+        return wrong_member(r, member->name, prefix.len
+                            ? "must have 1 to 1024 bytes, with its prefix"
+                            : "must have 1 to 1024 bytes");
     char *both = arena_alloc(r->keep, len);
     size_t at = slice_put(both, prefix);
     slice_put(both + at, key);
@@ -74,8 +81,8 @@ static enum err read_number(struct reading *r, const struct member *member, cons
     bool is_length = member->at == offsetof(struct item, length);    /* may be -1: ITEM_OPEN */
     json_int_t number = json_integer_value(value);
     if (!json_is_integer(value) || number < (is_length ? -1 : 0))
-        return wrong(r, member->name, is_length ? " must be a whole number of bytes, or -1"
-                                                : " must be a whole number of bytes");
+        return wrong_member(r, member->name, is_length ? "must be a whole number of bytes, or -1"
+                                                       : "must be a whole number of bytes");
     *(uint64_t *)value_at(r, member) = (uint64_t)number;
     return OK;
 }
@@ -84,7 +91,7 @@ static enum err read_text(struct reading *r, const struct member *member, const 
 {
     slice text = json_text(value);
     if (!json_is_string(value) || !text.len || text.len > TEXT_BYTES_MAX || slice_has_control(text))
-        return wrong(r, member->name, " must be text of 1 to 1024 bytes, on one line");
+        return wrong_member(r, member->name, "must be text of 1 to 1024 bytes, on one line");
     *(slice *)value_at(r, member) = arena_copy(r->keep, text);
     return OK;
 }
@@ -94,8 +101,8 @@ static enum err read_range(struct reading *r, const struct member *member, const
     struct s3_range *range = value_at(r, member);
     *range = s3_range_read(json_text(value));
     return range->kind == RANGE_NONE
-         ? wrong(r, "range must be one range, as \"bytes=0-1023\", \"bytes=1024-\" or "
-                    "\"bytes=-1024\"", "") : OK;
+         ? wrong_member(r, member->name, "must be one range, as \"bytes=0-1023\", "
+                        "\"bytes=1024-\" or \"bytes=-1024\"") : OK;
 }
 
 static const struct member members[MEMBER_COUNT] = {
@@ -137,9 +144,11 @@ static enum err read_member(struct reading *r, enum member_id id, const json_t *
 {
     check((size_t)id < MEMBER_COUNT);
     if (!is_allowed(r, id))
-        return wrong(r, members[id].name, " is not allowed here: leave it out");
+        return wrong_member(r, members[id].name, id == MEMBER_RANGE
+                            ? "is only for a batch: give \"offset\" and \"length\""
+                            : "is only for a fill: leave it out");
     if (r->given & 1u << id)
-        return wrong(r, members[id].name, " is given twice");
+        return wrong_member(r, members[id].name, "is given twice");
     r->given |= 1u << id;
     return members[id].read(r, &members[id], value);
 }
@@ -170,14 +179,14 @@ static enum err read_array(struct reading *r, const json_t *array)
     if (count != 1 && (count < 3 || count > 5))
         return wrong(r, r->ask->places ? "must be [KEY], or [KEY, OFFSET, LENGTH, TO, {more}], "
                         "where TO and {more} may be left out"
-                                       : "must be [KEY] or [KEY, OFFSET, LENGTH]", "");
+                                       : "must be [KEY] or [KEY, OFFSET, LENGTH]");
     for (size_t i = 0; i < MIN(count, countof(order)) && !err; i++)
         err = read_member(r, order[i], json_array_get(array, i));
     if (err || count < 5)
         return err;
     const json_t *more = json_array_get(array, 4);
     return json_is_object(more) ? read_object(r, more)
-                                : wrong(r, "the element after TO must be an object", "");
+                                : wrong(r, "the element after TO must be an object");
 }
 
 /* Judges whether an item may have all its members together. */
@@ -187,12 +196,12 @@ static enum err judge(struct reading *r)
     bool span = r->given & (1u << MEMBER_OFFSET | 1u << MEMBER_LENGTH);
     bool range = r->given & 1u << MEMBER_RANGE;
     if (!(r->given & 1u << MEMBER_KEY))
-        return wrong(r, "key is missing", "");
+        return wrong_member(r, "key", "is missing");
     if (range && span)
-        return wrong(r, "range says the same as offset and length: give either range, or offset "
-                     "and length", "");
+        return wrong_member(r, "range", "says the same as \"offset\" and \"length\": give either "
+                            "\"range\", or \"offset\" and \"length\"");
     if (item->length != ITEM_OPEN && item->first > INT64_MAX - item->length)
-        return wrong(r, "the sum of offset and length is too large", "");
+        return wrong(r, "the sum of \"offset\" and \"length\" is too large");
     item->kind = range ? ITEM_RANGE : span ? ITEM_SPAN : ITEM_WHOLE;
     return OK;
 }
@@ -209,7 +218,7 @@ static enum err read_item(struct reading *r, const json_t *value)
     else if (json_is_object(value))
         err = read_object(r, value);
     else
-        err = wrong(r, "must be a key, an array or an object", "");
+        err = wrong(r, "must be a key, an array or an object");
     return err ? err : judge(r);
 }
 
@@ -221,10 +230,10 @@ enum err items_read(struct arena *keep, const struct json_t *list, const struct 
     enum err err = OK;
     *ret = (struct items){ NULL, 0 };
     if (!json_is_array(list))
-        return bad(ret_why, S("items must be an array"));
+        return bad(ret_why, S("\"items\" must be an array"));
     if (count > ask->count_max) {
-        *ret_why = arena_printf(keep, "items has %zu elements, and may have at most %zu", count,
-                                ask->count_max);
+        *ret_why = arena_printf(keep, "\"items\" has %zu elements, and may have at most %zu",
+                                count, ask->count_max);
         return ERR_LIMIT;
     }
     struct item *items = arena_alloc(keep, MAX(count, 1) * sizeof(*items));
@@ -265,8 +274,8 @@ static enum err read_choice(struct arena *keep, const json_t *value, const char 
     for (; *ret < 2; ++*ret)
         if (json_is_string(value) && slice_eq(json_text(value), slice_of(words[*ret])))
             return OK;
-    return bad(ret_why, arena_printf(keep, "%s must be \"%s\" or \"%s\"", name, words[0],
-                                     words[1]));
+    return bad(ret_why, arena_printf(keep, "\"%s\" must be \"%s\" or \"%s\"", name,
+                                     words[0], words[1]));
 }
 
 static enum err judge_names(struct arena *keep, json_t *object, slice *ret_why)
@@ -277,8 +286,8 @@ static enum err judge_names(struct arena *keep, json_t *object, slice *ret_why)
     json_object_foreach(object, name, value)
         if (!slice_is_one_of(slice_of(name), names, countof(names)))
             return bad(ret_why, arena_printf(
-                keep, "no such member: \"%.*s\" (the members are items, prefix, form and on_error)",
-                SLICE_ARG(slice_sub(slice_of(name), 0, NAME_BYTES_MAX))));
+                keep, "no such member: \"%.*s\" (the members are \"items\", \"prefix\", \"form\" "
+                "and \"on_error\")", SLICE_ARG(slice_sub(slice_of(name), 0, NAME_BYTES_MAX))));
     return OK;
 }
 
@@ -290,10 +299,10 @@ static enum err read_batch(struct arena *keep, json_t *object, size_t count_max,
     unsigned form = 0, end = 0;
     const json_t *prefix = json_object_get(object, "prefix");
     if (!json_is_object(object))
-        return bad(ret_why, S("the body must be a JSON object with items"));
+        return bad(ret_why, S("the body must be a JSON object with the member \"items\""));
     enum err err = judge_names(keep, object, ret_why);
     if (!err && prefix && !json_is_string(prefix))
-        err = bad(ret_why, S("prefix must be text"));
+        err = bad(ret_why, S("\"prefix\" must be text"));
     ask.prefix = json_text(prefix);
     if (!err)
         err = read_choice(keep, json_object_get(object, "form"), "form", forms, &form, ret_why);

@@ -270,8 +270,9 @@ enum err s3_request_read(struct arena *keep, const struct request_head *head, sl
     enum err e = read_path(keep, head->path, host_bucket, ret);
     if (e == ERR_BAD_BUCKET && !host_bucket.len && is_name(head->host))
         ret->detail = S("The specified bucket is not valid. Penstock took the name from the path, "
-                        "because the Host header is no subdomain of a host name in the setting "
-                        "domains.");
+                        "because the setting \"domains\" lists no parent domain of the Host "
+                        "header. If the client puts the bucket into the host name, add the rest "
+                        "of that name to \"domains\". Otherwise, correct the bucket in the path.");
     if (!e)
         e = read_params(keep, head->query, ret);
     if (!e)

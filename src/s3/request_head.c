@@ -9,7 +9,11 @@
  * ":" value CRLF each, then CRLF, and head->bytes is their length. Any thread. */
 #include "s3/request_head.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
+
+#define NAME_BYTES_MAX 100      /* limit of a header's name in a sentence */
 
 enum class {
     TOKEN = 1,      /* names and methods (RFC 9110 tchar) */
@@ -53,6 +57,17 @@ static enum err bad(struct scan *scan, const char *why)
 {
     scan->why = why;
     return ERR_BAD_HEAD;
+}
+
+/* As bad, for a sentence that names a header. The sentence is valid until the next one. */
+static enum err PRINTF_LIKE(2, 3) bad_field(struct scan *scan, const char *fmt, ...)
+{
+    static _Thread_local char why[200];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(why, sizeof(why), fmt, args);
+    va_end(args);
+    return bad(scan, why);
 }
 
 static slice run_of(struct scan *scan, enum class class)
@@ -107,12 +122,12 @@ static enum err url_front(struct scan *scan)
         return ERR_MORE;
     if (slice_eq(scan->head->method, S("PRI")))
         return bad(scan, "the client began with HTTP/2, and Penstock speaks only HTTP/1.1");
-    bool secure = slice_eq_nocase(scheme, S("https"));
-    if (!secure && !slice_eq_nocase(scheme, S("http")))
-        return bad(scan, why);
     if (slice_eq(scan->head->method, S("CONNECT")))
         return bad(scan, "the method CONNECT is for proxies, and Penstock is none: remove Penstock "
                          "from the client's proxy settings");
+    bool secure = slice_eq_nocase(scheme, S("https"));
+    if (!secure && !slice_eq_nocase(scheme, S("http")))
+        return bad(scan, why);
     enum err e = literal(scan, S("://"), why);
     if (e)
         return e;
@@ -160,8 +175,11 @@ static enum err request_line(struct scan *scan)
         return ERR_MORE;
     if (*scan->at++ != ' ')
         return bad(scan, "the request target has a byte that must be percent-encoded: encode it");
-    e = literal(scan, S("HTTP/1."), "the request's HTTP version is neither 1.0 nor 1.1: use "
-                                    "HTTP/1.1");
+    e = literal(scan, S("HTTP/"), "the request target must be followed by one space and HTTP/1.1: "
+                                  "encode each space in the target as %20");
+    if (!e)
+        e = literal(scan, S("1."), "the request's HTTP version is neither 1.0 nor 1.1: use "
+                                   "HTTP/1.1");
     if (e)
         return e;
     if (scan->at == scan->end)
@@ -214,7 +232,8 @@ static enum err read_length(struct scan *scan, slice value)
                          "them");
     bool padded = value.len > 1 && value.ptr[0] == '0';
     if (padded || !slice_u64(value, &scan->head->length) || scan->head->length > INT64_MAX)
-        return bad(scan, "the Content-Length must be a decimal number");
+        return bad(scan, "the Content-Length must be a decimal number below 2^63, without "
+                         "leading zeros");
     scan->head->has_length = true;
     return OK;
 }
@@ -270,11 +289,22 @@ static enum err judge_field(struct scan *scan, slice name, slice raw, slice valu
         if (name.len != known[i].name.len || !slice_eq_nocase(name, known[i].name))
             continue;
         if (known[i].exact && (slice_has(raw, '\t') || (raw.len && raw.ptr[raw.len - 1] == ' ')))
-            return bad(scan, "a Host, Content-Length or Transfer-Encoding header has a tab, or a "
-                       "space at its end: remove it");
+            return bad_field(scan, "the header %.*s has a tab, or a space at its end: remove the "
+                             "tab or space", SLICE_ARG(name));
         return known[i].read(scan, value);
     }
     return OK;
+}
+
+/* Refuses the byte at which a header's value ended without CR LF. */
+static enum err bad_end(struct scan *scan, slice name)
+{
+    name = slice_sub(name, 0, NAME_BYTES_MAX);
+    if (*scan->at == '\n' || scan->at[-1] == '\r')
+        return bad_field(scan, "the line of the header %.*s does not end in CR LF",
+                         SLICE_ARG(name));
+    return bad_field(scan, "the header %.*s has the control byte 0x%02x: remove this byte",
+                     SLICE_ARG(name), (unsigned)(uint8_t)*scan->at);
 }
 
 static enum err field_line(struct scan *scan)
@@ -292,10 +322,9 @@ static enum err field_line(struct scan *scan)
     slice raw = run_of_value(scan);
     if (scan->at == scan->end)
         return ERR_MORE;
-    enum err e = literal(scan, S("\r\n"), "a header has a control byte, or a line does not end in "
-                                           "CR LF");
+    enum err e = literal(scan, S("\r\n"), "");
     if (e)
-        return e;
+        return e == ERR_BAD_HEAD ? bad_end(scan, name) : e;
     if (head->field_count == HTTP_FIELDS_MAX) {
         scan->why = "the request has more than 768 headers: send fewer";
         return ERR_HEAD_TOO_LARGE;

@@ -33,8 +33,8 @@ struct request_head {
 
 /* Returns OK; ERR_MORE if the blank line has not come yet; or ERR_BAD_HEAD or ERR_HEAD_TOO_LARGE:
  * the caller must then answer 400 and close the connection. The last two set *ret_why (if ret_why
- * is not NULL) to a static sentence with the reason. A bad head is refused at once, even before it
- * is complete. */
+ * is not NULL) to a sentence with the reason, which is valid until this thread's next scan. A bad
+ * head is refused at once, even before it is complete. */
 enum err request_head_scan(slice bytes, struct request_head *ret, const char **ret_why) MUST_USE;
 
 /* Returns the value of the first field of that name, ignoring case. The ptr is NULL if there is no

@@ -75,40 +75,40 @@ TEST(an_item_says_where_its_bytes_go_and_how_many_there_may_be)
 TEST(what_is_wrong_is_said_of_the_item_that_is)
 {
     says("[\"a\", [\"b\", 0, \"7\"]]", false,
-         "items[1]: length must be a whole number of bytes, or -1");
-    says("[[\"b\", -1, 7]]", false, "items[0]: offset must be a whole number of bytes");
-    says("[[\"b\", 1.0, 7]]", false, "items[0]: offset must be a whole number of bytes");
-    says("[[\"b\", 0, -2]]", true, "items[0]: length must be a whole number of bytes, or -1");
+         "items[1]: \"length\" must be a whole number of bytes, or -1");
+    says("[[\"b\", -1, 7]]", false, "items[0]: \"offset\" must be a whole number of bytes");
+    says("[[\"b\", 1.0, 7]]", false, "items[0]: \"offset\" must be a whole number of bytes");
+    says("[[\"b\", 0, -2]]", true, "items[0]: \"length\" must be a whole number of bytes, or -1");
     says("[{\"key\": \"k\", \"offest\": 1}]", false,
          "items[0]: no such member: \"offest\" (did you mean \"offset\"?)");
     says("[{\"key\": \"k\", \"nothing like it\": 1}]", false,
          "items[0]: no such member: \"nothing like it\"");
-    says("[{\"offset\": 1}]", false, "items[0]: key is missing");
-    says("[{\"key\": 1}]", false, "items[0]: key must be text without a NUL");
-    says("[\"\"]", false, "items[0]: key must have 1 to 1024 bytes");
+    says("[{\"offset\": 1}]", false, "items[0]: \"key\" is missing");
+    says("[{\"key\": 1}]", false, "items[0]: \"key\" must be text without a NUL");
+    says("[\"\"]", false, "items[0]: \"key\" must have 1 to 1024 bytes");
     says("[7]", false, "items[0]: must be a key, an array or an object");
     says("[[\"k\", 1]]", false, "items[0]: must be [KEY] or [KEY, OFFSET, LENGTH]");
-    says("[[\"k\", 1, 2, 3]]", false, "items[0]: to is not allowed here: leave it out");
+    says("[[\"k\", 1, 2, 3]]", false, "items[0]: \"to\" is only for a fill: leave it out");
     says("[{\"key\": \"k\", \"range\": \"bytes=1-2\"}]", true,
-         "items[0]: range is not allowed here: leave it out");
+         "items[0]: \"range\" is only for a batch: give \"offset\" and \"length\"");
     says("[{\"key\": \"k\", \"range\": \"bytes=1-2\", \"offset\": 1}]", false,
-         "items[0]: range says the same as offset and length: give either range, or "
-         "offset and length");
+         "items[0]: \"range\" says the same as \"offset\" and \"length\": give either "
+         "\"range\", or \"offset\" and \"length\"");
     says("[{\"key\": \"k\", \"range\": \"bytes=2-1,3-4\"}]", false,
-         "items[0]: range must be one range, as \"bytes=0-1023\", \"bytes=1024-\" or "
+         "items[0]: \"range\" must be one range, as \"bytes=0-1023\", \"bytes=1024-\" or "
          "\"bytes=-1024\"");
     says("[[\"k\", 0, 1, 2, 3]]", true, "items[0]: the element after TO must be an object");
-    says("[[\"k\", 0, 1, 2, {\"to\": 3}]]", true, "items[0]: to is given twice");
+    says("[[\"k\", 0, 1, 2, {\"to\": 3}]]", true, "items[0]: \"to\" is given twice");
     says("[{\"key\": \"k\", \"if_match\": \"a\\nb\"}]", false,
-         "items[0]: if_match must be text of 1 to 1024 bytes, on one line");
-    says("{}", false, "items must be an array");
+         "items[0]: \"if_match\" must be text of 1 to 1024 bytes, on one line");
+    says("{}", false, "\"items\" must be an array");
 }
 
 TEST(no_span_goes_beyond_what_an_object_can_have)
 {
     ok(read_as("[[\"k\", 9223372036854775806, 1]]", false, "") == OK);
     says("[[\"k\", 9223372036854775807, 1]]", false,
-         "items[0]: the sum of offset and length is too large");
+         "items[0]: the sum of \"offset\" and \"length\" is too large");
     ok(read_as("[[\"k\", 9223372036854775807, -1]]", false, "") == OK);
 }
 
@@ -120,14 +120,14 @@ TEST(a_key_is_measured_with_its_prefix)
     ok(read_as("[\"k\"]", false, prefix) == OK && items.list[0].key.len == 1024);
     ok(read_as("[\"\"]", false, prefix) == OK && items.list[0].key.len == 1023);
     ok(read_as("[\"kk\"]", false, prefix) == ERR_BAD_ARGUMENT);
-    same(why, S("items[0]: key must have 1 to 1024 bytes, with its prefix"));
+    same(why, S("items[0]: \"key\" must have 1 to 1024 bytes, with its prefix"));
 }
 
 TEST(there_are_no_more_items_than_are_allowed)
 {
     ok(read_as("[\"1\", \"2\", \"3\", \"4\"]", false, "") == OK);
     ok(read_as("[\"1\", \"2\", \"3\", \"4\", \"5\"]", false, "") == ERR_LIMIT);
-    same(why, S("items has 5 elements, and may have at most 4"));
+    same(why, S("\"items\" has 5 elements, and may have at most 4"));
     ok(read_as("[]", false, "") == OK && items.count == 0);
 }
 
@@ -147,13 +147,14 @@ TEST(a_batch_that_is_wrong_is_told_where)
     static const char *const bad[][2] = {
         { "", "the body is not JSON: line 1, column 0: " },
         { "{\"items\":\n[\"a\" \"b\"]}", "the body is not JSON: line 2, column 8: " },
-        { "[]", "the body must be a JSON object with items" },
-        { "{}", "items must be an array" },
+        { "[]", "the body must be a JSON object with the member \"items\"" },
+        { "{}", "\"items\" must be an array" },
         { "{\"items\": [], \"item\": 1}",
-          "no such member: \"item\" (the members are items, prefix, form and on_error)" },
-        { "{\"items\": [], \"form\": \"zip\"}", "form must be \"tar\" or \"frames\"" },
-        { "{\"items\": [], \"on_error\": 1}", "on_error must be \"continue\" or \"end\"" },
-        { "{\"items\": [], \"prefix\": 1}", "prefix must be text" },
+          "no such member: \"item\" (the members are \"items\", \"prefix\", \"form\" and "
+          "\"on_error\")" },
+        { "{\"items\": [], \"form\": \"zip\"}", "\"form\" must be \"tar\" or \"frames\"" },
+        { "{\"items\": [], \"on_error\": 1}", "\"on_error\" must be \"continue\" or \"end\"" },
+        { "{\"items\": [], \"prefix\": 1}", "\"prefix\" must be text" },
         { "{\"items\": [\"a\\u0000\"]}", "the body is not JSON: line 1, column 20: " },
     };
     struct items_batch batch;

@@ -268,6 +268,28 @@ TEST(a_whole_url_of_the_same_host_is_its_path_and_query)
     }
 }
 
+TEST(a_refusal_names_the_cause_and_the_header)
+{
+    static const struct { slice head; const char *why; } rows[] = {
+        { V("CONNECT s3.example:443 HTTP/1.1\r\n"), "remove Penstock from the client's proxy" },
+        { V("CONNECT http://h HTTP/1.1\r\n"), "remove Penstock from the client's proxy" },
+        { V("GET /my file HTTP/1.1\r\n"), "encode each space in the target as %20" },
+        { V("GET / HTTP/2.0\r\n"), "HTTP version is neither 1.0 nor 1.1" },
+        { V(PUT "Content-Length: 007" END), "below 2^63, without leading zeros" },
+        { V(PUT "Content-Length: 7 " END), "the header Content-Length has a tab, or a space at" },
+        { V(GET "A-b: c\x01" END), "the header A-b has the control byte 0x01: remove" },
+        { V(GET "A-b: c\n\n"), "the line of the header A-b does not end in CR LF" },
+        { V(GET "A-b: c\rd" END), "the line of the header A-b does not end in CR LF" },
+    };
+    for (size_t i = 0; i < countof(rows); i++) {
+        struct request_head head;
+        const char *why = NULL;
+        ok(request_head_scan(rows[i].head, &head, &why) == ERR_BAD_HEAD);
+        if (!why || !strstr(why, rows[i].why))
+            fail_msg("row %zu: %s", i, why ? why : "no reason");
+    }
+}
+
 TEST(chunked_alone_is_fine_and_an_upgrade_is_a_header_like_any)
 {
     struct request_head head;
@@ -322,6 +344,7 @@ RUN(cmocka_unit_test(every_vector_of_the_battery_is_refused_whole_and_byte_by_by
     cmocka_unit_test(a_good_head_asks_for_more_until_its_last_byte),
     cmocka_unit_test(a_question_mark_without_anything_is_told_from_none),
     cmocka_unit_test(a_whole_url_of_the_same_host_is_its_path_and_query),
+    cmocka_unit_test(a_refusal_names_the_cause_and_the_header),
     cmocka_unit_test(chunked_alone_is_fine_and_an_upgrade_is_a_header_like_any),
     cmocka_unit_test(http_1_0_closes_unless_it_asks_to_stay),
     cmocka_unit_test(as_many_headers_pass_as_there_is_room_for_and_no_more),
