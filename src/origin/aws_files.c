@@ -14,8 +14,8 @@ enum err aws_file_read(struct arena *keep, slice path, slice *ret, slice *ret_wh
     if (path.len && file_read(arena_copy(keep, path).ptr, FILE_BYTES_MAX, keep, ret))
         return OK;
     if (!path.len || errno == ENOENT || errno == ENOTDIR) {
-        *ret_why = arena_printf(keep, "the file %.*s does not exist: check the setting or "
-                                "variable that names the file", SLICE_ARG(path));
+        *ret_why = arena_printf(keep, "the file %.*s does not exist: make this file, or name "
+                                "another", SLICE_ARG(path));
         return ERR_NOT_FOUND;
     }
     *ret_why = arena_printf(keep, "the file %.*s can't be read (%s): check the file and its "

@@ -94,14 +94,14 @@ static enum err settle(struct seek *seek, struct credentials *ret, const char *a
 }
 
 /* Sets *ret to the first line of a file, which an orchestrator mounts and may rewrite. If `path` is
- * empty, *ret does not change. */
-static enum err from_file(struct seek *seek, slice path, slice *ret)
+ * empty, *ret does not change. `name` is the setting or variable that has the path. */
+static enum err from_file(struct seek *seek, const char *name, slice path, slice *ret)
 {
     slice text;
     if (!path.len)
         return OK;
     if (aws_file_read(seek->keep, path, &text, &seek->why))
-        return ERR_IO;
+        return seek_fail(seek, ERR_IO, "%s: %.*s", name, SLICE_ARG(seek->why));
     *ret = slice_trim(slice_without_line_end(slice_cut(&text, '\n')));
     if (!ret->len)
         return seek_fail(seek, ERR_BAD_ARGUMENT, "%.*s is empty: write the key or token for the "
@@ -118,9 +118,11 @@ static enum err source_settings(struct seek *seek, struct credentials *ret)
     ret->session_token = ask->session_token;
     if (ask->secret_key_file.len || ask->session_token_file.len)
         ret->kind = CREDENTIALS_IN_FILES;
-    enum err e = from_file(seek, ask->secret_key_file, &ret->secret_key);
+    enum err e = from_file(seek, "origin_secret_key_file", ask->secret_key_file,
+                           &ret->secret_key);
     if (!e)
-        e = from_file(seek, ask->session_token_file, &ret->session_token);
+        e = from_file(seek, "origin_session_token_file", ask->session_token_file,
+                      &ret->session_token);
     return e ? e : settle(seek, ret, "the access key", "the secret key");
 }
 
@@ -152,7 +154,7 @@ static enum err source_mounted(struct seek *seek, struct credentials *ret)
     ret->access_key = seek_env(seek, "AWS_ACCESS_KEY_ID");
     enum err e;
     for (size_t i = 0; i < countof(files); i++)
-        if ((e = from_file(seek, seek_env(seek, files[i].name), files[i].to)))
+        if ((e = from_file(seek, files[i].name, seek_env(seek, files[i].name), files[i].to)))
             return e;
     return settle(seek, ret, files[0].name, files[1].name);
 }
@@ -199,6 +201,12 @@ static enum err nowhere(struct seek *seek)
                          "support: use another profile, in which credential_process is: aws "
                          "configure export-credentials --profile %.*s --format process",
                          SLICE_ARG(seek->profile), SLICE_ARG(seek->profile));
+    if (seek->ask->profile.len)
+        return seek_fail(seek, ERR_NOT_FOUND, "profile '%.*s', which the setting aws_profile (of "
+                         "an origin: profile) names, has no credentials: give it an "
+                         "aws_access_key_id, a role or a credential_process. While that setting "
+                         "names a profile, Penstock does not look into the environment, and asks "
+                         "no role of a container or instance", SLICE_ARG(seek->profile));
     return seek_fail(seek, ERR_NOT_FOUND, "there are no credentials%s: set AWS_ACCESS_KEY_ID and "
                      "AWS_SECRET_ACCESS_KEY; or give profile '%.*s' an aws_access_key_id, a role "
                      "or a credential_process; or set keys in the settings (access_key for "

@@ -438,7 +438,8 @@ static void end(struct exchange *exchange, CURLcode code)
     if (code == CURLE_COULDNT_CONNECT && error)    /* libcurl's message lacks the errno */
         snprintf(why, sizeof(why), "%.180s: %s", exchange->error, strerror((int)error));
     if (exchange->why == ERR_ORIGIN_CUT)    /* libcurl's message only says: a callback failed */
-        snprintf(why, sizeof(why), "the connection ended before the origin answered");
+        snprintf(why, sizeof(why), "the connection ended after the write was sent, and before "
+                 "the answer began, so the origin may have done the write");
     struct exchange_end result = {
         .err = err_of(exchange, code),
         .reused = exchange->connected && connects == 0 && died_at_once(exchange),

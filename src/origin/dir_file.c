@@ -129,7 +129,8 @@ enum err dir_open_file(struct dir_call *call, slice *ret_why)
         return err_of_errno(error, ERR_NO_SUCH_KEY);
     if (fstat(fd, &call->file) != 0 || !S_ISREG(call->file.st_mode)) {
         close(fd);
-        *ret_why = S("The key does not name a regular file");
+        *ret_why = S("This origin is a directory of files, and the key names a folder or a special "
+                     "file there: name a regular file");
         return ERR_NO_SUCH_KEY;
     }
     call->fd = fd;

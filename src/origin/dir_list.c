@@ -22,7 +22,8 @@
 
 /* ---- the parameters ---- */
 
-static enum err read_ask(struct arena *keep, const struct origin_call *call, struct dir_ask *ret)
+static enum err read_ask(struct arena *keep, const struct origin_call *call, struct dir_ask *ret,
+                         slice *ret_why)
 {
     *ret = (struct dir_ask){ .max = KEYS_MAX, .v2 = call->op == S3_LIST_OBJECTS_V2 };
     slice max = { NULL, 0 }, encoding = S(""), unused, rest = call->query, name, value;
@@ -36,6 +37,8 @@ static enum err read_ask(struct arena *keep, const struct origin_call *call, str
         { "start-after", ret->v2 ? &ret->start_after : &unused },
         { "continuation-token", ret->v2 ? &ret->token : &unused },
     };
+    *ret_why = S("The query has a '%' that two hex digits do not follow, or has %00: write '%' as "
+                 "%25, and leave out %00");
     while (query_next(&rest, &name, &value)) {
         if (query_decode(keep, name, &name) || query_decode(keep, value, &value))
             return ERR_BAD_ARGUMENT;
@@ -43,6 +46,7 @@ static enum err read_ask(struct arena *keep, const struct origin_call *call, str
             if (slice_eq(name, slice_of(rows[i].name)))
                 *rows[i].to = value;
     }
+    *ret_why = S("The parameter max-keys must be a whole number");
     if (max.ptr && !slice_u64(max, &ret->max))
         return ERR_BAD_ARGUMENT;
     ret->max = MIN(ret->max, (uint64_t)KEYS_MAX);
@@ -120,11 +124,14 @@ enum err dir_list_objects(struct arena *keep, int bucket, const struct origin_ca
 {
     struct dir_ask ask;
     struct dir_list list;
-    enum err e = read_ask(keep, call, &ask);
-    if (!e)
-        e = dir_walk(keep, bucket, &ask, stopped, &list);
-    if (e == ERR_BAD_ARGUMENT)
-        *ret_why = S("max-keys, continuation-token or an escape in the query is not valid");
+    enum err e = read_ask(keep, call, &ask, ret_why);
+    if (e)
+        return e;
+    e = dir_walk(keep, bucket, &ask, stopped, &list);
+    *ret_why = e == ERR_BAD_ARGUMENT
+        ? S("The parameter continuation-token is not one that Penstock gave: list again from the "
+            "beginning")
+        : S("");
     if (!e)
         *ret_document = write_listing(keep, &ask, call->bucket, &list);
     return e;

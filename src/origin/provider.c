@@ -81,7 +81,8 @@ static void log_failed(const struct provider *provider, slice why, int64_t expir
     slice text = log_sentence(&keep, why), expires = iso_date_or_never(&keep, expires_s);
     log_warn("credentials_failed", "origin=%s expires=%.*s why=\"%.*s; %s\"", provider->origin,
              SLICE_ARG(expires), SLICE_ARG(text),
-             good ? "the last credentials stay in use, and Penstock asks the source again"
+             good ? "Penstock keeps using the last credentials that it got, and asks the source "
+                    "again"
                   : "Penstock has no valid credentials now, so it can't serve objects that are not "
                     "cached: check the source of the credentials. Penstock asks this source "
                     "again and again");
@@ -181,9 +182,12 @@ static void look(struct provider *provider)
         note_found(provider, &found, ask.now_s);
     else if (!atomic_load(&provider->stop))
         note_failure(provider, why, ask.now_s);
-    if (!e && is_past(&found, ask.now_s))
-        log_failed(provider, S("the source gave credentials that have expired"), found.expires_s,
-                   found.outlasts);
+    if (!e && is_past(&found, ask.now_s)) {
+        why = arena_printf(&keep, "%.*s gave credentials whose expiry has passed: check the "
+                           "metadata service of this instance, and this machine's clock",
+                           SLICE_ARG(found.from));
+        log_failed(provider, why, found.expires_s, found.outlasts);
+    }
     arena_free(&keep);
 }
 

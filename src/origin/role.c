@@ -225,15 +225,20 @@ enum err source_web_identity(struct seek *seek, struct credentials *ret)
     ret->from = arena_printf(seek->keep, "role %.*s by the token in %.*s", SLICE_ARG(role),
                              SLICE_ARG(path));
     ret->kind = CREDENTIALS_LENT;
+    bool from_profile = seek->ask->profile.len ||
+                        !seek_env(seek, "AWS_WEB_IDENTITY_TOKEN_FILE").len;
+    if (!role.len && from_profile)
+        return seek_fail(seek, ERR_BAD_ARGUMENT, "profile %.*s has web_identity_token_file, and no "
+                         "role_arn: add role_arn to the profile", SLICE_ARG(seek->profile));
     if (!role.len)
         return seek_fail(seek, ERR_BAD_ARGUMENT, "AWS_WEB_IDENTITY_TOKEN_FILE is set, and "
-                         "AWS_ROLE_ARN is not (in a profile: web_identity_token_file, role_arn): "
-                         "set both");
+                         "AWS_ROLE_ARN is not: set both");
     if (!seek->ask->may_lend)
         return OK;
     if (aws_file_read(seek->keep, path, &token, &seek->why))
-        return seek_fail(seek, ERR_IO, "the token of the web identity can't be read: %.*s",
-                         SLICE_ARG(seek->why));
+        return seek_fail(seek, ERR_IO, "%s: %.*s", from_profile
+                         ? "web_identity_token_file of the profile"
+                         : "AWS_WEB_IDENTITY_TOKEN_FILE", SLICE_ARG(seek->why));
     token = slice_without_line_end(token);
     if (!slice_trim(token).len)
         return seek_fail(seek, ERR_IO, "the file of the web identity's token, %.*s, is empty: "

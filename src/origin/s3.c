@@ -51,9 +51,11 @@ static enum err s3_open(void *shared, const struct origin_options *options, stru
     if (!e)
         e = provider_new(&ask, options->name, &s3->keep, &s3->provider, &region, ret_why);
     if (!e && region.len && !region_valid(region)) {
-        *ret_why = S("the region of this origin has other characters than lower-case letters, "
-                     "digits and '-': check origin_region, AWS_REGION, AWS_DEFAULT_REGION and the "
-                     "profile");
+        *ret_why = arena_printf(&s3->keep, "the region of this origin, '%.*s', must have only "
+                                "lower-case letters, digits and '-', and at most %d bytes: correct "
+                                "it. Penstock takes the first that is set of origin_region, "
+                                "AWS_REGION, AWS_DEFAULT_REGION and the profile's region",
+                                SLICE_ARG(region), REGION_BYTES_MAX - 1);
         e = ERR_BAD_ARGUMENT;
     }
     if (e) {

@@ -37,7 +37,8 @@
 #define RENEW_MS 11000u             /* longest RENEWING; more than the 10 s limit of STS */
 #define RENEW_LOOK_MS 20u
 #define TRUST "; set origin_ca_file to a file with the CA certificates that you trust"
-#define NO_TLS "; this port does not speak TLS: should the URL begin with http://?"
+#define NO_TLS "; the origin's port does not speak TLS: should the URL in the setting origin (in " \
+               "origins: url) begin with http://?"
 
 struct s3_call {
     struct origin_hook hook;

@@ -39,7 +39,7 @@ with Story("i02 credentials rotate") as story:
         return keys()["expires"] > time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + seconds))
     wait_for("some for 12 s were lent", lambda: lent_for(8), 10)
     lender.down = 500          # one that fails, either, while those at hand are good
-    wait_for("asked for new ones, it fails", lambda: "the last credentials stay in use" in server.log(), 12)
+    wait_for("asked for new ones, it fails", lambda: "Penstock keeps using the last credentials" in server.log(), 12)
     lender.down, lender.life = 0, 3600
     wait_for("long-lived ones were lent", lambda: lent_for(1800), 10)
     refused = lender.refused

@@ -121,6 +121,15 @@ TEST(what_was_found_says_where_and_half_a_pair_what_is_missing)
     ok(credentials_find(&keep, &ask, &found, &why) == ERR_BAD_ARGUMENT);
     same(why, S("aws_access_key_id is set and aws_secret_access_key is not: set both "
                 "in profile half"));
+    ask.profile = S("nobody");
+    ok(credentials_find(&keep, &ask, &found, &why) == ERR_NOT_FOUND);
+    ok(strstr(why.ptr, "profile 'nobody', which the setting aws_profile"));
+    ask.profile = S("");
+    variables = (const char *const[]){ "AWS_ACCESS_KEY_ID", "ENV", "AWS_SECRET_ACCESS_KEY_FILE",
+                                       "/none", NULL };
+    ok(credentials_find(&keep, &ask, &found, &why) == ERR_IO);
+    same(why, S("AWS_SECRET_ACCESS_KEY_FILE: the file /none does not exist: make this file, or "
+                "name another"));
     arena_free(&keep);
 }
 

@@ -409,10 +409,14 @@ TEST(buckets_are_told_and_asked_for)
     ok(watched->status == 200 && has(text_slice(&watched->body), "<LocationConstraint"));
     watch_free(&watched);
     watched = ask(S3_LIST_OBJECTS_V2, S(""), S("list-type=2&max-keys=x"));
-    ok(watched->status == 400 && has(text_slice(&watched->body), "<Code>InvalidArgument</Code>"));
+    ok(watched->status == 400 && has(text_slice(&watched->body), "<Code>InvalidArgument</Code>") &&
+       has(text_slice(&watched->body), "max-keys must be"));
     watch_free(&watched);
     watched = ask(S3_LIST_OBJECTS_V2, S(""), S("list-type=2&continuation-token=nonsense"));
-    ok(watched->status == 400);
+    ok(watched->status == 400 && has(text_slice(&watched->body), "continuation-token is not one"));
+    watch_free(&watched);
+    watched = ask(S3_LIST_OBJECTS_V2, S(""), S("list-type=2&prefix=100%"));
+    ok(watched->status == 400 && has(text_slice(&watched->body), "two hex digits"));
     watch_free(&watched);
     watched = ask(S3_LIST_OBJECTS_V2, S(""),
                   S("list-type=2&prefix=su&encoding-type=url&max-keys=0"));
