@@ -111,7 +111,7 @@ static void check_tls(struct check *check)
     if (!check->config->tls_cert_file[0])
         return;
     if (cli_tls_open(check->config, check->keep, &tls, &why)) {
-        check_report(check, MISTAKEN, "tls_cert_file: %.*s", SLICE_ARG(why));
+        check_report(check, MISTAKEN, "%.*s", SLICE_ARG(why));
         return;
     }
     slice warning = tls ? cli_tls_warning(tls, check->keep) : S("");

@@ -89,13 +89,13 @@ static bool set_up(SSL_CTX *context)
 
 /* ---- the files ---- */
 
-static bool can_be_read(const char *file, struct arena *keep, slice *ret_why)
+static bool can_be_read(const char *setting, const char *file, struct arena *keep, slice *ret_why)
 {
     int fd = open(file, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        *ret_why = arena_printf(keep, "can't read %s: %s. Name a file in tls_cert_file and "
-                                "tls_key_file that Penstock's user may read", file,
-                                strerror(errno));
+        *ret_why = arena_printf(keep, "%s: can't read %s: %s. Name a file that Penstock's user may "
+                                "read, or give that user the right to read this file", setting,
+                                file, strerror(errno));
     else
         close(fd);
     return fd >= 0;
@@ -135,7 +135,8 @@ static EVP_PKEY *read_key(const char *file, struct arena *keep, slice *ret_why)
 static bool take_files(SSL_CTX *context, const char *cert, const char *file, struct arena *keep,
                        slice *ret_why)
 {
-    if (!can_be_read(cert, keep, ret_why) || !can_be_read(file, keep, ret_why))
+    if (!can_be_read("tls_cert_file", cert, keep, ret_why) ||
+        !can_be_read("tls_key_file", file, keep, ret_why))
         return false;
     if (SSL_CTX_use_certificate_chain_file(context, cert) != 1) {
         *ret_why = no_certificate(cert, keep);

@@ -10,6 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define NOT_IPC "use cuda-vmm or memfd"
+#define NOT_VMM "use cuda-ipc or memfd"
+
 /* ---- host memory ---- */
 
 /* Only the copier's thread writes the pinned range. It writes under the lock, because other threads
@@ -67,8 +70,8 @@ static enum err measure(const struct gpu *gpu, const uint64_t *chunks, size_t co
     uint64_t sum = 0;
     if (gpu->granule == 0)
         return cuda_say(why, ERR_NOT_IMPLEMENTED,
-                        "this GPU, or its driver, can't import memory by file descriptor: use "
-                        "cuda-ipc or memfd");
+                        "this GPU, or its driver, can't import memory by file descriptor: "
+                        NOT_VMM);
     if (count == 0 || count > GPU_CHUNKS_MAX)
         return cuda_say(why, ERR_BAD_ARGUMENT, "a buffer must have 1 to %d chunks", GPU_CHUNKS_MAX);
     for (size_t i = 0; i < count; i++)
@@ -84,14 +87,27 @@ static enum err measure(const struct gpu *gpu, const uint64_t *chunks, size_t co
     return OK;
 }
 
+/* Judges a call that imports memory of a client. The advice follows CUDA's reason. */
+static enum err judge_import(struct gpu *gpu, cudaError_t error, const char *what,
+                             const char *advice, struct gpu_why *why)
+{
+    struct gpu_why reason;
+    enum err e = cuda_judge(gpu, error, what, &reason);
+    if (e == ERR_GONE)
+        *why = reason;
+    else if (e)
+        (void)cuda_say(why, e, "%s; %s", reason.text, advice);
+    return e;
+}
+
 /* Refuses memory of another GPU: it could be mapped here, but each copy would cross the bus
  * twice. */
 static enum err judge_chunk(struct gpu *gpu, CUmemGenericAllocationHandle chunk,
                             struct gpu_why *why)
 {
     CUmemAllocationProp kind = { 0 };
-    enum err e = cuda_judge_driver(gpu, gpu->driver.properties(&kind, chunk),
-                                   "CUDA's query of the client's GPU memory", why);
+    enum err e = judge_import(gpu, (cudaError_t)gpu->driver.properties(&kind, chunk),
+                              "CUDA's query of the client's GPU memory", NOT_VMM, why);
     if (e)
         return e;
     if (kind.location.type != CU_MEM_LOCATION_TYPE_DEVICE || kind.location.id != gpu->ordinal)
@@ -108,7 +124,8 @@ static enum err map_chunk(struct gpu *gpu, int fd, CUdeviceptr at, uint64_t byte
     CUresult result = gpu->driver.import(&chunk, (void *)(uintptr_t)fd,
                                          CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
     if (result != CUDA_SUCCESS)
-        return cuda_judge_driver(gpu, result, "importing GPU memory by its file descriptor", why);
+        return judge_import(gpu, (cudaError_t)result, "importing GPU memory by its file descriptor",
+                            "send what cuMemExportToShareableHandle gave, or " NOT_VMM, why);
     enum err e = judge_chunk(gpu, chunk, why);
     if (!e)
         e = cuda_judge_driver(gpu, gpu->driver.map(at, bytes, 0, chunk, 0),
@@ -132,8 +149,8 @@ static enum err map_all(struct gpu *gpu, const int *fds, const uint64_t *chunks,
         return e;
     CUmemAccessDesc access = { .location = { CU_MEM_LOCATION_TYPE_DEVICE, gpu->ordinal },
                                .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
-    return cuda_judge_driver(gpu, gpu->driver.set_access(at, *ret_done, &access, 1),
-                             "making the client's GPU memory accessible", why);
+    return judge_import(gpu, (cudaError_t)gpu->driver.set_access(at, *ret_done, &access, 1),
+                        "making the client's GPU memory accessible to Penstock", NOT_VMM, why);
 }
 
 /* Unmaps the first `mapped` bytes, then frees the `reserved` bytes of address space. */
@@ -181,14 +198,15 @@ static enum err locate(struct gpu *gpu, void *opened, uint64_t base_offset, uint
     CUdeviceptr base = 0;
     size_t size = 0;
     struct cudaPointerAttributes kind;
-    enum err e = cuda_judge(gpu, cudaPointerGetAttributes(&kind, opened),
-                            "CUDA's query of the client's GPU memory", why);
+    enum err e = judge_import(gpu, cudaPointerGetAttributes(&kind, opened),
+                              "CUDA's query of the client's GPU memory", NOT_IPC, why);
     if (!e && kind.device != gpu->ordinal)
         e = cuda_say(why, ERR_BAD_ARGUMENT, "the client's memory does not lie on the GPU that "
                      "\"gpu\" names: give the UUID of the GPU that has this memory");
     if (!e)
-        e = cuda_judge_driver(gpu, gpu->driver.address_range(&base, &size, (CUdeviceptr)opened),
-                              "CUDA's query of the size of the client's GPU memory", why);
+        e = judge_import(gpu, (cudaError_t)gpu->driver.address_range(&base, &size,
+                                                                     (CUdeviceptr)opened),
+                         "CUDA's query of the size of the client's GPU memory", NOT_IPC, why);
     if (!e && (bytes == 0 || base_offset > size || bytes > size - base_offset))
         e = cuda_say(why, ERR_BAD_ARGUMENT, "\"base_offset\" and \"bytes\" reach beyond the "
                      "allocation, which has %zu bytes: lower \"bytes\"", size);
@@ -208,10 +226,11 @@ enum err cuda_import_ipc(struct gpu *gpu, const uint8_t handle[GPU_IPC_BYTES],
     enum err e = cuda_enter(gpu, why);
     if (!e && !gpu->driver.address_range)
         e = cuda_say(why, ERR_NOT_IMPLEMENTED, "the driver can't tell the size of an allocation: "
-                     "use cuda-vmm or memfd");
+                     NOT_IPC);
     if (!e)
-        e = cuda_judge(gpu, cudaIpcOpenMemHandle(&opened, theirs, cudaIpcMemLazyEnablePeerAccess),
-                  "opening the IPC handle of GPU memory", why);
+        e = judge_import(gpu, cudaIpcOpenMemHandle(&opened, theirs, cudaIpcMemLazyEnablePeerAccess),
+                         "opening the IPC handle of GPU memory", "send the handle of memory that "
+                         "cudaMalloc gave and that is not yet freed, or " NOT_IPC, why);
     if (e)
         return e;
     e = locate(gpu, opened, base_offset, bytes, &at, why);

@@ -268,7 +268,7 @@ static bool read_large(struct session *session, const struct message *announced,
     enum err err = read_text(session, (slice){ text, bytes }, keep, ret, ret_why);
     if (!err && ret->op == OP_LARGE)
         *ret_why = (struct trouble){ 400, "bad_message", S("a message in a memfd must not "
-                                     "announce another memfd") };
+                                     "have \"message_bytes\": put the message itself there") };
     return !err && ret->op != OP_LARGE;
 }
 
@@ -344,8 +344,9 @@ static bool may_stay(struct session *session, struct trouble *ret_why)
 {
     struct local *local = session->worker->local;
     if (!users_allow(local->users, session->peer.uid))
-        return refused(ret_why, 403, "peer_denied", S("this user may not connect here: add the "
-                       "user to the setting fill_users"));
+        return refused(ret_why, 403, "peer_denied", arena_printf(&session->keep, "the user with "
+                       "uid %u may not connect here: add this user to the setting fill_users, and "
+                       "restart Penstock", (unsigned)session->peer.uid));
     session->user = users_enter(local->users, session->peer.uid, local->options.user_sessions_max);
     if (session->user)
         return true;

@@ -176,11 +176,11 @@ def what_check_says(story, server, ours, pairs, files):
                    (got, out, err))
     with open(files[0], "w") as f:
         f.write("nonsense")
-    check_it("what is no certificate", 2, "tls_cert_file: ", files[0] + " holds no certificate")
+    check_it("what is no certificate", 2, files[0] + " holds no certificate: set tls_cert_file")
     os.unlink(files[0])
-    check_it("that there is none", 2, f"can't read {files[0]}: No such file")
+    check_it("that there is none", 2, f"tls_cert_file: can't read {files[0]}: No such file")
     install((pairs["second"][0], pairs["first"][1]), files)
-    check_it("that a key does not fit", 2, "tls_cert_file: ",
+    check_it("that a key does not fit", 2, "set tls_cert_file and tls_key_file",
              f"the private key in {files[1]} does not belong to the first certificate in {files[0]}")
     install((pairs["first"][0], pairs["first"][0]), files)
     check_it("what is no key", 2, files[1] + " holds no private key")
