@@ -444,7 +444,7 @@ static const char *why_refused(int number)
                            ? "the sysctl kernel.io_uring_disabled forbids it"
                        : number == EPERM  ? "a seccomp profile forbids it, as in most containers"
                        : number == ENOSYS ? "this kernel lacks it, or a seccomp profile hides it"
-                       : number == ENOMEM ? "too little memory may be locked (LimitMEMLOCK)"
+                       : number == ENOMEM ? "the limit of locked memory (LimitMEMLOCK) is too low"
                                           : strerrordesc_np(number);
     const char *name = strerrorname_np(number);
     snprintf(text, sizeof(text), "threads: io_uring is refused with %s: %s",

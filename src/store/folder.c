@@ -230,6 +230,15 @@ static const char *why_no_folder(int error)
     case ENOENT:
         return "the folder above the cache folder is not there; make that folder, mount its disk, "
                "or set another cache_dir";
+    case EMFILE:
+        return "Penstock has no file descriptor left for the folder; raise Penstock's limit of open "
+               "files (LimitNOFILE)";
+    case ENAMETOOLONG:
+    case ELOOP:
+        return "the folder's path is too long, or its links form a circle; set another cache_dir";
+    case EIO:
+        return "the disk of the folder failed (EIO); check that disk and the kernel log, or set "
+               "another cache_dir";
     default:
         return "the folder can't be made or written to; check its path, its disk and the kernel "
                "log, or set another cache_dir";

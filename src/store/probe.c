@@ -92,6 +92,20 @@ static enum err look_above(struct look *look)
                                 SLICE_ARG(look->folder)));
 }
 
+/* The first folder of the path that this user may not enter. */
+static slice closed_above(const struct look *look)
+{
+    size_t len = 0;
+    for (size_t i = 1; i < look->folder.len && !len; i++) {
+        if (look->folder.ptr[i] != '/')
+            continue;
+        slice path = arena_copy(look->keep, slice_sub(look->folder, 0, i));
+        if (faccessat(AT_FDCWD, path.ptr, X_OK, AT_EACCESS) != 0)
+            len = i;
+    }
+    return len ? slice_sub(look->folder, 0, len) : look->folder;
+}
+
 static enum err look_at_path(struct look *look, bool *ret_there)
 {
     struct stat st;
@@ -103,11 +117,13 @@ static enum err look_at_path(struct look *look, bool *ret_there)
     if (errno == ENOTDIR)
         return judged(look, ERR_FORMAT, S("the folder can't be made, because a part of its path is "
                                           "a file; set another cache_dir"));
-    if (errno == EACCES)
-        return judged(look, ERR_IO, arena_printf(look->keep, "this user, %.*s, may not enter a "
-                                                 "folder above the cache folder: chmod o+x that "
-                                                 "folder, or set another cache_dir",
-                                                 SLICE_ARG(user_of(look->keep, geteuid()))));
+    if (errno == EACCES) {
+        slice us = user_of(look->keep, geteuid()), closed = closed_above(look);
+        return judged(look, ERR_IO, arena_printf(look->keep, "this user, %.*s, may not enter %.*s: "
+                                                 "chmod o+x %.*s, or set another cache_dir",
+                                                 SLICE_ARG(us), SLICE_ARG(closed),
+                                                 SLICE_ARG(closed)));
+    }
     if (lstat(look->folder.ptr, &st) == 0)
         return judged(look, ERR_IO, S("the path is a link to a folder that is not there; make "
                                       "that folder, or set another cache_dir"));
