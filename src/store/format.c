@@ -13,7 +13,6 @@
 #include "base/guard.h"
 
 #define RECORD_MAGIC 0x52545350u      /* "PSTR" */
-#define TOC_MAGIC 0x54545350u         /* "PSTT" */
 #define ENTRY_LEN_BITS 21
 #define ENTRY_LEN_MASK ((1u << ENTRY_LEN_BITS) - 1)
 #define ENTRY_WHOLE (1u << ENTRY_LEN_BITS)
@@ -41,8 +40,6 @@ static_assert(offsetof(struct record, crc) == 64 && sizeof(struct record) == REC
               "on disk");
 static_assert(offsetof(struct record, header_crc) == 60, "on disk");
 static_assert(sizeof(struct disk_metadata) == 32, "on disk");
-static_assert(sizeof(struct toc_entry) == TOC_ENTRY_BYTES, "on disk");
-static_assert(offsetof(struct toc_footer, crc) + 4 == TOC_FOOTER_BYTES, "on disk");
 static_assert(offsetof(struct format, crc) + 4 == FORMAT_BYTES, "on disk");
 static_assert(RECORD_BLOCKS <= UINT8_MAX, "a record's blocks are counted in a byte");
 static_assert(RECORD_BYTES_MAX <= ENTRY_LEN_MASK, "the length of a record fits into an entry");
@@ -285,55 +282,16 @@ struct metadata *metadata_block_decode(const struct object_id *id, slice bytes)
     return metadata;
 }
 
-/* ---- a table of contents ---- */
-
-struct toc_entry toc_entry_of(const struct record *record, uint64_t offset)
+bool toc_name_of(slice metadata_block, struct toc_name *ret)
 {
-    return (struct toc_entry){ .id = record->id, .first_unit = record->first_unit,
-                               .offset = (uint32_t)offset, .data_len = record->data_len,
-                               .metadata_len = record->metadata_len, .kind = record->kind };
-}
-
-bool toc_entry_is_valid(const struct toc_entry *entry)
-{
-    uint32_t first_unit = entry->first_unit;
-    if (entry->data_len > RECORD_BYTES_MAX || entry->metadata_len > METADATA_BLOCK_MAX)
+    struct disk_metadata disk;
+    if (metadata_block.len < sizeof(disk))
         return false;
-    switch (entry->kind) {
-    case KIND_UNITS:
-        return entry->data_len && !entry->metadata_len && first_unit < METADATA_UNIT - RECORD_UNITS;
-    case KIND_WHOLE:
-        return entry->metadata_len && first_unit == 0;
-    case KIND_HEAD:
-        return entry->metadata_len && !entry->data_len && first_unit == METADATA_UNIT;
-    default:
+    memcpy(&disk, metadata_block.ptr, sizeof(disk));
+    if (disk.name_len > metadata_block.len - sizeof(disk))
         return false;
-    }
-}
-
-uint64_t toc_bytes(uint64_t count)
-{
-    return round_up(count * TOC_ENTRY_BYTES + TOC_FOOTER_BYTES, PAGE_BYTES);
-}
-
-void toc_footer_encode(const struct toc_footer *footer, uint8_t ret[TOC_FOOTER_BYTES])
-{
-    struct toc_footer disk = *footer;
-    disk.magic = TOC_MAGIC;
-    disk.version = FORMAT_VERSION;
-    disk.crc = crc32c(0, &disk, offsetof(struct toc_footer, crc));
-    memcpy(ret, &disk, sizeof(disk));
-}
-
-enum err toc_footer_decode(const uint8_t bytes[TOC_FOOTER_BYTES], struct toc_footer *ret)
-{
-    struct toc_footer disk;
-    memcpy(&disk, bytes, sizeof(disk));
-    if (disk.magic != TOC_MAGIC || disk.version != FORMAT_VERSION ||
-        disk.crc != crc32c(0, &disk, offsetof(struct toc_footer, crc)))
-        return ERR_GONE;
-    *ret = disk;
-    return OK;
+    *ret = (struct toc_name){ disk.size, slice_sub(metadata_block, sizeof(disk), disk.name_len) };
+    return true;
 }
 
 /* ---- the format file ---- */

@@ -24,6 +24,7 @@
 
 #include "store/hash.h"
 #include "store/metadata.h"
+#include "store/route.h"
 #include "store/store.h"
 
 #define FORMAT_VERSION 1u
@@ -111,6 +112,26 @@ void metadata_block_encode(const struct metadata *metadata, uint8_t *ret);
 /* NULL if the bytes are no metadata. */
 struct metadata *metadata_block_decode(const struct object_id *id, slice bytes) MUST_USE;
 
+/* ---- the head page of an extent ---- */
+
+enum extent_kind { EXTENT_LOG = 1, EXTENT_COPY = 2, EXTENT_STAGING = 3 };
+
+#define EXTENT_HEAD_BYTES 64u         /* the rest of the page is zero */
+
+/* This struct is the layout on disk. extent_head_encode sets magic, version and crc. */
+struct extent_head {
+    uint32_t magic, version;
+    uint32_t extent;
+    uint8_t kind, zero[3];            /* enum extent_kind */
+    uint8_t volume[VOLUME_ID_BYTES];
+    uint8_t more_zero[28];
+    uint32_t crc;                     /* of all members before */
+};
+
+void extent_head_encode(const struct extent_head *head, uint8_t ret[EXTENT_HEAD_BYTES]);
+enum err extent_head_decode(const uint8_t bytes[EXTENT_HEAD_BYTES],
+                            struct extent_head *ret) MUST_USE;
+
 /* ---- a table of contents ---- */
 
 #define TOC_ENTRY_BYTES 32u
@@ -135,6 +156,20 @@ bool toc_entry_is_valid(const struct toc_entry *entry) MUST_USE;
 void toc_footer_encode(const struct toc_footer *footer, uint8_t ret[TOC_FOOTER_BYTES]);
 enum err toc_footer_decode(const uint8_t bytes[TOC_FOOTER_BYTES], struct toc_footer *ret) MUST_USE;
 uint64_t toc_bytes(uint64_t count);   /* from its first page to the end of the file */
+
+/* The name in a table of contents of an object that has a WHOLE or HEAD row. */
+struct toc_name {
+    uint64_t size;                    /* of the object */
+    slice name;                       /* as metadata->name */
+};
+
+size_t toc_name_bytes(const struct toc_name *name);
+void toc_name_encode(const struct toc_name *name, uint8_t *ret);
+/* Takes the next name off *names. Returns false if these bytes are no name. */
+bool toc_name_take(slice *names, struct toc_name *ret) MUST_USE;
+/* Finds the name in a metadata block whose checksum is right. Returns false if it is no such
+ * block. */
+bool toc_name_of(slice metadata_block, struct toc_name *ret) MUST_USE;
 
 /* ---- the format file ---- */
 

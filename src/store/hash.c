@@ -75,6 +75,21 @@ void object_id_of(const uint8_t secret[STORE_SECRET_BYTES], const struct object_
     memcpy(ret->bytes, hash, sizeof(ret->bytes));
 }
 
+uint64_t bucket_hash(const uint8_t secret[STORE_SECRET_BYTES], slice endpoint, slice bucket)
+{
+    struct object_id id;
+    uint64_t hash;
+    object_id_of(secret, &(struct object_name){ .endpoint = endpoint, .bucket = bucket }, &id);
+    memcpy(&hash, id.bytes, sizeof(hash));
+    return hash ? hash : 1;
+}
+
+uint64_t bucket_hash_of(const uint8_t secret[STORE_SECRET_BYTES], slice name)
+{
+    slice endpoint = slice_cut(&name, '\0');
+    return bucket_hash(secret, endpoint, slice_cut(&name, '\0'));
+}
+
 void secret_make(uint8_t ret[STORE_SECRET_BYTES])
 {
     check(getentropy(ret, STORE_SECRET_BYTES) == 0);

@@ -11,6 +11,10 @@
  * each with its length. Any thread. */
 void object_id_of(const uint8_t secret[STORE_SECRET_BYTES], const struct object_name *name,
                   struct object_id *ret);
+/* 64 bits of the same hash over endpoint and bucket; never 0, which means an unknown bucket. */
+uint64_t bucket_hash(const uint8_t secret[STORE_SECRET_BYTES], slice endpoint, slice bucket);
+/* The bucket hash of an object, by its name as in metadata->name. */
+uint64_t bucket_hash_of(const uint8_t secret[STORE_SECRET_BYTES], slice name);
 void secret_make(uint8_t ret[STORE_SECRET_BYTES]);             /* random bytes of the kernel */
 /* The seed of an object's data checksums. It makes a block of another object, version or unit fail
  * its check (penstock-format(5)). */

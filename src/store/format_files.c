@@ -1,0 +1,251 @@
+/* format_files.c - the layout of the files ages/%08x, bans and pins: encoding, decoding, checks.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * penstock-format(5) has the layouts. A file of bans or pins is a header, rows of different length,
+ * and a CRC of all that. Decoding verifies the CRC first, and then that each field has a possible
+ * value. Pure; any thread. */
+#include "store/format_files.h"
+
+#include <assert.h>
+#include <string.h>
+
+#define FILES_VERSION 2u              /* they came with format version 2 */
+#define AGES_MAGIC 0x41545350u        /* "PSTA" */
+#define BANS_MAGIC 0x42545350u        /* "PSTB" */
+#define PINS_MAGIC 0x50545350u        /* "PSTP" */
+
+struct ages_header {
+    uint32_t magic, version;
+    uint32_t extent, count;
+    uint64_t tick;
+    uint32_t zero;
+    uint32_t crc;                     /* of all members before, and of the bytes behind */
+};
+struct rows_header {
+    uint32_t magic, version;
+    uint32_t count, zero;
+    uint64_t serial;
+};
+struct ban_row {
+    uint32_t len, highest;
+    uint64_t serial;
+    struct ban_end open[BAN_OPEN_MAX];
+};
+struct pin_row {
+    uint32_t len;
+    uint8_t pinned, zero[3];
+    uint64_t serial;
+};
+static_assert(sizeof(struct ages_header) == 32, "on disk");
+static_assert(offsetof(struct ages_header, crc) == 28, "on disk");
+static_assert(sizeof(struct rows_header) == 24, "on disk");
+static_assert(sizeof(struct ban_row) == 48, "on disk");
+static_assert(sizeof(struct pin_row) == 16, "on disk");
+
+/* ---- ages ---- */
+
+size_t ages_bytes(uint32_t count)
+{
+    return sizeof(struct ages_header) + 2 * (size_t)count;
+}
+
+static uint32_t ages_crc(const struct ages_header *header, const uint8_t *body)
+{
+    uint32_t crc = crc32c(0, header, offsetof(struct ages_header, crc));
+    return crc32c(crc, body, 2 * (size_t)header->count);
+}
+
+void ages_encode(const struct ages *ages, uint8_t *ret)
+{
+    struct ages_header header = { .magic = AGES_MAGIC, .version = FILES_VERSION,
+                                  .extent = ages->extent, .count = ages->count,
+                                  .tick = ages->tick };
+    uint8_t *body = ret + sizeof(header);
+    check(ages->count <= AGES_RECORDS_MAX);
+    if (ages->count) {
+        memcpy(body, ages->stamps, ages->count);
+        memcpy(body + ages->count, ages->live, ages->count);
+    }
+    header.crc = ages_crc(&header, body);
+    memcpy(ret, &header, sizeof(header));
+}
+
+enum err ages_decode(slice bytes, uint32_t extent, uint32_t count, struct ages *ret)
+{
+    struct ages_header header;
+    if (count > AGES_RECORDS_MAX || bytes.len != ages_bytes(count))
+        return ERR_GONE;
+    memcpy(&header, bytes.ptr, sizeof(header));
+    const uint8_t *body = (const uint8_t *)bytes.ptr + sizeof(header);
+    if (header.magic != AGES_MAGIC || header.version != FILES_VERSION ||
+        header.extent != extent || header.count != count || header.crc != ages_crc(&header, body))
+        return ERR_GONE;
+    *ret = (struct ages){ .extent = extent, .count = count, .tick = header.tick, .stamps = body,
+                          .live = body + count };
+    for (uint32_t i = 0; i < count; i++)
+        if (ret->live[i] > RECORD_UNITS)
+            return ERR_GONE;
+    return OK;
+}
+
+/* ---- what bans and pins share ---- */
+
+/* Rows that are being written, or read. */
+struct rows {
+    uint8_t *at;
+    slice rest;
+};
+
+static struct rows rows_begin(uint32_t magic, size_t count, uint64_t serial, uint8_t *to)
+{
+    struct rows_header header = { .magic = magic, .version = FILES_VERSION,
+                                  .count = (uint32_t)count, .serial = serial };
+    check(count <= PREFIX_ROWS_MAX);
+    memcpy(to, &header, sizeof(header));
+    return (struct rows){ .at = to + sizeof(header) };
+}
+
+static void rows_put(struct rows *rows, const void *row, size_t row_bytes, slice prefix)
+{
+    check(prefix.len <= PREFIX_BYTES_MAX);
+    memcpy(rows->at, row, row_bytes);
+    rows->at += row_bytes;
+    rows->at += slice_put((char *)rows->at, prefix);
+}
+
+static void rows_end(struct rows *rows, const uint8_t *start)
+{
+    uint32_t crc = crc32c(0, start, (size_t)(rows->at - start));
+    memcpy(rows->at, &crc, sizeof(crc));
+}
+
+/* Verifies CRC and header. `row_bytes` is the size of the fixed part of a row. */
+static enum err rows_open(slice bytes, uint32_t magic, size_t row_bytes, struct rows *ret,
+                          size_t *ret_count, uint64_t *ret_serial)
+{
+    struct rows_header header;
+    uint32_t crc;
+    if (bytes.len < sizeof(header) + sizeof(crc))
+        return ERR_GONE;
+    size_t len = bytes.len - sizeof(crc);
+    memcpy(&header, bytes.ptr, sizeof(header));
+    memcpy(&crc, bytes.ptr + len, sizeof(crc));
+    ret->rest = slice_sub(bytes, sizeof(header), len - sizeof(header));
+    if (header.magic != magic || header.version != FILES_VERSION ||
+        crc != crc32c(0, bytes.ptr, len) || header.count > PREFIX_ROWS_MAX ||
+        ret->rest.len < header.count * row_bytes)
+        return ERR_GONE;
+    *ret_count = header.count;
+    *ret_serial = header.serial;
+    return OK;
+}
+
+/* Takes the fixed part of the next row, which begins with the length of the prefix, and the
+ * prefix. */
+static bool rows_take(struct rows *rows, void *row, size_t row_bytes, slice *ret_prefix)
+{
+    uint32_t len;
+    if (rows->rest.len < row_bytes)
+        return false;
+    memcpy(row, rows->rest.ptr, row_bytes);
+    memcpy(&len, row, sizeof(len));
+    rows->rest = slice_from(rows->rest, row_bytes);
+    if (len > PREFIX_BYTES_MAX || len > rows->rest.len)
+        return false;
+    *ret_prefix = slice_sub(rows->rest, 0, len);
+    rows->rest = slice_from(rows->rest, len);
+    return true;
+}
+
+/* ---- bans ---- */
+
+bool ban_covers(const struct ban *ban, uint32_t extent, uint32_t ordinal)
+{
+    for (size_t i = 0; i < BAN_OPEN_MAX; i++)
+        if (ban->open[i].extent == extent)
+            return ordinal < ban->open[i].ordinal;
+    return extent <= ban->highest;
+}
+
+size_t bans_bytes(const struct ban *bans, size_t count)
+{
+    size_t bytes = sizeof(struct rows_header) + count * sizeof(struct ban_row) + sizeof(uint32_t);
+    for (size_t i = 0; i < count; i++)
+        bytes += bans[i].prefix.len;
+    return bytes;
+}
+
+void bans_encode(const struct ban *bans, size_t count, uint64_t serial, uint8_t *ret)
+{
+    struct rows rows = rows_begin(BANS_MAGIC, count, serial, ret);
+    for (size_t i = 0; i < count; i++) {
+        struct ban_row row = { .len = (uint32_t)bans[i].prefix.len, .highest = bans[i].highest,
+                               .serial = bans[i].serial };
+        check(bans[i].serial <= serial);
+        memcpy(row.open, bans[i].open, sizeof(row.open));
+        rows_put(&rows, &row, sizeof(row), bans[i].prefix);
+    }
+    rows_end(&rows, ret);
+}
+
+enum err bans_decode(slice bytes, struct arena *keep, struct ban **ret, size_t *ret_count,
+                     uint64_t *ret_serial)
+{
+    struct rows rows;
+    enum err e = rows_open(bytes, BANS_MAGIC, sizeof(struct ban_row), &rows, ret_count, ret_serial);
+    if (e)
+        return e;
+    *ret = arena_alloc(keep, (*ret_count + 1) * sizeof(**ret));
+    for (size_t i = 0; i < *ret_count; i++) {
+        struct ban_row row;
+        struct ban *ban = &(*ret)[i];
+        if (!rows_take(&rows, &row, sizeof(row), &ban->prefix) || row.serial > *ret_serial)
+            return ERR_GONE;
+        ban->serial = row.serial;
+        ban->highest = row.highest;
+        memcpy(ban->open, row.open, sizeof(ban->open));
+    }
+    return rows.rest.len ? ERR_GONE : OK;
+}
+
+/* ---- pins ---- */
+
+size_t pins_bytes(const struct pin *pins, size_t count)
+{
+    size_t bytes = sizeof(struct rows_header) + count * sizeof(struct pin_row) + sizeof(uint32_t);
+    for (size_t i = 0; i < count; i++)
+        bytes += pins[i].prefix.len;
+    return bytes;
+}
+
+void pins_encode(const struct pin *pins, size_t count, uint64_t serial, uint8_t *ret)
+{
+    struct rows rows = rows_begin(PINS_MAGIC, count, serial, ret);
+    for (size_t i = 0; i < count; i++) {
+        struct pin_row row = { .len = (uint32_t)pins[i].prefix.len, .pinned = pins[i].pinned,
+                               .serial = pins[i].serial };
+        check(pins[i].serial <= serial);
+        rows_put(&rows, &row, sizeof(row), pins[i].prefix);
+    }
+    rows_end(&rows, ret);
+}
+
+enum err pins_decode(slice bytes, struct arena *keep, struct pin **ret, size_t *ret_count,
+                     uint64_t *ret_serial)
+{
+    struct rows rows;
+    enum err e = rows_open(bytes, PINS_MAGIC, sizeof(struct pin_row), &rows, ret_count, ret_serial);
+    if (e)
+        return e;
+    *ret = arena_alloc(keep, (*ret_count + 1) * sizeof(**ret));
+    for (size_t i = 0; i < *ret_count; i++) {
+        struct pin_row row;
+        struct pin *pin = &(*ret)[i];
+        if (!rows_take(&rows, &row, sizeof(row), &pin->prefix) || row.serial > *ret_serial ||
+            row.pinned > 1)
+            return ERR_GONE;
+        pin->serial = row.serial;
+        pin->pinned = row.pinned;
+    }
+    return rows.rest.len ? ERR_GONE : OK;
+}

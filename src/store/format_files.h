@@ -1,0 +1,69 @@
+/* format_files.h - the layout of the files ages/%08x, bans and pins: encoding, decoding, checks.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * As in format.h, all functions are pure and accept any bytes. Decoding copies no text: what it
+ * returns points into the bytes that it was given. The files are always replaced as a whole. */
+#ifndef STORE_FORMAT_FILES_H
+#define STORE_FORMAT_FILES_H
+
+#include "base/arena.h"
+#include "store/format.h"
+
+/* ---- ages/%08x ---- */
+
+#define AGES_RECORDS_MAX (1u << 20)   /* more than the largest extent has */
+
+/* For each record of an extent, in the order of ordinals: the low byte of the tick in which the
+ * record was last read, and the number of its units to which the index still points (WHOLE and
+ * HEAD: 0 or 1). */
+struct ages {
+    uint32_t extent, count;
+    uint64_t tick;                    /* when the file was written */
+    const uint8_t *stamps, *live;
+};
+
+size_t ages_bytes(uint32_t count);
+void ages_encode(const struct ages *ages, uint8_t *ret);
+/* Returns OK, or ERR_GONE if the bytes are not the ages of this extent with this number of
+ * records. */
+enum err ages_decode(slice bytes, uint32_t extent, uint32_t count, struct ages *ret) MUST_USE;
+
+/* ---- bans and pins ---- */
+
+#define PREFIX_ROWS_MAX 4096u         /* H8: rows of one file */
+#define PREFIX_BYTES_MAX 8192u
+#define BAN_OPEN_MAX 4u               /* extents of a volume that may be open at a time */
+
+/* A purge of all names that begin with the prefix: endpoint NUL bucket NUL start of the key. */
+struct ban {
+    uint64_t serial;
+    uint32_t highest;                 /* the highest extent number of the volume at the purge */
+    /* The extents that were open at the purge, with the ordinal of the next record. Extent 0: the
+     * place is unused. */
+    struct ban_end {
+        uint32_t extent, ordinal;
+    } open[BAN_OPEN_MAX];
+    slice prefix;
+};
+struct pin {
+    uint64_t serial;
+    bool pinned;                      /* false: the prefix is no longer pinned */
+    slice prefix;
+};
+
+/* Returns true if the volume had this record at the time of the purge. */
+bool ban_covers(const struct ban *ban, uint32_t extent, uint32_t ordinal) MUST_USE;
+
+/* `serial` is the highest one that the volume has ever had, at least that of each row. A file has
+ * at most PREFIX_ROWS_MAX rows. The functions that decode put the rows in keep, and return OK, or
+ * ERR_GONE for damaged bytes. */
+size_t bans_bytes(const struct ban *bans, size_t count);
+void bans_encode(const struct ban *bans, size_t count, uint64_t serial, uint8_t *ret);
+enum err bans_decode(slice bytes, struct arena *keep, struct ban **ret, size_t *ret_count,
+                     uint64_t *ret_serial) MUST_USE;
+size_t pins_bytes(const struct pin *pins, size_t count);
+void pins_encode(const struct pin *pins, size_t count, uint64_t serial, uint8_t *ret);
+enum err pins_decode(slice bytes, struct arena *keep, struct pin **ret, size_t *ret_count,
+                     uint64_t *ret_serial) MUST_USE;
+
+#endif

@@ -1,0 +1,130 @@
+/* format_toc.c - the layout of an extent: its head page and its table of contents.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Like all of format.h: pure, and safe with any bytes. Any thread. */
+#include <assert.h>
+#include <string.h>
+
+#include "store/format.h"
+
+#define HEAD_MAGIC 0x45545350u        /* "PSTE" */
+#define HEAD_VERSION 2u               /* extents of format version 1 have no head page */
+#define TOC_MAGIC 0x54545350u         /* "PSTT" */
+
+static_assert(offsetof(struct extent_head, crc) + 4 == EXTENT_HEAD_BYTES, "on disk");
+static_assert(sizeof(struct toc_entry) == TOC_ENTRY_BYTES, "on disk");
+static_assert(offsetof(struct toc_footer, crc) + 4 == TOC_FOOTER_BYTES, "on disk");
+
+/* ---- the head page ---- */
+
+static bool is_kind(uint8_t kind)
+{
+    return kind >= EXTENT_LOG && kind <= EXTENT_STAGING;
+}
+
+void extent_head_encode(const struct extent_head *head, uint8_t ret[EXTENT_HEAD_BYTES])
+{
+    struct extent_head disk = *head;
+    check(is_kind(head->kind));
+    disk.magic = HEAD_MAGIC;
+    disk.version = HEAD_VERSION;
+    disk.crc = crc32c(0, &disk, offsetof(struct extent_head, crc));
+    memcpy(ret, &disk, sizeof(disk));
+}
+
+enum err extent_head_decode(const uint8_t bytes[EXTENT_HEAD_BYTES], struct extent_head *ret)
+{
+    struct extent_head disk;
+    memcpy(&disk, bytes, sizeof(disk));
+    if (disk.magic != HEAD_MAGIC || disk.version != HEAD_VERSION || !is_kind(disk.kind) ||
+        disk.crc != crc32c(0, &disk, offsetof(struct extent_head, crc)))
+        return ERR_GONE;
+    *ret = disk;
+    return OK;
+}
+
+/* ---- a table of contents ---- */
+
+struct toc_entry toc_entry_of(const struct record *record, uint64_t offset)
+{
+    return (struct toc_entry){ .id = record->id, .first_unit = record->first_unit,
+                               .offset = (uint32_t)offset, .data_len = record->data_len,
+                               .metadata_len = record->metadata_len, .kind = record->kind };
+}
+
+bool toc_entry_is_valid(const struct toc_entry *entry)
+{
+    uint32_t first_unit = entry->first_unit;
+    if (entry->data_len > RECORD_BYTES_MAX || entry->metadata_len > METADATA_BLOCK_MAX)
+        return false;
+    switch (entry->kind) {
+    case KIND_UNITS:
+        return entry->data_len && !entry->metadata_len && first_unit < METADATA_UNIT - RECORD_UNITS;
+    case KIND_WHOLE:
+        return entry->metadata_len && first_unit == 0;
+    case KIND_HEAD:
+        return entry->metadata_len && !entry->data_len && first_unit == METADATA_UNIT;
+    default:
+        return false;
+    }
+}
+
+uint64_t toc_bytes(uint64_t count)
+{
+    return round_up(count * TOC_ENTRY_BYTES + TOC_FOOTER_BYTES, PAGE_BYTES);
+}
+
+void toc_footer_encode(const struct toc_footer *footer, uint8_t ret[TOC_FOOTER_BYTES])
+{
+    struct toc_footer disk = *footer;
+    disk.magic = TOC_MAGIC;
+    disk.version = FORMAT_VERSION;
+    disk.crc = crc32c(0, &disk, offsetof(struct toc_footer, crc));
+    memcpy(ret, &disk, sizeof(disk));
+}
+
+enum err toc_footer_decode(const uint8_t bytes[TOC_FOOTER_BYTES], struct toc_footer *ret)
+{
+    struct toc_footer disk;
+    memcpy(&disk, bytes, sizeof(disk));
+    if (disk.magic != TOC_MAGIC || disk.version != FORMAT_VERSION ||
+        disk.crc != crc32c(0, &disk, offsetof(struct toc_footer, crc)))
+        return ERR_GONE;
+    *ret = disk;
+    return OK;
+}
+
+/* ---- the names ---- */
+
+struct __attribute__((packed)) name_head {
+    uint64_t size;
+    uint32_t len;
+};
+static_assert(sizeof(struct name_head) == 12, "on disk");
+
+size_t toc_name_bytes(const struct toc_name *name)
+{
+    return sizeof(struct name_head) + name->name.len;
+}
+
+void toc_name_encode(const struct toc_name *name, uint8_t *ret)
+{
+    struct name_head head = { .size = name->size, .len = (uint32_t)name->name.len };
+    check(name->name.len <= METADATA_BLOCK_MAX);
+    memcpy(ret, &head, sizeof(head));
+    slice_put((char *)ret + sizeof(head), name->name);
+}
+
+bool toc_name_take(slice *names, struct toc_name *ret)
+{
+    struct name_head head;
+    if (names->len < sizeof(head))
+        return false;
+    memcpy(&head, names->ptr, sizeof(head));
+    slice rest = slice_from(*names, sizeof(head));
+    if (head.len > METADATA_BLOCK_MAX || head.len > rest.len)
+        return false;
+    *ret = (struct toc_name){ head.size, slice_sub(rest, 0, head.len) };
+    *names = slice_from(rest, head.len);
+    return true;
+}

@@ -1,0 +1,238 @@
+/* test_store_format.c - the layouts of format version 2: bytes that stay what they are, and damage
+ * that is found. SPDX-License-Identifier: Apache-2.0 */
+#include "unit.h"
+
+#include "store/format_files.h"
+
+static const uint8_t secret[16] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
+
+static uint32_t number(const uint8_t *bytes)
+{
+    uint32_t value;
+    memcpy(&value, bytes, sizeof(value));
+    return value;
+}
+
+/* ---- extents ---- */
+
+TEST(a_head_page_has_kind_volume_and_number_where_the_page_says)
+{
+    struct extent_head head = { .extent = 7, .kind = EXTENT_COPY, .volume = "sixteen bytes id" };
+    struct extent_head back;
+    uint8_t bytes[EXTENT_HEAD_BYTES];
+    extent_head_encode(&head, bytes);
+    ok(memcmp(bytes, "PSTE", 4) == 0 && number(bytes + 4) == 2 && number(bytes + 8) == 7);
+    ok(bytes[12] == 2 && memcmp(bytes + 16, "sixteen bytes id", 16) == 0);
+    ok(number(bytes + 60) == crc32c(0, bytes, 60));
+    ok(extent_head_decode(bytes, &back) == OK && back.extent == 7 && back.kind == EXTENT_COPY);
+    for (unsigned bit = 0; bit < 8 * EXTENT_HEAD_BYTES; bit++) {
+        bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        ok(extent_head_decode(bytes, &back) == ERR_GONE);
+        bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+    }
+}
+
+TEST(names_follow_each_other_and_their_lengths_are_bounded)
+{
+    static const slice texts[] = { { "http://o\0b\0k\0", 13 }, { "", 0 }, { "x", 1 } };
+    uint8_t bytes[100];
+    size_t len = 0;
+    for (size_t i = 0; i < countof(texts); i++) {
+        struct toc_name name = { 1000 + i, texts[i] };
+        toc_name_encode(&name, bytes + len);
+        len += toc_name_bytes(&name);
+    }
+    ok(len == 3 * 12 + 14);
+    slice rest = { (char *)bytes, len };
+    for (size_t i = 0; i < countof(texts); i++) {
+        struct toc_name name;
+        ok(toc_name_take(&rest, &name) && name.size == 1000 + i);
+        same(name.name, texts[i]);
+    }
+    struct toc_name none;
+    ok(rest.len == 0 && !toc_name_take(&rest, &none));
+    slice cut = { (char *)bytes, 12 + 12 };
+    ok(!toc_name_take(&cut, &none) && cut.len == 24);
+    uint32_t long_one = METADATA_BLOCK_MAX + 1;
+    memcpy(bytes + 8, &long_one, 4);
+    slice far = { (char *)bytes, SIZE_MAX / 2 };
+    ok(!toc_name_take(&far, &none));
+}
+
+TEST(a_name_is_found_in_a_metadata_block)
+{
+    struct object_name name = { S("http://o"), S("data"), S("a/b"), S("v") };
+    struct object_id id;
+    object_id_of(secret, &name, &id);
+    struct metadata *metadata = metadata_new(&id, &name, S("\"e\""), S("a: b\r\n"), 4711, 0, true);
+    size_t len = metadata_block_bytes(metadata);
+    uint8_t block[200];
+    struct toc_name found;
+    metadata_block_encode(metadata, block);
+    ok(toc_name_of((slice){ (char *)block, len }, &found) && found.size == 4711);
+    same(found.name, metadata->name);
+    ok(!toc_name_of((slice){ (char *)block, 31 }, &found));
+    ok(!toc_name_of((slice){ (char *)block, 32 + found.name.len - 1 }, &found));
+    metadata_unref(&metadata);
+}
+
+TEST(a_bucket_hash_is_of_endpoint_and_bucket_and_of_nothing_else)
+{
+    uint64_t hash = bucket_hash(secret, S("http://o"), S("data"));
+    slice names[] = { { "http://o\0data\0a\0", 16 }, { "http://o\0data\0b\0c\0v", 19 } };
+    for (size_t i = 0; i < countof(names); i++)
+        ok(bucket_hash_of(secret, names[i]) == hash);
+    ok(hash == 0x6DA8CE4A57533B41u);    /* on disk: it stays what it is */
+    ok(bucket_hash(secret, S("http://"), S("odata")) != hash);
+    ok(bucket_hash(secret, S("http://o"), S("dat")) != hash);
+    ok(bucket_hash_of(secret, S("")) != 0);
+}
+
+/* ---- ages ---- */
+
+TEST(ages_come_back_and_any_flip_is_found)
+{
+    static const uint8_t stamps[] = { 0, 255, 17 }, live[] = { 8, 0, 1 };
+    struct ages ages = { 5, 3, UINT64_C(1) << 40, stamps, live }, back;
+    uint8_t bytes[32 + 6];
+    slice all = { (char *)bytes, sizeof(bytes) };
+    ok(ages_bytes(3) == sizeof(bytes));
+    ages_encode(&ages, bytes);
+    ok(memcmp(bytes, "PSTA", 4) == 0 && bytes[32 + 1] == 255 && bytes[32 + 3] == 8);
+    ok(ages_decode(all, 5, 3, &back) == OK && back.tick == ages.tick);
+    ok(memcmp(back.stamps, stamps, 3) == 0 && memcmp(back.live, live, 3) == 0);
+    ok(ages_decode(all, 6, 3, &back) == ERR_GONE && ages_decode(all, 5, 2, &back) == ERR_GONE);
+    ok(ages_decode((slice){ all.ptr, all.len - 1 }, 5, 3, &back) == ERR_GONE);
+    for (unsigned bit = 0; bit < 8 * sizeof(bytes); bit++) {
+        bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        ok(ages_decode(all, 5, 3, &back) == ERR_GONE);
+        bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+    }
+    ages = (struct ages){ .extent = 9 };
+    ages_encode(&ages, bytes);
+    ok(ages_decode((slice){ all.ptr, 32 }, 9, 0, &back) == OK && back.count == 0);
+}
+
+TEST(more_live_units_than_a_record_has_are_refused)
+{
+    static const uint8_t stamps[] = { 0 }, live[] = { 9 };
+    struct ages ages = { 5, 1, 0, stamps, live }, back;
+    uint8_t bytes[34];
+    ages_encode(&ages, bytes);
+    ok(ages_decode((slice){ (char *)bytes, 34 }, 5, 1, &back) == ERR_GONE);
+}
+
+/* ---- bans and pins ---- */
+
+TEST(a_ban_covers_what_was_there_and_nothing_later)
+{
+    struct ban ban = { .highest = 9, .open = { { 9, 40 }, { 6, 0 } } };
+    ok(ban_covers(&ban, 1, 1000000) && ban_covers(&ban, 8, 41));
+    ok(ban_covers(&ban, 9, 39) && !ban_covers(&ban, 9, 40));
+    ok(!ban_covers(&ban, 6, 0) && !ban_covers(&ban, 10, 0));
+    ban = (struct ban){ .highest = 0 };    /* of a volume without extents */
+    ok(!ban_covers(&ban, 1, 0));
+}
+
+static const struct ban bans[] = {
+    { 3, 9, { { 9, 40 }, { 0, 0 } }, { "http://o\0data\0tmp/", 18 } },
+    { 7, 12, { { 12, 1 }, { 11, 2 }, { 10, 3 }, { 9, 4 } }, { "", 0 } },
+};
+
+/* The length of the encoded bans. */
+static size_t encode_bans(uint8_t *ret)
+{
+    bans_encode(bans, countof(bans), 8, ret);
+    return bans_bytes(bans, countof(bans));
+}
+
+TEST(bans_come_back_with_places_and_prefixes)
+{
+    uint8_t bytes[200];
+    struct arena keep = { 0 };
+    struct ban *back;
+    size_t count;
+    uint64_t serial;
+    slice all = { (char *)bytes, encode_bans(bytes) };
+    ok(all.len == 24 + 2 * 48 + 18 + 4 && memcmp(bytes, "PSTB", 4) == 0);
+    ok(bans_decode(all, &keep, &back, &count, &serial) == OK && count == 2 && serial == 8);
+    for (size_t i = 0; i < count; i++) {
+        ok(back[i].serial == bans[i].serial && back[i].highest == bans[i].highest);
+        ok(memcmp(back[i].open, bans[i].open, sizeof(bans[i].open)) == 0);
+        same(back[i].prefix, bans[i].prefix);
+    }
+    bans_encode(NULL, 0, 5, bytes);    /* none is left, but the serial is known */
+    all.len = bans_bytes(NULL, 0);
+    ok(bans_decode(all, &keep, &back, &count, &serial) == OK && count == 0 && serial == 5);
+    arena_free(&keep);
+}
+
+/* With a checksum that fits. */
+static void mend(uint8_t *bytes, size_t len)
+{
+    uint32_t crc = crc32c(0, bytes, len - 4);
+    memcpy(bytes + len - 4, &crc, 4);
+}
+
+TEST(damaged_bans_are_refused)
+{
+    uint8_t bytes[200];
+    struct arena keep = { 0 };
+    struct ban *back;
+    size_t count, len = encode_bans(bytes);
+    uint64_t serial;
+    slice all = { (char *)bytes, len };
+    for (unsigned bit = 0; bit < 8 * len; bit++) {
+        bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        ok(bans_decode(all, &keep, &back, &count, &serial) == ERR_GONE);
+        bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+    }
+    for (size_t cut = 0; cut < len; cut++)
+        ok(bans_decode((slice){ all.ptr, cut }, &keep, &back, &count, &serial) == ERR_GONE);
+    /* Each has a right checksum: a length beyond the end, a row too many, a serial too high. */
+    static const struct { size_t at; uint8_t value; } wrong[] = { { 24, 200 }, { 8, 3 }, { 32, 9 } };
+    for (size_t i = 0; i < countof(wrong); i++) {
+        encode_bans(bytes);
+        bytes[wrong[i].at] = wrong[i].value;
+        mend(bytes, len);
+        ok(bans_decode(all, &keep, &back, &count, &serial) == ERR_GONE);
+    }
+    arena_free(&keep);
+}
+
+TEST(pins_come_back_and_damage_is_refused)
+{
+    static const struct pin pins[] = { { 1, true, { "http://o\0data\0", 14 } },
+                                       { 2, false, { "http://o\0data\0a", 15 } } };
+    uint8_t bytes[200];
+    struct arena keep = { 0 };
+    struct pin *back;
+    size_t count, len = pins_bytes(pins, 2);
+    uint64_t serial;
+    slice all = { (char *)bytes, len };
+    pins_encode(pins, 2, 2, bytes);
+    ok(len == 24 + 2 * 16 + 29 + 4 && memcmp(bytes, "PSTP", 4) == 0);
+    ok(pins_decode(all, &keep, &back, &count, &serial) == OK && count == 2 && serial == 2);
+    ok(back[0].pinned && !back[1].pinned && back[1].serial == 2);
+    same(back[1].prefix, pins[1].prefix);
+    for (unsigned bit = 0; bit < 8 * len; bit++) {
+        bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        ok(pins_decode(all, &keep, &back, &count, &serial) == ERR_GONE);
+        bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+    }
+    bytes[24 + 4] = 2;    /* neither pinned nor not */
+    mend(bytes, len);
+    ok(pins_decode(all, &keep, &back, &count, &serial) == ERR_GONE);
+    arena_free(&keep);
+}
+
+RUN(cmocka_unit_test(a_head_page_has_kind_volume_and_number_where_the_page_says),
+    cmocka_unit_test(names_follow_each_other_and_their_lengths_are_bounded),
+    cmocka_unit_test(a_name_is_found_in_a_metadata_block),
+    cmocka_unit_test(a_bucket_hash_is_of_endpoint_and_bucket_and_of_nothing_else),
+    cmocka_unit_test(ages_come_back_and_any_flip_is_found),
+    cmocka_unit_test(more_live_units_than_a_record_has_are_refused),
+    cmocka_unit_test(a_ban_covers_what_was_there_and_nothing_later),
+    cmocka_unit_test(bans_come_back_with_places_and_prefixes),
+    cmocka_unit_test(damaged_bans_are_refused),
+    cmocka_unit_test(pins_come_back_and_damage_is_refused))
