@@ -232,7 +232,7 @@ enum err source_web_identity(struct seek *seek, struct credentials *ret)
                          "role_arn: add role_arn to the profile", SLICE_ARG(seek->profile));
     if (!role.len)
         return seek_fail(seek, ERR_BAD_ARGUMENT, "AWS_WEB_IDENTITY_TOKEN_FILE is set, and "
-                         "AWS_ROLE_ARN is not: set both");
+                         "AWS_ROLE_ARN is not: set AWS_ROLE_ARN, too");
     if (!seek->ask->may_lend)
         return OK;
     if (aws_file_read(seek->keep, path, &token, &seek->why))

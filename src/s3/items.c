@@ -177,8 +177,9 @@ static enum err read_array(struct reading *r, const json_t *array)
     size_t count = json_array_size(array);
     enum err err = OK;
     if (count != 1 && (count < 3 || count > 5))
-        return wrong(r, r->ask->places ? "must be [KEY], or [KEY, OFFSET, LENGTH, TO, {more}], "
-                        "where TO and {more} may be left out"
+        return wrong(r, r->ask->places ? "must be [KEY], [KEY, OFFSET, LENGTH], [KEY, OFFSET, LENGTH, "
+                        "TO] or [KEY, OFFSET, LENGTH, TO, MORE]: TO is the place in the buffer, and "
+                        "MORE is an object with other members of the item"
                                        : "must be [KEY] or [KEY, OFFSET, LENGTH]");
     for (size_t i = 0; i < MIN(count, countof(order)) && !err; i++)
         err = read_member(r, order[i], json_array_get(array, i));
@@ -299,7 +300,8 @@ static enum err read_batch(struct arena *keep, json_t *object, size_t count_max,
     unsigned form = 0, end = 0;
     const json_t *prefix = json_object_get(object, "prefix");
     if (!json_is_object(object))
-        return bad(ret_why, S("the body must be a JSON object with the member \"items\""));
+        return bad(ret_why, S("the body must be a JSON object with the member \"items\", as in "
+                              "{\"items\": [\"KEY\"]}"));
     enum err err = judge_names(keep, object, ret_why);
     if (!err && prefix && !json_is_string(prefix))
         err = bad(ret_why, S("\"prefix\" must be text"));

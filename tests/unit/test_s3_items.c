@@ -147,7 +147,8 @@ TEST(a_batch_that_is_wrong_is_told_where)
     static const char *const bad[][2] = {
         { "", "the body is not JSON: line 1, column 0: " },
         { "{\"items\":\n[\"a\" \"b\"]}", "the body is not JSON: line 2, column 8: " },
-        { "[]", "the body must be a JSON object with the member \"items\"" },
+        { "[]", "the body must be a JSON object with the member \"items\", as in "
+          "{\"items\": [\"KEY\"]}" },
         { "{}", "\"items\" must be an array" },
         { "{\"items\": [], \"item\": 1}",
           "no such member: \"item\" (the members are \"items\", \"prefix\", \"form\" and "
