@@ -155,11 +155,15 @@ static enum err judge_shared(const struct serve *serve, const struct config *con
 slice rules_keys_from(const struct config *config, struct arena *keep)
 {
     size_t row = setting_at(SCOPE_KEY, S("access_key"));
-    for (size_t i = 0; i < config->key_count; i++)
-        if (config->keys[i].access_key[0])
-            return arena_printf(keep, "access_key and keys in the settings: %.*s",
-                                SLICE_ARG(config_where(&config->keys[i].where[row], keep)));
-    return S("the AWS credentials in Penstock's environment or profile");
+    for (size_t i = 0; i < config->key_count; i++) {
+        if (!config->keys[i].access_key[0])
+            continue;
+        slice place = config_where(&config->keys[i].where[row], keep);
+        return arena_printf(keep, "a key of Penstock's own list (access_key and keys in the "
+                            "settings: %.*s), not with a key of the origin", SLICE_ARG(place));
+    }
+    return S("the AWS credentials in Penstock's own environment or profile, since neither "
+             "access_key nor keys is set");
 }
 
 enum err rules_keys(struct serve *serve, const struct config *config, struct arena *keep,

@@ -54,8 +54,10 @@ static enum err prove(struct call *call, struct s3_fault *ret)
     struct sigv4_claim *claim = arena_alloc(call->keep, sizeof(*claim));
     struct secrets secrets;
     enum err err = form_claim(call->keep, call->form, claim);
-    if (!err && claim->v2 && call->front->options.no_sigv2)
+    if (!err && claim->v2 && call->front->options.no_sigv2) {
+        ret->message = S(SIGV2_OFF);
         return ERR_AUTH_V2;
+    }
     if (err) {
         *ret = claim->fault;
         return err;

@@ -240,8 +240,10 @@ static enum err judge_signature(struct front *front, struct front_loop *loop, st
     }
     if (err == ERR_NO_AUTH && (ret->client = clients_nobody(front->options.clients)))
         return OK;
-    if (!err && claim->v2 && front->options.no_sigv2)
+    if (!err && claim->v2 && front->options.no_sigv2) {
+        claim->fault.message = S(SIGV2_OFF);
         err = ERR_AUTH_V2;
+    }
     return err ? err : front_prove(front, loop->sigv4, keep, head, claim, &ret->client,
                                    &ret->secret);
 }
@@ -253,11 +255,10 @@ slice front_explain_key(const struct front *front, struct arena *keep, enum err 
     slice from = front->options.keys_from;
     if (err == ERR_BAD_TOKEN)
         return arena_printf(keep, "%s Penstock has this access key with another session token, or "
-                            "with none (%.*s). Send the session_token that is set for the key; if "
-                            "none is set, send none (unset AWS_SESSION_TOKEN).",
+                            "with none. Send the session_token that is set for the key; if none is "
+                            "set, send none (unset AWS_SESSION_TOKEN). Sign with %.*s.",
                             s3_error_of(err)->message, SLICE_ARG(from));
-    return arena_printf(keep, "%s Sign with a key of Penstock's own list (%.*s), not with a key of "
-                        "the origin.", s3_error_of(err)->message, SLICE_ARG(from));
+    return arena_printf(keep, "%s Sign with %.*s.", s3_error_of(err)->message, SLICE_ARG(from));
 }
 
 /* Returns the message and the further elements of S3's error document for a claim that is refused.
@@ -376,7 +377,8 @@ static enum err judge_list(const struct call *call, uint64_t bytes, slice *ret_d
         return OK;
     metric_add(M_BATCH_LIST, 1);
     *ret_detail = arena_printf(call->keep, "The list of a batch is too long. It may have at most "
-                               "%" PRIu64 " bytes (batch_list): ask for less at once.", most);
+                               "%" PRIu64 " bytes (batch_list): ask for fewer items in one "
+                               "batch.", most);
     return ERR_TOO_LARGE;
 }
 
@@ -387,6 +389,19 @@ static bool lacks_length(const struct call *call)
 {
     bool stores = call->s3.op == S3_PUT_OBJECT || call->s3.op == S3_UPLOAD_PART;
     return stores && !call->err && !call->head->has_length && !call->head->chunked;
+}
+
+static enum err judge_form_length(const struct call *call, slice *ret_detail)
+{
+    uint64_t most = call->front->options.form_bytes_max;
+    if (call->head->chunked)
+        return ERR_NO_LENGTH;
+    if (call->head->length <= most)
+        return OK;
+    *ret_detail = arena_printf(call->keep, "The form is too large. It may have at most %" PRIu64
+                               " bytes (browser_uploads): send a smaller form, or raise "
+                               "browser_uploads.", most);
+    return ERR_TOO_LARGE;
 }
 
 /* Refuses a large body of a request that will be refused anyway. A small body is read, so that the
@@ -407,13 +422,15 @@ static enum err judge_large_body(struct call *call, uint64_t bytes, slice *ret_d
                          "one.");
         return ERR_BAD_REQUEST;
     }
-    if (row->mutates == S3_MUTATES_KEYS && bytes > FRONT_FRAMED_BYTES(KEYS_BODY_BYTES))
+    if (row->mutates == S3_MUTATES_KEYS && bytes > FRONT_FRAMED_BYTES(KEYS_BODY_BYTES)) {
+        *ret_detail = S("The list of keys to delete is larger than 2 MiB: delete at most 1000 keys "
+                         "in one request.");
         return ERR_BAD_XML;
+    }
     if (row->route == S3_ITEMS)
         return judge_list(call, bytes, ret_detail);
     if (takes_form(call))
-        return head->chunked ? ERR_NO_LENGTH
-             : head->length > call->front->options.form_bytes_max ? ERR_TOO_LARGE : OK;
+        return judge_form_length(call, ret_detail);
     return rules_judge(call, ret_detail);
 }
 
@@ -441,6 +458,17 @@ static void log_refused(struct front *front, struct arena *keep, const struct ht
                "status=%d err=%s why=\"%s\"", SLICE_ARG(id), SLICE_ARG(what->peer),
                SLICE_ARG(access_key), SLICE_ARG(method), SLICE_ARG(path), SLICE_ARG(query), status,
                err_name(what->err), what->why);
+}
+
+/* Returns the reason of a refusal for the log: the message that the client gets, or a general
+ * text. */
+static const char *reason(struct arena *keep, enum err err, const struct s3_fault *fault)
+{
+    bool names = err == ERR_NOT_SIGNED && fault->more_count;    /* of headers */
+    slice said = log_sentence(keep, names ? fault->more[0].value : fault->message);
+    if (names)
+        return arena_printf(keep, "%s (%.*s)", err_text(err), SLICE_ARG(said)).ptr;
+    return said.len ? arena_copy(keep, said).ptr : err_text(err);
 }
 
 /* Returns the number under which a client's bodies are counted for the limit of one client. If the
@@ -486,7 +514,8 @@ bool front_judge(void *arg, struct http_loop *http, struct arena *keep, slice pe
         ret->body = S("");
     ret->close = true;
     ret->too_large = err == ERR_TOO_LARGE;
-    log_refused(front, keep, &(struct http_refused){ err, err_text(err), peer, head },
+    log_refused(front, keep,
+                &(struct http_refused){ err, reason(keep, err, &fault), peer, head },
                 claim->access_key, id, ret->status);
     return false;
 }

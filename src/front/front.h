@@ -47,7 +47,7 @@ struct front_options {
     struct clients *clients;      /* must outlive every origin call: client.h */
     bool lend;                    /* lend key pairs at /_/credentials */
     slice lend_token;             /* ... to clients that send this token */
-    slice keys_from;              /* the place where client keys are set, for messages */
+    slice keys_from;              /* which keys clients sign with, and their place, for messages */
     struct bucket_rules *rules;
     size_t rules_count;
     struct rules *service;        /* of the origin that answers ListBuckets; NULL: none does */

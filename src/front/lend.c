@@ -147,8 +147,8 @@ static const char *why_not(const struct lend *lend, slice peer, const struct req
     }
     return !is_loopback(peer) ? "the client's address is not a loopback address, and only programs "
                                 "on this machine may get credentials: use 127.0.0.1 in "
-                                "AWS_CONTAINER_CREDENTIALS_FULL_URI, and in a container the "
-                                "network of the host"
+                                "AWS_CONTAINER_CREDENTIALS_FULL_URI. A container must also use "
+                                "the network of the host"
          : !hosted ? "the Host header of the request is neither a loopback address nor localhost: "
                      "use one of these in AWS_CONTAINER_CREDENTIALS_FULL_URI"
          : !authorized ? "the Authorization header of the request is not lend_token: set "

@@ -214,9 +214,9 @@ static enum err components_read(struct arena *keep, slice s, slice *ret_credenti
         slice *slot = slice_eq(name, S("Credential")) ? ret_credential
                     : slice_eq(name, S("SignedHeaders")) ? &ret->signed_headers
                     : slice_eq(name, S("Signature")) ? &ret->signature : NULL;
-        if (!part.ptr)
+        if (!part.ptr)    /* only its start is quoted, because it may be a signature */
             return wrong(keep, ret, "", "the authorization component \"%.*s\" is malformed.",
-                         SLICE_ARG(quoted(whole)));
+                         SLICE_ARG(slice_sub(whole, 0, 16)));
         if (slot && !slot->ptr)
             *slot = part;    /* there are three parts: if one is repeated, another is missing */
     }
@@ -353,7 +353,8 @@ static enum err read_v2_header(struct arena *keep, const struct sources *from,
     slice key = slice_trim(slice_from(from->authorization, 4));
     slice signature = slice_cut_last(&key, ':');
     if (!key.len || !signature.len)
-        return ERR_AUTH_V2;
+        return fault(ret, ERR_AUTH_V2, "AWS authorization header is invalid. Expected "
+                     "AwsAccessKeyId:signature");
     ret->access_key = key;
     ret->signature = signature;
     ret->signed_at_s = v2_date_read(keep, from->amz_date.ptr ? from->amz_date : from->date);
@@ -389,7 +390,9 @@ static enum err read_v2_claim(struct arena *keep, const struct request_head *hea
     ret->v2 = true;
     if (occurs_twice(head, S("content-md5")) || occurs_twice(head, S("content-type")) ||
         (from->token.ptr && from->query_token.ptr))
-        return ERR_AUTH_V2;    /* one value could be signed, and the other value used */
+        /* one value could be signed, and the other value used */
+        return fault(ret, ERR_AUTH_V2, "With a signature of version 2, Content-MD5, Content-Type "
+                     "and the session token may be given only once.");
     ret->session_token = from->token.ptr ? from->token : from->query_token;
     enum err e = from->authorization.ptr ? read_v2_header(keep, from, ret)
                                          : read_v2_query(from, ret);
@@ -398,7 +401,8 @@ static enum err read_v2_claim(struct arena *keep, const struct request_head *hea
         e = read_payload(hash.ptr ? hash : S("UNSIGNED-PAYLOAD"), ret);
     bool can_sign = ret->payload == PAYLOAD_UNSIGNED || ret->payload == PAYLOAD_HEX ||
                     ret->payload == PAYLOAD_CHUNKS_TRAILER;
-    return e || can_sign ? e : ERR_BAD_ARGUMENT;    /* version 2 can't sign chunks */
+    return e || can_sign ? e : fault(ret, ERR_BAD_ARGUMENT, "A signature of version 2 can't sign "
+                                     "chunks: sign with version 4.");
 }
 
 /* ---- a whole claim ---- */
@@ -423,7 +427,8 @@ enum err sigv4_claim_read(struct arena *keep, const struct request_head *head,
               "Signature query string parameter or the Authorization header should be specified"),
             S("Authorization"), from.authorization);
     if (from.sha256.ptr && from.query_sha256.ptr && !slice_eq(from.sha256, from.query_sha256))
-        return ERR_BAD_ARGUMENT;
+        return fault(ret, ERR_BAD_ARGUMENT, "x-amz-content-sha256 has one value as a header, and "
+                     "another as a parameter: send one of them.");
     if (v2 || slice_starts(from.authorization, S("AWS ")))
         return read_v2_claim(keep, head, &from, ret);
     if (from.authorization.ptr)

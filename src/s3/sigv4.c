@@ -316,7 +316,8 @@ static void explain_unsigned(struct arena *keep, const struct request_head *head
         if (canon_must_be_signed(&canon, i))
             text_printf(&names, "%s%.*s", names.len ? ", " : "",
                         SLICE_ARG(arena_lower(keep, canon.fields[i].name)));
-    s3_fault_add(ret, S("HeadersNotSigned"), text_slice(&names));
+    if (names.len)    /* else the caller knows why */
+        s3_fault_add(ret, S("HeadersNotSigned"), text_slice(&names));
 }
 
 static void explain_time(struct arena *keep, const struct sigv4_claim *claim, enum err err,

@@ -40,7 +40,9 @@ with Story("b13 an operator can see what the service does") as story:
     line = line_of("refused", id_of(reply))
     told("a refused head's line has what the client was told", line, status=403,
          err="ERR_UNKNOWN_KEY", access_key="NOSUCHKEY", method="GET", path="/bucket/a",
-         why="the access key is not in Penstock's list of keys")
+         why="The AWS Access Key Id you provided does not exist in our records. Sign with a key "
+             "of Penstock's own list (access_key and keys in the settings: "
+             f"{server.config_path}:6), not with a key of the origin.")
     story.fact("... and the peer", line["peer"].startswith("127.0.0.1:"), line)
     target = presign("GET", server.client.host, "/bucket/a", ACCESS_KEY, "wrong")
     reply = plain(server.port, "GET", target)
@@ -51,6 +53,23 @@ with Story("b13 an operator can see what the service does") as story:
     reply = server.ask("PUT", "bucket/a", body=b"x", payload="STREAMING-AWS4-HMAC-SHA256-PAYLOAD")
     told("a body in chunks of no told length is named", line_of("refused", id_of(reply)), status=411,
          err="ERR_NO_LENGTH")
+
+    def told_why(text, data, part):
+        wire = Wire(server.port)
+        wire.send(data)
+        why = line_of("refused", id_of(wire.read()))["why"]
+        story.fact(text, part in why, why)
+    large = {"content-length": str(3 << 20)}
+    head = server.client.head_of("POST", "bucket", [("delete", "")], large,
+                                 payload="UNSIGNED-PAYLOAD")
+    told_why("a list of keys that is too large is named", head, "2 MiB")
+    head = server.client.head_of("PUT", "bucket/a", headers=large, payload="UNSIGNED-PAYLOAD")
+    told_why("so is a header that is not signed",
+             head.replace(b"\r\n", b"\r\nx-amz-tagging: a=b\r\n", 1), "(x-amz-tagging)")
+    target = presign("PUT", server.client.host, "/bucket/a", ACCESS_KEY, SECRET_KEY)
+    head = f"PUT {target} HTTP/1.1\r\nHost: {server.client.host}\r\n" \
+           f"Content-Length: {3 << 20}\r\nx-goog-new: 1\r\n\r\n"
+    told_why("... or not by a presigned URL", head.encode(), "x-goog-new")
 
     def refused_raw(text, data, err, seconds=5):
         wire = Wire(server.port)

@@ -37,7 +37,7 @@ with Story("b17 messages say what, why and what to do", seconds=60) as story:
     def batch(items):
         return server.ask("POST", "bucket", [("penstock-batch", "")], body=json.dumps({"items": items}).encode())
     told("too many items of a batch say how many there may be, and what to do", batch(["a"] * 3), 400, "InvalidArgument", "2", "fewer at once")
-    told("so does a list that is too long", batch(["a" * 100000]), 400, "EntityTooLarge", "16384", "less at once")
+    told("so does a list that is too long", batch(["a" * 100000]), 400, "EntityTooLarge", "16384", "fewer items in one batch")
     told("and a body", server.put("bucket/b", bytes(3 * MIB)), 400, "EntityTooLarge", "in parts")
     filler = Filler(story.path("fill.sock"))
     said = filler.say("prefetch", bucket="bucket", items=["a"] * 3)
