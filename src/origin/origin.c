@@ -89,11 +89,10 @@ static void note_failure(const struct origin_hook *hook, enum err err)
     origin->failed_s = wall_s();
     if (!origin->failing_s || origin->failing_s < atomic_load(&origin->answered_s))
         origin->failing_s = origin->failed_s;
-    if (err)
-        snprintf(origin->why, sizeof(origin->why), "%s%s%s", err_text(err),
-                 hook->why && *hook->why ? ": " : "", hook->why ? hook->why : "");
-    else
-        snprintf(origin->why, sizeof(origin->why), "the origin answered %d", hook->status);
+    char answered[40];
+    snprintf(answered, sizeof(answered), "the origin answered %d", hook->status);
+    snprintf(origin->why, sizeof(origin->why), "%s%s%s", err ? err_text(err) : answered,
+             hook->why && *hook->why ? ": " : "", hook->why ? hook->why : "");
     pthread_mutex_unlock(&origin->lock);
 }
 

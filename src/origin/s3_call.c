@@ -37,6 +37,7 @@
 #define RENEW_MS 11000u             /* longest RENEWING; more than the 10 s limit of STS */
 #define RENEW_LOOK_MS 20u
 #define TRUST "; set origin_ca_file to a file with the CA certificates that you trust"
+#define KEPT "; check the disk of cache_dir, which keeps large request bodies"
 #define NO_TLS "; the origin's port does not speak TLS: should the URL in the setting origin (in " \
                "origins: url) begin with http://?"
 
@@ -407,6 +408,7 @@ static const char *advice(const struct exchange_end *end)
         { ERR_ORIGIN_CERT, "issuer", TRUST },
         { ERR_ORIGIN_CONNECT, "wrong version number", NO_TLS },
         { ERR_ORIGIN_CONNECT, "packet length too long", NO_TLS },
+        { ERR_IO, "", KEPT },
     };
     for (size_t i = 0; i < countof(rows); i++)
         if (rows[i].err == end->err && strstr(end->why, rows[i].words))

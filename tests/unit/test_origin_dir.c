@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -424,6 +425,24 @@ TEST(buckets_are_told_and_asked_for)
     watch_free(&watched);
 }
 
+TEST(a_failure_of_the_folder_says_why)
+{
+    struct arena keep = { 0 };
+    struct origin_health health;
+    struct rlimit limit, none = { 0 };
+    ok(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    none.rlim_max = limit.rlim_max;
+    ok(setrlimit(RLIMIT_NOFILE, &none) == 0);
+    struct watched *watched = ask(S3_LIST_BUCKETS, S(""), S(""));
+    ok(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    ok(watched->err == OK && watched->status == 500);
+    origin_health(origin, &keep, &health);
+    same(health.why, S("the origin answered 500: Too many open files: check the file system of the "
+                       "folder"));
+    watch_free(&watched);
+    arena_free(&keep);
+}
+
 /* ---- listings against a model that knows every key ---- */
 
 #define KEYS 400
@@ -617,6 +636,7 @@ int main(void)
         cmocka_unit_test(a_parked_call_holds_no_thread),
         cmocka_unit_test(whatever_writes_is_refused),
         cmocka_unit_test(buckets_are_told_and_asked_for),
+        cmocka_unit_test(a_failure_of_the_folder_says_why),
         cmocka_unit_test(listings_tell_what_a_model_of_the_tree_tells),
         cmocka_unit_test(stopping_ends_even_what_is_parked),
     };
