@@ -92,8 +92,9 @@ static void pair_is_right(struct config *config, const struct config_group *row)
     bool previous = config_is_given(row, "secret_key_previous");
     if (key->anonymous && (key->access_key[0] || secret || previous || key->session_token[0]))
         wrong(config, row, "anonymous",
-              "is for requests without a signature, so this row must not have keys: remove them, "
-              "or remove \"anonymous\"");
+              "is for requests without a signature, so this row must not have access_key, "
+              "secret_key, secret_key_previous or session_token: remove them, or remove "
+              "\"anonymous\"");
     else if (!key->access_key[0] && !secret && !key->anonymous)
         wrong(config, row, "access_key", "is empty: set it, or set \"anonymous\": true for "
               "requests without a signature");

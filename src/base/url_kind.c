@@ -73,7 +73,8 @@ bool url_judge_host(slice rest, struct arena *keep, const char **ret_why)
     slice path = rest, host = slice_cut(&path, '/');
     if (slice_has(host, '@')) {
         *ret_why = "a URL must not have credentials (the part before '@'): remove them, and set "
-                   "origin_access_key and origin_secret_key";
+                   "origin_access_key and origin_secret_key (in origins: access_key and "
+                   "secret_key)";
         return false;
     }
     slice port = url_cut_port(&host);

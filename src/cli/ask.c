@@ -142,7 +142,8 @@ static int run_health(struct cli *cli)
 }
 
 static const struct command_option options[] = {
-    { "--url", "URL", "ask this URL instead of listen; it must begin with http://" },
+    { "--url", "URL", "ask this URL, not the address of the setting listen; "
+                      "it must begin with http://" },
     { 0 },
 };
 

@@ -198,6 +198,6 @@ const struct command command_check = {
     .more = "check reads FILE in place of the settings file in force, and changes nothing.\n"
             "The exit status is 2 if the settings are wrong, 1 if serve would not start or\n"
             "would run without a cache, and 0 in all other cases, also after warnings.\n"
-            "Don't use check as an ExecStartPre: Penstock must start even while an origin\n"
-            "is down.",
+            "Don't use check as an ExecStartPre: it waits for origins, and exits 1 also if\n"
+            "serve would start without a cache (with --strict, also after any warning).",
 };

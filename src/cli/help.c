@@ -19,8 +19,8 @@ static const char *const scope_heads[SCOPE_COUNT] = {
                      "in the file only",
     [SCOPE_KEY] = "Settings of \"keys\": [ { ... } ], in the file only",
     [SCOPE_GONE] = "A setting of older versions: the name has no effect now",
-    [SCOPE_CONSTANT] = "A constant, not a setting. A value for this name still has its effect, "
-                       "with a warning",
+    [SCOPE_CONSTANT] = "No longer a setting, but a constant. If you still set it, Penstock uses "
+                       "your value, and warns",
 };
 
 /* Adds the words of a text to a line with `column` characters. Further lines begin at `indent`. */

@@ -30,13 +30,13 @@ struct memory memory_of(const struct config *config, struct arena *keep)
     const struct setting_where *where = &config->where[setting_at(SCOPE_GLOBAL, S("memory"))];
     memory.bytes = config->memory_bytes ? config->memory_bytes : budgets_default(allowed.bytes);
     check(memory.bytes >= MEMORY_LEAST);
-    const char *bound = memory.bytes == allowed.bytes / 2 ? ""
-                        : memory.bytes == MEMORY_LEAST    ? ", and at least this value"
-                                                          : ", and at most this value";
+    const char *bound = memory.bytes == MEMORY_LEAST ? "least" : "most";
+    slice but = memory.bytes == allowed.bytes / 2
+        ? S("") : arena_printf(keep, ", but at %s %" PRIu64 " MiB", bound, memory.bytes / MIB);
     memory.from = config->memory_bytes
         ? config_where(where, keep)
-        : arena_printf(keep, "default: half of the limit%s; the limit is %" PRIu64 " MiB, %s",
-                       bound, allowed.bytes / MIB, allowed.by);
+        : arena_printf(keep, "default: half of %" PRIu64 " MiB, which is %s%.*s",
+                       allowed.bytes / MIB, allowed.by, SLICE_ARG(but));
     memory.budgets = budgets_divide(memory.bytes);
     take_given(config, allowed.bytes, &memory.budgets);
     return memory;

@@ -8,7 +8,7 @@
 
 struct memory {
     uint64_t bytes;             /* the setting, or its default on this machine */
-    slice from;                 /* its source: a setting, or "default: half of the limit; ..." */
+    slice from;                 /* its source: a setting, or "default: half of ..." */
     uint64_t allowed_bytes;     /* memory that this process may use */
     slice allowed_by;           /* the file that limits it, or "this machine's RAM" */
     struct budgets budgets;

@@ -142,12 +142,11 @@ static void print_saved(struct arena *keep, json_t *all)
 {
     json_t *dollars = find(all, "saved_dollars");
     double value = json_number_value(dollars);
-    print_line(keep, all, "saved      {saved_bytes} not fetched: clients were given {given_bytes}, "
-                          "origins sent {fetched_bytes}");
+    print_line(keep, all, "saved      {saved_bytes} not fetched");
     if (dollars)
-        printf(value < 1 ? ": $%.4f\n" : ": $%.2f\n", value);
-    else
-        puts(" (set egress_price to see the value in dollars)");
+        printf(value < 1 ? " ($%.4f)" : " ($%.2f)", value);
+    print_line(keep, all, ": clients were given {given_bytes}, origins sent {fetched_bytes}");
+    puts(dollars ? "" : " (set egress_price to see the value in dollars)");
 }
 
 static void print_answers_first(struct arena *keep, json_t *root)
@@ -168,8 +167,9 @@ static void print_answers_first(struct arena *keep, json_t *root)
     print_line(keep, root, "memory     {memory.bytes} ({memory.from})\n");
     if (number_of(root, "fill.sessions") || number_of(root, "fill.lists"))
         print_line(keep, root, "fills      {fill.sessions} sessions now; since the start "
-                               "{fill.lists} lists, {fill.items.hit} items from the cache, "
-                               "{fill.items.miss} from origins, {fill.filled_bytes} in all\n");
+                               "{fill.lists} lists of items: {fill.items.hit} items from the "
+                               "cache, {fill.items.miss} from origins, {fill.filled_bytes} in "
+                               "all\n");
     json_array_foreach(find(root, "origins"), index, origin)
         print_line(keep, origin, "origin     {name}, {url}: {state}, last answer {last_answer}, "
                                  "last failure {last_failure}\n");
@@ -246,7 +246,8 @@ static void report_failure(const struct question *question, const struct answer 
     if (answer->status == 401)
         fprintf(stderr, "penstock: %.*s refused the request: %.*s%s", SLICE_ARG(address),
                 SLICE_ARG(answer->body), question->token.len
-                    ? "(penstock stat sent a wrong admin_token: check admin_token_file)\n"
+                    ? "(penstock stat sent an admin_token that the service does not have: check "
+                      "admin_token_file; if you have just set it, restart the service)\n"
                     : "(penstock stat takes the token from admin_token_file)\n");
     else if (answer->status)
         fprintf(stderr, "penstock: http://%.*s%.*s answered %d: %.*s. " OTHER_ADDRESS,
@@ -296,7 +297,8 @@ static int run_stat(struct cli *cli)
 static const struct command_option options[] = {
     { "--json", NULL, "print the JSON document as the service sent it" },
     { "--watch", NULL, "print only the summary, every 2 s" },
-    { "--url", "URL", "ask this URL: http://HOST:PORT, with the admin_listen of the service" },
+    { "--url", "URL", "ask this URL: http://HOST:PORT, where HOST:PORT is admin_listen of the "
+                      "service" },
     { 0 },
 };
 

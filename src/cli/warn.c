@@ -133,8 +133,9 @@ static slice admin_is_exposed(const struct config *config, struct arena *keep)
         return S("");
     if (!config->admin_token[0])
         return arena_printf(keep, "admin_listen is %s, which other machines can reach, and "
-                            "admin_token is not set: those machines can read /metrics, and "
-                            "/status (penstock stat) answers 401. Set admin_token_file (and "
+                            "admin_token is not set: those machines can read /metrics without a "
+                            "token, and /status (so penstock stat, too) answers everybody with "
+                            "401. Set admin_token_file (and "
                             "metrics_token, if not everybody may read the metrics), or set "
                             "admin_listen to a loopback address", address);
     return arena_printf(keep, "admin_listen is %s, which other machines can reach, and is "
@@ -142,7 +143,8 @@ static slice admin_is_exposed(const struct config *config, struct arena *keep)
                         "admin_token%s. Set admin_listen to a loopback address, or make sure that "
                         "you trust the network", address,
                         config->metrics_token ? ""
-                                              : ", and anybody can read /metrics without a token");
+                                              : ", and anybody can read /metrics without a token "
+                                                "(set metrics_token to prevent that)");
 }
 
 static bool is_budget(const struct setting *setting)

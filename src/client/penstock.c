@@ -72,9 +72,10 @@ static int greet(struct penstock *client, const struct penstock_options *who,
         struct url url = { .len = 0 };
         if (!who->secret_key || !penstock_presign(who, &url)) {
             json_decref(message);
-            return penstock_fail(error, "bad_argument",
-                                 "the access key has no secret key, or the keys are too long for "
-                                 "a URL: set both AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY");
+            return penstock_fail(error, "bad_argument", who->secret_key
+                ? "the access key, the secret key or the session token is too long for a presigned "
+                  "URL: use shorter credentials"
+                : "the access key has no secret key: set AWS_SECRET_ACCESS_KEY, too");
         }
         json_object_set_new(message, "auth", json_pack("{s:s}", "presigned", url.text));
     }
@@ -161,8 +162,8 @@ static int enroll(struct penstock_buffer *buffer, struct penstock_error *error)
     if (good)
         strcpy(buffer->id, id);
     else if (reply)
-        penstock_fail(error, "bad_reply", "Penstock's reply to register has no buffer id: "
-                      "use the libpenstock of this Penstock's version");
+        penstock_fail(error, "bad_reply", "Penstock's reply to the message \"register\" has no "
+                      "buffer id: use the libpenstock of this Penstock's version");
     json_decref(reply);
     return good ? 0 : -1;
 }

@@ -37,7 +37,7 @@ with Story("m03 one setting for memory", seconds=100) as story:
     shares = [int(rows[f"in_force.{name}"][0].removesuffix("MiB")) for name in leasts]
     story.fact("... and how it is divided", 1000 < sum(shares) <= 1024, rows)
     told = run("config", "--origin", "dir:/tmp")[1]
-    story.fact("... where nobody sets it, too", re.search(r"in_force\.memory +\d+MiB +size +default: .* limit is \d+ MiB, ", told), told)
+    story.fact("... where nobody sets it, too", re.search(r"in_force\.memory +\d+MiB +size +default: half of \d+ MiB, which is ", told), told)
     out = run("check", "--offline", "--memory", "60TiB", "--origin", "dir:/tmp", "--access-key", "A", "--secret-key", "B")[1]
     story.fact("more than is allowed is a warning", "warning: memory is 62914560 MiB" in out and "may kill Penstock" in out, out)
 
@@ -69,7 +69,7 @@ with Story("m03 one setting for memory", seconds=100) as story:
     shown = run("help", "settings")[1] + run("config", "--example")[1] + run("config", "--complete", "serve ")[1]
     hidden = sorted(name for name in constants() if re.search(rf"\b{name}\b|--{name.replace('_', '-')}\b", shown))
     story.same("nothing shows them", hidden, [])
-    story.fact("help of one tells its reason", "A constant, not a setting" in run("help", "fill_gets")[1])
+    story.fact("help of one tells its reason", "No longer a setting, but a constant" in run("help", "fill_gets")[1])
 
     # ---- the tests' daemon ----
     server = story.penstock(origin=origin.url, cache_dir=story.path("test"), batch_items=7)
