@@ -177,10 +177,11 @@ static enum err read_array(struct reading *r, const json_t *array)
     size_t count = json_array_size(array);
     enum err err = OK;
     if (count != 1 && (count < 3 || count > 5))
-        return wrong(r, r->ask->places ? "must be [KEY], [KEY, OFFSET, LENGTH], [KEY, OFFSET, LENGTH, "
-                        "TO] or [KEY, OFFSET, LENGTH, TO, MORE]: TO is the place in the buffer, and "
-                        "MORE is an object with other members of the item"
-                                       : "must be [KEY] or [KEY, OFFSET, LENGTH]");
+        return wrong(r, r->ask->places
+                     ? "must be [KEY], [KEY, OFFSET, LENGTH], [KEY, OFFSET, LENGTH, TO] or [KEY, "
+                       "OFFSET, LENGTH, TO, MORE]: TO is the place in the buffer, and MORE is an "
+                       "object with other members of the item"
+                     : "must be [KEY] or [KEY, OFFSET, LENGTH]");
     for (size_t i = 0; i < MIN(count, countof(order)) && !err; i++)
         err = read_member(r, order[i], json_array_get(array, i));
     if (err || count < 5)
