@@ -83,9 +83,10 @@ static void watch_size(struct serve *serve, const struct store_status *status)
 static enum err store_up(struct serve *serve)
 {
     const struct config *config = serve->config;
+    const struct store_folder folder = { config->cache_dir, config->cache_size_bytes };
     struct store_options options = {
-        .folder = config->cache_dir,
-        .size_bytes = config->cache_size_bytes,
+        .folders = &folder,
+        .folder_count = 1,
         .reserve_bytes = config->cache_reserve_bytes,
         .extent_bytes = (uint32_t)config->extent_size_bytes,
         .metadata_bytes = serve->memory.budgets.bytes[BUDGET_heads],

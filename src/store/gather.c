@@ -53,13 +53,14 @@ bool store_reads_direct(const struct store *store)
     enum cold_reads how = store->options.cold_reads;
     return how == COLD_DIRECT ||
            (how == COLD_AUTO &&
-            extents_bytes(store->volume->extents) > store->options.memory_bytes / 2);
+            store_bytes(store) > store->options.memory_bytes / 2);
 }
 
-/* Has it been read lately? From now on it has. */
-static bool comes_again(struct store *store, uint32_t extent, uint64_t at)
+/* Has it been read lately? From now on it has. Volumes number their extents alike. */
+static bool comes_again(struct store *store, const struct plan *plan, uint64_t at)
 {
-    uint64_t mixed = ((uint64_t)extent << 32 | at / BLOCK_BYTES) * 0x9E3779B97F4A7C15u;
+    uint64_t place = (uint64_t)plan->entries[0].extent << 32 | at / BLOCK_BYTES;
+    uint64_t mixed = (place ^ (uintptr_t)plan->volume << 8) * 0x9E3779B97F4A7C15u;
     uint32_t mark = (uint32_t)mixed | 1;
     if (store->options.cold_reads == COLD_DIRECT)
         return false;
@@ -78,7 +79,7 @@ static int direct_fd(struct store_io *io, const struct op_read *read, uint64_t e
     if (!(direct || io->wary) || disk_is_cached(extent_fd(plan->extent), at, end - at))
         return -1;
     io->wary = WARY_READS;
-    if (!direct || comes_again(io->store, plan->entries[0].extent, at))
+    if (!direct || comes_again(io->store, plan, at))
         return -1;
     return extent_direct_fd(plan->extent);
 }
@@ -236,8 +237,11 @@ static void go_alone(struct store_io *io, struct op_read *read)
 static int by_place(const void *a, const void *b)
 {
     const struct op_read *left = *(struct op_read *const *)a, *right = *(struct op_read *const *)b;
+    uintptr_t volumes[] = { (uintptr_t)left->op->plan.volume, (uintptr_t)right->op->plan.volume };
     uint32_t extents[] = { left->op->plan.entries[0].extent, right->op->plan.entries[0].extent };
     uint64_t ats[] = { span_of(left)->at, span_of(right)->at };
+    if (volumes[0] != volumes[1])
+        return volumes[0] < volumes[1] ? -1 : 1;
     if (extents[0] != extents[1])
         return extents[0] < extents[1] ? -1 : 1;
     return (ats[0] > ats[1]) - (ats[0] < ats[1]);

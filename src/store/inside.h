@@ -3,32 +3,44 @@
 #ifndef STORE_INSIDE_H
 #define STORE_INSIDE_H
 
+#include "store/route.h"
 #include "store/volume_inside.h"
 
 #define BUFFER_BYTES_MAX (1088u * MIB)    /* H8: read buffers of all threads together */
 
 struct store {
-    struct store_options options;
+    struct store_options options;     /* without the folders */
     uint8_t secret[STORE_SECRET_BYTES];    /* of the installation; never changes */
-    struct volume *volume;
+    /* The volumes, in the order of the settings, and how the route sees each of them. Neither
+     * changes while the store is open, whether a volume serves or not. */
+    struct volume *volumes[VOLUMES_MAX];
+    struct route_row route[VOLUMES_MAX];
+    size_t volume_count;
     atomic_size_t buffer_bytes;
     _Atomic uint32_t *lately;         /* marks of bytes read around the page cache (gather.c) */
     size_t lately_count;
 };
 
-/* Returns the volume that has the metadata and the small records of this object. */
-static inline struct volume *store_home(const struct store *store, const struct object_id *id)
-{
-    (void)id;
-    return store->volume;
-}
-
 /* Returns the volume that has this unit of the object. */
 static inline struct volume *store_home_of_unit(const struct store *store,
                                                 const struct object_id *id, uint32_t unit)
 {
-    (void)unit;
-    return store_home(store, id);
+    return store->volumes[route_home(store->route, store->volume_count, id, unit / STRIPE_UNITS)];
+}
+
+/* Returns the volume that has the metadata of this object, and its first stripe. */
+static inline struct volume *store_home(const struct store *store, const struct object_id *id)
+{
+    return store_home_of_unit(store, id, 0);
+}
+
+/* Bytes of extents in all volumes. */
+static inline uint64_t store_bytes(const struct store *store)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < store->volume_count; i++)
+        bytes += extents_bytes(store->volumes[i]->extents);
+    return bytes;
 }
 
 #endif

@@ -17,12 +17,18 @@
  * extent's map, block by block, and each block is verified while it is in the processor's cache.
  * Otherwise all bytes would come from memory twice. Threads: a store_io, its buffers and its ops
  * belong to one thread. */
+#include <assert.h>
 #include <string.h>
 
 #include "base/guard.h"
 #include "base/metric.h"
 #include "base/trap.h"
 #include "store/io.h"
+
+#define STRIPE_BLOCKS (STRIPE_UNITS * (UNIT_BYTES / BLOCK_BYTES))
+
+static_assert((STRIPE_BLOCKS & (STRIPE_BLOCKS - 1)) == 0,
+              "the number of a stripe's last block ends in ones");
 
 /* Each block, once it is where it belongs. ERR_CHANGED: the record is fine, but its metadata is
  * not the one the plan was made with. */
@@ -122,6 +128,7 @@ static enum err plan_bytes(struct store_io *io, const struct metadata *metadata,
     if (offset >= end || !volume_is_serving(plan->volume))
         return ERR_NOT_FOUND;
     uint64_t last = MIN((end - 1) / BLOCK_BYTES, first + (to ? RECORD_BLOCKS : BLOCKS_MAX) - 1);
+    last = MIN(last, first | (STRIPE_BLOCKS - 1));    /* the next stripe may lie elsewhere */
     uint32_t found = index_get_run(plan->volume->index, &metadata->id, plan->unit,
                                    MIN((uint32_t)(last / 2) - plan->unit + 1, RECORD_UNITS),
                                    plan->entries);

@@ -9,12 +9,33 @@
  * committer. */
 #include "store/service.h"
 
+#include <assert.h>
+
 #include "base/metric.h"
 #include "store/removal.h"
 #include "store/sizing.h"
 
 #define WATCH_MS 500u
 #define RESERVE_MAX (8 * GIB)
+
+/* The metric is the sum of all volumes. Any thread. */
+static void gauge(struct volume *volume, enum volume_gauge which, int64_t value)
+{
+    static const enum metric metrics[] = {
+        [GAUGE_BYTES] = M_STORE_BYTES, [GAUGE_CAPACITY] = M_STORE_CAPACITY,
+        [GAUGE_FREE] = M_STORE_FREE, [GAUGE_ENTRIES] = M_STORE_ENTRIES,
+        [GAUGE_SERVING] = M_STORE_SERVING,
+    };
+    static_assert(countof(metrics) == VOLUME_GAUGES, "a metric for each gauge");
+    metric_gauge_add(metrics[which],
+                     value - atomic_exchange(&volume->service.gauges[which], value));
+}
+
+void service_gauges_end(struct volume *volume)
+{
+    for (unsigned which = 0; which < VOLUME_GAUGES; which++)
+        gauge(volume, (enum volume_gauge)which, 0);
+}
 
 uint64_t service_free_bytes(const struct volume *volume)
 {
@@ -40,8 +61,8 @@ void service_measure(struct volume *volume)
         return;
     atomic_store(&volume->space.free_bytes, free);
     grow(volume, free);
-    metric_set(M_STORE_FREE, (int64_t)free);
-    metric_set(M_STORE_CAPACITY, (int64_t)volume_capacity(volume));
+    gauge(volume, GAUGE_FREE, (int64_t)free);
+    gauge(volume, GAUGE_CAPACITY, (int64_t)volume_capacity(volume));
 }
 
 uint64_t volume_capacity(struct volume *volume)
@@ -53,9 +74,9 @@ uint64_t volume_capacity(struct volume *volume)
 
 void service_metrics(struct volume *volume)
 {
-    metric_set(M_STORE_BYTES, (int64_t)extents_bytes(volume->extents));
-    metric_set(M_STORE_ENTRIES, (int64_t)index_size(volume->index).entries);
-    metric_set(M_STORE_SERVING, volume_is_serving(volume));
+    gauge(volume, GAUGE_BYTES, (int64_t)extents_bytes(volume->extents));
+    gauge(volume, GAUGE_ENTRIES, (int64_t)index_size(volume->index).entries);
+    gauge(volume, GAUGE_SERVING, volume_is_serving(volume));
 }
 
 enum err service_begin(struct volume *volume, const char **ret_why)
@@ -107,6 +128,7 @@ void service_end(struct volume *volume, const char *why)
     metadata_cache_clear(volume->metadata_cache);
     service_note_doubt(volume);
     service_metrics(volume);
+    atomic_fetch_add(&volume->service.faults, 1);
     metric_add(M_STORE_FAULTS, 1);    /* last: who sees it sees that the folder is out */
 }
 
@@ -126,7 +148,7 @@ void *service_watch(void *arg)
     while (!volume->queue.stopping) {
         cond_wait_until(&volume->queue.stop, &volume->queue.lock, mono_ns() + WATCH_MS * 1000000u);
         pthread_mutex_unlock(&volume->queue.lock);
-        metric_set(M_STORE_SERVING, volume_is_serving(volume));
+        gauge(volume, GAUGE_SERVING, volume_is_serving(volume));
         if (!volume_is_serving(volume))    /* stuck in a commit, or in opening the folder */
             removals_give_up(volume);
         pthread_mutex_lock(&volume->queue.lock);

@@ -1,15 +1,20 @@
-/* store.c - the interface of the room: gives each object to the volume that has it.
+/* store.c - the interface of the room: gives each object to the volumes that have it.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The secret of the installation never changes. It is that of the folder if the format file can be
- * read at the start, even while another process holds the folder. Otherwise it is a new secret,
- * which a folder that is made later gets. So the id of an object stays the same. */
+ * The route (route.c) says which volume has a stripe of an object, whether that volume serves or
+ * not. So no object ever has entries in a second place, which a removal would miss. Metadata lies
+ * in the volume of the first stripe. Work for several volumes is split and joined here and in
+ * split.c.
+ *
+ * The secret of the installation never changes. It is that of the first folder whose format file
+ * can be read at the start, even while another process holds the folder. Otherwise it is a new
+ * secret, which a folder that is made later gets. So the id of an object stays the same. */
 #include "store/store.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "store/inside.h"
+#include "store/split.h"
 
 #define LATELY_MIN 1024u              /* marks, each of a read of about a unit */
 #define LATELY_MAX (1u << 20)
@@ -19,7 +24,9 @@
 static struct store *store_new(const struct store_options *options)
 {
     struct store *store = must_alloc(sizeof(*store));
+    check(options->folder_count > 0 && options->folder_count <= VOLUMES_MAX);
     store->options = *options;
+    store->options.folders = NULL;
     store->lately_count = LATELY_MIN;
     while (store->lately_count < LATELY_MAX &&
            store->lately_count * UNIT_BYTES < options->memory_bytes / 2)
@@ -28,28 +35,61 @@ static struct store *store_new(const struct store_options *options)
     return store;
 }
 
-static void find_secret(struct store *store)
+static void find_secret(struct store *store, const struct store_options *options)
 {
     struct format format;
     const char *why;
-    if (folder_peek(store->options.folder, &format, &why) == OK)
-        memcpy(store->secret, format.secret, sizeof(store->secret));
-    else
-        secret_make(store->secret);
+    for (size_t i = 0; i < options->folder_count; i++)
+        if (folder_peek(options->folders[i].path, &format, &why) == OK) {
+            memcpy(store->secret, format.secret, sizeof(store->secret));
+            return;
+        }
+    secret_make(store->secret);
+}
+
+/* The id comes from the path, and the weight from the size in the settings. */
+static struct route_row route_row_of(const struct store_folder *folder)
+{
+    static const uint8_t no_secret[STORE_SECRET_BYTES];
+    struct object_name name = { .bucket = slice_of(folder->path) };
+    struct route_row row = { .weight = folder->size_bytes ? folder->size_bytes : GIB };
+    struct object_id id;
+    object_id_of(no_secret, &name, &id);
+    memcpy(row.id, id.bytes, sizeof(id.bytes));
+    return row;
+}
+
+/* Volumes share the budgets of the store evenly, so that a disk that hangs takes no more than its
+ * part. A queue takes two records at least. Their bytes count in the budget of flights, too. */
+static struct volume *add_volume(struct store *store, const struct store_folder *folder)
+{
+    const struct store_options *options = &store->options;
+    size_t count = options->folder_count;
+    struct volume *volume = volume_new(&(struct volume_options){
+        .folder = folder->path, .size_bytes = folder->size_bytes,
+        .reserve_bytes = options->reserve_bytes, .extent_bytes = options->extent_bytes,
+        .metadata_bytes = MAX(options->metadata_bytes / count, 1),
+        .queue_bytes_max = count == 1 ? options->queue_bytes_max
+                                      : MAX(options->queue_bytes_max / count, 2 * RECORD_BYTES_MAX),
+        .commit_ms_max = options->commit_ms_max, .memory_bytes = options->memory_bytes / count,
+    }, store->secret);
+    store->route[store->volume_count] = route_row_of(folder);
+    store->volumes[store->volume_count++] = volume;
+    return volume;
 }
 
 enum err store_open(const struct store_options *options, struct arena *keep, struct store **ret,
-                    slice *ret_why)
+                    slice *ret_whys)
 {
     struct store *store = store_new(options);
-    find_secret(store);
-    store->volume = volume_new(&(struct volume_options){
-        .folder = options->folder, .size_bytes = options->size_bytes,
-        .reserve_bytes = options->reserve_bytes, .extent_bytes = options->extent_bytes,
-        .metadata_bytes = options->metadata_bytes, .queue_bytes_max = options->queue_bytes_max,
-        .commit_ms_max = options->commit_ms_max, .memory_bytes = options->memory_bytes,
-    }, store->secret);
-    enum err e = volume_start(store->volume, keep, ret_why);
+    enum err e = OK;
+    find_secret(store, options);
+    for (size_t i = 0; i < options->folder_count; i++) {
+        add_volume(store, &options->folders[i]);
+        ret_whys[i] = S("");
+    }
+    for (size_t i = 0; i < options->folder_count && !e; i++)
+        e = volume_start(store->volumes[i], keep, &ret_whys[i]);
     if (e)
         store_close(&store);
     else
@@ -63,21 +103,61 @@ void store_close(struct store **store)
     *store = NULL;
     if (!mine)
         return;
-    volume_free(&mine->volume);
+    for (size_t i = 0; i < mine->volume_count; i++)
+        volume_free(&mine->volumes[i]);
     free(mine->lately);
     free(mine);
 }
 
 /* ---- of all objects ---- */
 
+size_t store_folder_count(const struct store *store)
+{
+    return store->volume_count;
+}
+
+void store_folder_status(struct store *store, size_t folder, struct store_status *ret)
+{
+    check(folder < store->volume_count);
+    volume_status(store->volumes[folder], ret);
+}
+
+static void add_status(struct store_status *sum, const struct store_status *status)
+{
+    if (*sum->why == '\0' && *status->why) {
+        sum->folder = status->folder;
+        sum->why = status->why;
+    }
+    if (*sum->anew == '\0')
+        sum->anew = status->anew;
+    sum->serving |= status->serving;
+    sum->derived |= status->derived;
+    sum->faults += status->faults;
+    sum->size_bytes += status->size_bytes;
+    sum->used_bytes += status->used_bytes;
+    sum->entries += status->entries;
+    sum->index_bytes += status->index_bytes;
+    sum->metadata_bytes += status->metadata_bytes;
+    sum->free_bytes += status->free_bytes;
+    sum->reserve_bytes += status->reserve_bytes;
+    sum->capacity_bytes += status->capacity_bytes;
+    sum->extents += status->extents;
+}
+
 void store_status(struct store *store, struct store_status *ret)
 {
-    volume_status(store->volume, ret);
+    volume_status(store->volumes[0], ret);
+    for (size_t i = 1; i < store->volume_count; i++) {
+        struct store_status status;
+        volume_status(store->volumes[i], &status);
+        add_status(ret, &status);
+    }
 }
 
 void store_names(struct store *store, const struct store_name *list, size_t count)
 {
-    volume_names(store->volume, list, count);
+    for (size_t i = 0; i < store->volume_count; i++)
+        volume_names(store->volumes[i], list, count);
 }
 
 void store_object_id(const struct store *store, const struct object_name *name,
@@ -88,28 +168,50 @@ void store_object_id(const struct store *store, const struct object_name *name,
 
 uint64_t store_capacity(struct store *store)
 {
-    return volume_capacity(store->volume);
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < store->volume_count; i++)
+        bytes += volume_capacity(store->volumes[i]);
+    return bytes;
 }
 
 void store_restate(struct store *store, struct store_removal *removal)
 {
-    volume_restate(store->volume, removal);
+    split_restate(store, removal);
 }
 
 /* ---- of one object ---- */
 
+/* The units from `first` on that lie in its stripe, at most `count`. */
+static uint32_t units_in_stripe(uint32_t first, uint32_t count)
+{
+    return MIN(count, STRIPE_UNITS - first % STRIPE_UNITS);
+}
+
 uint32_t store_has_units(struct store *store, const struct metadata *metadata, uint32_t first,
                          uint32_t count)
 {
-    return volume_has_units(store_home_of_unit(store, &metadata->id, first), metadata, first,
-                            count);
+    uint32_t found = 0, here = 0, want = 0;
+    for (; found < count && here == want; found += here) {
+        want = units_in_stripe(first + found, count - found);
+        here = volume_has_units(store_home_of_unit(store, &metadata->id, first + found), metadata,
+                                first + found, want);
+    }
+    return found;
 }
 
 uint32_t store_next_unit(struct store *store, const struct metadata *metadata, uint32_t first,
                          uint32_t count)
 {
-    return volume_next_unit(store_home_of_unit(store, &metadata->id, first), metadata, first,
-                            count);
+    uint32_t end = first + count;
+    while (first < end) {
+        uint32_t here = units_in_stripe(first, end - first);
+        uint32_t unit = volume_next_unit(store_home_of_unit(store, &metadata->id, first), metadata,
+                                         first, here);
+        if (unit < first + here)
+            return unit;
+        first += here;
+    }
+    return end;
 }
 
 bool store_admits(struct store *store, const struct object_id *id, uint64_t bytes)
@@ -119,13 +221,19 @@ bool store_admits(struct store *store, const struct object_id *id, uint64_t byte
 
 enum err store_append(struct store *store, struct store_append *append)
 {
-    return volume_append(store_home_of_unit(store, &append->metadata->id, append->first_unit),
-                         append);
+    const struct object_id *id = &append->metadata->id;
+    struct volume *home = store_home(store, id);
+    struct volume *of_bytes = store_home_of_unit(store, id, append->first_unit);
+    check(append->bytes.len <=
+          (uint64_t)units_in_stripe(append->first_unit, STRIPE_UNITS) * UNIT_BYTES);
+    if (append->with_metadata && append->bytes.len && home != of_bytes)
+        return split_append(home, of_bytes, append);
+    return volume_append(append->bytes.len ? of_bytes : home, append);
 }
 
 void store_remove(struct store *store, struct store_removal *removal)
 {
-    volume_remove(store->volume, removal);
+    split_removal(store, removal);
 }
 
 bool store_knows(struct store *store, const struct object_id *id)

@@ -1,12 +1,13 @@
-/* store.h - the cache folder of this node. SPDX-License-Identifier: Apache-2.0
+/* store.h - the cache folders of this node. SPDX-License-Identifier: Apache-2.0
  *
  * This is the interface of the room. It finds metadata and bytes of objects, reads and verifies
- * them, appends and removes them. It is made of extents (append-only files), the LMDB index and one
- * committer thread. The store knows no origin, and it never makes a request fail. If the folder is
- * full, broken, being opened, or held by another process, every look-up is a miss. Bytes that can't
- * be proved right are a miss, too (H2). Threads: any thread may find and read, with a store_io of
- * its own. Any thread may hand in appends and removals; their done() runs on a thread of the
- * store. */
+ * them, appends and removes them. Each cache folder is a volume (volume.h), made of extents
+ * (append-only files), the LMDB index and one committer thread. Each stripe of 64 MiB of an object
+ * lies in one volume, which the route chooses (route.h). The store knows no origin, and it never
+ * makes a request fail. If a folder is full, broken, being opened, or held by another process,
+ * every look-up in it is a miss, and the other folders go on. Bytes that can't be proved right are
+ * a miss, too (H2). Threads: any thread may find and read, with a store_io of its own. Any thread
+ * may hand in appends and removals; their done() runs on a thread of the store. */
 #ifndef STORE_STORE_H
 #define STORE_STORE_H
 
@@ -23,10 +24,15 @@
 
 struct store;
 
-struct store_options {
-    const char *folder;
+struct store_folder {
+    const char *path;
     /* 0: 80 % of the free space and of the folder's own bytes; derived again when space grows */
     uint64_t size_bytes;
+};
+
+struct store_options {
+    const struct store_folder *folders;    /* copied */
+    size_t folder_count;              /* 1 to VOLUMES_MAX */
     uint64_t reserve_bytes;           /* space of the file system that stays free; 0: automatic */
     uint32_t extent_bytes;            /* 0: size / 64, between 4 and 64 MiB */
     size_t metadata_bytes;            /* RAM for metadata */
@@ -41,13 +47,14 @@ struct store_options {
     enum disk_engine engine;
 };
 
-/* Returns OK even if the folder can't be used now, because it is read-only, failing, or held by
- * another process: the store is then out of service, and tries again by itself. Returns ERR_FORMAT
- * if starting would be a mistake, because the folder has foreign files or a newer format, or is no
- * folder. A cache folder without its format file begins anew (store_status). In all these cases
- * *ret_why, in keep, is a sentence for people. It is empty if all is well. */
+/* Returns OK even if a folder can't be used now, because it is read-only, failing, or held by
+ * another process: the folder is then out of service, and the store tries it again by itself.
+ * Returns ERR_FORMAT if starting would be a mistake, because a folder has foreign files or a newer
+ * format, or is no folder. A cache folder without its format file begins anew (store_status).
+ * ret_whys has room for a sentence for each folder, in keep: why the folder is not in service, or
+ * empty. */
 enum err store_open(const struct store_options *options, struct arena *keep, struct store **ret,
-                    slice *ret_why) MUST_USE;
+                    slice *ret_whys) MUST_USE;
 /* Clean stop: empties the queue, commits, writes the clean mark. No store_io may be left. */
 void store_close(struct store **store);
 
@@ -61,16 +68,23 @@ void store_names(struct store *store, const struct store_name *list, size_t coun
 
 struct store_status {
     bool serving;
+    const char *folder;               /* its path; the store's */
     const char *why;                  /* static text: why the folder is out of service; or "" */
     /* static text: why the latest opening dropped all objects and began anew; or "" */
     const char *anew;
+    uint64_t faults;                  /* how often the folder went out of service */
     uint64_t size_bytes, used_bytes, entries, index_bytes, metadata_bytes;
     uint64_t free_bytes, reserve_bytes;    /* of the file system, less than a second ago */
     uint64_t capacity_bytes;          /* the part of size_bytes that the file system has room for */
     bool derived;                     /* no setting gives size_bytes */
     uint32_t extents;
 };
-void store_status(struct store *store, struct store_status *ret);    /* never waits for the disk */
+size_t store_folder_count(const struct store *store);
+/* Both never wait for a disk. store_status is the sum of all folders: serving if one of them is.
+ * folder, why and anew are those of the first folder that is out of service, else those of the
+ * first folder. */
+void store_folder_status(struct store *store, size_t folder, struct store_status *ret);
+void store_status(struct store *store, struct store_status *ret);
 
 /* Reads the size of a path's file system, and the bytes that are free for this process now. Returns
  * OK, or ERR_IO if the file system does not give them. */
@@ -177,20 +191,21 @@ struct store_append {
     slice bytes;
     /* Commit the metadata, too. With all bytes of a small object it becomes one WHOLE record. */
     bool with_metadata;
-    /* The committer calls it inside the transaction that publishes the record (H7). NULL: the
-     * record may always be published. */
+    /* A committer calls it inside the transaction that publishes a record (H7). If metadata and
+     * bytes lie in two folders, two threads call it. NULL: always true. */
     bool (*may_publish)(const struct store_append *append);
     void (*done)(struct store_append *append, enum err err);
     struct list link;                 /* the store's */
 };
-/* ERR_LIMIT (the queue is full), ERR_IO (out of service), ERR_STOPPING: the append was not taken,
- * and done() will not come. */
+/* The bytes must lie in one stripe. ERR_LIMIT (the queue is full), ERR_IO (out of service),
+ * ERR_STOPPING: the append was not taken, and done() will not come. */
 enum err store_append(struct store *store, struct store_append *append) MUST_USE;
 
 /* Removes the metadata of each id: before a write (H7), or because the origin contradicts the
- * metadata. The running commit ends at once. done() gets OK when the removal is committed, or
- * ERR_IO if the folder went out of service. ERR_IO is as safe as OK: the folder serves no metadata
- * until it is back in service, and the metadata is then unproved and unshared. */
+ * metadata. The running commits end at once. done() gets OK when the removal is committed in each
+ * folder that has one of the ids, or ERR_IO if one of these folders went out of service. ERR_IO is
+ * as safe as OK: that folder serves no metadata until it is back in service, and the metadata is
+ * then unproved and unshared. */
 struct store_removal {
     const struct object_id *ids;
     size_t count;

@@ -43,6 +43,7 @@ struct volume *volume_new(const struct volume_options *options, const uint8_t *s
 
 static void volume_end(struct volume *volume)
 {
+    service_gauges_end(volume);
     index_free(&volume->index);
     extents_free(&volume->extents);
     metadata_cache_free(&volume->metadata_cache);
@@ -119,6 +120,8 @@ void volume_status(struct volume *volume, struct store_status *ret)
     struct index_size index = index_size(volume->index);
     *ret = (struct store_status){
         .serving = serving,
+        .folder = volume->folder.path,
+        .faults = atomic_load(&volume->service.faults),
         .why = stuck ? "a write to the folder's disk takes too long; check whether that disk hangs "
                        "or is overloaded" : atomic_load(&volume->service.why),
         .anew = atomic_load(&volume->service.anew),

@@ -29,6 +29,9 @@ struct update {
     uint32_t generation;              /* the volume's when the change was queued */
 };
 
+enum volume_gauge { GAUGE_BYTES, GAUGE_CAPACITY, GAUGE_FREE, GAUGE_ENTRIES, GAUGE_SERVING,
+                    VOLUME_GAUGES };
+
 /* Whether the folder is in service, and since when a commit runs. */
 struct service {
     atomic_bool open;
@@ -37,6 +40,9 @@ struct service {
     _Atomic uint64_t busy_since_ms;   /* time of the running commit's latest progress; 0: none */
     atomic_bool unproved;    /* a removal or refusal came while the folder was out of service */
     bool doubted;                     /* the folder has a note of that; for the committer only */
+    _Atomic uint64_t faults;          /* how often the folder went out of service */
+    /* What this volume adds to the gauges of the store, which are sums (service.c). */
+    _Atomic int64_t gauges[VOLUME_GAUGES];
 };
 
 /* Bytes of the extents and of the file system. */

@@ -104,7 +104,7 @@ static bool find_place(uint64_t i)
 {
     struct entry entry;
     uint32_t unit;
-    if (index_get_metadata(store->volume->index, &metadata[i]->id, &unit, &entry) != OK ||
+    if (index_get_metadata(store->volumes[0]->index, &metadata[i]->id, &unit, &entry) != OK ||
         !entry.whole)
         return false;
     places[i].extent = entry.extent;
@@ -116,8 +116,10 @@ static bool find_place(uint64_t i)
 
 static void open_store(void)
 {
+    struct store_folder folder = { told.folder,
+                                   told.objects * (told.bytes + 8192) * 2 + 512 * MIB };
     struct store_options options = {
-        .folder = told.folder, .size_bytes = told.objects * (told.bytes + 8192) * 2 + 512 * MIB,
+        .folders = &folder, .folder_count = 1,
         .reserve_bytes = 1, .extent_bytes = 64 * MIB, .metadata_bytes = MIB,
         .queue_bytes_max = 256 * MIB, .commit_ms_max = 60000, .read_gap_bytes = (uint32_t)told.gap,
         .cold_reads = *told.how == 'd' ? COLD_DIRECT : COLD_BUFFERED,
@@ -157,7 +159,7 @@ static int fds[1 << 16];
 static void drop_caches(void)
 {
     char path[4200];
-    for (uint32_t i = 1; i <= extents_highest(store->volume->extents); i++) {
+    for (uint32_t i = 1; i <= extents_highest(store->volumes[0]->extents); i++) {
         snprintf(path, sizeof(path), "%s/extents/%08x", told.folder, i);
         int fd = open(path, O_RDONLY | O_CLOEXEC);
         if (fd < 0)

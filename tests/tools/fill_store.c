@@ -60,7 +60,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: fill_store FOLDER COUNT ENDPOINT ACCESS_KEY BUCKET PREFIX\n");
         return 2;
     }
-    struct store_options options = { .folder = argv[1], .metadata_bytes = MIB,
+    struct store_folder folder = { argv[1], 0 };
+    struct store_options options = { .folders = &folder, .folder_count = 1, .metadata_bytes = MIB,
                                      .queue_bytes_max = 64 * MIB, .commit_ms_max = 5000,
                                      .engine = DISK_THREADS };
     struct object_name base = { slice_of(argv[3]), slice_of(argv[5]), S(""), S("") };

@@ -35,8 +35,9 @@ static void open_house(uint64_t size)
 {
     slice why;
     const char *engine_why;
+    struct store_folder folder = { house.folder, 64 * MIB };
     struct store_options options = {
-        .folder = house.folder, .size_bytes = 64 * MIB, .reserve_bytes = 1, .extent_bytes = 4 * MIB,
+        .folders = &folder, .folder_count = 1, .reserve_bytes = 1, .extent_bytes = 4 * MIB,
         .metadata_bytes = 1 * MIB, .queue_bytes_max = 32 * MIB, .commit_ms_max = 5000,
         .cold_reads = house.cold_reads,
     };

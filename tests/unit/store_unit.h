@@ -82,9 +82,12 @@ struct unit_store {
     slice why;
 };
 
+static struct store_folder unit_one_folder;
+
 static struct store_options options_of(uint64_t size_bytes, uint32_t extent_bytes)
 {
-    return (struct store_options){ .folder = unit_folder, .size_bytes = size_bytes,
+    unit_one_folder = (struct store_folder){ unit_folder, size_bytes };
+    return (struct store_options){ .folders = &unit_one_folder, .folder_count = 1,
                                    .reserve_bytes = 1, .extent_bytes = extent_bytes,
                                    .metadata_bytes = 4 * MIB,
                                    .queue_bytes_max = 64 * MIB, .commit_ms_max = 5000,

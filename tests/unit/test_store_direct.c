@@ -96,8 +96,8 @@ TEST(what_was_appended_just_now_is_read_past_the_page_cache)
             struct metadata *metadata = get_metadata(&unit, key);
             struct entry entry;
             struct extent *extent;
-            ok(find_unit(unit.store->volume->index, &metadata->id, 0, &entry) == OK);
-            ok(extent_hold(unit.store->volume->extents, entry.extent, &extent) == OK);
+            ok(find_unit(unit.store->volumes[0]->index, &metadata->id, 0, &entry) == OK);
+            ok(extent_hold(unit.store->volumes[0]->extents, entry.extent, &extent) == OK);
             int fd = extent_direct_fd(extent);
             uint8_t *page = aligned_alloc(4096, 8192), want[4096];
             object_fill(key, "\"v\"", 0, want, sizeof(want));
@@ -114,7 +114,7 @@ TEST(its_descriptor_counts_and_goes_with_the_other)
 {
     struct unit_store unit = unit_open_cold(COLD_DIRECT, 0);
     if (can_be_seen(&unit)) {
-        struct extents *extents = unit.store->volume->extents;
+        struct extents *extents = unit.store->volumes[0]->extents;
         ok(atomic_load(&extents->fds) == extents_count(extents) + 1);
         ok(put_object(&unit, "more", "\"v\"", 6 * MIB) == OK);    /* another extent, or two */
         ok(atomic_load(&extents->fds) == extents_count(extents) + 1);
@@ -139,7 +139,7 @@ TEST(a_cut_file_is_a_miss_and_no_more)
     struct metadata *metadata = get_metadata(&unit, "k");
     struct entry entry;
     char path[64];
-    ok(find_unit(unit.store->volume->index, &metadata->id, 15, &entry) == OK);
+    ok(find_unit(unit.store->volumes[0]->index, &metadata->id, 15, &entry) == OK);
     snprintf(path, sizeof(path), "extents/%08x", entry.extent);
     cool();
     ok(truncate(in_folder(path), entry.offset + 5000) == 0);
@@ -167,9 +167,9 @@ static int with_refusal(void)
     struct unit_store unit = unit_open_cold(COLD_DIRECT, 0);
     if (put_object(&unit, "k", "\"v\"", 2 * MIB) != OK || direct_reads_of(&unit, "k", 2 * MIB) > 0)
         return 1;
-    if (!atomic_load(&unit.store->volume->extents->direct_refused))
+    if (!atomic_load(&unit.store->volumes[0]->extents->direct_refused))
         return metric_read(M_DISK_READS) ? 2 : 0;    /* nothing was ever cold */
-    if (atomic_load(&unit.store->volume->extents->fds) != extents_count(unit.store->volume->extents))
+    if (atomic_load(&unit.store->volumes[0]->extents->fds) != extents_count(unit.store->volumes[0]->extents))
         return 3;
     unit_close(&unit);
     return 0;
@@ -194,8 +194,8 @@ TEST(what_a_direct_read_fails_to_bring_is_read_once_more)
         struct metadata *metadata = get_metadata(&unit, "probe");
         struct entry entry;
         struct extent *extent;
-        ok(find_unit(unit.store->volume->index, &metadata->id, 0, &entry) == OK);
-        ok(extent_hold(unit.store->volume->extents, entry.extent, &extent) == OK);
+        ok(find_unit(unit.store->volumes[0]->index, &metadata->id, 0, &entry) == OK);
+        ok(extent_hold(unit.store->volumes[0]->extents, entry.extent, &extent) == OK);
         int none = open("/dev/null", O_WRONLY), fd = extent_direct_fd(extent);
         ok(fd >= 0 && none >= 0 && dup2(none, fd) == fd);    /* no read of this succeeds */
         close(none);

@@ -388,7 +388,7 @@ TEST(running_out_of_descriptors_forgets_nothing)
     store_status(unit.store, &before);
     for (int round = 0; round < 2; round++) {    /* metadata in RAM, then metadata on the disk */
         int here = 0;
-        size_t count = hold_all(unit.store->volume->extents, COUNT / 2, held);
+        size_t count = hold_all(unit.store->volumes[0]->extents, COUNT / 2, held);
         for (int i = 0; i < COUNT; i++)
             here += has_object(&unit, keys[i], "\"1\"", 900000);
         ok(here > 0 && here < COUNT);

@@ -585,7 +585,7 @@ TEST(a_folder_that_cannot_be_made_is_served_without)
 {
     struct unit_store unit;
     struct store_options options = options_of(4 * MIB, 0);
-    options.folder = "/proc/no/such/folder";
+    unit_one_folder.path = "/proc/no/such/folder";
     ok(unit_try(&unit, options) == OK && unit.why.len && !serving(&unit));
     ok(!get_metadata(&unit, "k") && put_object(&unit, "k", "\"1\"", 10) == ERR_IO);
     unit_close(&unit);

@@ -21,7 +21,7 @@ struct straight {
 /* cool(), which leaves alone what a map shows. */
 static void cool_all(struct unit_store *unit)
 {
-    struct extents *extents = unit->store->volume->extents;
+    struct extents *extents = unit->store->volumes[0]->extents;
     for (uint32_t n = 1; n <= extents_highest(extents); n++) {
         struct extent *extent = extent_find(extents, n);
         if (extent && extent->map)
@@ -254,8 +254,8 @@ static struct extent *extent_of(struct unit_store *unit, const struct metadata *
 {
     struct entry entry;
     struct extent *extent;
-    ok(find_unit(unit->store->volume->index, &metadata->id, 0, &entry) == OK);
-    ok(extent_hold(unit->store->volume->extents, entry.extent, &extent) == OK);
+    ok(find_unit(unit->store->volumes[0]->index, &metadata->id, 0, &entry) == OK);
+    ok(extent_hold(unit->store->volumes[0]->extents, entry.extent, &extent) == OK);
     return extent;
 }
 

@@ -1,0 +1,340 @@
+/* test_store_volumes.c - a store of several folders. SPDX-License-Identifier: Apache-2.0 */
+#include "store_unit.h"
+
+#include "store/inside.h"
+
+#define FOLDERS 3u
+
+static char paths[FOLDERS][80];
+static struct store_folder folders[FOLDERS];
+
+static enum err try_three(struct unit_store *unit, uint64_t size, slice *whys)
+{
+    struct store_options options = options_of(0, 4 * MIB);
+    static const char *const names[FOLDERS] = { "a", "b", "c" };
+    for (size_t i = 0; i < FOLDERS; i++) {
+        snprintf(paths[i], sizeof(paths[i]), "%s/%s", unit_folder, names[i]);
+        folders[i] = (struct store_folder){ paths[i], size };
+    }
+    options.folders = folders;
+    options.folder_count = FOLDERS;
+    options.queue_bytes_max = 512 * MIB;    /* whole objects wait here */
+    *unit = (struct unit_store){ 0 };
+    enum err e = store_open(&options, &unit->keep, &unit->store, whys);
+    if (e)
+        return e;
+    unit->box = mailbox_new();
+    unit->io = store_io_new(unit->store, unit->box);
+    return OK;
+}
+
+static struct unit_store open_three(void)
+{
+    struct unit_store unit;
+    slice whys[FOLDERS];
+    ok(try_three(&unit, 128 * MIB, whys) == OK);
+    for (size_t i = 0; i < FOLDERS; i++)
+        same(whys[i], S(""));
+    return unit;
+}
+
+static struct object_id unit_id(struct unit_store *unit, const char *key)
+{
+    struct object_name name = name_of(key);
+    struct object_id id;
+    store_object_id(unit->store, &name, &id);
+    return id;
+}
+
+static size_t home_of(struct unit_store *unit, const char *key, uint32_t stripe)
+{
+    struct object_id id = unit_id(unit, key);
+    return route_home(unit->store->route, FOLDERS, &id, stripe);
+}
+
+/* Sets `key` to one whose stripes 0 and 1 have these homes. */
+static const char *key_at(struct unit_store *unit, size_t home, size_t next)
+{
+    static char keys[8][32];
+    static unsigned turn;
+    char *key = keys[turn++ % countof(keys)];
+    for (unsigned i = 0; i < 10000; i++) {
+        snprintf(key, sizeof(keys[0]), "key%u", i);
+        if (home_of(unit, key, 0) == home && home_of(unit, key, 1) == next)
+            return key;
+    }
+    fail();
+    return NULL;
+}
+
+static bool serves(struct unit_store *unit, size_t folder)
+{
+    struct store_status status;
+    store_folder_status(unit->store, folder, &status);
+    return status.serving;
+}
+
+/* Waits until the folder has gone out of service, and all figures say so. */
+static void wait_out(struct unit_store *unit, size_t folder)
+{
+    struct store_status status = { 0 };
+    for (int i = 0; i < 500 && !status.faults; i++) {
+        usleep(10000);
+        store_folder_status(unit->store, folder, &status);
+    }
+    ok(status.faults == 1 && !status.serving);
+}
+
+#define SIZE (64 * MIB + 3 * MIB + 5)
+#define UNITS (SIZE / UNIT_BYTES + 1)
+
+TEST(an_object_of_two_stripes_lies_in_two_folders_and_is_read_as_one)
+{
+    struct unit_store unit = open_three();
+    char key[32];
+    snprintf(key, sizeof(key), "%s", key_at(&unit, 0, 2));
+    ok(put_object(&unit, key, "\"1\"", SIZE) == OK);
+    struct entry entry;
+    struct object_id id = unit_id(&unit, key);
+    ok(find_unit(unit.store->volumes[0]->index, &id, STRIPE_UNITS - 1, &entry) == OK);
+    ok(find_unit(unit.store->volumes[0]->index, &id, STRIPE_UNITS, &entry) != OK);
+    ok(find_unit(unit.store->volumes[2]->index, &id, STRIPE_UNITS, &entry) == OK);
+    unit_close(&unit);
+    unit = open_three();    /* the same folders have it after a restart */
+    ok(has_object(&unit, key, "\"1\"", SIZE));
+    ok(read_range(&unit, key, 64 * MIB - 1000, 64 * MIB + 1000) == 2000);
+    struct metadata *metadata = get_metadata(&unit, key);
+    ok(read_bytes(&unit, metadata, key, 64 * MIB - 1000, 64 * MIB + 1000) == 1000);
+    ok(store_has_units(unit.store, metadata, 0, UNITS) == UNITS);
+    ok(store_has_units(unit.store, metadata, 500, 20) == 20);
+    ok(store_has_units(unit.store, metadata, 0, 2 * UNITS) == UNITS);
+    ok(store_next_unit(unit.store, metadata, 511, 10) == 511);
+    ok(store_next_unit(unit.store, metadata, 512, 10) == 512);
+    metadata_unref(&metadata);
+    unit_close(&unit);
+}
+
+/* An append of [start, start + 1 MiB) of an object of SIZE. */
+static enum err append_one(struct unit_store *unit, const char *key, uint64_t start,
+                           bool with_metadata, bool refuse)
+{
+    struct metadata *metadata = make_metadata(unit, key, "\"1\"", SIZE);
+    uint8_t *bytes = must_alloc(MIB);
+    struct unit_append append = { .refuse = refuse };
+    object_fill(key, "\"1\"", start, bytes, MIB);
+    append_begin(unit, &append, metadata, (uint32_t)(start / UNIT_BYTES),
+                 (slice){ (char *)bytes, MIB }, with_metadata);
+    enum err e = append_wait(&append);
+    metadata_unref(&metadata);
+    free(bytes);
+    return e;
+}
+
+TEST(metadata_that_comes_with_a_later_stripe_goes_to_its_own_folder)
+{
+    struct unit_store unit = open_three();
+    const char *key = key_at(&unit, 1, 2), *refused = key_at(&unit, 0, 1);
+    ok(append_one(&unit, key, 65 * MIB, true, false) == OK);
+    ok(read_range(&unit, key, 65 * MIB, 67 * MIB) == MIB);
+    struct metadata *metadata = get_metadata(&unit, key);
+    ok(store_has_units(unit.store, metadata, 520, 20) == 8);
+    ok(store_next_unit(unit.store, metadata, 0, UNITS) == 520);
+    ok(store_next_unit(unit.store, metadata, 528, 3) == 531);
+    metadata_unref(&metadata);
+    ok(append_one(&unit, refused, 65 * MIB, true, true) == ERR_CHANGED);
+    ok(!get_metadata(&unit, refused));
+    unit_close(&unit);
+}
+
+/* Nothing is published of an append when its folder is out, and done() does not come twice. */
+TEST(an_append_of_two_folders_fails_if_one_of_them_is_out)
+{
+    struct unit_store unit = open_three();
+    const char *key = key_at(&unit, 1, 2);
+    char moved[100];
+    snprintf(moved, sizeof(moved), "%s-gone", paths[1]);
+    ok(rename(paths[1], moved) == 0);
+    wait_out(&unit, 1);
+    ok(!serves(&unit, 1) && serves(&unit, 0) && serves(&unit, 2));
+    ok(append_one(&unit, key, 65 * MIB, true, false) == ERR_IO);
+    ok(!get_metadata(&unit, key));
+    ok(rename(moved, paths[1]) == 0);
+    unit_close(&unit);
+}
+
+#define REMOVED 60u
+
+static enum err remove_all(struct unit_store *unit, uint64_t *ret_ms)
+{
+    struct object_id ids[REMOVED];
+    char key[32];
+    for (unsigned i = 0; i < REMOVED; i++) {
+        snprintf(key, sizeof(key), "k%u", i);
+        ids[i] = unit_id(unit, key);
+    }
+    struct unit_removal mine = { .removal = { .ids = ids, .count = REMOVED,
+                                              .done = removal_done } };
+    sem_init(&mine.ended, 0, 0);
+    uint64_t start = mono_ms();
+    store_remove(unit->store, &mine.removal);
+    while (sem_wait(&mine.ended) != 0)
+        ;
+    *ret_ms = mono_ms() - start;
+    ok(sem_trywait(&mine.ended) != 0);    /* once */
+    sem_destroy(&mine.ended);
+    return mine.err;
+}
+
+static void put_all(struct unit_store *unit)
+{
+    char key[32];
+    struct unit_put puts[REMOVED];
+    for (unsigned i = 0; i < REMOVED; i++) {
+        snprintf(key, sizeof(key), "k%u", i);
+        puts[i] = put_begin(unit, key, "\"1\"", 1000);
+    }
+    for (unsigned i = 0; i < REMOVED; i++)
+        ok(put_wait(&puts[i]) == OK);
+}
+
+static unsigned count_all(struct unit_store *unit, size_t home, unsigned *ret_of)
+{
+    char key[32];
+    unsigned found = 0;
+    *ret_of = 0;
+    for (unsigned i = 0; i < REMOVED; i++) {
+        snprintf(key, sizeof(key), "k%u", i);
+        if (home_of(unit, key, 0) != home)
+            continue;
+        ++*ret_of;
+        found += has_object(unit, key, "\"1\"", 1000);
+    }
+    return found;
+}
+
+TEST(a_removal_of_many_is_answered_once_when_all_folders_have_committed)
+{
+    struct unit_store unit = open_three();
+    unsigned of;
+    uint64_t ms;
+    put_all(&unit);
+    for (size_t home = 0; home < FOLDERS; home++)
+        ok(count_all(&unit, home, &of) == of && of > 5);
+    ok(remove_all(&unit, &ms) == OK);
+    for (size_t home = 0; home < FOLDERS; home++)
+        ok(count_all(&unit, home, &of) == 0);
+    unit_close(&unit);
+    unit = open_three();
+    for (size_t home = 0; home < FOLDERS; home++)
+        ok(count_all(&unit, home, &of) == 0);
+    unit_close(&unit);
+}
+
+/* The hung one serves nothing from then on, and comes back unproved. The others do not wait. */
+TEST(a_folder_that_hangs_answers_for_its_own_keys_alone)
+{
+    struct unit_store unit = open_three();
+    struct metadata *metadata = make_metadata(&unit, key_at(&unit, 1, 0), "\"1\"", 4);
+    sem_t stuck_until;
+    unsigned of;
+    uint64_t ms;
+    struct unit_append append = { .hang = &stuck_until };
+    sem_init(&stuck_until, 0, 0);
+    put_all(&unit);
+    append_begin(&unit, &append, metadata, 0, S("wxyz"), true);
+    usleep(300000);
+    uint64_t start = mono_ms();
+    ok(remove_object(&unit, key_at(&unit, 0, 0)) == OK && mono_ms() - start < 1000);
+    ok(remove_all(&unit, &ms) == ERR_IO && ms > 1000 && ms < 7000);
+    ok(!serves(&unit, 1) && serves(&unit, 0) && serves(&unit, 2));
+    for (size_t home = 0; home < FOLDERS; home++)
+        ok(count_all(&unit, home, &of) == 0);
+    ok(put_object(&unit, key_at(&unit, 2, 2), "\"1\"", 1000) == OK);
+    sem_post(&stuck_until);
+    ok(append_wait(&append) == OK);
+    for (int i = 0; i < 1000 && !serves(&unit, 1); i++)
+        usleep(10000);
+    struct metadata *other = get_metadata(&unit, key_at(&unit, 1, 0));
+    ok(!other || atomic_load(&other->unproved));
+    metadata_unref(&other);
+    metadata_unref(&metadata);
+    unit_close(&unit);
+}
+
+static bool is_restated(struct unit_store *unit, const char *key)
+{
+    struct metadata *metadata = get_metadata(unit, key);
+    ok(metadata);
+    bool restated = metadata->restated;
+    metadata_unref(&metadata);
+    return restated;
+}
+
+TEST(a_restated_bucket_is_restated_in_all_folders)
+{
+    struct unit_store unit = open_three();
+    struct object_name name = name_of("");
+    struct object_id id;
+    char keys[FOLDERS][32];
+    for (size_t i = 0; i < FOLDERS; i++) {
+        snprintf(keys[i], sizeof(keys[i]), "%s", key_at(&unit, i, 0));
+        ok(put_object(&unit, keys[i], "\"1\"", 10) == OK && !is_restated(&unit, keys[i]));
+    }
+    store_object_id(unit.store, &name, &id);
+    struct unit_removal mine = { .removal = { .ids = &id, .count = 1, .done = removal_done } };
+    sem_init(&mine.ended, 0, 0);
+    store_restate(unit.store, &mine.removal);
+    while (sem_wait(&mine.ended) != 0)
+        ;
+    ok(mine.err == OK && sem_trywait(&mine.ended) != 0);
+    sem_destroy(&mine.ended);
+    unit_close(&unit);
+    unit = open_three();
+    for (size_t i = 0; i < FOLDERS; i++)
+        ok(is_restated(&unit, keys[i]));
+    unit_close(&unit);
+}
+
+TEST(figures_are_sums_and_a_folder_that_is_lost_is_told)
+{
+    struct unit_store unit = open_three();
+    struct store_status sum, one;
+    uint64_t used = 0, entries = 0;
+    char moved[100];
+    put_all(&unit);
+    store_status(unit.store, &sum);
+    for (size_t i = 0; i < FOLDERS; i++) {
+        store_folder_status(unit.store, i, &one);
+        ok(one.serving && one.entries > 0 && one.size_bytes == 128 * MIB);
+        same(slice_of(one.folder), slice_of(paths[i]));
+        used += one.used_bytes;
+        entries += one.entries;
+    }
+    ok(sum.serving && sum.size_bytes == 3 * 128 * MIB && sum.used_bytes == used);
+    ok(sum.entries == entries && entries == REMOVED && *sum.why == '\0');
+    ok(metric_read(M_STORE_SERVING) == FOLDERS && metric_read(M_STORE_ENTRIES) == REMOVED);
+    ok(metric_read(M_STORE_BYTES) == used);
+    snprintf(moved, sizeof(moved), "%s-gone", paths[2]);
+    ok(rename(paths[2], moved) == 0);
+    wait_out(&unit, 2);
+    store_status(unit.store, &sum);
+    ok(sum.serving && *sum.why && sum.faults == 1 && store_capacity(unit.store) > 0);
+    same(slice_of(sum.folder), slice_of(paths[2]));
+    ok(metric_read(M_STORE_SERVING) == FOLDERS - 1);
+    unsigned of;
+    ok(count_all(&unit, 0, &of) == of && count_all(&unit, 2, &of) == 0);
+    ok(rename(moved, paths[2]) == 0);
+    for (int i = 0; i < 1000 && !serves(&unit, 2); i++)
+        usleep(10000);
+    ok(count_all(&unit, 2, &of) == of);
+    unit_close(&unit);
+    ok(metric_read(M_STORE_SERVING) == 0 && metric_read(M_STORE_BYTES) == 0);
+}
+
+RUN_STORE(STORE_TEST(an_object_of_two_stripes_lies_in_two_folders_and_is_read_as_one),
+          STORE_TEST(metadata_that_comes_with_a_later_stripe_goes_to_its_own_folder),
+          STORE_TEST(an_append_of_two_folders_fails_if_one_of_them_is_out),
+          STORE_TEST(a_removal_of_many_is_answered_once_when_all_folders_have_committed),
+          STORE_TEST(a_folder_that_hangs_answers_for_its_own_keys_alone),
+          STORE_TEST(a_restated_bucket_is_restated_in_all_folders),
+          STORE_TEST(figures_are_sums_and_a_folder_that_is_lost_is_told))
