@@ -1,16 +1,23 @@
 /* extent.c - append-only files of records: the table of them. SPDX-License-Identifier: Apache-2.0
  *
- * The table holds one reference to each extent; readers take their references under its lock (H1).
- * Dropping an extent takes it out of the table and unlinks the file. When the last reference goes,
- * the descriptor is closed, and the bytes are no longer counted. A new extent has the highest
- * number of all files + 1. So the file with the highest number is never unlinked before a higher
- * one exists, and an address in a recycled extent finds nothing instead of other bytes.
+ * The table holds one reference to each extent. A reader finds an extent and takes its reference in
+ * a read epoch, without a lock (H1). Dropping an extent unlinks the file, takes the extent out of
+ * the table, and gives the table's reference back after all read epochs of that time have ended. So
+ * no reader adds a reference to an extent that has none. When the last reference goes, the
+ * descriptor is closed, and the bytes are no longer counted.
+ *
+ * A new extent has the highest number of all files + 1. So the file with the highest number is
+ * never unlinked before a higher one exists, and an address in a recycled extent finds nothing
+ * instead of other bytes.
  *
  * open_extent.c writes extents, contents.c reads their tables of contents, and open_files.c chooses
  * the files that are open.
  *
- * Threads: the lock guards the chains. Only times and references are for any thread; all else is
- * for the committer. */
+ * All readers of an extent share its counter of references. Two threads that do nothing but hold
+ * and release one extent pay 100 ns for that each time (17 ns alone); a hit of 4 KiB takes 28 us.
+ *
+ * Threads: the chains change under the lock. Only times and references are for any thread; all else
+ * is for the committer. */
 #include "store/extent.h"
 
 #include <dirent.h>
@@ -34,8 +41,9 @@ struct extents *extents_new(uint64_t memory_bytes)
     struct extents *all = must_alloc(sizeof(*all));
     pthread_mutex_init(&all->lock, NULL);
     pthread_rwlock_init(&all->folder_lock, NULL);
-    list_init(&all->open);
-    list_init(&all->mapped);
+    for (size_t i = 0; i < CLOCK_COUNT; i++)
+        list_init(&all->clocks[i]);
+    all->epochs = read_epochs_new();
     all->mapped_bytes_max = extent_mapped_allowed(memory_bytes);
     all->fds_max = extent_fds_allowed();
     all->folder_fd = -1;
@@ -47,23 +55,28 @@ void extents_free(struct extents **all)
     if (!*all)
         return;
     extents_close(*all);
+    read_epochs_free(&(*all)->epochs);
     pthread_rwlock_destroy(&(*all)->folder_lock);
     pthread_mutex_destroy(&(*all)->lock);
     free(*all);
     *all = NULL;
 }
 
-static struct extent **place_of(struct extents *all, uint32_t number)
+/* Finds the pointer to the extent, or the NULL at the end of its chain. */
+static _Atomic(struct extent *) *place_of(struct extents *all, uint32_t number)
 {
-    struct extent **at = &all->chains[number % CHAINS];
-    while (*at && (*at)->number != number)
-        at = &(*at)->next;
+    _Atomic(struct extent *) *at = &all->chains[number % CHAINS];
+    for (struct extent *extent; (extent = atomic_load(at)) && extent->number != number;)
+        at = &extent->next;
     return at;
 }
 
 struct extent *extent_find(struct extents *all, uint32_t number)
 {
-    return *place_of(all, number);
+    struct extent *at = atomic_load(&all->chains[number % CHAINS]);
+    while (at && at->number != number)
+        at = atomic_load(&at->next);
+    return at;
 }
 
 bool extent_is_there(struct extents *all, uint32_t number)
@@ -71,29 +84,34 @@ bool extent_is_there(struct extents *all, uint32_t number)
     return extent_find(all, number) != NULL;
 }
 
-static void ref(struct extent *extent)
+/* Returns NULL if there is no such extent. The acquire order belongs to REF_OPEN: it shows the
+ * descriptor. */
+static struct extent *take_ref(struct extents *all, uint32_t number, bool *ret_open)
 {
-    atomic_fetch_add_explicit(&extent->refs, 1, memory_order_relaxed);
+    struct read_epoch *epoch = read_epoch_enter(all->epochs);
+    struct extent *extent = extent_find(all, number);
+    unsigned before = 0;
+    if (extent)
+        before = atomic_fetch_add_explicit(&extent->refs, 1, memory_order_acquire);
+    read_epoch_leave(epoch);
+    *ret_open = before & REF_OPEN;
+    return extent;
 }
 
-static void move_behind(struct list *all, struct list *link)
+/* Writes only what changes, so that the holders of one extent keep the line in their caches. */
+static void note_use(struct extent *extent)
 {
-    list_del(link);
-    list_add(all, link);
+    for (size_t i = 0; i < CLOCK_COUNT; i++)
+        if (!atomic_load_explicit(&extent->turns[i].used, memory_order_relaxed))
+            atomic_store_explicit(&extent->turns[i].used, true, memory_order_relaxed);
 }
 
 enum err extent_hold(struct extents *all, uint32_t number, struct extent **ret)
 {
-    pthread_mutex_lock(&all->lock);
-    struct extent *extent = extent_find(all, number);
-    bool open = extent && extent->fd >= 0;
+    bool open;
+    struct extent *extent = take_ref(all, number, &open);
     if (extent)
-        ref(extent);
-    if (open)
-        move_behind(&all->open, &extent->open);
-    if (extent && !list_empty(&extent->mapped))
-        move_behind(&all->mapped, &extent->mapped);
-    pthread_mutex_unlock(&all->lock);
+        note_use(extent);
     enum err e = !extent ? ERR_NOT_FOUND : open ? OK : extent_open_held(extent);
     if (e == ERR_LIMIT)
         metric_add(M_STORE_NO_FD, 1);
@@ -110,8 +128,8 @@ void extent_release(struct extent **held)
     if (!extent)
         return;
     unsigned before = atomic_fetch_sub_explicit(&extent->refs, 1, memory_order_acq_rel);
-    check(before > 0);
-    if (before > 1)
+    check((before & ~REF_OPEN) > 0);
+    if ((before & ~REF_OPEN) > 1)
         return;
     extent_unmap(extent->all, atomic_load(&extent->map), extent->map_bytes);
     if (extent->fd >= 0)
@@ -155,25 +173,36 @@ static void note_number(struct extents *all, uint32_t number)
     atomic_store(&all->highest, MAX(atomic_load(&all->highest), number));
 }
 
-struct extent *extent_add(struct extents *all, uint32_t number, int fd, uint64_t bytes)
+static struct extent *new_extent(struct extents *all, uint32_t number, int fd, uint64_t bytes)
 {
-    struct extent *extent = must_alloc(sizeof(*extent));
+    struct extent *extent = aligned_alloc(_Alignof(struct extent), sizeof(*extent));
+    check(extent != NULL);
+    memset(extent, 0, sizeof(*extent));
     extent->all = all;
     extent->number = number;
     extent->fd = fd;
     atomic_init(&extent->direct_fd, -1);
-    list_init(&extent->mapped);
+    for (size_t i = 0; i < CLOCK_COUNT; i++) {
+        list_init(&extent->turns[i].link);
+        extent->turns[i].extent = extent;
+    }
     extent->map_bytes = all->extent_bytes;
-    atomic_init(&extent->refs, 2);    /* the table's, the caller's */
+    atomic_init(&extent->refs, REF_OPEN | 2);    /* the table's, the caller's */
     atomic_init(&extent->bytes, bytes);
+    return extent;
+}
+
+struct extent *extent_add(struct extents *all, uint32_t number, int fd, uint64_t bytes)
+{
+    struct extent *extent = new_extent(all, number, fd, bytes);
     atomic_fetch_add(&all->bytes, bytes);
     atomic_fetch_add(&all->count, 1);
     note_number(all, number);
     pthread_mutex_lock(&all->lock);
-    struct extent **at = place_of(all, number);
-    check(*at == NULL && number > 0 && number <= EXTENT_NUMBER_MAX);
-    *at = extent;
-    list_add(&all->open, &extent->open);
+    _Atomic(struct extent *) *at = place_of(all, number);
+    check(atomic_load(at) == NULL && number > 0 && number <= EXTENT_NUMBER_MAX);
+    atomic_store(at, extent);
+    list_add(&all->clocks[CLOCK_FILES], &extent->turns[CLOCK_FILES].link);
     pthread_mutex_unlock(&all->lock);
     if (atomic_fetch_add(&all->fds, 1) >= all->fds_max)
         extent_close_idle(all);
@@ -189,17 +218,18 @@ void extent_grew(struct extent *extent, uint64_t bytes)
 static void unlist(struct extents *all, uint32_t number)
 {
     pthread_mutex_lock(&all->lock);
-    struct extent **at = place_of(all, number);
-    struct extent *extent = *at;
+    _Atomic(struct extent *) *at = place_of(all, number);
+    struct extent *extent = atomic_load(at);
     if (extent) {
-        *at = extent->next;
-        list_del(&extent->open);
-        list_del(&extent->mapped);
+        atomic_store(at, atomic_load(&extent->next));
+        for (size_t i = 0; i < CLOCK_COUNT; i++)
+            list_del(&extent->turns[i].link);
     }
     pthread_mutex_unlock(&all->lock);
     if (!extent)
         return;
     atomic_fetch_sub(&all->count, 1);
+    read_epochs_wait(all->epochs);    /* H1: a reader may have found it before */
     extent_release(&extent);
 }
 
@@ -243,12 +273,9 @@ static uint32_t mark_get(struct extent *extent, enum mark which, uint32_t ordina
 static bool mark_set(struct extents *all, uint32_t number, enum mark which, uint32_t ordinal,
                      uint32_t *mark)
 {
-    pthread_mutex_lock(&all->lock);
-    struct extent *extent = extent_find(all, number);
+    bool open;
+    struct extent *extent = take_ref(all, number, &open);
     bool there = extent != NULL;
-    if (there)
-        ref(extent);
-    pthread_mutex_unlock(&all->lock);
     _Atomic uint32_t *place = there ? mark_place(extent, which, ordinal, true) : NULL;
     if (place && which == MARK_GRANTED)
         *mark = granted_raise(place, *mark);
@@ -348,8 +375,8 @@ void extents_close(struct extents *all)
 {
     pthread_rwlock_wrlock(&all->folder_lock);
     for (size_t i = 0; i < CHAINS; i++)
-        while (all->chains[i])
-            unlist(all, all->chains[i]->number);
+        for (struct extent *at; (at = atomic_load(&all->chains[i]));)
+            unlist(all, at->number);
     if (all->folder_fd >= 0)
         close(all->folder_fd);
     all->folder_fd = -1;
@@ -371,7 +398,7 @@ size_t extents_numbers(struct extents *all, struct arena *keep, uint32_t **ret)
     size_t count = 0;
     *ret = arena_alloc(keep, (extents_count(all) + 1) * sizeof(**ret));
     for (size_t i = 0; i < CHAINS; i++)
-        for (struct extent *at = all->chains[i]; at; at = at->next)
+        for (struct extent *at = atomic_load(&all->chains[i]); at; at = atomic_load(&at->next))
             (*ret)[count++] = at->number;
     qsort(*ret, count, sizeof(**ret), by_number);
     return count;

@@ -8,6 +8,7 @@
 #include <sys/uio.h>
 
 #include "base/list.h"
+#include "base/read_epoch.h"
 #include "store/extent.h"
 
 #define CHAINS 4096u
@@ -18,24 +19,38 @@ enum mark { MARK_TIME, MARK_GRANTED, MARK_COUNT };    /* facts of a record that 
 #define GATHER_MAX 128u               /* the most records in one append */
 #define EXTENT_NUMBER_MAX 0xF0000000u /* so many extents of 4 MiB are 16 PB of writes */
 
+/* What runs out, and is taken from an idle extent that was not held lately (CLOCK). */
+enum clock { CLOCK_FILES, CLOCK_MAPS, CLOCK_COUNT };
+
+/* The place of an extent in a clock. */
+struct turn {
+    struct list link;                 /* in extents.clocks, under the lock */
+    struct extent *extent;
+    atomic_bool used;                 /* the extent was held since its last turn */
+};
+
 struct extent {
-    struct extent *next;              /* in its chain, under the lock */
-    struct list open;                 /* in extents.open, under the lock */
+    _Atomic(struct extent *) next;    /* in its chain; changes under the lock */
     struct extents *all;
     uint32_t number;
-    /* -1: closed. Changes under the lock, and never while a reader holds the extent. */
+    /* -1: closed. Changes under the lock, and only while REF_OPEN is not set. */
     int fd;
     /* -1: closed. Set while a reader holds the extent; closed only together with fd. */
     atomic_int direct_fd;
-    struct list mapped;               /* in extents.mapped, under the lock */
     /* NULL: the file is not mapped. Set while a reader holds the extent. */
     _Atomic(uint8_t *) map;
     uint64_t map_bytes;
+    struct turn turns[CLOCK_COUNT];
     bool sealed;                      /* for the committer only */
-    atomic_uint refs;
     _Atomic uint64_t bytes;           /* of the file */
     _Atomic(_Atomic uint32_t *) times[MARK_COUNT][TIME_CHUNKS];
+    /* The number of references, and REF_OPEN. In a cache line of its own, because each read
+     * writes it. */
+    _Alignas(64) atomic_uint refs;
 };
+/* The file is open, and a new holder may use it. The last holder to leave keeps the bit. A thread
+ * that closes the file first takes the bit from an extent that nobody holds (extent_claim). */
+#define REF_OPEN 0x80000000u
 
 /* The newest extent, while it takes more records, and the records gathered for its next append. */
 struct open_extent {
@@ -54,10 +69,10 @@ struct open_extent {
 
 struct extents {
     pthread_mutex_t lock;
-    struct extent *chains[CHAINS];
-    /* The extents with an open descriptor, and those with a map. Each list is in the order in which
-     * the extents were held, the latest one at the end. */
-    struct list open, mapped;
+    struct read_epochs *epochs;       /* of the readers of the chains */
+    _Atomic(struct extent *) chains[CHAINS];    /* change under the lock */
+    /* The extents with an open descriptor, and those with a map, in the order of their turns. */
+    struct list clocks[CLOCK_COUNT];
     uint64_t mapped_bytes_max;
     _Atomic uint64_t mapped_bytes;
     uint32_t fds_max;
@@ -74,13 +89,8 @@ struct extents {
     struct open_extent open_extent;
 };
 
-/* To be called under the lock, or by the committer. */
+/* To be called under the lock, in a read epoch, or by the committer. */
 struct extent *extent_find(struct extents *all, uint32_t number);
-/* True if only the table holds the extent. To be called under the lock. */
-static inline bool extent_is_idle(struct extent *extent)
-{
-    return atomic_load_explicit(&extent->refs, memory_order_acquire) <= 1;
-}
 /* Adds an extent, which takes the descriptor. Returns a reference. */
 struct extent *extent_add(struct extents *all, uint32_t number, int fd, uint64_t bytes) MUST_USE;
 void extent_grew(struct extent *extent, uint64_t bytes);
@@ -96,23 +106,29 @@ bool extent_read_footer(const struct extent *extent, struct toc_footer *ret) MUS
 
 /* ---- open_files.c ---- */
 
+/* Claims the next extent of a clock that nobody holds; at first one that was not held since its
+ * last turn. From then on a new holder waits for the lock before it uses the file. Returns NULL if
+ * all extents are held. To be called under the lock, which the caller keeps until the file is
+ * closed, or extent_unclaim was called. */
+struct extent *extent_claim(struct extents *all, enum clock which) MUST_USE;
+void extent_unclaim(struct extent *extent);
 /* Opens the file of an extent. If file descriptors run out, it first closes the file of an idle
  * extent. Returns OK, ERR_LIMIT if there is no idle extent, ERR_FULL or ERR_IO. */
 enum err extent_open_file(struct extents *all, uint32_t number, int flags, int *ret) MUST_USE;
 /* Opens an existing file to read and write, or only to read if writing is refused. */
 enum err extent_open_old(struct extents *all, uint32_t number, int *ret) MUST_USE;
-/* Opens the file of an extent that the caller holds. Returns OK, ERR_LIMIT, or ERR_NOT_FOUND if the
- * file can't be opened. */
+/* Opens the file of an extent that the caller holds, if it is closed. Returns OK, ERR_LIMIT, or
+ * ERR_NOT_FOUND if the file can't be opened. */
 enum err extent_open_held(struct extent *extent) MUST_USE;
-/* Of the extents that nobody reads, closes the file of the one that was held longest ago. Returns
- * false if all extents are being read. */
+/* Closes the file of an extent that nobody holds, if possible of one that was not held lately.
+ * Returns false if all extents are held. */
 bool extent_close_idle(struct extents *all);
 void extent_close_fd(struct extents *all, int fd);
 
 /* ---- maps.c ---- */
 
 uint64_t extent_mapped_allowed(uint64_t memory_bytes);
-/* Takes the map from the extent, and the extent out of the list. Returns NULL if there is no map.
+/* Takes the map from the extent, and the extent out of the clock. Returns NULL if there is no map.
  * To be called under the lock. The caller must unmap it. */
 uint8_t *extent_take_map(struct extent *extent) MUST_USE;
 void extent_unmap(struct extents *all, uint8_t *map, uint64_t bytes);    /* accepts NULL */

@@ -4,16 +4,16 @@
  * to the largest size that its file can get. The map is removed when the descriptor is closed.
  * Until then, each page that was touched takes eight bytes of page table, which the kernel cannot
  * reclaim. So there is a limit for mapped bytes, the memory that there is for pages. Beyond it, the
- * map of the extent that was held longest ago, and that no reader holds now, is removed. If address
- * space is limited (ulimit -v), no extent is mapped, because maps would take the address space that
- * other memory needs. Without a map, bytes are read.
+ * map of an extent that no reader holds is removed; the maps take turns as open files do. If
+ * address space is limited (ulimit -v), no extent is mapped, because maps would take the address
+ * space that other memory needs. Without a map, bytes are read.
  *
  * Touching a page that is not in memory would wait for the disk. So the kernel is asked first
  * whether all pages are there. mincore is not enough, because a page in the page cache may still be
  * on its way from the disk.
  *
- * Threads: any. A map is made and used under a reference to the extent. It is unmapped with the
- * last reference, or under the table's lock while only the table has a reference. */
+ * Threads: any. A map is made and used under a reference to the extent. It is taken from the extent
+ * with the last reference, or under the table's lock, from an extent that was claimed. */
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -45,7 +45,7 @@ void extent_unmap(struct extents *all, uint8_t *map, uint64_t bytes)
 
 uint8_t *extent_take_map(struct extent *extent)
 {
-    list_del(&extent->mapped);
+    list_del(&extent->turns[CLOCK_MAPS].link);
     return atomic_exchange(&extent->map, NULL);
 }
 
@@ -54,12 +54,11 @@ static bool unmap_idle(struct extents *all)
     uint8_t *map = NULL;
     uint64_t bytes = 0;
     pthread_mutex_lock(&all->lock);
-    list_each_safe(struct extent, extent, &all->mapped, mapped) {
-        if (!extent_is_idle(extent))
-            continue;
+    struct extent *extent = extent_claim(all, CLOCK_MAPS);
+    if (extent) {
         bytes = extent->map_bytes;
         map = extent_take_map(extent);
-        break;
+        extent_unclaim(extent);    /* its file stays open */
     }
     pthread_mutex_unlock(&all->lock);
     extent_unmap(all, map, bytes);
@@ -87,7 +86,7 @@ static void set_map(struct extent *extent, uint8_t *map)
     if (first)
         atomic_store(&extent->map, map);
     if (first && extent_find(all, extent->number) == extent)
-        list_add(&all->mapped, &extent->mapped);
+        list_add(&all->clocks[CLOCK_MAPS], &extent->turns[CLOCK_MAPS].link);
     pthread_mutex_unlock(&all->lock);
     if (!first)
         extent_unmap(all, map, extent->map_bytes);

@@ -2,14 +2,17 @@
  *
  * Extents use at most a quarter of the process's file descriptors, and at most 4,096, whatever the
  * number of extents. The file of an extent is open while a reader holds the extent. If a descriptor
- * is needed, also because the process has no more, the file that was held longest ago, and that no
- * reader holds now, is closed. If no file can be closed, the result is ERR_LIMIT, which says
- * nothing about the extent. A second descriptor, for direct reads, is opened only if there is room;
- * it is closed with the first one. So is a map (maps.c).
+ * is needed, also because the process has no more, a file that no reader holds is closed. The files
+ * take turns at that, and a file that was held since its last turn is spared once (CLOCK). If no
+ * file can be closed, the result is ERR_LIMIT, which says nothing about the extent. A second
+ * descriptor, for direct reads, is opened only if there is room; it is closed with the first one.
+ * So is a map (maps.c).
  *
- * Threads: any. The table's lock guards the descriptors and the list of open files. A file is
- * closed only while the table has the only reference. The first holder sets the descriptor. Files
- * are opened outside of that lock, under folder_lock, which is taken first. */
+ * Threads: any. The table's lock guards the descriptors and the clocks. Holding an open file takes
+ * no lock: REF_OPEN and the number of references are one word. A file is closed only after that
+ * word changed, in one step, from "open, and only the table has a reference" to "closed". The first
+ * holder after that sets the descriptor. Files are opened outside of the lock, under folder_lock,
+ * which is taken first. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/stat.h>
@@ -39,22 +42,54 @@ void extent_close_fd(struct extents *all, int fd)
     atomic_fetch_sub(&all->fds, 1);
 }
 
+/* Acquire: the holders before have done with the file. */
+static bool claim(struct extent *extent)
+{
+    unsigned idle = REF_OPEN | 1;
+    return atomic_compare_exchange_strong_explicit(&extent->refs, &idle, 1, memory_order_acq_rel,
+                                                   memory_order_relaxed);
+}
+
+void extent_unclaim(struct extent *extent)
+{
+    atomic_fetch_or_explicit(&extent->refs, REF_OPEN, memory_order_release);
+}
+
+/* Two rounds at most. The second spares nobody, so that many readers cannot keep it from ending
+ * with an extent. */
+struct extent *extent_claim(struct extents *all, enum clock which)
+{
+    struct list *clock = &all->clocks[which], *first = NULL;
+    for (unsigned round = 0; !list_empty(clock);) {
+        struct turn *turn = list_of(list_take(clock), struct turn, link);
+        list_add(clock, &turn->link);
+        round += &turn->link == first;
+        if (round == 2)
+            break;
+        if (!first)
+            first = &turn->link;
+        bool used = atomic_load_explicit(&turn->used, memory_order_relaxed);
+        atomic_store_explicit(&turn->used, false, memory_order_relaxed);
+        if ((!used || round > 0) && claim(turn->extent))
+            return turn->extent;
+    }
+    return NULL;
+}
+
 bool extent_close_idle(struct extents *all)
 {
     int fd = -1, direct_fd = -1;
     uint8_t *map = NULL;
     uint64_t map_bytes = 0;
     pthread_mutex_lock(&all->lock);
-    list_each_safe(struct extent, extent, &all->open, open) {
-        if (!extent_is_idle(extent))
-            continue;
+    struct extent *extent = extent_claim(all, CLOCK_FILES);
+    if (extent) {
         fd = extent->fd;
         extent->fd = -1;
         direct_fd = atomic_exchange(&extent->direct_fd, -1);
         map = extent_take_map(extent);
         map_bytes = extent->map_bytes;
-        list_del(&extent->open);
-        break;
+        list_del(&extent->turns[CLOCK_FILES].link);
     }
     pthread_mutex_unlock(&all->lock);
     if (fd >= 0)
@@ -101,16 +136,26 @@ static bool is_listed(struct extent *extent)
     return listed;
 }
 
+static bool is_open(struct extent *extent)
+{
+    pthread_mutex_lock(&extent->all->lock);
+    bool open = extent->fd >= 0;
+    pthread_mutex_unlock(&extent->all->lock);
+    return open;
+}
+
 /* A file that others have opened meanwhile is open: the second descriptor goes. */
 static void set_fd(struct extent *extent, int fd)
 {
     struct extents *all = extent->all;
     pthread_mutex_lock(&all->lock);
     bool first = extent->fd < 0;
-    if (first)
+    if (first) {
         extent->fd = fd;
+        extent_unclaim(extent);
+    }
     if (first && extent_find(all, extent->number) == extent)
-        list_add(&all->open, &extent->open);
+        list_add(&all->clocks[CLOCK_FILES], &extent->turns[CLOCK_FILES].link);
     pthread_mutex_unlock(&all->lock);
     if (!first)
         extent_close_fd(all, fd);
@@ -122,6 +167,8 @@ enum err extent_open_held(struct extent *extent)
 {
     struct extents *all = extent->all;
     int fd;
+    if (is_open(extent))
+        return OK;
     if (!reserve_fd(all))
         return ERR_LIMIT;
     pthread_rwlock_rdlock(&all->folder_lock);

@@ -3,6 +3,8 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +16,7 @@
 #include "base/cores.h"
 #include "base/list.h"
 #include "base/mailbox.h"
+#include "base/read_epoch.h"
 #include "base/workers.h"
 
 TEST(a_number_is_digits_and_nothing_else)
@@ -343,7 +346,54 @@ TEST(a_header_is_known_by_its_row_or_by_how_it_begins)
     ok(header_listed_breaks(S("X_Forwarded-For")) && header_listed_breaks(S("")));
 }
 
-RUN(cmocka_unit_test(memory_is_at_most_the_machines),
+struct epoch_reader {
+    struct read_epochs *epochs;
+    atomic_uint inside, leave, left;
+};
+
+static void *stay_in_an_epoch(void *arg)
+{
+    struct epoch_reader *all = arg;
+    struct read_epoch *epoch = read_epoch_enter(all->epochs);
+    atomic_fetch_add(&all->inside, 1);
+    while (!atomic_load(&all->leave))
+        sched_yield();
+    atomic_fetch_add(&all->left, 1);
+    read_epoch_leave(epoch);
+    return NULL;
+}
+
+static void *leave_later(void *arg)
+{
+    struct epoch_reader *all = arg;
+    usleep(20000);
+    atomic_store(&all->leave, 1);
+    return NULL;
+}
+
+TEST(a_writer_waits_for_all_readers_that_are_in_an_epoch_and_for_no_other)
+{
+    enum { READERS = 64, MORE = 4 };    /* more threads than there are slots */
+    struct epoch_reader all = { .epochs = read_epochs_new() };
+    pthread_t threads[READERS + MORE], opener;
+    read_epochs_wait(all.epochs);
+    for (size_t i = 0; i < countof(threads); i++)
+        ok(pthread_create(&threads[i], NULL, stay_in_an_epoch, &all) == 0);
+    while (atomic_load(&all.inside) < READERS)
+        sched_yield();
+    ok(pthread_create(&opener, NULL, leave_later, &all) == 0);
+    read_epochs_wait(all.epochs);
+    ok(atomic_load(&all.left) >= READERS);
+    for (size_t i = 0; i < countof(threads); i++)
+        pthread_join(threads[i], NULL);
+    pthread_join(opener, NULL);
+    ok(atomic_load(&all.left) == READERS + MORE);
+    read_epochs_wait(all.epochs);
+    read_epochs_free(&all.epochs);
+}
+
+RUN(cmocka_unit_test(a_writer_waits_for_all_readers_that_are_in_an_epoch_and_for_no_other),
+    cmocka_unit_test(memory_is_at_most_the_machines),
     cmocka_unit_test(the_tightest_group_of_version_2_allows_so_much_memory),
     cmocka_unit_test(the_tightest_group_of_version_1_allows_so_much_memory),
     cmocka_unit_test(a_container_that_sees_a_part_of_the_tree_finds_its_group_there),

@@ -199,14 +199,24 @@ TEST(what_is_held_stays_open_whatever_others_read)
     extents_free(&all);
 }
 
-TEST(the_extent_held_longest_ago_is_closed_for_another)
+static bool is_open(struct extents *all, uint32_t number)
 {
-    struct extents *all = open_with(FEW + 1);
-    for (uint32_t n = 1; n <= FEW; n++)
+    return extent_find(all, number)->fd >= 0;
+}
+
+TEST(an_extent_that_was_held_since_its_last_turn_is_spared_when_one_is_closed_for_another)
+{
+    struct extents *all = open_with(FEW + 3);
+    while (extent_close_idle(all))
+        ;
+    for (uint32_t n = 1; n <= FEW + 1; n++)    /* the last one ends a round: all were held */
         ok(can_hold(all, n));
-    ok(can_hold(all, 1) && can_hold(all, FEW + 1));
-    for (uint32_t n = 1; n <= FEW + 1; n++)
-        ok((extent_find(all, n)->fd < 0) == (n == 2));
+    ok(!is_open(all, 1));
+    ok(can_hold(all, 2) && can_hold(all, 4));
+    ok(can_hold(all, FEW + 2) && !is_open(all, 3));
+    ok(can_hold(all, FEW + 3) && !is_open(all, 5));
+    for (uint32_t n = 1; n <= FEW + 3; n++)
+        ok(is_open(all, n) == (n != 1 && n != 3 && n != 5));
     extents_free(&all);
 }
 
@@ -274,7 +284,7 @@ static bool is_mapped(struct extents *all, uint32_t number)
     return atomic_load(&extent_find(all, number)->map) != NULL;
 }
 
-TEST(no_more_is_mapped_than_may_be_and_what_was_held_longest_ago_gives_way)
+TEST(no_more_is_mapped_than_may_be_and_what_was_not_held_lately_gives_way)
 {
     struct extents *all = open_with(4);
     struct extent *held[4];
@@ -283,11 +293,12 @@ TEST(no_more_is_mapped_than_may_be_and_what_was_held_longest_ago_gives_way)
         held[n - 1] = hold(all, n);
     ok(maps(held[0]) && maps(held[1]) && !maps(held[2]) && maps(held[0]));
     extent_release(&held[0]);
-    extent_release(&held[1]);
+    extent_release(&held[1]);    /* the third has asked, so both have had a turn */
     ok(can_hold(all, 1));
-    ok(maps(held[2]) && !is_mapped(all, 2) && is_mapped(all, 1));
+    ok(maps(held[2]) && !is_mapped(all, 2) && is_mapped(all, 1) && is_open(all, 2));
     ok(maps(held[3]) && !is_mapped(all, 1) && is_mapped(all, 3));
     ok(atomic_load(&all->mapped_bytes) == 2 * EXTENT);
+    ok(can_hold(all, 1) && can_hold(all, 2));
     extent_release(&held[2]);
     extent_release(&held[3]);
     all->mapped_bytes_max = 0;
@@ -320,7 +331,8 @@ TEST(a_map_is_there_while_its_extent_is_held_and_goes_with_its_descriptor)
     extent_release(&first);
     extent_release(&second);
     ok(atomic_load(&all->mapped_bytes) == EXTENT);
-    ok(all->mapped.next == &third->mapped && all->mapped.prev == &third->mapped);
+    ok(all->clocks[CLOCK_MAPS].next == &third->turns[CLOCK_MAPS].link &&
+       all->clocks[CLOCK_MAPS].prev == &third->turns[CLOCK_MAPS].link);
     while (extent_close_idle(all))
         ok(is_mapped(all, 3));
     extent_release(&third);
@@ -371,6 +383,132 @@ TEST(maps_come_and_go_under_many_readers)
     extents_free(&all);
 }
 
+/* ---- readers and the committer, at the same time ---- */
+
+struct racer {
+    struct extents *all;
+    _Atomic uint32_t *oldest;         /* the extent that goes next; 0: all is done */
+    uint32_t found, late;
+};
+
+/* Only the oldest extents are held, just before they go and just after. */
+static void *hold_oldest(void *arg)
+{
+    struct racer *racer = arg;
+    for (uint32_t i = 0, oldest; (oldest = atomic_load(racer->oldest)) > 0; i++) {
+        struct extent *extent;
+        uint32_t number = oldest + i % 2;
+        if (extent_hold(racer->all, number, &extent) == OK) {
+            check(extent->number == number && extent_fd(extent) >= 0);
+            if (i % 16 == 0)
+                check(reads(extent, (uint8_t)number));
+            racer->found++;
+        } else {
+            racer->late++;
+        }
+        extent_release(&extent);
+    }
+    return NULL;
+}
+
+static void *mark_oldest(void *arg)
+{
+    struct racer *racer = arg;
+    for (uint32_t oldest, highest = 0; (oldest = atomic_load(racer->oldest)) > 0;) {
+        uint32_t granted = oldest % 1000 + 1;
+        bool there = extent_time_set(racer->all, oldest, 3, 1800000000);
+        check(extent_granted_raise(racer->all, oldest, 3, granted) >= granted);
+        racer->found += there;
+        racer->late += !there;
+        check(oldest >= highest);
+        highest = oldest;
+    }
+    return NULL;
+}
+
+static void race(struct extents *all, uint32_t rounds)
+{
+    _Atomic uint32_t oldest = 1;
+    struct racer racers[3];
+    pthread_t threads[countof(racers)];
+    uint32_t found = 0;
+    for (size_t i = 0; i < countof(racers); i++) {
+        racers[i] = (struct racer){ .all = all, .oldest = &oldest };
+        ok(pthread_create(&threads[i], NULL, i ? hold_oldest : mark_oldest, &racers[i]) == 0);
+    }
+    for (uint32_t n = 1; n <= rounds; n++) {
+        ok(open_extent_roll(all) == OK);
+        append_one(all, (uint8_t)extents_highest(all), 2 * PAGE_BYTES);
+        extent_drop(all, n);
+        atomic_store(&oldest, n + 1);
+        extent_close_idle(all);
+    }
+    atomic_store(&oldest, 0);
+    for (size_t i = 0; i < countof(racers); i++) {
+        pthread_join(threads[i], NULL);
+        found += racers[i].found;
+    }
+    ok(found > 0);
+}
+
+TEST(extents_are_held_while_they_are_dropped_and_their_files_closed)
+{
+    unsigned before = files_open();
+    struct extents *all = open_with(8);
+    uint32_t first = extents_count(all);
+    race(all, 2000);
+    ok(extents_count(all) == first);
+    uint64_t bytes = 0;
+    for (uint32_t n = 2001; n <= extents_highest(all); n++) {
+        struct extent *held = hold(all, n);
+        bytes += extent_size(held);
+        extent_release(&held);
+    }
+    ok(extents_bytes(all) == bytes);    /* each of the dropped ones was freed */
+    extents_free(&all);
+    ok(files_open() == before);
+}
+
+/* Each thread reads three extents in turn, through the descriptor and through the map. */
+static void *read_one(void *arg)
+{
+    struct racer *racer = arg;
+    for (uint32_t number = 1; atomic_load(racer->oldest) > 0; number = 1 + number % 3) {
+        struct extent *extent;
+        check(extent_hold(racer->all, number, &extent) == OK);
+        check(reads(extent, (uint8_t)number));
+        const uint8_t *map = extent_cached(extent, PAGE_BYTES, 100);
+        check(!map || map[0] == number);
+        racer->found += map != NULL;
+        extent_release(&extent);
+    }
+    return NULL;
+}
+
+TEST(a_file_is_closed_and_a_map_removed_only_while_nobody_holds_the_extent)
+{
+    unsigned before = files_open();
+    struct extents *all = open_with(3);
+    _Atomic uint32_t go_on = 1;
+    struct racer racers[2];
+    pthread_t threads[countof(racers)];
+    unsigned closed = 0;
+    all->mapped_bytes_max = EXTENT;    /* so that the maps displace each other */
+    for (size_t i = 0; i < countof(racers); i++) {
+        racers[i] = (struct racer){ .all = all, .oldest = &go_on };
+        ok(pthread_create(&threads[i], NULL, read_one, &racers[i]) == 0);
+    }
+    while (closed < 1000)
+        closed += extent_close_idle(all);
+    atomic_store(&go_on, 0);
+    for (size_t i = 0; i < countof(racers); i++) {
+        pthread_join(threads[i], NULL);
+        ok(racers[i].found > 0);
+    }
+    extents_free(&all);
+    ok(files_open() == before);
+}
+
 TEST(running_out_of_descriptors_forgets_nothing)
 {
     enum { COUNT = 40 };    /* two of them in an extent */
@@ -413,11 +551,14 @@ RUN_STORE(STORE_TEST(an_append_takes_as_many_records_as_may_be_gathered_of_any_s
           STORE_TEST(a_number_is_never_used_again),
           FEW_FILES_TEST(any_number_of_extents_is_written_found_and_read_through_few_descriptors),
           FEW_FILES_TEST(what_is_held_stays_open_whatever_others_read),
-          FEW_FILES_TEST(the_extent_held_longest_ago_is_closed_for_another),
+          FEW_FILES_TEST(
+              an_extent_that_was_held_since_its_last_turn_is_spared_when_one_is_closed_for_another),
           FEW_FILES_TEST(a_quarter_of_the_process_s_descriptors_can_be_held),
           FEW_FILES_TEST(a_process_short_of_descriptors_closes_idle_extents_and_misses_none),
-          FEW_FILES_TEST(no_more_is_mapped_than_may_be_and_what_was_held_longest_ago_gives_way),
+          FEW_FILES_TEST(no_more_is_mapped_than_may_be_and_what_was_not_held_lately_gives_way),
           STORE_TEST(nothing_is_mapped_where_address_space_is_limited),
           FEW_FILES_TEST(a_map_is_there_while_its_extent_is_held_and_goes_with_its_descriptor),
           FEW_FILES_TEST(maps_come_and_go_under_many_readers),
+          FEW_FILES_TEST(extents_are_held_while_they_are_dropped_and_their_files_closed),
+          FEW_FILES_TEST(a_file_is_closed_and_a_map_removed_only_while_nobody_holds_the_extent),
           FEW_FILES_TEST(running_out_of_descriptors_forgets_nothing))
