@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #include "base/metric.h"
+#include "store/account.h"
 #include "store/append_task.h"
 #include "store/publish.h"
 #include "store/removal.h"
@@ -23,6 +24,7 @@
 #define TAKEN_ENTRIES 1000u           /* what has come meanwhile goes along: fewer commits */
 #define TAKEN_BYTES (64 * MIB)
 #define RETRY_MS 5000u
+#define COUNT_MS 5u                   /* between two batches of the count of live records */
 #define READER_CHECK_MS 60000u
 
 /* Why the folder goes out of service, as texts for people. */
@@ -60,6 +62,7 @@ static enum err write_items(struct volume *volume, struct append_item **items, u
             next++;
         e = open_extent_write(volume->extents);
         if (!e && next > done) {
+            account_appended(volume, items + done, next - done);
             done = next;
             fresh = false;
             continue;
@@ -153,7 +156,7 @@ static enum err publish_all(struct commit *commit)
     if (!e)
         e = removals_publish(commit->volume, true);
     if (!e)
-        e = index_commit(index);
+        e = account_commit(commit->volume);
     index_abort(index);
     return e;
 }
@@ -311,7 +314,7 @@ static bool next_commit(struct volume *volume, struct commit *commit)
 {
     *commit = (struct commit){ .volume = volume };
     pthread_mutex_lock(&volume->queue.lock);
-    uint64_t until = mono_ms() + 500;
+    uint64_t until = mono_ms() + (volume->counting.more ? COUNT_MS : 500);
     for (uint64_t ms; (ms = wait_ms(volume)) > 0 && mono_ms() < until;)
         cond_wait_until(&volume->queue.more, &volume->queue.lock, mono_ns() + ms * 1000000u);
     take_commit(volume, commit);
@@ -353,6 +356,8 @@ static void tend(struct volume *volume, uint64_t *retried_ms, uint64_t *checked_
     } else if (now - *checked_ms >= READER_CHECK_MS) {
         index_check_readers(volume->index);
         *checked_ms = now;
+    } else {
+        volume->counting.more = account_count(volume);
     }
 }
 

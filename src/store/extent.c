@@ -84,6 +84,12 @@ bool extent_is_there(struct extents *all, uint32_t number)
     return extent_find(all, number) != NULL;
 }
 
+struct ages *extent_ages(struct extents *all, uint32_t number)
+{
+    struct extent *extent = extent_find(all, number);
+    return extent ? extent->ages : NULL;
+}
+
 /* Returns NULL if there is no such extent. The acquire order belongs to REF_OPEN: it shows the
  * descriptor. */
 static struct extent *take_ref(struct extents *all, uint32_t number, bool *ret_open)
@@ -140,6 +146,7 @@ void extent_release(struct extent **held)
     for (size_t i = 0; i < MARK_COUNT * TIME_CHUNKS; i++)
         free(atomic_load_explicit(&extent->times[i / TIME_CHUNKS][i % TIME_CHUNKS],
                                   memory_order_relaxed));
+    ages_free(&extent->ages);
     free(extent);
 }
 
@@ -187,6 +194,8 @@ static struct extent *new_extent(struct extents *all, uint32_t number, int fd, u
         extent->turns[i].extent = extent;
     }
     extent->map_bytes = all->extent_bytes;
+    extent->ages = ages_new();
+    atomic_init(&extent->refs, 2);    /* the table's, the caller's */
     atomic_init(&extent->refs, REF_OPEN | 2);    /* the table's, the caller's */
     atomic_init(&extent->bytes, bytes);
     return extent;

@@ -6,6 +6,7 @@
 #ifndef STORE_EXTENT_H
 #define STORE_EXTENT_H
 
+#include "store/ages.h"
 #include "store/format.h"
 
 struct extent;
@@ -74,6 +75,9 @@ enum err extent_each_record(struct extents *all, uint32_t number, extent_visit *
 enum err extent_contents(struct extents *all, uint32_t number, struct arena *keep,
                          struct toc_entry **ret, uint32_t *ret_count) MUST_USE;
 bool extent_is_there(struct extents *all, uint32_t number);
+/* Returns the ages of an extent's records, valid until the extent is dropped; NULL if there is no
+ * such extent. */
+struct ages *extent_ages(struct extents *all, uint32_t number);
 bool extent_is_sealed(struct extents *all, uint32_t number);
 /* Finds the numbers of all extents, in ascending order, including the newest one; in keep. */
 size_t extents_numbers(struct extents *all, struct arena *keep, uint32_t **ret);

@@ -9,6 +9,7 @@
 
 #include "base/list.h"
 #include "base/read_epoch.h"
+#include "store/ages.h"
 #include "store/extent.h"
 
 #define CHAINS 4096u
@@ -42,6 +43,7 @@ struct extent {
     uint64_t map_bytes;
     struct turn turns[CLOCK_COUNT];
     bool sealed;                      /* for the committer only */
+    struct ages *ages;
     _Atomic uint64_t bytes;           /* of the file */
     _Atomic(_Atomic uint32_t *) times[MARK_COUNT][TIME_CHUNKS];
     /* The number of references, and REF_OPEN. In a cache line of its own, because each read

@@ -131,6 +131,7 @@ void index_free(struct index **index)
     if (!*index)
         return;
     index_close(*index);
+    free((*index)->changes);
     free(*index);
     *index = NULL;
 }

@@ -65,6 +65,14 @@ enum err index_delete(struct index *index, const struct object_id *id, uint32_t 
 /* Reads the number of the opening of the folder that this index belongs to; 0: the index is new. */
 enum err index_opening(struct index *index, uint64_t *ret) MUST_USE;
 enum err index_set_opening(struct index *index, uint64_t opening) MUST_USE;
+/* An entry that a transaction put, replaced or deleted, by the record that it names. */
+struct index_change {
+    uint32_t extent, ordinal, len;    /* as in struct entry */
+    bool added;                       /* the entry names the record from now on; else no longer */
+};
+/* Returns the changes of the latest transaction, in order. They count only if index_commit returned
+ * OK. Valid until the next index_begin. */
+size_t index_changes(const struct index *index, const struct index_change **ret);
 /* Returns OK, ERR_LIMIT if the map of the index is full, or ERR_FULL if the disk is full. */
 enum err index_commit(struct index *index) MUST_USE;
 void index_abort(struct index *index);

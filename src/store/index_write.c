@@ -10,6 +10,7 @@
  * Committer only. */
 #include "store/index_inside.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static enum err writing(struct index *index, lmdb_call *call, struct ask *ask)
@@ -30,6 +31,44 @@ static int do_begin(struct ask *ask)
     return rc;
 }
 
+/* Entries that fail their checksum count for nothing. */
+static void note_change(struct index *index, const MDB_val *key, const MDB_val *value, bool added)
+{
+    struct entry entry;
+    slice bytes = { value->mv_data, value->mv_size };
+    if (key->mv_size != ENTRY_KEY_BYTES || entry_decode(key->mv_data, bytes, &entry) != OK)
+        return;
+    if (index->change_count == index->change_max) {
+        index->change_max = MAX(256, 2 * index->change_max);
+        index->changes = realloc(index->changes, index->change_max * sizeof(*index->changes));
+        check(index->changes != NULL);
+    }
+    index->changes[index->change_count++] =
+        (struct index_change){ entry.extent, entry.ordinal, entry.len, added };
+}
+
+size_t index_changes(const struct index *index, const struct index_change **ret)
+{
+    *ret = index->changes;
+    return index->change_count;
+}
+
+/* Puts, or deletes if there is no value; the old value is noted first, if there is one. */
+static int replace(struct index *index, MDB_val *key, MDB_val *value)
+{
+    MDB_val old;
+    int rc = mdb_get(index->writing, index->dbi, key, &old);
+    if (!rc)
+        note_change(index, key, &old, false);
+    if (!value)
+        return rc ? rc : mdb_del(index->writing, index->dbi, key, NULL);
+    if (!rc || rc == MDB_NOTFOUND)
+        rc = mdb_put(index->writing, index->dbi, key, value, 0);
+    if (!rc)
+        note_change(index, key, value, true);
+    return rc;
+}
+
 /* Puts, or deletes if there is no value; but first the pages are looked at. */
 static int change(struct index *index, MDB_val key, MDB_val *value)
 {
@@ -38,8 +77,7 @@ static int change(struct index *index, MDB_val key, MDB_val *value)
     slice name = { key.mv_data, key.mv_size };
     if (pages->map && !(value ? index_pages_put(pages, name) : index_pages_delete(pages, name)))
         return MDB_CORRUPTED;
-    int rc = value ? mdb_put(index->writing, index->dbi, &key, value, 0)
-                   : mdb_del(index->writing, index->dbi, &key, NULL);
+    int rc = replace(index, &key, value);
     if (!rc && pages->map)
         index_pages_changed(pages);
     return rc;
@@ -49,6 +87,7 @@ enum err index_begin(struct index *index)
 {
     check(index->writing == NULL);
     struct ask ask = { .env = atomic_load(&index->env) };
+    index->change_count = 0;
     if (!ask.env || index_is_bad(index))
         return ERR_IO;
     enum err e = index_call(index, do_begin, &ask);

@@ -7,6 +7,7 @@
 #include "store/room.h"
 
 #include "base/metric.h"
+#include "store/account.h"
 #include "store/policy.h"
 #include "store/publish.h"
 #include "store/removal.h"
@@ -27,7 +28,7 @@ static enum err forget_extent(struct volume *volume, uint32_t number, const stru
         for (uint32_t end = MIN(count, i + RECYCLE_BATCH); !e && i < end; i++)
             e = publish_recycled(volume->index, &entries[i], number, i);
         if (!e)
-            e = index_commit(volume->index);
+            e = account_commit(volume);
         index_abort(volume->index);
         volume_still_alive(volume);
         if (e)

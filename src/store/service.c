@@ -12,6 +12,7 @@
 #include <assert.h>
 
 #include "base/metric.h"
+#include "store/account.h"
 #include "store/removal.h"
 #include "store/sizing.h"
 
@@ -105,6 +106,7 @@ enum err service_begin(struct volume *volume, const char **ret_why)
     atomic_store(&volume->space.reserve_bytes, reserve);
     atomic_store(&volume->space.size_bytes, volume->folder.format.size_bytes);
     atomic_store(&volume->generation, volume->folder.format.generation);
+    account_begin(volume);
     metadata_cache_clear(volume->metadata_cache);
     names_apply(volume->names, &volume->folder);
     folder_doubt_ends(volume->folder.path);
@@ -124,6 +126,7 @@ void service_end(struct volume *volume, const char *why)
     atomic_store(&volume->service.why, why);
     atomic_store(&volume->service.open, false);
     /* as after a crash: nothing is believed when it comes back */
+    account_end(volume);
     folder_close(&volume->folder, false);
     metadata_cache_clear(volume->metadata_cache);
     service_note_doubt(volume);

@@ -10,6 +10,7 @@
 
 #include "base/metric.h"
 #include "base/thread.h"
+#include "store/account.h"
 #include "store/policy.h"
 #include "store/service.h"
 
@@ -41,9 +42,22 @@ struct volume *volume_new(const struct volume_options *options, const uint8_t *s
     return volume;
 }
 
+uint8_t volume_stamp(const struct volume *volume)
+{
+    (void)volume;
+    return 0;
+}
+
+uint8_t volume_dead_stamp(const struct volume *volume)
+{
+    (void)volume;
+    return 160;
+}
+
 static void volume_end(struct volume *volume)
 {
     service_gauges_end(volume);
+    account_end(volume);
     index_free(&volume->index);
     extents_free(&volume->extents);
     metadata_cache_free(&volume->metadata_cache);

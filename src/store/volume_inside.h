@@ -74,6 +74,16 @@ struct queue {
     bool stopping;
 };
 
+/* The count of records that an earlier process wrote (account.c); for the committer only. */
+struct counting {
+    uint32_t last;                    /* the highest extent of an earlier process */
+    uint32_t extent;                  /* the extent that is being counted; 0: none yet */
+    uint32_t row, row_count;          /* the next row, and the number of rows */
+    bool more;
+    struct toc_entry *rows;           /* in keep */
+    struct arena keep;
+};
+
 struct volume {
     struct volume_options options;
     const uint8_t *secret;            /* of the installation */
@@ -87,6 +97,7 @@ struct volume {
     struct service service;
     struct space space;
     struct removed removed;
+    struct counting counting;
     /* Each counter is raised by a commit that changes metadata of its objects. A thread that reads
      * metadata from the disk into RAM compares the counter before and after. */
     atomic_uint changes[CHANGE_COUNTERS];
@@ -119,6 +130,10 @@ static inline bool volume_is_serving(struct volume *volume)
  * thread. */
 void volume_update(struct volume *volume, enum update_kind kind, const struct object_id *id,
                  uint32_t unit, const struct entry *entry);
+
+/* The stamp of a record that is read or appended now, and that of a dead record (ages.h). */
+uint8_t volume_stamp(const struct volume *volume);
+uint8_t volume_dead_stamp(const struct volume *volume);
 
 /* To be called when the committer makes progress. */
 static inline void volume_still_alive(struct volume *volume)

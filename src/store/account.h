@@ -1,0 +1,22 @@
+/* account.h - which records of a volume are live, in step with its index.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Committer only. */
+#ifndef STORE_ACCOUNT_H
+#define STORE_ACCOUNT_H
+
+#include "store/volume_inside.h"
+
+/* Commits the transaction of the index. If that succeeds, the extents know which of their records
+ * gained or lost entries. Errors: as index_commit. */
+enum err account_commit(struct volume *volume) MUST_USE;
+/* To be called when these records are on disk, before they are published. */
+void account_appended(struct volume *volume, struct append_item *const *items, size_t count);
+/* Counts some records that an earlier process wrote: at most 2,000 of one extent. Returns true if
+ * there are more. No transaction may be running. */
+bool account_count(struct volume *volume) MUST_USE;
+/* To be called when the folder was opened, and when it is closed. */
+void account_begin(struct volume *volume);
+void account_end(struct volume *volume);
+
+#endif

@@ -1,0 +1,54 @@
+/* ages.h - the age of each record of an extent, and how much of the extent is live.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A record has a stamp, a byte: the tick of its last read (policy.h), or of its append. It also has
+ * the number of its entries in the index. A record whose last entry goes is dead, and its stamp
+ * becomes as old as a stamp can be. Records of metadata alone have no age: they stay while their
+ * object has units.
+ *
+ * The entries of a record that an earlier process wrote are not known at first. They are counted in
+ * the order of the records (ages_count). Changes of a record that is not counted yet are ignored,
+ * because the count will see them. Two bytes of RAM a record.
+ *
+ * Threads: any thread may call ages_touch and read the totals. All other functions are for the
+ * committer, or for a caller that has stopped it. */
+#ifndef STORE_AGES_H
+#define STORE_AGES_H
+
+#include "base/base.h"
+
+#define AGES_RECORDS_MAX (1u << 19)   /* records of one extent beyond these have no age */
+
+struct ages;
+
+struct ages *ages_new(void) MUST_USE;
+void ages_free(struct ages **ages);
+
+/* Sets the stamp of a record. Cheap: it writes only if the stamp differs. */
+void ages_touch(struct ages *ages, uint32_t ordinal, uint8_t stamp);
+
+/* Adds a record that was appended in this process. `metadata`: it has metadata alone. */
+void ages_add(struct ages *ages, uint32_t ordinal, uint8_t stamp, bool metadata);
+/* An entry of the index with `bytes` of data names the record from now on, or no longer. `dead` is
+ * the stamp that a dead record gets. */
+void ages_entry_added(struct ages *ages, uint32_t ordinal, uint32_t bytes);
+void ages_entry_removed(struct ages *ages, uint32_t ordinal, uint32_t bytes, uint8_t dead);
+/* Counts the next record of an extent from an earlier process: `entries` of its entries are in the
+ * index, with `bytes` of data. A record that has a stamp already keeps it. */
+void ages_count(struct ages *ages, uint8_t stamp, bool metadata, uint32_t entries, uint64_t bytes,
+                uint8_t dead);
+/* Returns the number of records that are counted. */
+uint32_t ages_counted(const struct ages *ages);
+
+/* Returns the bytes of data that the index names. */
+uint64_t ages_live_bytes(const struct ages *ages);
+uint8_t ages_stamp(const struct ages *ages, uint32_t ordinal);
+bool ages_is_dead(const struct ages *ages, uint32_t ordinal);
+
+/* The number of records of each age, in ticks, up to `cap`. Sets stamps that are older than `cap` to
+ * that age, so that a stamp never seems young again: to be called at least every 255 - cap ticks. A
+ * touch at the same moment may be lost. */
+#define AGES_OLDEST 255u
+void ages_sweep(struct ages *ages, uint8_t tick, uint8_t cap, uint32_t ret_counts[AGES_OLDEST + 1]);
+
+#endif

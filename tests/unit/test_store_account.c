@@ -1,0 +1,153 @@
+/* test_store_account.c - which records live, in step with the index.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "store_unit.h"
+
+#include "store/ages.h"
+#include "store/extent.h"
+#include "store/inside.h"
+
+#define EXTENT (2 * MIB)
+#define KEYS 24
+#define ROUNDS 400
+
+/* The committer is idle when this is called. */
+static void live_is_what_the_index_names(struct unit_store *unit)
+{
+    struct volume *volume = unit->store->volume;
+    struct arena keep = { 0 };
+    uint32_t *numbers, dead = 0, live = 0;
+    size_t count = extents_numbers(volume->extents, &keep, &numbers);
+    for (size_t i = 0; i < count; i++) {
+        struct toc_entry *rows;
+        uint32_t row_count;
+        uint64_t bytes = 0;
+        struct ages *ages = extent_ages(volume->extents, numbers[i]);
+        ok(extent_contents(volume->extents, numbers[i], &keep, &rows, &row_count) == OK);
+        ok(ages_counted(ages) == row_count);
+        for (uint32_t row = 0; row < row_count; row++) {
+            struct record record = { .kind = rows[row].kind, .data_len = rows[row].data_len };
+            bool named = false;
+            for (uint32_t unit_of = 0; unit_of < record_units(&record); unit_of++) {
+                struct entry entry;
+                uint32_t at;
+                bool found = rows[row].kind == KIND_UNITS
+                    ? find_unit(volume->index, &rows[row].id, rows[row].first_unit + unit_of,
+                                &entry) == OK
+                    : index_get_metadata(volume->index, &rows[row].id, &at, &entry) == OK;
+                if (found && entry.extent == numbers[i] && entry.ordinal == row) {
+                    named = true;
+                    bytes += entry.len;
+                }
+            }
+            ok(ages_is_dead(ages, row) == !named);
+            dead += !named;
+            live += named;
+        }
+        ok(ages_live_bytes(ages) == bytes);
+    }
+    ok(live > 0 && dead > 0);
+    arena_free(&keep);
+}
+
+static void wait_for_count(struct unit_store *unit)
+{
+    uint64_t until_ms = mono_ms() + 20000;
+    struct counting *counting = &unit->store->volume->counting;
+    while ((counting->more || !counting->extent) && mono_ms() < until_ms)
+        usleep(20000);
+    ok(!counting->more);
+}
+
+static void live_through(struct unit_store *unit, unsigned seed)
+{
+    char key[16], etag[16];
+    srand(seed);
+    for (int i = 0; i < ROUNDS; i++) {
+        snprintf(key, sizeof(key), "k%d", rand() % KEYS);
+        snprintf(etag, sizeof(etag), "\"%d\"", rand() % 3);
+        int what = rand() % 10;
+        uint64_t size = what < 5 ? (uint64_t)(rand() % 90000) : (uint64_t)(rand() % 3000000);
+        if (what == 0)
+            ok(remove_object(unit, key) == OK);
+        else
+            ok(put_object(unit, key, etag, size) == OK);
+    }
+}
+
+TEST(live_records_are_those_that_the_index_names)
+{
+    struct unit_store unit = unit_open_sized(32 * MIB, EXTENT);
+    live_through(&unit, 1);
+    live_is_what_the_index_names(&unit);
+    unit_close(&unit);
+}
+
+TEST(records_of_an_earlier_process_are_counted)
+{
+    struct unit_store unit = unit_open_sized(32 * MIB, EXTENT);
+    live_through(&unit, 2);
+    unit_close(&unit);
+    unit = unit_open_sized(32 * MIB, EXTENT);
+    wait_for_count(&unit);
+    live_is_what_the_index_names(&unit);
+    live_through(&unit, 3);
+    live_is_what_the_index_names(&unit);
+    unit_close(&unit);
+}
+
+TEST(changes_while_records_are_counted_are_counted_once)
+{
+    struct unit_store unit = unit_open_sized(32 * MIB, EXTENT);
+    live_through(&unit, 4);
+    unit_close(&unit);
+    unit = unit_open_sized(32 * MIB, EXTENT);
+    live_through(&unit, 5);
+    wait_for_count(&unit);
+    live_is_what_the_index_names(&unit);
+    unit_close(&unit);
+}
+
+/* ---- ages alone ---- */
+
+TEST(a_sweep_tells_the_ages_and_keeps_old_stamps_old)
+{
+    struct ages *ages = ages_new();
+    uint32_t counts[AGES_OLDEST + 1];
+    for (uint32_t i = 0; i < 10000; i++)
+        ages_add(ages, i, (uint8_t)(i % 2 ? 10 : 250), i % 5 == 0);
+    ages_sweep(ages, 12, 96, counts);
+    ok(counts[2] == 4000 && counts[18] == 4000 && counts[0] == 0);
+    for (unsigned tick = 12; tick < 12 + 600; tick += 100)
+        ages_sweep(ages, (uint8_t)tick, 96, counts);
+    ok(counts[96] == 8000);
+    ages_touch(ages, 1, (uint8_t)512);
+    ages_touch(ages, AGES_RECORDS_MAX + 1, 1);
+    ages_sweep(ages, (uint8_t)512, 96, counts);
+    ok(counts[96] == 7999 && counts[0] == 1);
+    ages_free(&ages);
+    ok(ages == NULL);
+}
+
+TEST(a_record_dies_with_its_last_entry)
+{
+    struct ages *ages = ages_new();
+    ages_add(ages, 0, 7, false);
+    ages_entry_added(ages, 0, 100);
+    ages_entry_added(ages, 0, 50);
+    ages_entry_removed(ages, 0, 100, 200);
+    ok(ages_stamp(ages, 0) == 7 && ages_live_bytes(ages) == 50 && !ages_is_dead(ages, 0));
+    ages_entry_removed(ages, 0, 50, 200);
+    ok(ages_stamp(ages, 0) == 200 && ages_live_bytes(ages) == 0 && ages_is_dead(ages, 0));
+    ages_entry_added(ages, 9, 50);    /* not known: for a later count */
+    ages_entry_removed(ages, 9, 50, 200);
+    ok(ages_live_bytes(ages) == 0 && ages_counted(ages) == 1);
+    ages_count(ages, 5, false, 2, 300, 200);
+    ok(ages_live_bytes(ages) == 300 && ages_counted(ages) == 2 && ages_stamp(ages, 1) == 5);
+    ages_free(&ages);
+}
+
+RUN_STORE(STORE_TEST(live_records_are_those_that_the_index_names),
+          STORE_TEST(records_of_an_earlier_process_are_counted),
+          STORE_TEST(changes_while_records_are_counted_are_counted_once),
+          STORE_TEST(a_sweep_tells_the_ages_and_keeps_old_stamps_old),
+          STORE_TEST(a_record_dies_with_its_last_entry))
