@@ -1,143 +1,122 @@
 /* ages.c - the age of each record of an extent, and how much of the extent is live.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Records lie in chunks of 4,096, which are made when their first record comes and stay until the
- * extent goes. */
+ * Arrays as long as the extent may have records. The kernel gives their pages at the first use. */
 #include "store/ages.h"
 
-#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "base/base.h"
 
-#define CHUNK_RECORDS 4096u
-#define CHUNKS (AGES_RECORDS_MAX / CHUNK_RECORDS)
-#define LIVE_METADATA 0x80u           /* a bit of chunk.live: the record has metadata alone */
-#define LIVE_KNOWN 0x40u              /* the record was added or counted */
-#define LIVE_ENTRIES 0x3fu
-
-struct chunk {
-    _Atomic uint8_t stamps[CHUNK_RECORDS];
-    /* The number of entries, and two bits. Written by the committer only. */
-    _Atomic uint8_t live[CHUNK_RECORDS];
-};
+#define LIVE_KNOWN 0x80u              /* a bit of ages.live: the record was added or counted */
+#define LIVE_ENTRIES 0x7fu
 
 struct ages {
-    _Atomic(struct chunk *) chunks[CHUNKS];
+    uint32_t records;
     atomic_uint counted;              /* the records before this one are known */
     _Atomic uint64_t live_bytes;
+    _Atomic uint8_t *stamps;
+    _Atomic uint8_t *live;            /* the number of entries, and LIVE_KNOWN */
+    _Atomic uint64_t *left_out;       /* a bit each */
 };
 
-struct ages *ages_new(void)
+struct ages *ages_new(uint32_t records)
 {
-    return must_alloc(sizeof(struct ages));
+    struct ages *ages = must_alloc(sizeof(*ages));
+    ages->records = records;
+    ages->stamps = must_alloc(records + 1);
+    ages->live = must_alloc(records + 1);
+    ages->left_out = must_alloc((records / 64 + 1) * sizeof(*ages->left_out));
+    return ages;
 }
 
 void ages_free(struct ages **ages)
 {
     struct ages *mine = *ages;
     *ages = NULL;
-    for (size_t i = 0; mine && i < CHUNKS; i++)
-        free(atomic_load_explicit(&mine->chunks[i], memory_order_relaxed));
+    if (!mine)
+        return;
+    free(mine->stamps);
+    free(mine->live);
+    free(mine->left_out);
     free(mine);
 }
 
-static struct chunk *chunk_of(const struct ages *ages, uint32_t ordinal)
+static void stamp(struct ages *ages, uint32_t ordinal, uint8_t value)
 {
-    if (ordinal >= AGES_RECORDS_MAX)
-        return NULL;
-    return atomic_load_explicit(&ages->chunks[ordinal / CHUNK_RECORDS], memory_order_acquire);
-}
-
-/* NULL: the extent has too many records for this one to have an age. */
-static struct chunk *chunk_made(struct ages *ages, uint32_t ordinal)
-{
-    struct chunk *chunk = chunk_of(ages, ordinal);
-    if (chunk || ordinal >= AGES_RECORDS_MAX)
-        return chunk;
-    chunk = must_alloc(sizeof(*chunk));
-    atomic_store_explicit(&ages->chunks[ordinal / CHUNK_RECORDS], chunk, memory_order_release);
-    return chunk;
-}
-
-static void stamp(struct chunk *chunk, uint32_t ordinal, uint8_t value)
-{
-    _Atomic uint8_t *place = &chunk->stamps[ordinal % CHUNK_RECORDS];
-    if (atomic_load_explicit(place, memory_order_relaxed) != value)
-        atomic_store_explicit(place, value, memory_order_relaxed);
+    if (atomic_load_explicit(&ages->stamps[ordinal], memory_order_relaxed) != value)
+        atomic_store_explicit(&ages->stamps[ordinal], value, memory_order_relaxed);
 }
 
 void ages_touch(struct ages *ages, uint32_t ordinal, uint8_t value)
 {
-    struct chunk *chunk = chunk_of(ages, ordinal);
-    if (chunk)
-        stamp(chunk, ordinal, value);
+    if (ordinal < ages->records)
+        stamp(ages, ordinal, value);
 }
 
-static uint8_t live_of(const struct chunk *chunk, uint32_t ordinal)
+/* Only the committer changes these bytes. */
+static unsigned live_of(const struct ages *ages, uint32_t ordinal)
 {
-    return atomic_load_explicit(&chunk->live[ordinal % CHUNK_RECORDS], memory_order_relaxed);
+    return atomic_load_explicit(&ages->live[ordinal], memory_order_relaxed);
 }
 
-static void set_live(struct chunk *chunk, uint32_t ordinal, unsigned live)
+static void set_live(struct ages *ages, uint32_t ordinal, unsigned live)
 {
-    atomic_store_explicit(&chunk->live[ordinal % CHUNK_RECORDS], (uint8_t)live,
-                          memory_order_relaxed);
+    atomic_store_explicit(&ages->live[ordinal], (uint8_t)live, memory_order_relaxed);
 }
 
 /* Changes of a record that is not known are for a later count. */
-static bool is_known(const struct chunk *chunk, uint32_t ordinal)
+static bool is_known(const struct ages *ages, uint32_t ordinal)
 {
-    return chunk && (live_of(chunk, ordinal) & LIVE_KNOWN);
+    return ordinal < ages->records && (live_of(ages, ordinal) & LIVE_KNOWN);
 }
 
-static void know(struct ages *ages, uint32_t ordinal, unsigned live)
+static void know(struct ages *ages, uint32_t ordinal, bool metadata, unsigned entries)
 {
-    set_live(chunk_of(ages, ordinal), ordinal, live | LIVE_KNOWN);
-    if (ordinal == atomic_load_explicit(&ages->counted, memory_order_relaxed))
+    set_live(ages, ordinal, entries | LIVE_KNOWN);
+    if (metadata)
+        atomic_fetch_or_explicit(&ages->left_out[ordinal / 64], 1ull << ordinal % 64,
+                                 memory_order_relaxed);
+    if (ordinal == ages_counted(ages))
         atomic_store_explicit(&ages->counted, ordinal + 1, memory_order_release);
 }
 
 void ages_add(struct ages *ages, uint32_t ordinal, uint8_t value, bool metadata)
 {
-    struct chunk *chunk = chunk_made(ages, ordinal);
-    if (!chunk)
+    if (ordinal >= ages->records)
         return;
-    stamp(chunk, ordinal, value);
-    know(ages, ordinal, metadata ? LIVE_METADATA : 0);
+    stamp(ages, ordinal, value);
+    know(ages, ordinal, metadata, 0);
 }
 
 void ages_entry_added(struct ages *ages, uint32_t ordinal, uint32_t bytes)
 {
-    struct chunk *chunk = chunk_of(ages, ordinal);
-    if (!is_known(chunk, ordinal))
+    if (!is_known(ages, ordinal))
         return;
-    check((live_of(chunk, ordinal) & LIVE_ENTRIES) < LIVE_ENTRIES);
-    set_live(chunk, ordinal, live_of(chunk, ordinal) + 1u);
+    check((live_of(ages, ordinal) & LIVE_ENTRIES) < LIVE_ENTRIES);
+    set_live(ages, ordinal, live_of(ages, ordinal) + 1);
     atomic_fetch_add_explicit(&ages->live_bytes, bytes, memory_order_relaxed);
 }
 
 void ages_entry_removed(struct ages *ages, uint32_t ordinal, uint32_t bytes, uint8_t dead)
 {
-    struct chunk *chunk = chunk_of(ages, ordinal);
-    if (!is_known(chunk, ordinal) || !(live_of(chunk, ordinal) & LIVE_ENTRIES))
+    if (!is_known(ages, ordinal) || !(live_of(ages, ordinal) & LIVE_ENTRIES))
         return;
-    set_live(chunk, ordinal, live_of(chunk, ordinal) - 1u);
+    set_live(ages, ordinal, live_of(ages, ordinal) - 1);
     atomic_fetch_sub_explicit(&ages->live_bytes, bytes, memory_order_relaxed);
-    if (!(live_of(chunk, ordinal) & LIVE_ENTRIES))
-        stamp(chunk, ordinal, dead);
+    if (!(live_of(ages, ordinal) & LIVE_ENTRIES))
+        stamp(ages, ordinal, dead);
 }
 
 void ages_count(struct ages *ages, uint8_t value, bool metadata, uint32_t entries, uint64_t bytes,
                 uint8_t dead)
 {
     uint32_t ordinal = ages_counted(ages);
-    struct chunk *chunk = chunk_made(ages, ordinal);
-    if (!chunk)
+    if (ordinal >= ages->records)
         return;
     check(entries < LIVE_ENTRIES);
-    stamp(chunk, ordinal, entries ? value : dead);
-    know(ages, ordinal, entries | (metadata ? LIVE_METADATA : 0));
+    stamp(ages, ordinal, entries ? value : dead);
+    know(ages, ordinal, metadata, entries);
     atomic_fetch_add_explicit(&ages->live_bytes, bytes, memory_order_relaxed);
 }
 
@@ -153,30 +132,16 @@ uint64_t ages_live_bytes(const struct ages *ages)
 
 uint8_t ages_stamp(const struct ages *ages, uint32_t ordinal)
 {
-    struct chunk *chunk = chunk_of(ages, ordinal);
-    return chunk ? atomic_load_explicit(&chunk->stamps[ordinal % CHUNK_RECORDS],
-                                        memory_order_relaxed) : 0;
+    return ordinal < ages->records
+               ? atomic_load_explicit(&ages->stamps[ordinal], memory_order_relaxed) : 0;
 }
 
 bool ages_is_dead(const struct ages *ages, uint32_t ordinal)
 {
-    struct chunk *chunk = chunk_of(ages, ordinal);
-    return is_known(chunk, ordinal) && !(live_of(chunk, ordinal) & LIVE_ENTRIES);
+    return is_known(ages, ordinal) && !(live_of(ages, ordinal) & LIVE_ENTRIES);
 }
 
-void ages_sweep(struct ages *ages, uint8_t tick, uint8_t cap, uint32_t ret_counts[AGES_OLDEST + 1])
+struct ages_stamps ages_stamps(struct ages *ages)
 {
-    uint32_t count = ages_counted(ages);
-    for (size_t i = 0; i <= AGES_OLDEST; i++)
-        ret_counts[i] = 0;
-    for (uint32_t ordinal = 0; ordinal < count; ordinal++) {
-        struct chunk *chunk = chunk_of(ages, ordinal);
-        if (live_of(chunk, ordinal) & LIVE_METADATA)
-            continue;
-        _Atomic uint8_t *place = &chunk->stamps[ordinal % CHUNK_RECORDS];
-        uint8_t age = (uint8_t)(tick - atomic_load_explicit(place, memory_order_relaxed));
-        if (age > cap)
-            atomic_store_explicit(place, (uint8_t)(tick - cap), memory_order_relaxed);
-        ret_counts[MIN(age, cap)]++;
-    }
+    return (struct ages_stamps){ ages->stamps, ages->left_out, ages_counted(ages) };
 }

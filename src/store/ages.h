@@ -8,20 +8,21 @@
  *
  * The entries of a record that an earlier process wrote are not known at first. They are counted in
  * the order of the records (ages_count). Changes of a record that is not counted yet are ignored,
- * because the count will see them. Two bytes of RAM a record.
+ * because the count will see them. Two bytes and a bit of RAM a record.
  *
  * Threads: any thread may call ages_touch and read the totals. All other functions are for the
  * committer, or for a caller that has stopped it. */
 #ifndef STORE_AGES_H
 #define STORE_AGES_H
 
-#include "base/base.h"
+#include <stdatomic.h>
 
-#define AGES_RECORDS_MAX (1u << 19)   /* records of one extent beyond these have no age */
+#include "base/base.h"
 
 struct ages;
 
-struct ages *ages_new(void) MUST_USE;
+/* Records from number `records` on have no age. Memory is used only for those that come. */
+struct ages *ages_new(uint32_t records) MUST_USE;
 void ages_free(struct ages **ages);
 
 /* Sets the stamp of a record. Cheap: it writes only if the stamp differs. */
@@ -45,10 +46,13 @@ uint64_t ages_live_bytes(const struct ages *ages);
 uint8_t ages_stamp(const struct ages *ages, uint32_t ordinal);
 bool ages_is_dead(const struct ages *ages, uint32_t ordinal);
 
-/* The number of records of each age, in ticks, up to `cap`. Sets stamps that are older than `cap` to
- * that age, so that a stamp never seems young again: to be called at least every 255 - cap ticks. A
- * touch at the same moment may be lost. */
-#define AGES_OLDEST 255u
-void ages_sweep(struct ages *ages, uint8_t tick, uint8_t cap, uint32_t ret_counts[AGES_OLDEST + 1]);
+/* The stamps of all counted records. Those of metadata alone are marked in `left_out`, a bit each.
+ * Valid as long as the ages are. Any thread. */
+struct ages_stamps {
+    _Atomic uint8_t *stamps;
+    const _Atomic uint64_t *left_out;
+    uint32_t count;
+};
+struct ages_stamps ages_stamps(struct ages *ages);
 
 #endif

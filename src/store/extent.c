@@ -194,7 +194,7 @@ static struct extent *new_extent(struct extents *all, uint32_t number, int fd, u
         extent->turns[i].extent = extent;
     }
     extent->map_bytes = all->extent_bytes;
-    extent->ages = ages_new();
+    extent->ages = ages_new((uint32_t)(MAX(bytes, all->extent_bytes) / RECORD_BYTES_MIN));
     atomic_init(&extent->refs, 2);    /* the table's, the caller's */
     atomic_init(&extent->refs, REF_OPEN | 2);    /* the table's, the caller's */
     atomic_init(&extent->bytes, bytes);

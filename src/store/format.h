@@ -32,6 +32,7 @@
 #define PAGE_BYTES 4096u
 #define RECORD_ALIGN 64u
 #define RECORD_BLOCKS (RECORD_BYTES_MAX / BLOCK_BYTES)
+#define RECORD_BYTES_MIN 128u         /* header and metadata, or header, CRC and data, aligned */
 #define RECORD_HEADER_MAX (64u + 4u * RECORD_BLOCKS)
 #define METADATA_UNIT UINT32_MAX      /* the unit number of metadata in a record of its own */
 #define METADATA_BLOCK_MAX 65536u

@@ -109,28 +109,26 @@ TEST(changes_while_records_are_counted_are_counted_once)
 
 /* ---- ages alone ---- */
 
-TEST(a_sweep_tells_the_ages_and_keeps_old_stamps_old)
+TEST(stamps_of_metadata_are_left_out)
 {
-    struct ages *ages = ages_new();
-    uint32_t counts[AGES_OLDEST + 1];
-    for (uint32_t i = 0; i < 10000; i++)
-        ages_add(ages, i, (uint8_t)(i % 2 ? 10 : 250), i % 5 == 0);
-    ages_sweep(ages, 12, 96, counts);
-    ok(counts[2] == 4000 && counts[18] == 4000 && counts[0] == 0);
-    for (unsigned tick = 12; tick < 12 + 600; tick += 100)
-        ages_sweep(ages, (uint8_t)tick, 96, counts);
-    ok(counts[96] == 8000);
-    ages_touch(ages, 1, (uint8_t)512);
-    ages_touch(ages, AGES_RECORDS_MAX + 1, 1);
-    ages_sweep(ages, (uint8_t)512, 96, counts);
-    ok(counts[96] == 7999 && counts[0] == 1);
+    struct ages *ages = ages_new(1000);
+    for (uint32_t i = 0; i < 1100; i++)
+        ages_add(ages, i, (uint8_t)i, i % 5 == 0);
+    ages_touch(ages, 1, 77);
+    ages_touch(ages, 1000, 77);    /* beyond the records that have an age */
+    struct ages_stamps stamps = ages_stamps(ages);
+    ok(stamps.count == 1000 && ages_stamp(ages, 1) == 77 && ages_stamp(ages, 1000) == 0);
+    for (uint32_t i = 0; i < stamps.count; i++) {
+        ok((atomic_load(&stamps.left_out[i / 64]) >> i % 64 & 1) == (i % 5 == 0));
+        ok(atomic_load(&stamps.stamps[i]) == (i == 1 ? 77 : (uint8_t)i));
+    }
     ages_free(&ages);
     ok(ages == NULL);
 }
 
 TEST(a_record_dies_with_its_last_entry)
 {
-    struct ages *ages = ages_new();
+    struct ages *ages = ages_new(100);
     ages_add(ages, 0, 7, false);
     ages_entry_added(ages, 0, 100);
     ages_entry_added(ages, 0, 50);
@@ -149,5 +147,5 @@ TEST(a_record_dies_with_its_last_entry)
 RUN_STORE(STORE_TEST(live_records_are_those_that_the_index_names),
           STORE_TEST(records_of_an_earlier_process_are_counted),
           STORE_TEST(changes_while_records_are_counted_are_counted_once),
-          STORE_TEST(a_sweep_tells_the_ages_and_keeps_old_stamps_old),
+          STORE_TEST(stamps_of_metadata_are_left_out),
           STORE_TEST(a_record_dies_with_its_last_entry))
