@@ -13,7 +13,7 @@
 /* The committer is idle when this is called. */
 static void live_is_what_the_index_names(struct unit_store *unit)
 {
-    struct volume *volume = unit->store->volume;
+    struct volume *volume = unit->store->volumes[0];
     struct arena keep = { 0 };
     uint32_t *numbers, dead = 0, live = 0;
     size_t count = extents_numbers(volume->extents, &keep, &numbers);
@@ -52,7 +52,7 @@ static void live_is_what_the_index_names(struct unit_store *unit)
 static void wait_for_count(struct unit_store *unit)
 {
     uint64_t until_ms = mono_ms() + 20000;
-    struct counting *counting = &unit->store->volume->counting;
+    struct counting *counting = &unit->store->volumes[0]->counting;
     while ((counting->more || !counting->extent) && mono_ms() < until_ms)
         usleep(20000);
     ok(!counting->more);
