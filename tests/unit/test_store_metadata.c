@@ -193,6 +193,46 @@ TEST(threads_share_metadata)
     metadata_cache_free(&cache);
 }
 
+struct looker {
+    struct metadata_cache *cache;
+    atomic_bool stop;
+};
+
+/* All of these were put before the thread began. */
+static void *find_the_first_ones(void *arg)
+{
+    struct looker *looker = arg;
+    for (uint32_t i = 0; !atomic_load(&looker->stop); i++) {
+        struct object_id id = id_number(i % 100);
+        struct metadata *metadata = metadata_cache_get(looker->cache, &id);
+        check(metadata && metadata->size == i % 100);
+        metadata_unref(&metadata);
+    }
+    return NULL;
+}
+
+TEST(what_is_there_is_found_while_the_table_grows_and_others_are_dropped)
+{
+    enum { COUNT = 10000 };    /* 156 a shard: each grows four times */
+    struct looker looker = { .cache = metadata_cache_new(GIB) };
+    pthread_t threads[2];
+    for (uint32_t i = 0; i < COUNT; i++) {
+        struct metadata *metadata = metadata_number(i);
+        metadata_cache_put(looker.cache, metadata);
+        metadata_unref(&metadata);
+        for (size_t t = 0; t < countof(threads) && i == 100; t++)
+            ok(pthread_create(&threads[t], NULL, find_the_first_ones, &looker) == 0);
+    }
+    for (uint32_t i = 100; i < COUNT; i++) {
+        struct object_id id = id_number(i);
+        metadata_cache_drop(looker.cache, &id);
+    }
+    atomic_store(&looker.stop, true);
+    for (size_t t = 0; t < countof(threads); t++)
+        pthread_join(threads[t], NULL);
+    metadata_cache_free(&looker.cache);
+}
+
 TEST(the_oldest_extent_goes_first)
 {
     const uint32_t extents[] = { 9, 4, 11 };
@@ -212,4 +252,5 @@ RUN(cmocka_unit_test(metadata_keeps_copies_of_all_it_was_given),
     cmocka_unit_test(the_budget_holds_and_what_is_used_outlives_what_is_not),
     cmocka_unit_test(metadata_larger_than_the_budget_is_not_kept),
     cmocka_unit_test(threads_share_metadata),
+    cmocka_unit_test(what_is_there_is_found_while_the_table_grows_and_others_are_dropped),
     cmocka_unit_test(the_oldest_extent_goes_first))
