@@ -139,9 +139,9 @@ uint64_t mean_age_tick(const struct mean_age *policy)
 
 /* ---- stamps ---- */
 
-static bool is_in(const uint64_t *set, uint32_t record)
+static bool is_in(const _Atomic uint64_t *set, uint32_t record)
 {
-    return set && set[record / 64] >> record % 64 & 1;
+    return set && relaxed(&set[record / 64]) >> record % 64 & 1;
 }
 
 /* Only a stamp that nobody has changed meanwhile moves up: a touch stays. */

@@ -47,7 +47,8 @@ bool mean_age_count(struct mean_age *policy, uint64_t touches);
 bool mean_age_samples(const struct mean_age *policy, uint64_t hash) MUST_USE;
 void mean_age_sample(struct mean_age *policy, uint64_t hash);
 /* Begins the next tick if the end of the last one was reached. Returns true if a tick has begun:
- * the caller then sweeps all stamps and calls mean_age_swept. */
+ * the caller then sweeps all stamps and calls mean_age_swept. Decisions before that stand on the
+ * sweep before. */
 bool mean_age_advance(struct mean_age *policy);
 /* All of these for one touch, under the lock. Returns true if a tick has begun. */
 bool mean_age_touch(struct mean_age *policy, uint64_t hash);
@@ -72,12 +73,13 @@ static inline uint8_t mean_age_of_stamp(uint64_t tick, uint8_t stamp)
     return (uint8_t)MIN((uint8_t)(tick - stamp), MEAN_AGE_CAP);
 }
 
-/* The stamps of one extent's records. A bit of a set stands for the record of the same number. */
+/* The stamps of one extent's records. A bit of a set stands for the record of the same number;
+ * other threads may set and clear bits. */
 struct mean_age_stamps {
     _Atomic uint8_t *stamps;
     uint32_t count;
-    const uint64_t *pinned;           /* these count as touched now; NULL: none is */
-    const uint64_t *left_out;         /* metadata records have no age; NULL: there are none */
+    const _Atomic uint64_t *pinned;   /* these count as touched now; NULL: none is */
+    const _Atomic uint64_t *left_out; /* metadata records have no age; NULL: there are none */
 };
 
 /* An extent that may be recycled: sealed, swept in this tick, not being recycled. */

@@ -126,7 +126,7 @@ static uint32_t next_key(struct trace *t)
 struct extent {
     uint32_t *keys, count;
     _Atomic uint8_t *stamps;
-    uint64_t *pinned;
+    _Atomic uint64_t *pinned;
     bool hot;
 };
 
@@ -176,7 +176,7 @@ static void extent_end(struct extent *e)
     if (e) {
         free(e->keys);
         free((void *)e->stamps);
-        free(e->pinned);
+        free((void *)e->pinned);
     }
     free(e);
 }
@@ -591,7 +591,7 @@ TEST(a_dead_record_is_as_old_as_can_be_and_stays_so)
 TEST(a_pinned_record_counts_as_touched_now)
 {
     _Atomic uint8_t bytes[70] = { 0 };
-    uint64_t pinned[2] = { ~UINT64_C(0), 0 };
+    _Atomic uint64_t pinned[2] = { ~UINT64_C(0), 0 };
     struct mean_age_stamps stamps = { bytes, 70, pinned, NULL };
     struct mean_age_extent sum = mean_age_sweep(&stamps, 40);
     ok(sum.records == 70 && sum.ages == 6 * 40);    /* records 64 to 69 are not pinned */
@@ -605,7 +605,7 @@ TEST(a_pinned_record_counts_as_touched_now)
 TEST(metadata_records_have_no_age)
 {
     _Atomic uint8_t bytes[3] = { 10, 20, 30 };
-    uint64_t left_out = 1 << 1 | 1 << 2;
+    _Atomic uint64_t left_out = 1 << 1 | 1 << 2;
     struct mean_age_stamps stamps = { bytes, 3, NULL, &left_out };
     struct mean_age_extent sum = mean_age_sweep(&stamps, 200);
     ok(sum.records == 1 && sum.ages == 96);
@@ -705,7 +705,7 @@ TEST(a_cache_of_pinned_records_gives_up_nothing)
 {
     struct mean_age *policy = knowing();
     _Atomic uint8_t bytes[64] = { 0 };
-    uint64_t pinned = ~UINT64_C(0);
+    _Atomic uint64_t pinned = ~UINT64_C(0);
     struct mean_age_stamps stamps = { bytes, 64, &pinned, NULL };
     struct mean_age_extent extents[4];
     for (size_t i = 0; i < 4; i++)
