@@ -56,6 +56,8 @@ static slice metrics(const struct admin *admin, struct arena *keep, int *status)
 {
     struct text text = text_in(keep);
     metrics_expose(&text);
+    if (admin->options.expose)
+        admin->options.expose(admin->options.arg, &text);
     expose_process(&text, admin->began_s);
     return text_slice(&text);
 }

@@ -31,9 +31,10 @@ struct admin_options {
     slice token;              /* /status needs it. Empty: no token is needed, if not exposed */
     bool metrics_token;       /* /metrics needs the token, too */
     bool exposed;             /* other machines reach the address */
-    /* tell and ready are called on a loop. */
+    /* tell, ready and expose are called on a loop. */
     void (*tell)(void *arg, struct status_document *to);    /* adds the rest of /status */
     bool (*ready)(void *arg);
+    void (*expose)(void *arg, struct text *to);    /* adds families to /metrics; NULL: none */
     void *arg;
 };
 

@@ -101,6 +101,7 @@ void document_store(struct status_document *to, const char *path,
         { "free_bytes", status->free_bytes },       { "reserve_bytes", status->reserve_bytes },
         { "capacity_bytes", status->capacity_bytes },
         { "extents", status->extents },             { "entries", status->entries },
+        { "faults", status->faults },
         { "index_bytes", status->index_bytes },     { "heads_bytes", status->metadata_bytes },
     };
     struct arena keep = { 0 };

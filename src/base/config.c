@@ -411,6 +411,7 @@ struct config *config_load(const struct config_sources *from)
     config_read_env(config, from->env);
     config_read_flags(config, from->argc, from->argv);
     complete_groups(config);
+    config_folders_read(config);
     config_rules(config);
     return config;
 }

@@ -53,6 +53,13 @@ struct config_key {
 #include "base/config.def"
 };
 
+#define CONFIG_FOLDERS_MAX 64u
+
+struct config_folder {
+    const char *path;
+    uint64_t size_bytes;     /* 0: derived from the free space */
+};
+
 struct config_mistake {
     struct config_mistake *next;
     const char *file;        /* or "command line", "environment", "settings" */
@@ -76,6 +83,9 @@ struct config {
     size_t bucket_count;
     struct config_key *keys;                       /* access_key and secret_key make the first */
     size_t key_count;
+    /* Of cache_dirs, in its order; or the one folder of cache_dir and cache_size. */
+    struct config_folder *folders;
+    size_t folder_count;                           /* at least 1, also after a mistake */
     bool aws_in_env;                               /* AWS_ACCESS_KEY_ID or AWS_PROFILE is set */
     const char *aws_ca_bundle;                     /* AWS_CA_BUNDLE, or NULL */
     bool file_unread;                              /* the file's settings are unknown */

@@ -228,6 +228,17 @@ static void read_policy(struct loading *load, const struct config_group *group, 
                      "rights here, or remove the client's row from keys");
 }
 
+/* Takes the array as its text, which config_folders.c reads. A variable or flag has this text,
+ * too. */
+static void read_folders(struct loading *load, const struct config_group *group, json_t *rows)
+{
+    struct setting_where at = place_of(load, group, "cache_dirs", true);
+    char *text = json_dumps(rows, JSON_COMPACT);
+    config_assign(load->config, group, setting_find(SCOPE_GLOBAL, S("cache_dirs")), false,
+                  slice_of(text), &at);
+    free(text);
+}
+
 static void read_object(struct loading *load, const struct config_group *group, json_t *object)
 {
     const char *name;
@@ -238,6 +249,9 @@ static void read_object(struct loading *load, const struct config_group *group, 
         if (group->scope == SCOPE_KEY && slice_eq(slice_of(name), S("policy")) &&
             json_is_array(value))
             read_policy(load, group, value);
+        else if (group->scope == SCOPE_GLOBAL && slice_eq(slice_of(name), S("cache_dirs")) &&
+                 json_is_array(value))
+            read_folders(load, group, value);
         else
             read_member(load, group, name, value);
     }

@@ -58,6 +58,17 @@ void config_pair_is_whole(struct config *config, const struct config_group *grou
                           const char *prefix);
 void config_key_rules(struct config *config, const struct config_group *row);
 
+/* ---- config_folders.c ---- */
+void config_folders_read(struct config *config);    /* sets config->folders */
+/* The rule of paths: absolute, and no folder twice or inside another one. */
+void config_folders_rule(struct config *config, const struct config_group *all);
+/* The setting that gives the folders: "cache_dirs" or "cache_dir". */
+const char *config_folders_setting(const struct config *config) MUST_USE;
+/* Returns the path with its symbolic links resolved, or unchanged if it does not exist. */
+const char *config_resolved(struct config *config, const char *path) MUST_USE;
+/* Returns true if `path` is `folder` or lies below it. Both are resolved. */
+bool path_is_inside(slice path, slice folder) MUST_USE;
+
 /* ---- config_rules.c ---- */
 const char *config_bucket_name_breaks(slice name) MUST_USE;  /* the broken rule, or NULL */
 void config_rules(struct config *config);    /* adds the mistakes that concern several values */

@@ -195,21 +195,6 @@ static struct url_parts parts_of(const struct config *config, const struct confi
     return parts;
 }
 
-static void cache_dir_is_absolute(struct config *config, const struct config_group *all)
-{
-    if (config->cache_dir[0] != '/')
-        config_wrong(config, all, "cache_dir", "must be an absolute path, which begins with /");
-}
-
-/* Returns the path with its symbolic links resolved, or unchanged if it does not exist. */
-static const char *resolved(struct config *config, const char *path)
-{
-    char *real = realpath(path, NULL);
-    const char *kept = arena_copy(&config->arena, slice_of(real ? real : path)).ptr;
-    free(real);
-    return kept;
-}
-
 /* Cached bytes inside the folder of an origin would be objects of that origin, and clients would
  * see them. */
 static void cache_dir_is_outside(struct config *config, const struct config_group *group)
@@ -217,25 +202,27 @@ static void cache_dir_is_outside(struct config *config, const struct config_grou
     const struct config_origin *origin = group->values;
     if (!origin->kind || !origin->kind->is_folder)
         return;
-    slice folder = slice_of(resolved(config, parts_of(config, origin).rest.ptr));
-    slice cache = slice_of(resolved(config, config->cache_dir));
-    while (slice_ends(folder, S("/")))
-        folder.len--;
-    if (slice_starts(cache, folder) &&
-        (cache.len == folder.len || cache.ptr[folder.len] == '/')) {
-        struct config_group all = config_group_global(config);
-        config_wrong(config, &all, "cache_dir", "%s lies inside the folder of the origin %s, whose "
-                     "clients would see the cache as objects: set cache_dir to a folder elsewhere",
-                     config->cache_dir, origin->url);
+    const char *setting = config_folders_setting(config);
+    struct config_group all = config_group_global(config);
+    slice folder = slice_of(config_resolved(config, parts_of(config, origin).rest.ptr));
+    for (size_t i = 0; i < config->folder_count; i++) {
+        const char *path = config->folders[i].path;
+        if (path_is_inside(slice_of(config_resolved(config, path)), folder))
+            config_wrong(config, &all, setting, "%s lies inside the folder of the origin %s, whose "
+                         "clients would see the cache as objects: set %s to a folder elsewhere",
+                         path, origin->url, setting);
     }
 }
 
 static void extent_fits_the_cache(struct config *config, const struct config_group *all)
 {
-    uint64_t size = config->cache_size_bytes, extent = config->extent_size_bytes;
-    if (size && extent && extent > size / 4)
-        config_wrong(config, all, "extent_size", "must be at most a quarter of cache_size: lower "
-                     "extent_size, or raise cache_size");
+    uint64_t extent = config->extent_size_bytes;
+    for (size_t i = 0; extent && i < config->folder_count; i++)
+        if (config->folders[i].size_bytes && extent > config->folders[i].size_bytes / 4) {
+            config_wrong(config, all, "extent_size", "must be at most a quarter of cache_size: "
+                         "lower extent_size, or raise cache_size");
+            return;
+        }
 }
 
 /* ---- origins and buckets ---- */
@@ -456,7 +443,7 @@ void config_rules(struct config *config)
         { SCOPE_GLOBAL, forwarded_headers_may_be_sent },
         { SCOPE_GLOBAL, lists_have_no_empty_parts }, { SCOPE_ORIGIN, origin_has_a_name },
         { SCOPE_GLOBAL, needs_are_met }, { SCOPE_GLOBAL, price_is_a_number },
-        { SCOPE_GLOBAL, strangers_need_keys }, { SCOPE_GLOBAL, cache_dir_is_absolute },
+        { SCOPE_GLOBAL, strangers_need_keys }, { SCOPE_GLOBAL, config_folders_rule },
         { SCOPE_GLOBAL, extent_fits_the_cache }, { SCOPE_KEY, config_key_rules },
         { SCOPE_GLOBAL, global_keys_are_whole }, { SCOPE_ORIGIN, origin_keys_are_whole },
         { SCOPE_GLOBAL, there_is_an_origin }, { SCOPE_ORIGIN, origin_has_a_url },

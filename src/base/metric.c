@@ -47,6 +47,21 @@ static const struct row {
 };
 static_assert(countof(rows) == METRIC_COUNT, "there is one row for each id");
 
+static const struct family {
+    const char *kind, *name, *label, *help;
+} families[] = {
+#define COUNTER(id, name, labels, help)
+#define GAUGE(id, name, labels, help)
+#define HISTOGRAM(id, name, labels, help)
+#define FAMILY(id, kind, name, label, help) { kind, name, label, help },
+#include METRIC_DEF
+#undef COUNTER
+#undef GAUGE
+#undef HISTOGRAM
+#undef FAMILY
+    { "", "", "", "" },    /* an array must not be empty */
+};
+
 #define FIRST_NS 1000u
 #define DECADES 9u
 #define BUCKETS (9 * DECADES + 2)    /* the last one is for times above the last bound */
@@ -246,6 +261,31 @@ static void expose_row(struct text *to, enum metric metric)
     } else {
         int64_t value = atomic_load_explicit(&gauges[metric], memory_order_relaxed);
         expose_value(to, row, value, true);
+    }
+}
+
+/* Adds the value of a label, with the escapes of the format. */
+static void add_label(struct text *to, slice value)
+{
+    for (size_t i = 0; i < value.len; i++) {
+        char letter = value.ptr[i];
+        if (letter == '\n')
+            text_add(to, S("\\n"));
+        else
+            text_printf(to, letter == '\\' || letter == '"' ? "\\%c" : "%c", letter);
+    }
+}
+
+void metric_expose_family(struct text *to, enum metric_family family,
+                          const struct metric_sample *samples, size_t count)
+{
+    check((size_t)family < METRIC_FAMILY_COUNT);
+    const struct family *row = &families[family];
+    text_printf(to, "# HELP %s %s\n# TYPE %s %s\n", row->name, row->help, row->name, row->kind);
+    for (size_t i = 0; i < count; i++) {
+        text_printf(to, "%s{%s=\"", row->name, row->label);
+        add_label(to, samples[i].label);
+        text_printf(to, "\"} %ju\n", (uintmax_t)samples[i].value);
     }
 }
 

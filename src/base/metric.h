@@ -2,7 +2,8 @@
  *
  * Each metric is a row in metric.def: KIND(id, name, labels, help). Counters and histograms are
  * counted in slots of each thread (relaxed, not shared) and summed when they are read; a gauge is
- * one atomic. Labels are part of the row, so no label is made at run time. Any thread. */
+ * one atomic. Labels are part of the row. Only a family has labels that are made at run time, for
+ * things that the settings name. Any thread. */
 #ifndef BASE_METRIC_H
 #define BASE_METRIC_H
 
@@ -23,12 +24,33 @@ enum metric {
     METRIC_COUNT
 };
 
+enum metric_family {
+#define COUNTER(id, name, labels, help)
+#define GAUGE(id, name, labels, help)
+#define HISTOGRAM(id, name, labels, help)
+#define FAMILY(id, kind, name, label, help) id,
+#include METRIC_DEF
+#undef COUNTER
+#undef GAUGE
+#undef HISTOGRAM
+#undef FAMILY
+    METRIC_FAMILY_COUNT
+};
+
 void metric_add(enum metric counter, uint64_t by);
 void metric_set(enum metric gauge, int64_t value);
 void metric_gauge_add(enum metric gauge, int64_t by);
 void metric_time(enum metric histogram, uint64_t ns);    /* exposed in seconds */
 
 uint64_t metric_read(enum metric metric);  /* a counter, a gauge, or the number of times measured */
-void metrics_expose(struct text *to);                    /* all metrics, in Prometheus text */
+/* Writes all metrics but families, in Prometheus text. */
+void metrics_expose(struct text *to);
+/* Writes one family, with a sample for each value of its label. */
+struct metric_sample {
+    slice label;                           /* any text */
+    uint64_t value;
+};
+void metric_expose_family(struct text *to, enum metric_family family,
+                          const struct metric_sample *samples, size_t count);
 
 #endif

@@ -3,7 +3,7 @@
  *
  * A step reads the settings and the results of the steps before it. If a step fails, it leaves a
  * sentence in serve->why: what happened, why, and what to do. Threads: the main thread; loops call
- * only is_ready and may_spill. */
+ * only is_ready and functions of folders.c. */
 #include <config.h>
 #include <inttypes.h>
 #include <malloc.h>
@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "base/metric.h"
 #include "cli/fills.h"
+#include "cli/folders.h"
 #include "front/client.h"
 #include "local/local.h"
 #include "store/extent.h"
@@ -41,7 +42,7 @@ static enum err limits_up(struct serve *serve)
     return OK;
 }
 
-/* ---- the cache folder ---- */
+/* ---- how the disk is read ---- */
 
 static enum err engine_up(struct serve *serve)
 {
@@ -54,91 +55,6 @@ static enum err engine_up(struct serve *serve)
         log_info("io_engine", "engine=%s why=\"%s\"",
                  serve->engine == DISK_URING ? "uring" : "threads", why);
     return err;
-}
-
-static void report_anew(const struct serve *serve, const struct store_status *status)
-{
-    if (*status->anew)
-        log_warn("cache_folder_anew", "path=%s why=\"the cache folder begins empty: %s. Objects "
-                 "are fetched again when they are read\"", serve->config->cache_dir, status->anew);
-}
-
-/* A derived size grows when there is more room. A size that is too small is logged once. */
-static void watch_size(struct serve *serve, const struct store_status *status)
-{
-    struct arena keep = { 0 };
-    if (!status->serving || status->size_bytes == serve->size_reported)
-        return;
-    slice small = cli_small_cache(status->size_bytes, status->derived, &keep);
-    if (serve->size_reported)
-        log_info("cache_grown", "size=%" PRIu64 " was=%" PRIu64, status->size_bytes,
-                 serve->size_reported);
-    if (small.len)
-        log_warn("cache_small", "size=%" PRIu64 " why=\"%.*s\"", status->size_bytes,
-                 SLICE_ARG(small));
-    serve->size_reported = status->size_bytes;
-    arena_free(&keep);
-}
-
-static enum err store_up(struct serve *serve)
-{
-    const struct config *config = serve->config;
-    const struct store_folder folder = { config->cache_dir, config->cache_size_bytes };
-    struct store_options options = {
-        .folders = &folder,
-        .folder_count = 1,
-        .reserve_bytes = config->cache_reserve_bytes,
-        .extent_bytes = (uint32_t)config->extent_size_bytes,
-        .metadata_bytes = serve->memory.budgets.bytes[BUDGET_heads],
-        .held_bytes = serve->memory.budgets.bytes[BUDGET_readers],
-        .queue_bytes_max = serve->memory.budgets.bytes[BUDGET_queue],
-        .commit_ms_max = (uint32_t)config->commit_time_ms,
-        .read_gap_bytes = (uint32_t)config->read_gap_bytes,
-        .cold_reads = *config->cold_reads == 'a'   ? COLD_AUTO
-                      : *config->cold_reads == 'd' ? COLD_DIRECT
-                                                   : COLD_BUFFERED,
-        .memory_bytes = serve->memory.allowed_bytes,
-        .engine = serve->engine,
-    };
-    struct store_status status;
-    enum err err = store_open(&options, &serve->keep, &serve->store, &serve->why);
-    if (err)
-        return err;
-    store_status(serve->store, &status);
-    if (serve->why.len)
-        log_warn("cache_folder", "serving=%d why=\"%.*s. Penstock serves without a cache, and "
-                 "tries the folder again every 5 s\"", status.serving, SLICE_ARG(serve->why));
-    else
-        log_info("cache_folder", "path=%s serving=%d size=%" PRIu64 " used=%" PRIu64
-                 " free=%" PRIu64 " entries=%" PRIu64, config->cache_dir, status.serving,
-                 status.size_bytes, status.used_bytes, status.free_bytes, status.entries);
-    report_anew(serve, &status);
-    watch_size(serve, &status);
-    serve->serving = status.serving;
-    serve->why = S("");
-    return OK;
-}
-
-/* When other programs fill the disk, the cache shrinks, if need be to nothing. The log then says
- * why the hit ratio fell. */
-static void watch_room(struct serve *serve, const struct store_status *status)
-{
-    unsigned eighths = serve->squeezed ? 6 : 4;    /* the squeeze ends at 3/4 of the size */
-    bool squeezed = status->capacity_bytes < status->size_bytes / 8 * eighths;
-    if (!status->serving || squeezed == serve->squeezed)
-        return;
-    serve->squeezed = squeezed;
-    if (squeezed)
-        log_warn("cache_squeezed", "capacity=%" PRIu64 " size=%" PRIu64 " free=%" PRIu64
-                 " reserve=%" PRIu64 " why=\"the file system of the cache folder has less free "
-                 "space than cache_size and cache_reserve need: the cache keeps fewer objects, and "
-                 "more reads go to the origin. Make room on that file system, or lower "
-                 "cache_size\"",
-                 status->capacity_bytes, status->size_bytes, status->free_bytes,
-                 status->reserve_bytes);
-    else
-        log_info("cache_squeezed", "over=1 capacity=%" PRIu64 " size=%" PRIu64,
-                 status->capacity_bytes, status->size_bytes);
 }
 
 /* ---- the certificate ---- */
@@ -193,26 +109,12 @@ static void watch_tls(struct serve *serve)
         report_expiry(serve);
 }
 
-/* Notes the counters, and logs what has changed. The store does not log when the cache folder goes
- * out of service or comes back, so this function does. */
+/* Notes the counters, and logs what has changed. */
 void daemon_watch(struct serve *serve)
 {
-    struct store_status status;
-    store_status(serve->store, &status);
     recent_look(&serve->recent, mono_ms());
     watch_tls(serve);
-    watch_room(serve, &status);
-    watch_size(serve, &status);
-    if (status.serving == serve->serving)
-        return;
-    serve->serving = status.serving;
-    if (status.serving) {
-        log_info("cache_folder", "serving=1 entries=%" PRIu64, status.entries);
-        report_anew(serve, &status);
-    } else {
-        log_warn("cache_folder", "serving=0 why=\"the cache folder is out of service: %s; Penstock "
-                 "serves without a cache, and tries the folder again every 5 s\"", status.why);
-    }
+    folders_watch(serve);
 }
 
 static enum err cache_up(struct serve *serve)
@@ -306,7 +208,7 @@ static enum err admin_up(struct serve *serve)
     struct admin_options options = {
         .version = PACKAGE_VERSION,
         .instance = front_instance(serve->front, &serve->keep).ptr,
-        .tell = status_tell, .ready = is_ready, .arg = serve,
+        .tell = status_tell, .ready = is_ready, .expose = folders_expose, .arg = serve,
         .token = slice_of(serve->config->admin_token),
         .metrics_token = serve->config->metrics_token,
         .exposed = !config_is_loopback(slice_of(serve->config->admin_listen)),
@@ -314,18 +216,6 @@ static enum err admin_up(struct serve *serve)
     if (strcmp(serve->config->admin_listen, "off") != 0)
         serve->admin = admin_new(&options);
     return OK;
-}
-
-/* Bodies may lie in the cache folder while it is in service and its reserve stays free. The free
- * space is read now, because many bodies may have come since the store last read it. */
-static bool may_spill(void *arg, uint64_t bytes)
-{
-    const struct serve *serve = arg;
-    struct store_status status;
-    struct store_space now;
-    store_status(serve->store, &status);
-    return status.serving && store_space(serve->config->cache_dir, &now) == OK &&
-           now.free_bytes >= status.reserve_bytes + bytes;
 }
 
 /* The connections of clients get the descriptors that nothing else needs, but at least a quarter of
@@ -386,7 +276,7 @@ static enum err http_up(struct serve *serve)
         .bodies_disk_bytes = config->bodies_disk_bytes,
         .bodies_memory_bytes = serve->memory.budgets.bytes[BUDGET_bodies],
         .heads_bytes = serve->memory.budgets.bytes[BUDGET_requests],
-        .spill_folder = config->cache_dir, .may_spill = may_spill, .spill_arg = serve,
+        .spill_folder = folders_spill, .spill_arg = serve,
         .spill_files_max = (unsigned)MAX(serve->files_max / FILES_BODIES_SHARE, 1u),
         .connections_max = connections_max(serve, loops),
         .loop_begin = front_loop_begin, .loop_end = front_loop_end, .loop_turn = front_loop_turn,
@@ -424,7 +314,6 @@ static void http_down(struct serve *serve)
 
 /* ---- the table ---- */
 
-static void store_down(struct serve *serve) { store_close(&serve->store); }
 static void clients_down(struct serve *serve) { clients_free(&serve->clients); }
 static void cache_down(struct serve *serve) { cache_free(&serve->cache); }
 static void origins_down(struct serve *serve) { origins_free(&serve->origins); }
@@ -436,7 +325,7 @@ static void fills_down(struct serve *serve) { local_stop(&serve->local); }
 const struct step daemon_steps[] = {
     { "log", serve_log_up, serve_log_down },
     { "limits", limits_up, NULL },       { "io", engine_up, NULL },
-    { "store", store_up, store_down },   { "clients", clients_up, clients_down },
+    { "store", folders_up, folders_down },   { "clients", clients_up, clients_down },
     { "cache", cache_up, cache_down },   { "origins", rules_origins_up, origins_down },
     { "names", names_up, NULL },         { "rules", rules_up, NULL },
     { "front", front_up, front_down },   { "keys", keys_up, NULL },

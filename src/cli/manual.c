@@ -19,6 +19,7 @@ static const struct {
 #define COUNTER(id, name, labels, help) { NULL, "counter", name, labels, help },
 #define GAUGE(id, name, labels, help) { NULL, "gauge", name, labels, help },
 #define HISTOGRAM(id, name, labels, help) { NULL, "histogram", name, labels, help },
+#define FAMILY(id, kind, name, label, help) { NULL, kind, name, label, help },
 #include "base/metric.def"
 #undef COUNTER
 #undef GAUGE
@@ -174,7 +175,7 @@ static size_t add_metric(struct text *to, size_t first)
     check(first < countof(metrics) && !metrics[first].group);
     text_printf(to, "- `%s` (%s", metrics[first].name, metrics[first].kind);
     if (label.len)
-        text_printf(to, "; `%.*s`: ", SLICE_ARG(label));
+        text_printf(to, rest.ptr ? "; `%.*s`: " : "; `%.*s`", SLICE_ARG(label));
     for (; i < countof(metrics) && strcmp(metrics[i].name, metrics[first].name) == 0; i++) {
         slice value = label_value(metrics[i].labels);
         if (value.len)

@@ -42,11 +42,12 @@ static bool is_running(const struct check *check)
     slice document = off ? S("") : get(check, config->admin_listen, S("/status"));
     if (!document.len) {    /* the health document does not contain the folder */
         slice why, health = get(check, config->listen, S("/_/health/ready"));
-        return store_probe(config->cache_dir, check->keep, &why) == ERR_BUSY &&
+        return store_probe(config->folders[0].path, check->keep, &why) == ERR_BUSY &&
                slice_starts(health, S("{\"status\":\""));
     }
     json_t *status = json_loadb(document.ptr, document.len, 0, &error);
-    bool same = has(json_object_get(status, "cache"), "folder", config->cache_dir) &&
+    json_t *folders = json_object_get(json_object_get(status, "cache"), "folders");
+    bool same = has(json_array_get(folders, 0), "path", config->folders[0].path) &&
                 has(status, "listen", config->listen);
     json_decref(status);
     return same;
@@ -63,29 +64,53 @@ static void engine(struct check *check)
                      "not start. Set io to auto or threads", why);
 }
 
-static void folder(struct check *check)
+/* What serve would do without the folder. */
+static const char *without_it(const struct check *check, enum err err)
 {
-    slice why;
-    const char *path = check->config->cache_dir;
-    enum err err = store_probe(path, check->keep, &why);
-    if (err == ERR_BUSY && check->running)
-        check_report(check, NOTED, "cache_dir: the running Penstock with these settings uses %s",
-                     path);
-    else if (err)
-        check_report(check, STOPPED, "the cache folder %s can't be used, so serve would %s: "
-                     "%.*s", path, err == ERR_FORMAT ? "not start" : "run without a cache",
-                     SLICE_ARG(why));
+    return err == ERR_FORMAT                   ? "not start"
+           : check->config->folder_count == 1 ? "run without a cache"
+                                              : "run without this folder";
 }
 
-static void size(struct check *check)
+static void folder(struct check *check, const struct config_folder *folder, const char *first)
+{
+    slice why;
+    const char *path = folder->path;
+    enum err err = store_probe(path, check->keep, &why);
+    if (!err && !store_is_of(path, first)) {
+        err = ERR_BUSY;
+        why = arena_printf(check->keep, "it belongs to another installation than %s, which comes "
+                           "first in cache_dirs; empty the folder, or set another one", first);
+    } else if (err == ERR_BUSY && check->running) {
+        check_report(check, NOTED, "cache_dir: the running Penstock with these settings uses %s",
+                     path);
+        return;
+    }
+    if (err)
+        check_report(check, STOPPED, "the cache folder %s can't be used, so serve would %s: "
+                     "%.*s", path, without_it(check, err), SLICE_ARG(why));
+}
+
+static void size(struct check *check, const struct config_folder *folder)
 {
     struct store_space space;
-    const char *path = check->config->cache_dir;
-    slice on = cli_existing_folder(path, check->keep, &space);
-    slice small = cli_small_cache(store_derived_size(path, on.ptr),
-                                  !check->config->cache_size_bytes, check->keep);
+    slice on = cli_existing_folder(folder->path, check->keep, &space);
+    slice small = cli_small_cache(store_derived_size(folder->path, on.ptr), !folder->size_bytes,
+                                  check->keep);
     if (small.len)
         check_report(check, WARNED, "%.*s", SLICE_ARG(small));
+}
+
+static void folders(struct check *check)
+{
+    const struct config *config = check->config;
+    const char *first = NULL;    /* whose secret would be that of the installation */
+    for (size_t i = 0; i < config->folder_count; i++) {
+        if (!first && store_has_secret(config->folders[i].path))
+            first = config->folders[i].path;
+        folder(check, &config->folders[i], first);
+        size(check, &config->folders[i]);
+    }
 }
 
 static void ports(struct check *check)
@@ -125,7 +150,7 @@ static void fill_socket(struct check *check)
 void probe_all(struct check *check)
 {
     static void (*const probes[])(struct check *check) = {
-        engine, folder, size, ports, fill_socket,
+        engine, folders, ports, fill_socket,
     };
     check(!check->count[MISTAKEN]);    /* the settings are those that serve would use */
     check->running = is_running(check);

@@ -89,8 +89,9 @@ enum err serve_log_up(struct serve *serve)
 {
     const struct config *config = serve->config;
     log_begin(config);
-    log_info("start", "version=%s listen=%s tls_listen=%s admin=%s cache=%s", PACKAGE_VERSION,
-             config->listen, config->tls_listen, config->admin_listen, config->cache_dir);
+    log_info("start", "version=%s listen=%s tls_listen=%s admin=%s cache=%s folders=%zu",
+             PACKAGE_VERSION, config->listen, config->tls_listen, config->admin_listen,
+             config->folders[0].path, config->folder_count);
     serve->memory = memory_of(config, &serve->keep);
     log_info("memory", "bytes=%ju from=\"%.*s\"", (uintmax_t)serve->memory.bytes,
              SLICE_ARG(serve->memory.from));

@@ -19,9 +19,7 @@ struct serve {
     uint64_t files_max;            /* file descriptors that the process may have */
     enum disk_engine engine;
     struct store *store;
-    bool serving;                  /* the cache folder was in service at the last look */
-    bool squeezed;                 /* other files leave the cache less than half of its size */
-    uint64_t size_reported;        /* the last size that was logged; 0: none yet */
+    struct folder_reported *folders;    /* for each folder, what was logged of it (folders.c) */
     struct cache *cache;
     struct origins *origins;
     struct origin **origin_of;     /* at the same index as config->origins */

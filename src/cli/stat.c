@@ -111,6 +111,17 @@ static void print_service(struct arena *keep, json_t *root)
            (intmax_t)(up_s % 60));
 }
 
+static void add_folders_out(struct text *to, json_t *folders)
+{
+    json_t *folder;
+    size_t index;
+    json_array_foreach(folders, index, folder)
+        if (!json_is_true(find(folder, "serving")))
+            text_printf(to, "; reads of the objects in %s go to the origin, because this cache "
+                        "folder is out of service: %s", text_of(folder, "path"),
+                        text_of(folder, "why"));
+}
+
 static void print_works(struct arena *keep, json_t *root)
 {
     struct text text = text_in(keep);
@@ -121,6 +132,8 @@ static void print_works(struct arena *keep, json_t *root)
     if (!json_is_true(find(root, "cache.serving")))
         text_printf(&text, "; all reads go to the origin, because the cache folder is out of "
                     "service: %s", text_of(root, "cache.why"));
+    else
+        add_folders_out(&text, find(root, "cache.folders"));
     json_array_foreach(find(root, "origins"), index, origin)
         if (strcmp(text_of(origin, "state"), "fails") == 0)
             text_printf(&text, "; origin %s fails: %s", text_of(origin, "name"),
@@ -149,6 +162,24 @@ static void print_saved(struct arena *keep, json_t *all)
     puts(dollars ? "" : " (set egress_price to see the value in dollars)");
 }
 
+/* The first line has the only folder, or the sums; with several folders, each has a line. */
+static void print_cache(struct arena *keep, json_t *root)
+{
+    json_t *folders = find(root, "cache.folders"), *folder;
+    size_t index, count = json_array_size(folders);
+    if (count > 1)
+        printf("cache      %zu folders", count);
+    else
+        print_line(keep, root, "cache      {cache.folder}");
+    print_line(keep, root, ": {cache.used_bytes} of {cache.capacity_bytes}, "
+                           "{cache.evicted_extents} extents evicted\n");
+    json_array_foreach(folders, index, folder)
+        if (count > 1)
+            print_line(keep, folder, json_is_true(find(folder, "serving"))
+                       ? "           {path}: {used_bytes} of {capacity_bytes}\n"
+                       : "           {path}: out of service\n");
+}
+
 static void print_answers_first(struct arena *keep, json_t *root)
 {
     json_int_t seconds = number_of(root, "worth.last_minute.seconds");
@@ -160,8 +191,7 @@ static void print_answers_first(struct arena *keep, json_t *root)
     print_hits(keep, "", find(root, "worth.last_minute"),
                arena_printf(keep, " in the last %jd s", (intmax_t)seconds));
     print_saved(keep, find(root, "worth.all"));
-    print_line(keep, root, "cache      {cache.folder}: {cache.used_bytes} of "
-                           "{cache.capacity_bytes}, {cache.evicted_extents} extents evicted\n");
+    print_cache(keep, root);
     if (*text_of(root, "cache.warning"))
         print_line(keep, root, "warning    {cache.warning}\n");
     print_line(keep, root, "memory     {memory.bytes} ({memory.from})\n");

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/metric.h"
-#include "cli/serve.h"
+#include "cli/folders.h"
 #include "s3/encode.h"
 
 /* Adds the numbers of answers, by the source of their bytes, and the figures of fills. */
@@ -124,19 +124,15 @@ void status_tell(void *arg, struct status_document *to)
 {
     struct serve *serve = arg;
     struct arena keep = { 0 };
-    struct store_status status;
     check(serve->front && serve->store);    /* set up before the admin address */
-    store_status(serve->store, &status);
     document_text(to, "listen", slice_of(serve->config->listen));
     add_tls(to, &keep, serve);
     document_number(to, "connections", metric_read(M_HTTP_CONNECTIONS));
     document_number(to, "open_requests", http_open_requests(serve->http));
     document_number(to, "requests", requests_so_far());
     add_memory(to, &keep, &serve->memory);
-    document_text(to, "cache.folder", slice_of(serve->config->cache_dir));
     document_text(to, "cache.io", serve->engine == DISK_URING ? S("uring") : S("threads"));
-    document_store(to, "cache", &status);
-    document_text(to, "cache.warning", cli_small_cache(status.size_bytes, status.derived, &keep));
+    folders_tell(serve, &keep, to);
     add_counters(to);
     add_worth(to, &keep, serve);
     for (size_t i = 0; i < serve->config->origin_count; i++)

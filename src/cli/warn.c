@@ -28,18 +28,71 @@ slice cli_existing_folder(const char *path, struct arena *keep, struct store_spa
     return folder;
 }
 
+/* Bytes of all folders whose sizes are set, on the file system of one of them. Sets *ret_first if no
+ * folder before it lies on that file system. */
+static uint64_t bytes_on(const struct config *config, dev_t device, size_t folder, bool *ret_first,
+                         struct arena *keep)
+{
+    uint64_t bytes = 0;
+    *ret_first = true;
+    for (size_t i = 0; i < config->folder_count; i++) {
+        struct store_space there;
+        struct stat st;
+        slice on = cli_existing_folder(config->folders[i].path, keep, &there);
+        if (stat(on.ptr, &st) != 0 || st.st_dev != device)
+            continue;
+        *ret_first = *ret_first && i >= folder;
+        bytes += config->folders[i].size_bytes;
+    }
+    return bytes;
+}
+
+/* The first file system that is smaller than the sizes of the folders there. */
 static slice size_is_not_there(const struct config *config, struct arena *keep)
 {
-    struct store_space there;
-    slice folder = cli_existing_folder(config->cache_dir, keep, &there);
-    if (config->cache_size_bytes <= there.bytes)
-        return S("");
-    slice size = setting_show(setting_find(SCOPE_GLOBAL, S("cache_size")), config, keep);
-    return arena_printf(keep, "cache_size is %.*s (%.1f GiB), and the file system of %.*s has "
-                        "%.1f GiB: the cache can't grow to cache_size. Lower cache_size, or set "
-                        "another cache_dir", SLICE_ARG(size),
-                        (double)config->cache_size_bytes / (double)GIB, SLICE_ARG(folder),
-                        (double)there.bytes / (double)GIB);
+    bool several = config->cache_dirs[0];
+    slice size = setting_show(setting_find(SCOPE_GLOBAL, several ? S("cache_dirs")
+                                                                 : S("cache_size")), config, keep);
+    for (size_t i = 0; i < config->folder_count; i++) {
+        struct store_space there;
+        struct stat st;
+        bool first;
+        slice folder = cli_existing_folder(config->folders[i].path, keep, &there);
+        if (stat(folder.ptr, &st) != 0)
+            continue;
+        uint64_t bytes = bytes_on(config, st.st_dev, i, &first, keep);
+        if (!first || bytes <= there.bytes)
+            continue;
+        return arena_printf(keep, "%s%.*s (%.1f GiB), and the file system of %.*s has %.1f GiB: "
+                            "the cache can't grow to %s", several ? "the sizes in cache_dirs on "
+                            "one file system are " : "cache_size is ", SLICE_ARG(size),
+                            (double)bytes / (double)GIB, SLICE_ARG(folder),
+                            (double)there.bytes / (double)GIB, several
+                            ? "these sizes. Lower the sizes, or list folders on other disks"
+                            : "cache_size. Lower cache_size, or set another cache_dir");
+    }
+    return S("");
+}
+
+/* Each folder without a size would take 80 % of the same free space. */
+static slice sizes_are_derived_twice(const struct config *config, struct arena *keep)
+{
+    for (size_t i = 0; i < config->folder_count; i++)
+        for (size_t j = 0; j < i; j++) {
+            struct store_space there;
+            struct stat of[2];
+            slice on[] = { cli_existing_folder(config->folders[i].path, keep, &there),
+                           cli_existing_folder(config->folders[j].path, keep, &there) };
+            bool same = stat(on[0].ptr, &of[0]) == 0 && stat(on[1].ptr, &of[1]) == 0 &&
+                        of[0].st_dev == of[1].st_dev;
+            if (same && (!config->folders[i].size_bytes || !config->folders[j].size_bytes))
+                return arena_printf(keep, "the cache folders %s and %s lie on one file system, and "
+                                    "a size is missing: a size that is derived counts the same "
+                                    "free space again. Set the size of both in cache_dirs, or list "
+                                    "one folder for each disk", config->folders[j].path,
+                                    config->folders[i].path);
+        }
+    return S("");
 }
 
 slice cli_small_cache(uint64_t size_bytes, bool derived, struct arena *keep)
@@ -193,7 +246,7 @@ void cli_warnings(const struct config *config, const struct memory *memory,
                   void (*report)(void *arg, slice warning), void *arg)
 {
     static slice (*const warnings[])(const struct config *config, struct arena *keep) = {
-        size_is_not_there, key_is_open, grants_cost, permission_costs, anybody_may_write,
+        size_is_not_there, sizes_are_derived_twice, key_is_open, grants_cost, permission_costs, anybody_may_write,
         http_is_exposed, admin_is_exposed,
     };
     struct arena keep = { 0 };

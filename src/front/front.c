@@ -134,13 +134,15 @@ static bool judge_page(struct front *front, struct arena *keep, slice peer,
         struct store_status status;
         bool draining = atomic_load(&front->draining);
         store_status(cache_store(front->options.cache), &status);
+        bool whole = !*status.why;    /* all cache folders serve */
         ret->status = draining ? 503 : 200;
         ret->body = arena_printf(keep, "{\"status\":\"%s\",\"instance\":\"%.*s\",\"pid\":%d,"
                                  "\"cache\":\"%s%s%s\"}\n",
-                                 draining ? "draining" : status.serving ? "ready" : "degraded",
+                                 draining ? "draining" : whole ? "ready" : "degraded",
                                  SLICE_ARG(front_instance(front, keep)), (int)getpid(),
-                                 status.serving ? "serving" : "out of service",
-                                 status.serving ? "" : ": ", status.serving ? "" : status.why);
+                                 whole ? "serving" : status.serving ? "in part out of service"
+                                                                    : "out of service",
+                                 whole ? "" : ": ", status.why);
     }
     if (reads && slice_eq(head->path, S("/_/fill"))) {
         ret->status = 200;

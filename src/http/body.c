@@ -11,11 +11,11 @@
  *
  * All bodies share one budget of memory and one of disk (H8). One client with several bodies may
  * hold half of each budget, so a client that sends bodies and never ends them leaves room for other
- * clients. The folder is the cache folder. It takes a body only while it is in service and keeps
- * its reserve free: may_spill checks both. A body's room in the budget of disk is free again when
+ * clients. The folder is a cache folder. It takes a body only while it is in service and keeps its
+ * reserve free: spill_folder checks both. A body's room in the budget of disk is free again when
  * the body is released, before its file is closed. Otherwise a client whose write is done might
- * find no room for its next write. The disk does not fill up by this, because may_spill looks at
- * the bytes that are really free. A file descriptor counts until the file is closed.
+ * find no room for its next write. The disk does not fill up by this, because spill_folder looks
+ * at the bytes that are really free. A file descriptor counts until the file is closed.
  *
  * The spill threads create the file and write to it (spill.c). Closing a file may wait for the
  * disk, and takes up to a second for gigabytes, so each file is closed on a thread of its own.
@@ -52,6 +52,7 @@ struct http_body {
     bool beyond_share;              /* room was free, but beyond the half of this client */
     size_t held[ROOM_KINDS];
     char *memory;
+    const char *folder;             /* of the file; NULL: the body is in memory */
     int fd;                         /* -1: there is no file yet */
     size_t bytes, front;            /* bytes received so far; those of them that lie in memory */
     size_t room;                    /* the body may grow to this size */
@@ -161,13 +162,15 @@ static bool in_a_file(const struct http *http, struct http_body *body, size_t by
                                 [ROOM_FILES] = first }, promised;
     if (!hold(options, body, more, &promised))
         return false;
-    if (!options->may_spill(options->spill_arg, promised)) {
+    const char *folder = options->spill_folder(options->spill_arg, body->folder, promised);
+    if (!folder) {
         give(body, ROOM_DISK, more[ROOM_DISK]);
         give(body, ROOM_FILES, first);
         return false;
     }
     if (first)
         body->front = body->bytes;
+    body->folder = folder;
     body->room = bytes;
     return true;
 }
@@ -308,11 +311,11 @@ static bool allocate(struct http_body *body, size_t until)
     return true;
 }
 
-bool body_spill(struct http_body *body, const char *folder, size_t at, char *bytes, size_t len)
+bool body_spill(struct http_body *body, size_t at, char *bytes, size_t len)
 {
     check(http_body_in_file(body) && at >= body->front);
     if (body->fd < 0)
-        body->fd = open_file(folder);
+        body->fd = open_file(body->folder);
     return body->fd >= 0 && allocate(body, at + len - body->front) &&
            transfer(body, at, bytes, len, WAY_OUT);
 }

@@ -78,18 +78,18 @@ struct http_options {
     unsigned send_ms;
     uint64_t send_progress_bytes;
     uint64_t body_bytes_max;
-    /* A body larger than body_memory_bytes goes to an unlinked file in spill_folder, if there is
-     * room. */
+    /* A body larger than body_memory_bytes goes to an unlinked file in a folder that spill_folder
+     * returns, if there is room. */
     uint64_t body_memory_bytes;
-    const char *spill_folder;
-    /* Returns true if the folder has room for `bytes`: the bytes that all bodies hold there, and
-     * that the disk has not allocated yet. Called on a loop. On false the body goes to memory, if
-     * memory has room. */
-    bool (*may_spill)(void *spill_arg, uint64_t bytes);
+    /* Returns a folder with room for `bytes`: the bytes that all bodies hold on disk, and that no
+     * disk has allocated yet. `in` is the folder that the body's file is in, which is then the only
+     * choice, or NULL. NULL: there is no room; the body goes to memory, if memory has room. Called
+     * on a loop. The path stays valid until http_stop. */
+    const char *(*spill_folder)(void *spill_arg, const char *in, uint64_t bytes);
     void *spill_arg;
     /* Three limits for all bodies together; 0: no limit. One client may hold half of each, or
      * more if it has only one body. */
-    uint64_t bodies_disk_bytes;         /* in spill_folder */
+    uint64_t bodies_disk_bytes;         /* in all folders */
     unsigned spill_files_max;           /* file descriptors */
     uint64_t bodies_memory_bytes;       /* in memory */
     uint64_t heads_bytes;               /* limit for all large heads together */

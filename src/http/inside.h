@@ -256,8 +256,7 @@ char *body_end(struct http_body *body, size_t *ret_room);
 size_t body_grow(struct http_body *body, size_t bytes);
 /* On a spill thread: writes bytes to the file at offset `at` of the body. Creates the file if
  * needed. */
-bool body_spill(struct http_body *body, const char *folder, size_t at, char *bytes,
-                size_t len) MUST_USE;
+bool body_spill(struct http_body *body, size_t at, char *bytes, size_t len) MUST_USE;
 void body_spilled(struct http_body *body);    /* on its loop: counts what body_spill allocated */
 
 /* spill.c */

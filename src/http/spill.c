@@ -25,8 +25,7 @@ static bool work(struct list *link)
 {
     struct body_segment *segment = list_of(link, struct body_segment, link);
     segment->failed = atomic_load(&segment->abandoned) ||
-                      !body_spill(segment->body, segment->loop->http->options.spill_folder,
-                                  segment->at, segment->bytes, segment->len);
+                      !body_spill(segment->body, segment->at, segment->bytes, segment->len);
     check(mailbox_post(segment->loop->box, &segment->mail));
     return true;
 }

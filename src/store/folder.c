@@ -197,8 +197,9 @@ static enum err learn_format(struct folder *folder, const struct folder_wish *wi
     if (e)
         return e;
     if (memcmp(format->secret, fresh, sizeof(format->secret)) != 0) {
-        *ret_why = "this is not the folder that was there when Penstock started; restart Penstock "
-                   "to use it, or put the old folder back";
+        *ret_why = "the folder belongs to another installation than the folders that were there "
+                   "when Penstock started; put the right folder back, or empty this one; if it is "
+                   "the only folder, restart Penstock to use it";
         return ERR_BUSY;
     }
     format->size_bytes = wish->size_bytes ? MAX(wish->size_bytes, SIZE_LEAST)

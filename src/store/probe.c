@@ -8,6 +8,7 @@
 #include <libgen.h>
 #include <pwd.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -176,6 +177,22 @@ static enum err look_at_lock(struct look *look)
         close(fd);
     return held ? judged(look, ERR_BUSY, S("another process uses the folder; stop that process, or "
                                            "set another cache_dir")) : OK;
+}
+
+bool store_has_secret(const char *folder)
+{
+    struct format format;
+    const char *why;
+    return folder_peek(folder, &format, &why) == OK;
+}
+
+bool store_is_of(const char *folder, const char *first)
+{
+    struct format mine, others;
+    const char *why;
+    return !first || folder_peek(folder, &mine, &why) != OK ||
+           folder_peek(first, &others, &why) != OK ||
+           memcmp(mine.secret, others.secret, sizeof(mine.secret)) == 0;
 }
 
 enum err store_probe(const char *folder, struct arena *keep, slice *ret_why)

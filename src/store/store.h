@@ -96,6 +96,11 @@ enum err store_space(const char *path, struct store_space *ret) MUST_USE;
  * if starting would be a mistake; ERR_BUSY if another process holds the folder; ERR_IO if this user
  * can't use the folder, or can't use it now. *ret_why, in keep, says why and what to do. */
 enum err store_probe(const char *folder, struct arena *keep, slice *ret_why) MUST_USE;
+/* Returns true if the folder has a secret of an installation: its format file can be read. */
+bool store_has_secret(const char *folder);
+/* Returns false if both folders have a secret, and the secrets differ. The folders belong to two
+ * installations then, and the second one is not used. `first` may be NULL. */
+bool store_is_of(const char *folder, const char *first);
 /* Returns the size that a folder will get if it is opened with options.size_bytes 0. The folder may
  * be missing; `on` is a path on its future file system. */
 uint64_t store_derived_size(const char *folder, const char *on);

@@ -630,7 +630,7 @@ class Penstock(Process):
         self.settings, self.env = settings, {**story.daemon_env, **(env or {})}
         self.port = int(settings["listen"].rsplit(":", 1)[1])
         self.admin_port = int(settings["admin_listen"].rsplit(":", 1)[1])
-        self.cache_dir = settings["cache_dir"]
+        self.cache_dir = settings.get("cache_dir") or settings["cache_dirs"][0]["path"]
         self.config_path = os.path.join(story.folder, f"penstock-{len(story.processes)}.json")
         with open(self.config_path, "w") as f:
             json.dump(settings, f, indent=1)

@@ -354,9 +354,9 @@ static size_t add_tls(char **args, struct http_app *ret, const struct http_app *
     return 1;
 }
 
-static bool may_spill(void *folder, uint64_t bytes)
+static const char *spill_folder(void *folder, const char *in, uint64_t bytes)
 {
-    return bytes > 0 && access(folder, W_OK) == 0;
+    return bytes > 0 && access(folder, W_OK) == 0 ? folder : NULL;
 }
 
 static void serve(char **args)
@@ -385,7 +385,7 @@ static void serve(char **args)
         .bodies_disk_bytes = setting(args, "bodies_disk_bytes", 0),
         .heads_bytes = setting(args, "heads_bytes", 8 << 20),
         .spill_files_max = setting(args, "spill_files_max", 0),
-        .spill_folder = args[3], .may_spill = may_spill, .spill_arg = args[3],
+        .spill_folder = spill_folder, .spill_arg = args[3],
         .connections_max = setting(args, "connections_max", 1000),
         .loop_begin = on_begin, .loop_end = on_loop_end, .loop_turn = on_turn,
     };

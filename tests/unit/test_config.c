@@ -203,6 +203,27 @@ TEST(flags_beat_variables_beat_the_file_beats_defaults)
     expect_ttl((const char *[]){ "PENSTOCK_TTL=", NULL }, NULL, file, 3, ":2");
 }
 
+TEST(cache_folders_come_from_one_setting_or_the_other)
+{
+    struct config *config = load("{\"origin\": \"http://h\",\n \"cache_dir\": \"/a\", \"cache_size\": \"1GiB\"}", NULL, NULL);
+    ok(!config->mistakes && config->folder_count == 1 && config->folders[0].size_bytes == GIB);
+    assert_string_equal(config->folders[0].path, "/a");
+    config_free(&config);
+    config = load("{\"origin\": \"http://h\",\n \"cache_dirs\": ["
+                  "{\"path\": \"/a\", \"size\": \"2GiB\"}, {\"path\": \"/ab/\"}]}",
+                  NULL, NULL);
+    ok(!config->mistakes && config->folder_count == 2);
+    assert_string_equal(config->folders[0].path, "/a");
+    assert_string_equal(config->folders[1].path, "/ab");
+    ok(config->folders[0].size_bytes == 2 * GIB && config->folders[1].size_bytes == 0);
+    config_free(&config);
+    config = load("{\"origin\": \"http://h\"}", (const char *[]){
+        "PENSTOCK_CACHE_DIRS=[{\"path\": \"/c\", \"size\": 1073741824}]", NULL }, NULL);
+    ok(!config->mistakes && config->folder_count == 1 && config->folders[0].size_bytes == GIB);
+    assert_string_equal(config->folders[0].path, "/c");
+    config_free(&config);
+}
+
 TEST(flags_have_the_usual_forms)
 {
     struct config *config = load("{}", NULL, (const char *[]){
@@ -339,6 +360,20 @@ static const struct seeded {
     { "{\"orgin\": \"dir:/x\"}", 1, 2, "orgin", "origin" },
     { "{\"cache_dir\": \"cache\"}", 1, 15, "cache_dir", NULL },
     { "{\"cache_dir\": \"\"}", 1, 15, "cache_dir", NULL },
+    { "{\"cache_dirs\": [{\"path\": \"/a\"}],\n \"cache_dir\": \"/b\"}", 2, 15, "cache_dir", NULL },
+    { "{\"cache_dirs\": [{\"path\": \"/a\"}],\n \"cache_size\": \"1GiB\"}", 2, 16, "cache_size",
+      NULL },
+    { "{\"cache_dirs\": []}", 1, 16, "cache_dirs", NULL },
+    { "{\"cache_dirs\": \"/a\"}", 1, 16, "cache_dirs", NULL },
+    { "{\"cache_dirs\": [\"/a\"]}", 1, 16, "cache_dirs", NULL },
+    { "{\"cache_dirs\": [{\"path\": \"a\"}]}", 1, 16, "cache_dirs", NULL },
+    { "{\"cache_dirs\": [{\"size\": \"1GiB\"}]}", 1, 16, "cache_dirs", NULL },
+    { "{\"cache_dirs\": [{\"path\": \"/a\", \"weight\": 2}]}", 1, 16, "cache_dirs", NULL },
+    { "{\"cache_dirs\": [{\"path\": \"/a\", \"size\": \"1KiB\"}]}", 1, 16, "cache_dirs", NULL },
+    { "{\"cache_dirs\": [{\"path\": \"/a\"}, {\"path\": \"/a/\"}]}", 1, 16, "cache_dirs", NULL },
+    { "{\"cache_dirs\": [{\"path\": \"/a/b\"}, {\"path\": \"/a\"}]}", 1, 16, "cache_dirs", NULL },
+    { "{\"origin\": \"dir:/mnt/data/\",\n \"cache_dirs\": [{\"path\": \"/a\"}, "
+      "{\"path\": \"/mnt/data/cache\"}]}", 2, 16, "cache_dirs", NULL },
     { "{\"config\": \"/x\"}", 1, 2, "config", NULL },
     { "{\"access_key\": \"A\"}", 1, 16, "access_key", NULL },
     { "{\"access_key\": 17}", 1, 16, "access_key", NULL },
@@ -837,7 +872,8 @@ int main(void)
         cmocka_unit_test(every_row_of_a_group_is_reached_by_file),
         cmocka_unit_test(a_row_that_inherits_names_a_global_row_of_its_kind),
         cmocka_unit_test(flags_beat_variables_beat_the_file_beats_defaults),
-        cmocka_unit_test(flags_have_the_usual_forms),
+        cmocka_unit_test(cache_folders_come_from_one_setting_or_the_other),
+    cmocka_unit_test(flags_have_the_usual_forms),
         cmocka_unit_test(a_key_has_a_name_of_its_own_or_a_policy),
         cmocka_unit_test(a_secret_may_lie_in_a_file_and_is_never_shown),
         cmocka_unit_test(groups_inherit_what_they_leave_out),

@@ -19,7 +19,7 @@ struct http_body {
     int refs;
 };
 
-bool body_spill(struct http_body *body, const char *folder, size_t at, char *bytes, size_t len)
+bool body_spill(struct http_body *body, size_t at, char *bytes, size_t len)
 {
     atomic_fetch_add(&writes, 1);
     while (!atomic_load(&disk_goes_on))

@@ -131,7 +131,7 @@ TEST(the_exposition_passes_a_small_parser)
     metric_set(M_OPEN, -3);
     slice page = shown(&arena), rest = page, name = S("");
     ok(slice_ends(page, S("\n")));
-    size_t families = 0, samples = 0;
+    size_t names = 0, samples = 0;
     while (rest.len) {
         slice line = slice_cut(&rest, '\n');
         if (slice_starts(line, S("# HELP "))) {
@@ -143,7 +143,7 @@ TEST(the_exposition_passes_a_small_parser)
             type = slice_from(type, 7);
             same(slice_cut(&type, ' '), name);
             ok(slice_eq(type, S("counter")) == slice_ends(name, S("_total")));
-            families++;
+            names++;
             continue;
         }
         slice left = slice_cut(&line, ' ');
@@ -154,7 +154,7 @@ TEST(the_exposition_passes_a_small_parser)
         ok(left.ptr == NULL || slice_ends(left, S("\"}")));
         samples++;
     }
-    ok(families == 6 && samples == 1 + 1 + 2 + 1 + 3 * (24 + 3));
+    ok(names == 6 && samples == 1 + 1 + 2 + 1 + 3 * (24 + 3));
     same(value_of(page, "test_open"), S("-3"));
     same(value_of(page, "penstock_build_info{version=\"" PACKAGE_VERSION "\"}"), S("1"));
     metric_set(M_OPEN, 0);
@@ -169,6 +169,19 @@ static const struct {
 #define HISTOGRAM COUNTER
 #include "base/metric.def"
 };
+
+TEST(a_family_has_a_sample_for_each_label_with_escapes)
+{
+    struct arena keep = { 0 };
+    struct text text = text_in(&keep);
+    const struct metric_sample samples[] = { { S("/a"), 7 }, { S("/\"b\\\n"), 0 } };
+    metric_expose_family(&text, F_DISK, samples, 2);
+    same(text_slice(&text), S("# HELP test_disk_bytes Bytes by path\n"
+                              "# TYPE test_disk_bytes gauge\n"
+                              "test_disk_bytes{path=\"/a\"} 7\n"
+                              "test_disk_bytes{path=\"/\\\"b\\\\\\n\"} 0\n"));
+    arena_free(&keep);
+}
 
 TEST(rows_of_one_name_stand_together_and_no_row_is_there_twice)
 {
@@ -185,7 +198,8 @@ TEST(rows_of_one_name_stand_together_and_no_row_is_there_twice)
     }
 }
 
-RUN(cmocka_unit_test(threads_come_and_go_and_every_count_stays),
+RUN(cmocka_unit_test(a_family_has_a_sample_for_each_label_with_escapes),
+    cmocka_unit_test(threads_come_and_go_and_every_count_stays),
     cmocka_unit_test(a_reader_never_sees_a_count_go_down_while_threads_end),
     cmocka_unit_test(a_bucket_holds_what_is_at_most_its_bound),
     cmocka_unit_test(a_histogram_is_shown_in_seconds_with_exact_bounds),

@@ -1,0 +1,249 @@
+/* folders.c - the cache folders of the daemon: opening, log, metrics, status, request bodies.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Threads: the main thread; loops call folders_spill, folders_expose and folders_tell, which only
+ * read. */
+#include "cli/folders.h"
+
+#include <inttypes.h>
+
+#include "base/log.h"
+#include "base/metric.h"
+
+/* What was logged of a folder. */
+struct folder_reported {
+    bool serving;
+    bool squeezed;                 /* other files leave the folder less than half of its size */
+    uint64_t size;                 /* 0: none yet */
+};
+
+static void report_anew(const struct store_status *status)
+{
+    if (*status->anew)
+        log_warn("cache_folder_anew", "path=%s why=\"the cache folder begins empty: %s. Objects "
+                 "are fetched again when they are read\"", status->folder, status->anew);
+}
+
+/* A derived size grows when there is more room. A size that is too small is logged once. */
+static void watch_size(struct folder_reported *reported, const struct store_status *status)
+{
+    struct arena keep = { 0 };
+    if (!status->serving || status->size_bytes == reported->size)
+        return;
+    slice small = cli_small_cache(status->size_bytes, status->derived, &keep);
+    if (reported->size)
+        log_info("cache_grown", "path=%s size=%" PRIu64 " was=%" PRIu64, status->folder,
+                 status->size_bytes, reported->size);
+    if (small.len)
+        log_warn("cache_small", "path=%s size=%" PRIu64 " why=\"%.*s\"", status->folder,
+                 status->size_bytes, SLICE_ARG(small));
+    reported->size = status->size_bytes;
+    arena_free(&keep);
+}
+
+/* When other programs fill the disk, the cache shrinks, if need be to nothing. The log then says
+ * why the hit ratio fell. */
+static void watch_room(struct folder_reported *reported, const struct store_status *status)
+{
+    unsigned eighths = reported->squeezed ? 6 : 4;    /* the squeeze ends at 3/4 of the size */
+    bool squeezed = status->capacity_bytes < status->size_bytes / 8 * eighths;
+    if (!status->serving || squeezed == reported->squeezed)
+        return;
+    reported->squeezed = squeezed;
+    if (squeezed)
+        log_warn("cache_squeezed", "path=%s capacity=%" PRIu64 " size=%" PRIu64 " free=%" PRIu64
+                 " reserve=%" PRIu64 " why=\"the file system of the cache folder has less free "
+                 "space than cache_size and cache_reserve need: the cache keeps fewer objects, and "
+                 "more reads go to the origin. Make room on that file system, or lower "
+                 "cache_size\"",
+                 status->folder, status->capacity_bytes, status->size_bytes, status->free_bytes,
+                 status->reserve_bytes);
+    else
+        log_info("cache_squeezed", "path=%s over=1 capacity=%" PRIu64 " size=%" PRIu64,
+                 status->folder, status->capacity_bytes, status->size_bytes);
+}
+
+/* What happens to reads while a folder is out of service. */
+static const char *without(const struct serve *serve)
+{
+    return serve->config->folder_count == 1
+        ? "Penstock serves without a cache, and tries the folder again every 5 s"
+        : "Penstock reads the objects of this folder from the origin, and tries the folder again "
+          "every 5 s";
+}
+
+/* ---- opening ---- */
+
+static void report_opened(struct serve *serve, size_t i, slice why)
+{
+    struct store_status status;
+    store_folder_status(serve->store, i, &status);
+    if (why.len)
+        log_warn("cache_folder", "serving=%d why=\"%.*s. %s\"", status.serving, SLICE_ARG(why),
+                 without(serve));
+    else
+        log_info("cache_folder", "path=%s serving=%d size=%" PRIu64 " used=%" PRIu64
+                 " free=%" PRIu64 " entries=%" PRIu64, status.folder, status.serving,
+                 status.size_bytes, status.used_bytes, status.free_bytes, status.entries);
+    report_anew(&status);
+    watch_size(&serve->folders[i], &status);
+    serve->folders[i].serving = status.serving;
+}
+
+static struct store_options options_of(const struct serve *serve)
+{
+    const struct config *config = serve->config;
+    return (struct store_options){
+        .folder_count = config->folder_count,
+        .reserve_bytes = config->cache_reserve_bytes,
+        .extent_bytes = (uint32_t)config->extent_size_bytes,
+        .metadata_bytes = serve->memory.budgets.bytes[BUDGET_heads],
+        .held_bytes = serve->memory.budgets.bytes[BUDGET_readers],
+        .queue_bytes_max = serve->memory.budgets.bytes[BUDGET_queue],
+        .commit_ms_max = (uint32_t)config->commit_time_ms,
+        .read_gap_bytes = (uint32_t)config->read_gap_bytes,
+        .cold_reads = *config->cold_reads == 'a'   ? COLD_AUTO
+                      : *config->cold_reads == 'd' ? COLD_DIRECT
+                                                   : COLD_BUFFERED,
+        .memory_bytes = serve->memory.allowed_bytes,
+        .engine = serve->engine,
+    };
+}
+
+enum err folders_up(struct serve *serve)
+{
+    const struct config *config = serve->config;
+    size_t count = config->folder_count;
+    struct store_folder *folders = arena_alloc(&serve->keep, count * sizeof(*folders));
+    slice *whys = arena_alloc(&serve->keep, count * sizeof(*whys));
+    struct store_options options = options_of(serve);
+    for (size_t i = 0; i < count; i++)
+        folders[i] = (struct store_folder){ config->folders[i].path,
+                                            config->folders[i].size_bytes };
+    options.folders = folders;
+    serve->folders = arena_alloc(&serve->keep, count * sizeof(*serve->folders));
+    enum err err = store_open(&options, &serve->keep, &serve->store, whys);
+    for (size_t i = 0; i < count; i++)
+        if (!err)
+            report_opened(serve, i, whys[i]);
+        else if (whys[i].len)
+            serve->why = whys[i];
+    return err;
+}
+
+void folders_down(struct serve *serve)
+{
+    store_close(&serve->store);
+}
+
+/* ---- once a second ---- */
+
+static void watch(struct serve *serve, size_t i)
+{
+    struct folder_reported *reported = &serve->folders[i];
+    struct store_status status;
+    store_folder_status(serve->store, i, &status);
+    watch_room(reported, &status);
+    watch_size(reported, &status);
+    if (status.serving == reported->serving)
+        return;
+    reported->serving = status.serving;
+    if (status.serving) {
+        log_info("cache_folder", "path=%s serving=1 entries=%" PRIu64, status.folder,
+                 status.entries);
+        report_anew(&status);
+    } else {
+        log_warn("cache_folder", "path=%s serving=0 why=\"the cache folder is out of service: %s; "
+                 "%s\"", status.folder, status.why, without(serve));
+    }
+}
+
+void folders_watch(struct serve *serve)
+{
+    for (size_t i = 0; i < serve->config->folder_count; i++)
+        watch(serve, i);
+}
+
+/* ---- request bodies ---- */
+
+/* Free bytes beyond the reserve, in a folder that serves. They are read now, because many bodies may
+ * have come since the store last read them. */
+static uint64_t room_in(const struct store_status *status)
+{
+    struct store_space now;
+    if (!status->serving || store_space(status->folder, &now) != OK)
+        return 0;
+    return now.free_bytes - MIN(now.free_bytes, status->reserve_bytes);
+}
+
+const char *folders_spill(void *arg, const char *in, uint64_t bytes)
+{
+    const struct serve *serve = arg;
+    const char *best = NULL;
+    uint64_t most = bytes;
+    for (size_t i = 0; i < store_folder_count(serve->store); i++) {
+        struct store_status status;
+        store_folder_status(serve->store, i, &status);
+        uint64_t room = !in || in == status.folder ? room_in(&status) : 0;
+        if (room < most)
+            continue;
+        best = status.folder;
+        most = room;
+    }
+    return best;
+}
+
+/* ---- figures ---- */
+
+static uint64_t figure(const struct store_status *status, enum metric_family family)
+{
+    switch (family) {
+    case F_VOLUME_BYTES: return status->used_bytes;
+    case F_VOLUME_CAPACITY: return status->capacity_bytes;
+    case F_VOLUME_FREE: return status->free_bytes;
+    case F_VOLUME_EXTENTS: return status->extents;
+    case F_VOLUME_SERVING: return status->serving;
+    case F_VOLUME_FAULTS: return status->faults;
+    case METRIC_FAMILY_COUNT: break;
+    }
+    check(!"a family of folders");
+    return 0;
+}
+
+void folders_expose(void *arg, struct text *to)
+{
+    static const enum metric_family families[] = {
+        F_VOLUME_BYTES, F_VOLUME_CAPACITY, F_VOLUME_FREE, F_VOLUME_EXTENTS, F_VOLUME_SERVING,
+        F_VOLUME_FAULTS,
+    };
+    struct serve *serve = arg;
+    size_t count = store_folder_count(serve->store);
+    struct store_status *all = arena_alloc(to->arena, count * sizeof(*all));
+    struct metric_sample *samples = arena_alloc(to->arena, count * sizeof(*samples));
+    for (size_t i = 0; i < count; i++)
+        store_folder_status(serve->store, i, &all[i]);
+    for (size_t k = 0; k < countof(families); k++) {
+        for (size_t i = 0; i < count; i++)
+            samples[i] = (struct metric_sample){ slice_of(all[i].folder),
+                                                 figure(&all[i], families[k]) };
+        metric_expose_family(to, families[k], samples, count);
+    }
+}
+
+void folders_tell(struct serve *serve, struct arena *keep, struct status_document *to)
+{
+    struct store_status sum, status;
+    store_status(serve->store, &sum);
+    document_text(to, "cache.folder", slice_of(sum.folder));
+    document_store(to, "cache", &sum);
+    document_text(to, "cache.warning", S(""));
+    for (size_t i = 0; i < store_folder_count(serve->store); i++) {
+        store_folder_status(serve->store, i, &status);
+        slice small = cli_small_cache(status.size_bytes, status.derived, keep);
+        document_item(to, "cache.folders");
+        document_text(to, "cache.folders.path", slice_of(status.folder));
+        document_store(to, "cache.folders", &status);
+        if (small.len)
+            document_text(to, "cache.warning", small);
+    }
+}
