@@ -105,6 +105,18 @@ static bool already_here(struct fetch *fetch)
                            (uint32_t)(fetch->next / UNIT_BYTES), 1) > 0;
 }
 
+/* The store is asked once for each record. */
+static bool is_stored(struct fetch *fetch)
+{
+    if (fetch->judged == fetch->next)
+        return fetch->stores;
+    fetch->judged = fetch->next;
+    fetch->stores = fetch->admitted &&
+                    store_admits(cache_store(fetch->inflight->cache), &fetch->inflight->id,
+                                 (uint32_t)(fetch->next / UNIT_BYTES));
+    return fetch->stores;
+}
+
 enum step { STEP_GO, STEP_PAUSE, STEP_NO_SLOT, STEP_ENOUGH };
 
 /* Under the lock: may the next byte be taken, and is there a flight for it? */
@@ -118,22 +130,22 @@ static enum step next_step(struct fetch *fetch)
         fetch->end = fetch->next;    /* H6: ends with the record that was under way */
         return STEP_ENOUGH;
     }
-    uint64_t ahead = fetch->next - MIN(fetch->wanted, fetch->next);
-    if (fetch->admitted && ahead > cache_ahead_max(fetch->inflight->cache)) {
-        fetch->end = fetch->next;    /* its readers ask for the rest when they come to it */
-        fetch->outran = true;
-        return STEP_ENOUGH;
-    }
-    if (!fetch->admitted && ahead > UNSTORED_AHEAD_BYTES) {
-        fetch->pacing = true;
-        spare_kept(fetch);
-        return STEP_PAUSE;
-    }
     /* That the first is missing, whoever began it knew. A stream that is not stored relies on
      * nothing that the next write may take away. */
     if (fetch->began && fetch->admitted && already_here(fetch)) {
         fetch->end = fetch->next;
         return STEP_ENOUGH;
+    }
+    uint64_t ahead = fetch->next - MIN(fetch->wanted, fetch->next);
+    if (is_stored(fetch) && ahead > cache_ahead_max(fetch->inflight->cache)) {
+        fetch->end = fetch->next;    /* its readers ask for the rest when they come to it */
+        fetch->outran = true;
+        return STEP_ENOUGH;
+    }
+    if (!is_stored(fetch) && ahead > UNSTORED_AHEAD_BYTES) {
+        fetch->pacing = true;
+        spare_kept(fetch);
+        return STEP_PAUSE;
     }
     fetch->began = true;
     fetch->current =
@@ -163,13 +175,20 @@ static bool comes_with_metadata(const struct fetch *fetch, const struct flight *
             (flight->start == 0 && flight->length == flight->metadata->size));
 }
 
+/* Metadata may have been refused before the store admitted bytes of the object. */
+static bool needs_metadata(const struct fetch *fetch, const struct flight *flight)
+{
+    return fetch->stores && (comes_with_metadata(fetch, flight) ||
+                             !store_knows(cache_store(fetch->inflight->cache), &fetch->inflight->id));
+}
+
 /* The current flight is full: it goes to the store, or is kept a while for slower readers. */
 static void land(struct fetch *fetch)
 {
     struct flight *flight = fetch->current;
     check(fetch->next <= fetch->end && fetch->next == flight->start + flight->length);
     fetch->current = NULL;
-    if (!flight_land(flight, fetch->admitted, comes_with_metadata(fetch, flight)))
+    if (!flight_land(flight, fetch->stores, needs_metadata(fetch, flight)))
         keep(fetch, flight);
     flight_unref(&flight);
     if (!fetch->readers)
@@ -258,7 +277,7 @@ static void close_current(struct fetch *fetch)
         return;
     uint64_t filled = atomic_load(&flight->filled);
     uint64_t whole = filled / UNIT_BYTES * UNIT_BYTES;
-    if (fetch->admitted && whole) {
+    if (fetch->stores && whole) {
         flight->length = whole;
         atomic_store(&flight->filled, whole);
         if (!flight_land(flight, true, false))

@@ -118,6 +118,7 @@ struct fetch *fetch_start(struct inflight *inflight, enum fetch_kind kind,
     fetch->granted = grant_note_now(&asker->grant, inflight->name.bucket);
     fetch->refusals = grant_refusals(&asker->grant);
     fetch->readers = 1;
+    fetch->judged = NO_END;
     fetch->wanted = span->first;
     fetch->sent_ms = ageing_ms();
     fetch->error_body = text_in(&fetch->arena);
@@ -216,7 +217,7 @@ void fetch_progress(struct fetch *fetch, uint64_t offset)
  * itself, and its connection lives on. */
 static bool is_of_no_use(const struct fetch *fetch)
 {
-    return fetch->kind == FETCH_GET && fetch->answered && (!fetch->admitted || !fetch->current) &&
+    return fetch->kind == FETCH_GET && fetch->answered && (!fetch->stores || !fetch->current) &&
            fetch->next < fetch->end;
 }
 

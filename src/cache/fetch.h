@@ -5,12 +5,12 @@
  * is the leader of its flights (H6). The life of a fetch depends on its state:
  *
  *   not sent yet          it ends with its last reader
- *   sent, admitted        it belongs to the cache: even without readers it goes on to the end of
+ *   in a record that the store admitted
+ *                         it belongs to the cache: even without readers it goes on to the end of
  *                         the record
- *   sent, not admitted    it is a stream, paced by its fastest reader. It ends with its last
- * reader.
- *                         While it is ahead of its readers, it also ends when another call needs
- *                         the connection; its readers then continue with another fetch */
+ *   in any other record   it is a stream, paced by its fastest reader. It ends with its last
+ *                         reader. While it is ahead of its readers, it also ends when another call
+ *                         needs the connection; its readers then continue with another fetch */
 #ifndef CACHE_FETCH_H
 #define CACHE_FETCH_H
 
@@ -73,7 +73,9 @@ struct fetch {
     bool known_metadata;          /* sent with If-Match */
     bool proof;                   /* a GET for its status alone: its bytes are not stored */
     bool upgrade;                 /* a HEAD for the full metadata of a version that is stored */
-    bool admitted;
+    bool admitted;                /* what it brings may be stored, where the store admits it */
+    bool stores;                  /* the store has admitted the record that begins at `judged` */
+    uint64_t judged;              /* NO_END: none yet */
     bool began;                   /* has fed a flight */
     bool pacing;                  /* paused until its fastest reader comes nearer */
     bool outran;                  /* ended because its readers were too far behind */

@@ -212,8 +212,7 @@ static bool may_be_stored(const struct fetch *fetch, const struct origin_reply *
         cause = M_NOT_STORED_NO_ETAG;
     else if (!epoch_holds(&fetch->inflight->id, fetch->epoch))
         cause = M_NOT_STORED_WRITTEN;
-    else if (!store_admits(cache_store(fetch->inflight->cache), &fetch->inflight->id,
-                           fetch->end - fetch->next))
+    else if (!store_takes(cache_store(fetch->inflight->cache), &fetch->inflight->id))
         cause = M_NOT_STORED_FOLDER;
     else
         return true;
@@ -308,7 +307,8 @@ enum err learn_answer(struct fetch *fetch, const struct origin_reply *reply)
     if (fetch->kind == FETCH_HEAD && !fetch->upgrade && renewed(fetch))
         return OK;
     if (fetch->admitted && !fetch->known_metadata && fetch->metadata != old &&
-        !comes_with_its_bytes)
+        !comes_with_its_bytes &&
+        store_admits_metadata(cache_store(fetch->inflight->cache), &fetch->inflight->id))
         keep_metadata_alone(fetch);
     return OK;
 }

@@ -214,9 +214,19 @@ uint32_t store_next_unit(struct store *store, const struct metadata *metadata, u
     return end;
 }
 
-bool store_admits(struct store *store, const struct object_id *id, uint64_t bytes)
+bool store_takes(struct store *store, const struct object_id *id)
 {
-    return volume_admits(store_home(store, id), id, bytes);
+    return volume_takes(store_home(store, id));
+}
+
+bool store_admits(struct store *store, const struct object_id *id, uint32_t unit)
+{
+    return volume_admits(store_home_of_unit(store, id, unit), id, unit);
+}
+
+bool store_admits_metadata(struct store *store, const struct object_id *id)
+{
+    return volume_admits_metadata(store_home(store, id), id);
 }
 
 enum err store_append(struct store *store, struct store_append *append)

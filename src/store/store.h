@@ -182,8 +182,14 @@ uint32_t store_next_unit(struct store *store, const struct metadata *metadata, u
 /* Bytes that all extents together may have now. Any thread; cheap. */
 uint64_t store_capacity(struct store *store);
 
-/* True if these bytes may be stored (admission). To be called once, when a fill starts. */
-bool store_admits(struct store *store, const struct object_id *id, uint64_t bytes);
+/* True if the object's folder is in service, and its disk keeps up with what is stored. To be called
+ * once, when a fill starts. */
+bool store_takes(struct store *store, const struct object_id *id);
+/* True if the record that has this unit may be stored (admission). To be called once for each record
+ * that is fetched, when its flight begins: the call counts as a touch of the record. */
+bool store_admits(struct store *store, const struct object_id *id, uint32_t unit);
+/* True if metadata of this object may be stored without bytes. */
+bool store_admits_metadata(struct store *store, const struct object_id *id);
 
 /* A finished record. The caller fills in this struct, and keeps it, the metadata and the bytes
  * until done() is called, once, on the committer's thread. done() gets OK if the record is

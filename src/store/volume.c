@@ -176,14 +176,25 @@ static bool has_room(struct volume *volume)
     return room;
 }
 
-bool volume_admits(struct volume *volume, const struct object_id *id, uint64_t bytes)
+bool volume_takes(struct volume *volume)
 {
-    if (!volume_is_serving(volume) || !policy_admit(id, bytes))
+    if (!volume_is_serving(volume))
         return false;
     bool room = has_room(volume);
     if (!room)
         metric_add(M_STORE_QUEUE_FULL, 1);
     return room;
+}
+
+bool volume_admits(struct volume *volume, const struct object_id *id, uint32_t unit)
+{
+    (void)unit;
+    return volume_is_serving(volume) && policy_admit(id, 0);
+}
+
+bool volume_admits_metadata(struct volume *volume, const struct object_id *id)
+{
+    return volume_is_serving(volume) && policy_admit(id, 0);
 }
 
 static void check_append(const struct store_append *append)

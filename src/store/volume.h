@@ -38,7 +38,9 @@ uint32_t volume_has_units(struct volume *volume, const struct metadata *metadata
                           uint32_t count);
 uint32_t volume_next_unit(struct volume *volume, const struct metadata *metadata, uint32_t first,
                           uint32_t count);
-bool volume_admits(struct volume *volume, const struct object_id *id, uint64_t bytes);
+bool volume_takes(struct volume *volume);
+bool volume_admits(struct volume *volume, const struct object_id *id, uint32_t unit);
+bool volume_admits_metadata(struct volume *volume, const struct object_id *id);
 enum err volume_append(struct volume *volume, struct store_append *append) MUST_USE;
 void volume_remove(struct volume *volume, struct store_removal *removal);
 void volume_restate(struct volume *volume, struct store_removal *removal);
