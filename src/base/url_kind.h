@@ -22,8 +22,8 @@ enum url_probe { PROBE_OPEN, PROBE_CALL };
 struct url_kind {
     struct url_scheme schemes[2];       /* if there is only one, the second start is NULL */
     /* Judges the rest of the URL after the scheme. On failure returns false and sets *ret_why, in
-     * keep, to the end of a sentence that begins with the name of the setting. Leaves *ret_why
-     * alone if the list of forms, which is already there, explains enough. */
+     * keep, to the end of a sentence that begins with the name of the setting. Before the call,
+     * *ret_why lists the forms of all kinds. judge leaves it alone if the list explains enough. */
     bool (*judge)(slice rest, struct arena *keep, const char **ret_why);
     bool is_folder;             /* the rest of the URL is a folder of this machine */
     bool knows_identities;      /* the answers depend on the signer's credentials */

@@ -7,8 +7,9 @@
 #include "origin/credentials.h"
 
 /* Finds the key of clients if the settings have none (key_count is 0): clients then sign with the
- * AWS credentials of Penstock's environment or profile, if these are long-term ones. After a
- * failure *ret_why is a sentence for people. */
+ * AWS credentials of Penstock's environment, mounted files or profile, with their session token if
+ * they have one. Refuses credentials that Penstock would have to renew, such as those of a role.
+ * After a failure *ret_why is a sentence for people. */
 enum err credentials_of_clients(const struct config *config, struct arena *keep,
                                 struct credentials *ret, slice *ret_why) MUST_USE;
 /* True if Penstock needs no own credentials at this origin, because no client would use them. */

@@ -23,7 +23,8 @@ static const char *const scope_heads[SCOPE_COUNT] = {
                        "your value, and warns",
 };
 
-/* Adds the words of a text to a line with `column` characters. Further lines begin at `indent`. */
+/* Adds the words of a text to a line that already has `column` characters. Further lines begin at
+ * `indent`. */
 static void add_wrapped(struct text *to, slice words, size_t column, size_t indent)
 {
     check(column < WIDTH && indent < WIDTH);

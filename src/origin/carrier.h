@@ -23,7 +23,9 @@ struct carrier {
     uint64_t tick_ms;               /* time of the last look for stuck exchanges */
     CURL *pool[POOL_MAX];           /* easy handles for reuse */
     size_t pool_count;
-    int served[UINT16_MAX + 1];     /* local port -> socket; set at the end of an exchange */
+    /* The socket of each local port, stored at the end of an exchange. When a connection is reused,
+     * libcurl gives has_ended (curl.c) only the port. */
+    int served[UINT16_MAX + 1];
 };
 
 struct carriers {
