@@ -10,6 +10,11 @@
 #define PARAMS_MAX 100
 #define NAME_BYTES_MAX 64    /* limit of a name in a message */
 #define DISGUISED "The header %.*s must be written with '-', not '_'."
+#define BUCKET_RULE "It must have 3 to 63 letters, digits, '-', '.', '_' or ':', and must not " \
+    "begin with '-', '.', '_' or arn:."
+#define NOT_IN_DOMAINS " Penstock took the name from the path, because the setting \"domains\" " \
+    "lists no parent domain of the Host header. If the client puts the bucket into the host " \
+    "name, add the rest of that name to \"domains\". Otherwise, correct the bucket in the path."
 
 slice s3_header_get(const struct request_head *head, const struct s3_request *request, slice name)
 {
@@ -268,11 +273,10 @@ enum err s3_request_read(struct arena *keep, const struct request_head *head, sl
     *ret = (struct s3_request){ .raw_path = head->path, .listed = listed };
     slice host_bucket = s3_host_bucket(keep, head->host, domains);
     enum err e = read_path(keep, head->path, host_bucket, ret);
-    if (e == ERR_BAD_BUCKET && !host_bucket.len && is_name(head->host))
-        ret->detail = S("The specified bucket is not valid. Penstock took the name from the path, "
-                        "because the setting \"domains\" lists no parent domain of the Host "
-                        "header. If the client puts the bucket into the host name, add the rest "
-                        "of that name to \"domains\". Otherwise, correct the bucket in the path.");
+    if (e == ERR_BAD_BUCKET)
+        ret->detail = arena_printf(keep, "The specified bucket is not valid: '%.*s'. " BUCKET_RULE
+                                   "%s", SLICE_ARG(slice_sub(ret->bucket, 0, NAME_BYTES_MAX)),
+                                   !host_bucket.len && is_name(head->host) ? NOT_IN_DOMAINS : "");
     if (!e)
         e = read_params(keep, head->query, ret);
     if (!e)

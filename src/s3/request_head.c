@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define NAME_BYTES_MAX 100      /* limit of a header's name in a sentence */
+#define NAME_BYTES_MAX 100      /* limit of the name of a header or host in a sentence */
 
 enum class {
     TOKEN = 1,      /* names and methods (RFC 9110 tchar) */
@@ -59,10 +59,10 @@ static enum err bad(struct scan *scan, const char *why)
     return ERR_BAD_HEAD;
 }
 
-/* As bad, for a sentence that names a header. The sentence is valid until the next one. */
+/* As bad, for a sentence that names a header or host. The sentence is valid until the next one. */
 static enum err PRINTF_LIKE(2, 3) bad_field(struct scan *scan, const char *fmt, ...)
 {
-    static _Thread_local char why[200];
+    static _Thread_local char why[400];
     va_list args;
     va_start(args, fmt);
     vsnprintf(why, sizeof(why), fmt, args);
@@ -219,8 +219,12 @@ static enum err read_host(struct scan *scan, slice value)
             return bad(scan, "the Host header must be HOST or HOST:PORT");
     if (!value.len)
         return bad(scan, "the Host header is empty: name the host there");
-    return is_of_target(scan, value) ? OK : bad(scan, "the Host header is not the host of the URL "
-                                                      "in the request line");
+    if (is_of_target(scan, value))
+        return OK;
+    return bad_field(scan, "the Host header, %.*s, differs from the host of the URL in the request "
+                     "line, %.*s: send the same in both, and check any proxy between client and "
+                     "Penstock", SLICE_ARG(slice_sub(value, 0, NAME_BYTES_MAX)),
+                     SLICE_ARG(slice_sub(scan->authority, 0, NAME_BYTES_MAX)));
 }
 
 static enum err read_length(struct scan *scan, slice value)

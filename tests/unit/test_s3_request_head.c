@@ -275,6 +275,9 @@ TEST(a_refusal_names_the_cause_and_the_header)
         { V("CONNECT http://h HTTP/1.1\r\n"), "remove Penstock from the client's proxy" },
         { V("GET /my file HTTP/1.1\r\n"), "encode each space in the target as %20" },
         { V("GET / HTTP/2.0\r\n"), "HTTP version is neither 1.0 nor 1.1" },
+        { V("GET http://a.example/k HTTP/1.1\r\nHost: b.example\r\n"),
+          "the Host header, b.example, differs from the host of the URL in the request line, "
+          "a.example: send the same in both" },
         { V(PUT "Content-Length: 007" END), "below 2^63, without leading zeros" },
         { V(PUT "Content-Length: 7 " END), "the header Content-Length has a tab, or a space at" },
         { V(GET "A-b: c\x01" END), "the header A-b has the control byte 0x01: remove" },
