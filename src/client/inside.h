@@ -65,8 +65,10 @@ json_t *penstock_say(struct penstock *client, json_t *take_message, int fd,
 void penstock_fill_free(struct penstock_fill *fill);
 
 /* ---- presign.c ---- */
+#define URL_BYTES_MAX 4095
+#define SECRET_BYTES_MAX (URL_BYTES_MAX - 4)    /* of the text "AWS4SECRET" */
 struct url {
-    char text[4096];
+    char text[URL_BYTES_MAX + 1];
     size_t len;
     bool full;
 };

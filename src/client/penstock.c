@@ -64,7 +64,25 @@ static int dial(struct penstock *client, const char *path, struct penstock_error
                          path, strerror(errno));
 }
 
-static int greet(struct penstock *client, const struct penstock_options *who,
+static int cannot_sign(const struct penstock_options *who, bool own, struct penstock_error *error)
+{
+    if (!who->secret_key)
+        return penstock_fail(error, "bad_argument", own
+            ? "the option access_key is set, and the option secret_key is not: set both"
+            : "AWS_ACCESS_KEY_ID is set, and AWS_SECRET_ACCESS_KEY is not: set both");
+    if (strlen(who->secret_key) > SECRET_BYTES_MAX)
+        return penstock_fail(error, "bad_argument", "the secret key has %zu bytes, but may have at "
+                             "most %d: correct it", strlen(who->secret_key), SECRET_BYTES_MAX);
+    if (!who->session_token)
+        return penstock_fail(error, "bad_argument", "OpenSSL can't sign with HMAC-SHA256: check "
+                             "the OpenSSL configuration of this process");
+    return penstock_fail(error, "bad_argument", "with this session token of %zu bytes, the "
+                         "presigned URL would have more than %d bytes: use credentials with a "
+                         "shorter session token, or without one", strlen(who->session_token), URL_BYTES_MAX);
+}
+
+/* If `own` is true, the access key is from the options, else from the environment. */
+static int greet(struct penstock *client, const struct penstock_options *who, bool own,
                  struct penstock_error *error)
 {
     json_t *message = json_pack("{s:s, s:i, s:s}", "op", "hello", "v", 1, "client", "c/0.1");
@@ -72,10 +90,7 @@ static int greet(struct penstock *client, const struct penstock_options *who,
         struct url url = { .len = 0 };
         if (!who->secret_key || !penstock_presign(who, &url)) {
             json_decref(message);
-            return penstock_fail(error, "bad_argument", who->secret_key
-                ? "the access key, the secret key or the session token is too long for a presigned "
-                  "URL: use shorter credentials"
-                : "the access key has no secret key: set AWS_SECRET_ACCESS_KEY, too");
+            return cannot_sign(who, own, error);
         }
         json_object_set_new(message, "auth", json_pack("{s:s}", "presigned", url.text));
     }
@@ -94,7 +109,8 @@ int penstock_connect(struct penstock **ret, const struct penstock_options *optio
         return penstock_fail(error, "memory", "this process is out of memory");
     client->fd = -1;
     client->silence_ms = all.silence_ms;
-    if (dial(client, all.socket, error) || greet(client, &all, error)) {
+    if (dial(client, all.socket, error) ||
+        greet(client, &all, options && options->access_key, error)) {
         penstock_close(&client);
         return -1;
     }

@@ -58,6 +58,12 @@ def failures(story, probe):
                ("SignatureDoesNotMatch", "403"))
     story.same("no keys, where nobody may come without", error(probe.run("a:0:10:0", env={
         "AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}))[:2], ("AccessDenied", "403"))
+    for what, env, words in (
+            ("no secret key", {"AWS_SECRET_ACCESS_KEY": ""}, "AWS_SECRET_ACCESS_KEY is not: set both"),
+            ("a long secret key", {"AWS_SECRET_ACCESS_KEY": "x" * 4092}, "may have at most 4091"),
+            ("a long session token", {"AWS_SESSION_TOKEN": "x" * 4000}, "session token of 4000 bytes")):
+        got = probe.run("a:0:10:0", env=env)
+        story.fact(f"{what}: the message says so", error(got)[0] == "bad_argument" and words in got[2][-1], got)
     story.same("nobody there", error(probe.run("a:0:10:0", path="/nowhere.sock"))[0], "disconnected")
     story.same("a name that is no text", error(probe.run(b"\xff:0:10:0".decode("utf-8", "surrogateescape")))[0],
                "bad_message")
