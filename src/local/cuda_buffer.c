@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NOT_IPC "use cuda-vmm or memfd"
-#define NOT_VMM "use cuda-ipc or memfd"
+#define NOT_IPC "register the buffer with \"kind\" cuda-vmm or memfd, not cuda-ipc"
+#define NOT_VMM "register the buffer with \"kind\" cuda-ipc or memfd, not cuda-vmm"
 
 /* ---- host memory ---- */
 

@@ -48,7 +48,7 @@ struct gpu_fence;     /* one submitted batch; poll and wait tell when it has end
 /* The reason of an error, for people: one sentence without its full stop, and never with a handle
  * or a key. */
 struct gpu_why {
-    char text[240];
+    char text[300];
 };
 
 struct gpu_facts {

@@ -257,6 +257,7 @@ struct user {
 /* Returns ERR_BAD_ARGUMENT and *ret_why if the list names a user that does not exist. */
 enum err users_new(slice list, struct arena *keep, struct users **ret, slice *ret_why) MUST_USE;
 void users_free(struct users **users);
+slice users_name(struct arena *keep, uint32_t uid);    /* "uid 1000" for a user without a name */
 bool users_allow(const struct users *users, uint32_t uid);
 /* Counts one more session of that user. Returns NULL if the user has as many sessions as allowed.
  * Any thread may call this and the functions below. */

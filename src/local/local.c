@@ -145,6 +145,7 @@ enum err local_look(const struct local_options *options, struct arena *keep, sli
     struct sockaddr_un wanted;
     const char *path = options->path, *slash = strrchr(path, '/');
     slice folder = slash ? arena_printf(keep, "%.*s/", (int)(slash - path), path) : S("./");
+    slice user = users_name(keep, getuid());    /* access() judges the real user */
     check(address_of(path, "", &wanted));
     *ret_why = arena_printf(keep, "fill_socket %s: another process listens at this path: "
                             "stop that process, or set another path", path);
@@ -156,9 +157,10 @@ enum err local_look(const struct local_options *options, struct arena *keep, sli
     if (access(folder.ptr, F_OK) != 0)
         return ERR_NOT_FOUND;
     if (access(folder.ptr, W_OK | X_OK) != 0)
-        return failed(keep, path, arena_printf(keep, "this user may not write to the folder %.*s: "
-                      "give the folder to this user (chown), or set another path",
-                      SLICE_ARG(folder)).ptr, ret_why);
+        return failed(keep, path, arena_printf(keep, "the user that runs this check, %.*s, may not "
+                      "write to the folder %.*s. If another user runs Penstock, run this check as "
+                      "that user. Otherwise, give the folder to %.*s (chown), or set another path",
+                      SLICE_ARG(user), SLICE_ARG(folder), SLICE_ARG(user)).ptr, ret_why);
     return OK;
 }
 

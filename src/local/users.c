@@ -32,6 +32,15 @@ static bool uid_of(struct arena *keep, slice name, uint32_t *ret)
     return true;
 }
 
+slice users_name(struct arena *keep, uint32_t uid)
+{
+    struct passwd entry, *found = NULL;
+    char room[4096];
+    if (getpwuid_r(uid, &entry, room, sizeof(room), &found) == 0 && found)
+        return arena_copy(keep, slice_of(entry.pw_name));
+    return arena_printf(keep, "uid %u", (unsigned)uid);
+}
+
 enum err users_new(slice list, struct arena *keep, struct users **ret, slice *ret_why)
 {
     struct users *users = must_alloc(sizeof(*users));

@@ -50,6 +50,8 @@ with Story("b16 check says what serve will meet", seconds=90) as story:
         open(kept + "/lock", "w").close()
         os.chmod(kept + "/lock", 0o600)
         check_it("what lies in it does", 1, kept + "/lock", "sudo chown -R nobody " + kept, prefix=as_nobody, cache_dir=kept)
+        check_it("the folder of the fill socket does", 1, "the user that runs this check, nobody, may not write",
+                 prefix=as_nobody, fill_socket=own + "/fill.sock")
         check_it("it can't be made", 1, "root", "nobody", prefix=as_nobody, cache_dir=story.path("new"))
 
     # ---- a running one ----
