@@ -34,6 +34,18 @@ static const char *env(const char *name)
     return getenv(name);
 }
 
+/* The place of the region that is in force, in the order of find_region (credentials.c). */
+static const char *region_place(const struct origin_options *options)
+{
+    static const char *const variables[] = { "AWS_REGION", "AWS_DEFAULT_REGION" };
+    if (slice_of(options->region).len)
+        return "the setting origin_region (in origins: region)";
+    for (size_t i = 0; i < countof(variables); i++)
+        if (slice_of(env(variables[i])).len)
+            return variables[i];
+    return "the profile";
+}
+
 static enum err s3_open(void *shared, const struct origin_options *options, struct arena *keep,
                         struct origin **ret, slice *ret_why)
 {
@@ -53,9 +65,8 @@ static enum err s3_open(void *shared, const struct origin_options *options, stru
     if (!e && region.len && !region_valid(region)) {
         *ret_why = arena_printf(&s3->keep, "the region of this origin, '%.*s', must have only "
                                 "lower-case letters, digits and '-', and at most %d bytes: correct "
-                                "it. Penstock takes the first that is set of origin_region, "
-                                "AWS_REGION, AWS_DEFAULT_REGION and the profile's region",
-                                SLICE_ARG(region), REGION_BYTES_MAX - 1);
+                                "it. It comes from %s", SLICE_ARG(region), REGION_BYTES_MAX - 1,
+                                region_place(options));
         e = ERR_BAD_ARGUMENT;
     }
     if (e) {
