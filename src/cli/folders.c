@@ -13,7 +13,8 @@
 /* What was logged of a folder. */
 struct folder_reported {
     bool serving;
-    bool squeezed;                 /* other files leave the folder less than half of its size */
+    bool squeezed;                 /* other files left the folder less than half of its size, and it
+                                      does not have three quarters again yet */
     uint64_t size;                 /* 0: none yet */
 };
 
