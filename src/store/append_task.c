@@ -34,8 +34,11 @@ static struct append_item *add_item(struct append_task *task, enum record_kind k
 {
     const struct metadata *metadata = task->append->metadata;
     struct append_item *item = &task->items[task->count++];
-    item->record = (struct record){ .kind = (uint8_t)kind, .id = metadata->id, .first_unit = first_unit,
-                                    .etag_hash = metadata->etag_hash };
+    item->bucket = task->bucket;
+    item->record = (struct record){ .kind = (uint8_t)kind, .id = metadata->id,
+                                    .first_unit = first_unit, .etag_hash = metadata->etag_hash };
+    if (kind == KIND_UNITS)
+        item->record.mark = task->bucket;
     return item;
 }
 
@@ -66,6 +69,7 @@ void append_task_make(struct volume *volume, struct append_task *task, struct st
 {
     slice bytes;
     task->append = append;
+    task->bucket = bucket_hash_of(volume->secret, append->metadata->name);
     enum err found = find_whole(volume, append, keep, &bytes);
     /* metadata by itself would cost us the bytes */
     task->err = found == ERR_LIMIT ? ERR_FULL : OK;

@@ -26,7 +26,8 @@ static bool is_before_use(const char *name)
 
 static bool is_in_use(const char *name)
 {
-    static const char *const ours[] = { "format", "index", "extents", "names", "restated" };
+    static const char *const ours[] = { "format", "index", "extents", "names", "restated",
+                                        "ages", "bans", "pins", "jobs" };
     return is_before_use(name) || slice_is_one_of(slice_of(name), ours, countof(ours));
 }
 
@@ -86,7 +87,33 @@ enum err clearing_look(const char *folder, struct arena *keep, slice *ret_strang
     if (e || extents)
         return e ? e : ERR_NOT_FOUND;
     e = look(folder, "index", is_of_index, keep, ret_stranger);
+    if (!e || e == ERR_NOT_FOUND)    /* jobs/ keeps what it has, so nobody looks into it */
+        e = look(folder, "ages", is_extent, keep, ret_stranger);
     return e == ERR_NOT_FOUND ? OK : e;
+}
+
+/* Removes the files of extents in a folder, but not that of `keep`. */
+static enum err remove_files(DIR *dir, uint32_t keep)
+{
+    uint32_t number;
+    struct dirent *item;
+    enum err e = OK;
+    while (!e && (item = readdir(dir)))
+        if (extent_number_of(item->d_name, &number) && number != keep &&
+            unlinkat(dirfd(dir), item->d_name, 0) != 0)
+            e = ERR_IO;
+    return e;
+}
+
+enum err clearing_ages(const char *folder)
+{
+    DIR *dir;
+    enum err e = open_inner(folder, "ages", &dir);
+    if (e)
+        return e == ERR_NOT_FOUND ? OK : ERR_IO;
+    e = remove_files(dir, 0);
+    closedir(dir);
+    return e;
 }
 
 enum err clearing_extents(const char *folder, uint32_t *ret_highest)
@@ -102,10 +129,7 @@ enum err clearing_extents(const char *folder, uint32_t *ret_highest)
         if (extent_number_of(item->d_name, &number))
             *ret_highest = MAX(*ret_highest, number);
     rewinddir(dir);
-    while (!e && (item = readdir(dir)))
-        if (extent_number_of(item->d_name, &number) && number != *ret_highest &&
-            unlinkat(dirfd(dir), item->d_name, 0) != 0)
-            e = ERR_IO;
+    e = remove_files(dir, *ret_highest);
     closedir(dir);
     return e;
 }

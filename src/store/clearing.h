@@ -12,5 +12,7 @@ enum err clearing_look(const char *folder, struct arena *keep, slice *ret_strang
 /* Removes every extent except the one with the highest number. *ret_highest is that number, or 0 if
  * there is no extent. */
 enum err clearing_extents(const char *folder, uint32_t *ret_highest) MUST_USE;
+/* Removes the files in ages/. */
+enum err clearing_ages(const char *folder) MUST_USE;
 
 #endif

@@ -1,8 +1,14 @@
-/* contents.c - the table of contents of an extent. SPDX-License-Identifier: Apache-2.0
+/* contents.c - what an extent has: its version and kind, and its table of contents.
+ * SPDX-License-Identifier: Apache-2.0
  *
  * The last 64 bytes of a sealed extent are the footer of its table of contents. For an unsealed
- * extent, a scan of the record headers gives the same entries. Committer only. */
+ * extent, a scan of the record headers gives the same entries, and the metadata blocks give the
+ * names. The open extent has its table in RAM. An extent of format version 1 has no names.
+ *
+ * Threads: extent_each_row and extent_footer are for any thread, all else for the committer. */
 #include <errno.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "store/extent_inside.h"
@@ -20,16 +26,65 @@ bool extent_read(const struct extent *extent, void *to, size_t len, uint64_t off
     return true;
 }
 
-/* The footer, if the file ends in one that is this extent's and fits. */
-bool extent_read_footer(const struct extent *extent, struct toc_footer *ret)
+/* ---- version and kind ---- */
+
+/* Reads the footer. Returns false if the file does not end in one that fits the file. */
+static bool read_footer(const struct extent *extent, struct toc_footer *ret)
 {
     uint8_t bytes[TOC_FOOTER_BYTES];
     uint64_t size = extent_size(extent);
     return size >= PAGE_BYTES &&
            extent_read(extent, bytes, sizeof(bytes), size - sizeof(bytes)) &&
-           toc_footer_decode(bytes, ret) == OK && ret->extent == extent->number &&
-           ret->offset + toc_bytes(ret->count) == size;
+           toc_footer_decode(bytes, ret) == OK &&
+           ret->offset + toc_bytes(ret->version, ret->count, ret->names_len) == size;
 }
+
+static bool read_head(const struct extent *extent, struct extent_head *ret)
+{
+    uint8_t bytes[EXTENT_HEAD_BYTES];
+    return extent_size(extent) >= PAGE_BYTES && extent_read(extent, bytes, sizeof(bytes), 0) &&
+           extent_head_decode(bytes, ret) == OK;
+}
+
+static bool is_own(const struct extent *extent, uint32_t number, const uint8_t *volume)
+{
+    return number == extent->number &&
+           memcmp(volume, extent->all->volume, VOLUME_ID_BYTES) == 0;
+}
+
+/* An extent of version 1 has no head page, and so begins with a record. */
+static bool begins_with_record(const struct extent *extent)
+{
+    uint8_t bytes[RECORD_HEADER_MAX];
+    struct record record;
+    return extent_size(extent) >= PAGE_BYTES && extent_read(extent, bytes, sizeof(bytes), 0) &&
+           record_decode((slice){ (char *)bytes, sizeof(bytes) }, &record) == OK &&
+           record.extent == extent->number && record.ordinal == 0;
+}
+
+void extent_recognize(struct extent *extent)
+{
+    struct toc_footer footer;
+    struct extent_head head;
+    uint8_t kind = EXTENT_LOG;
+    unsigned char version = 0;
+    bool sealed = read_footer(extent, &footer);
+    if (sealed && (footer.version == 1 ? footer.extent == extent->number
+                                       : is_own(extent, footer.extent, footer.volume))) {
+        version = (unsigned char)footer.version;
+        kind = footer.kind;
+    } else if (!sealed && read_head(extent, &head)) {
+        version = is_own(extent, head.extent, head.volume) ? FORMAT_VERSION : 0;
+        kind = head.kind;
+    } else if (!sealed && begins_with_record(extent)) {
+        version = 1;
+    }
+    extent->kind = kind;
+    atomic_store(&extent->sealed, sealed && version);
+    atomic_store(&extent->version, version);
+}
+
+/* ---- records ---- */
 
 /* An extent read forward through a small buffer. */
 struct window {
@@ -39,11 +94,12 @@ struct window {
     char bytes[WINDOW_BYTES];
 };
 
-/* Up to `len` bytes at `offset`; fewer at the end of the file, none when it can't be read. */
+/* Returns up to `len` bytes at `offset`; fewer at the end of the file, none if they can't be
+ * read. */
 static slice window_at(struct window *window, uint64_t offset, size_t len)
 {
     uint64_t size = extent_size(window->extent);
-    if (offset >= size)
+    if (offset >= size || len > WINDOW_BYTES)
         return (slice){ NULL, 0 };
     len = (size_t)MIN(len, size - offset);
     if (offset < window->start || offset + len > window->start + window->len) {
@@ -64,12 +120,12 @@ static bool record_at(struct window *window, uint64_t offset, uint32_t ordinal, 
            record_end(offset, ret) <= extent_size(window->extent);
 }
 
-/* Header after header, up to the first that is none. */
+/* Visits header after header, up to the first that is none. */
 static enum err scan(const struct extent *extent, extent_visit *each, void *arg)
 {
     struct window window = { .extent = extent };
     enum err e = OK;
-    uint64_t at = 0;
+    uint64_t at = atomic_load(&extent->version) == 1 ? 0 : PAGE_BYTES;
     for (uint32_t ordinal = 0; !e; ordinal++) {
         struct record record;
         at = round_up(at, RECORD_ALIGN);
@@ -84,69 +140,153 @@ static enum err scan(const struct extent *extent, extent_visit *each, void *arg)
     return e;
 }
 
-struct gathering {
-    struct arena *keep;
-    struct toc_entry *entries;
-    uint32_t count;
-};
+/* ---- tables ---- */
 
-static enum err gather(void *arg, const struct record *record, uint32_t offset)
+/* Reads the name in the metadata block of a record. Returns false if a checksum fails. `block` has
+ * room for the largest block. */
+static bool read_name(struct window *window, const struct toc_entry *entry, uint32_t ordinal,
+                      char *block, struct toc_name *ret)
 {
-    struct gathering *to = arg;
-    to->entries = arena_grow(to->keep, to->entries, to->count, sizeof(*to->entries));
-    to->entries[to->count++] = toc_entry_of(record, offset);
-    return OK;
+    struct record record;
+    if (!record_at(window, entry->offset, ordinal, &record) ||
+        record.metadata_len > METADATA_BLOCK_MAX)
+        return false;
+    uint64_t at = entry->offset + record_header_bytes(record.data_len);
+    slice bytes = window_at(window, at, record.metadata_len);
+    if (bytes.len != record.metadata_len) {
+        if (!extent_read(window->extent, block, record.metadata_len, at))
+            return false;
+        bytes = (slice){ block, record.metadata_len };
+    }
+    return record.metadata_crc == block_crc(&record.id, record.etag_hash, METADATA_UNIT, bytes.ptr,
+                                            bytes.len) &&
+           toc_name_of(bytes, ret);
 }
 
-static bool read_toc(const struct extent *extent, struct arena *keep, struct toc_entry **ret,
-                     uint32_t *ret_count)
+/* Adds the names to a table without names, from the records. */
+static void find_names(const struct extent *extent, struct toc *toc)
+{
+    struct window window = { .extent = extent };
+    char *block = must_alloc(METADATA_BLOCK_MAX);
+    toc->names_len = 0;
+    for (uint32_t i = 0; i < toc->count; i++) {
+        struct toc_entry *entry = &toc->entries[i];
+        struct toc_name name = { 0, { "", 0 } };
+        if (!toc_entry_has_name(entry))
+            continue;
+        if (read_name(&window, entry, i, block, &name))
+            entry->bucket = bucket_hash_of(extent->all->secret, name.name);
+        else
+            name = (struct toc_name){ 0, { "", 0 } };
+        toc_add_name(toc, &name);
+    }
+    free(block);
+}
+
+/* Reads the rows, and the names if their checksum is right. Returns false if the rows are
+ * damaged. */
+static bool read_toc(const struct extent *extent, struct toc *ret)
 {
     struct toc_footer footer;
-    if (!extent_read_footer(extent, &footer))
+    if (!read_footer(extent, &footer))
         return false;
-    size_t len = (size_t)footer.count * TOC_ENTRY_BYTES;
-    *ret = arena_alloc(keep, len + 1);
-    bool good = extent_read(extent, *ret, len, footer.offset) &&
-                crc32c(0, *ret, len) == footer.entries_crc;
+    size_t rows_len = footer.count * toc_row_bytes(footer.version);
+    uint8_t *bytes = must_alloc(rows_len + footer.names_len + 1);
+    bool good = extent_read(extent, bytes, rows_len + footer.names_len, footer.offset) &&
+                crc32c(0, bytes, rows_len) == footer.rows_crc;
+    *ret = (struct toc){ .count = good ? footer.count : 0 };
+    ret->entries = must_alloc(footer.count * sizeof(*ret->entries) + 1);
+    toc_rows_decode(footer.version, bytes, ret->count, ret->entries);
     for (uint32_t i = 0; good && i < footer.count; i++)
-        good = toc_entry_is_valid(&(*ret)[i]);
-    *ret_count = footer.count;
+        good = toc_entry_is_valid(&ret->entries[i]) && ret->entries[i].offset < footer.offset;
+    if (crc32c(0, bytes + rows_len, footer.names_len) == footer.names_crc) {
+        memmove(bytes, bytes + rows_len, footer.names_len);
+        ret->names = bytes;
+        ret->names_len = ret->names_capacity = footer.names_len;
+    } else {
+        free(bytes);
+    }
+    if (!good)
+        toc_free(ret);
     return good;
 }
 
-static enum err contents(const struct extent *extent, struct arena *keep, struct toc_entry **ret,
-                         uint32_t *ret_count)
+static enum err gather(void *arg, const struct record *record, uint32_t offset)
 {
-    if (extent->sealed && read_toc(extent, keep, ret, ret_count))
-        return OK;
-    struct gathering found = { .keep = keep };
-    enum err e = scan(extent, gather, &found);
-    *ret = found.entries;
-    *ret_count = found.count;
-    return e;
+    struct toc_entry entry = toc_entry_of(record, offset);
+    toc_add(arg, &entry, &(struct toc_name){ 0, { "", 0 } });
+    return OK;
+}
+
+/* Finds the table of an extent that is not open. */
+static void find_toc(const struct extent *extent, struct toc *ret)
+{
+    *ret = (struct toc){ .count = 0 };
+    if (!atomic_load(&extent->sealed) || !read_toc(extent, ret)) {
+        (void)!scan(extent, gather, ret);
+        ret->names_len = 0;
+    }
+    if (atomic_load(&extent->version) != 1 && !toc_names_fit(ret))
+        find_names(extent, ret);
 }
 
 enum err extent_contents(struct extents *all, uint32_t number, struct arena *keep,
                          struct toc_entry **ret, uint32_t *ret_count)
 {
     struct extent *extent;
+    struct toc toc;
     enum err e = extent_hold(all, number, &extent);
-    if (!e)
-        e = contents(extent, keep, ret, ret_count);
+    if (e)
+        return e;
+    find_toc(extent, &toc);
+    *ret = arena_alloc(keep, toc.count * sizeof(**ret) + 1);
+    *ret_count = toc.count;
+    if (toc.count)
+        memcpy(*ret, toc.entries, toc.count * sizeof(**ret));
+    toc_free(&toc);
+    extent_release(&extent);
+    return OK;
+}
+
+enum err extent_each_row(struct extents *all, uint32_t number, extent_row_visit *visit, void *arg)
+{
+    struct extent *extent;
+    struct toc toc;
+    struct toc_row row;
+    enum err e = extent_hold(all, number, &extent);
+    if (e)
+        return e;
+    if (!open_extent_toc(extent, &toc))
+        find_toc(extent, &toc);
+    for (struct toc_cursor at = toc_begin(&toc); !e && toc_next(&at, &row);)
+        e = visit(arg, &row);
+    toc_free(&toc);
     extent_release(&extent);
     return e;
 }
 
+enum err extent_footer(struct extents *all, uint32_t number, struct toc_footer *ret)
+{
+    struct extent *extent;
+    enum err e = extent_hold(all, number, &extent);
+    if (!e && !(atomic_load(&extent->sealed) && read_footer(extent, ret)))
+        e = ERR_GONE;
+    extent_release(&extent);
+    return e;
+}
+
+/* ---- for the committer ---- */
+
 /* By its table, so that one bad header hides no record but its own. */
-static enum err each_listed(const struct extent *extent, const struct toc_entry *entries,
-                            uint32_t count, extent_visit *each, void *arg)
+static enum err each_listed(const struct extent *extent, const struct toc *toc,
+                            extent_visit *each, void *arg)
 {
     struct window window = { .extent = extent };
     enum err e = OK;
-    for (uint32_t i = 0; !e && i < count; i++) {
+    for (uint32_t i = 0; !e && i < toc->count; i++) {
         struct record record;
-        if (record_at(&window, entries[i].offset, i, &record))
-            e = each(arg, &record, entries[i].offset);
+        if (record_at(&window, toc->entries[i].offset, i, &record))
+            e = each(arg, &record, toc->entries[i].offset);
     }
     return e;
 }
@@ -154,32 +294,29 @@ static enum err each_listed(const struct extent *extent, const struct toc_entry 
 enum err extent_each_record(struct extents *all, uint32_t number, extent_visit *each, void *arg)
 {
     struct extent *extent;
+    struct toc toc = { .count = 0 };
     enum err e = extent_hold(all, number, &extent);
     if (e)
         return e;
-    struct arena keep = { 0 };
-    struct toc_entry *entries;
-    uint32_t count;
-    e = extent->sealed && read_toc(extent, &keep, &entries, &count)
-            ? each_listed(extent, entries, count, each, arg)
+    e = atomic_load(&extent->sealed) && read_toc(extent, &toc)
+            ? each_listed(extent, &toc, each, arg)
             : scan(extent, each, arg);
-    arena_free(&keep);
+    toc_free(&toc);
     extent_release(&extent);
     return e;
 }
 
 enum err extent_seal_old(struct extents *all, uint32_t number)
 {
-    struct arena keep = { 0 };
-    struct toc_entry *entries;
-    uint32_t count;
     struct extent *extent;
+    struct toc toc;
     enum err e = extent_hold(all, number, &extent);
-    if (!e)
-        e = contents(extent, &keep, &entries, &count);
-    if (!e)    /* behind whatever is there: no block is written twice */
-        e = extent_write_toc(extent, round_up(extent_size(extent), PAGE_BYTES), entries, count);
-    arena_free(&keep);
+    if (e)
+        return e;
+    find_toc(extent, &toc);
+    /* behind whatever is there: no block is written twice */
+    e = extent_write_toc(extent, round_up(extent_size(extent), PAGE_BYTES), &toc);
+    toc_free(&toc);
     extent_release(&extent);
     return e;
 }

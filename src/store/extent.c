@@ -42,6 +42,7 @@ struct extents *extents_new(uint64_t memory_bytes)
     struct extents *all = must_alloc(sizeof(*all));
     pthread_mutex_init(&all->lock, NULL);
     pthread_rwlock_init(&all->folder_lock, NULL);
+    pthread_mutex_init(&all->toc_lock, NULL);
     for (size_t i = 0; i < CLOCK_COUNT; i++)
         list_init(&all->clocks[i]);
     all->epochs = read_epochs_new();
@@ -58,6 +59,7 @@ void extents_free(struct extents **all)
     extents_close(*all);
     read_epochs_free(&(*all)->epochs);
     pthread_rwlock_destroy(&(*all)->folder_lock);
+    pthread_mutex_destroy(&(*all)->toc_lock);
     pthread_mutex_destroy(&(*all)->lock);
     free(*all);
     *all = NULL;
@@ -119,7 +121,8 @@ enum err extent_hold(struct extents *all, uint32_t number, struct extent **ret)
     struct extent *extent = take_ref(all, number, &open);
     if (extent)
         note_use(extent);
-    enum err e = !extent ? ERR_NOT_FOUND : open ? OK : extent_open_held(extent);
+    bool usable = extent && atomic_load_explicit(&extent->version, memory_order_acquire);
+    enum err e = !usable ? ERR_NOT_FOUND : open ? OK : extent_open_held(extent);
     if (e == ERR_LIMIT)
         metric_add(M_STORE_NO_FD, 1);
     if (e)
@@ -243,13 +246,17 @@ static void unlist(struct extents *all, uint32_t number)
     extent_release(&extent);
 }
 
+void extent_remove_file(struct extents *all, uint32_t number)
+{
+    char name[16];
+    snprintf(name, sizeof(name), "%08x", number);
+    (void)!unlinkat(all->folder_fd, name, 0);
+}
+
 void extent_drop(struct extents *all, uint32_t number)
 {
     check(number != extents_highest(all));
-    char name[16];
-    snprintf(name, sizeof(name), "%08x", number);
-    /* left behind: found again at the next opening */
-    (void)!unlinkat(all->folder_fd, name, 0);
+    extent_remove_file(all, number);
     unlist(all, number);
 }
 
@@ -339,8 +346,7 @@ static enum err add_file(struct extents *all, uint32_t number)
         return ERR_IO;
     }
     struct extent *extent = extent_add(all, number, fd, (uint64_t)st.st_size);
-    struct toc_footer footer;
-    extent->sealed = extent_read_footer(extent, &footer);
+    extent_recognize(extent);
     extent_release(&extent);
     return OK;
 }
@@ -357,7 +363,7 @@ bool extent_number_of(const char *name, uint32_t *ret)
     return *ret > 0 && *ret <= EXTENT_NUMBER_MAX && strcmp(name, ours) == 0;
 }
 
-enum err extents_open(struct extents *all, const char *folder, uint32_t extent_bytes)
+enum err extents_open(struct extents *all, const char *folder, const struct format *format)
 {
     char path[4096];
     if (snprintf(path, sizeof(path), "%s/extents", folder) >= (int)sizeof(path))
@@ -368,7 +374,10 @@ enum err extents_open(struct extents *all, const char *folder, uint32_t extent_b
     if (!dir)
         return ERR_IO;
     all->folder_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    all->extent_bytes = extent_bytes;
+    all->extent_bytes = format->extent_bytes;
+    memcpy(all->volume, format->volume, sizeof(all->volume));
+    if (memcmp(all->secret, format->secret, sizeof(all->secret)) != 0)    /* it is read by others */
+        memcpy(all->secret, format->secret, sizeof(all->secret));
     enum err e = all->folder_fd >= 0 ? OK : ERR_IO;
     struct dirent *item;
     uint32_t number;
@@ -392,9 +401,7 @@ void extents_close(struct extents *all)
     all->folder_fd = -1;
     pthread_rwlock_unlock(&all->folder_lock);
     atomic_store(&all->highest, 0);
-    extent_release(&all->open_extent.extent);
-    free(all->open_extent.entries);
-    memset(&all->open_extent, 0, sizeof(all->open_extent));
+    open_extent_close(all);
 }
 
 static int by_number(const void *a, const void *b)
@@ -417,6 +424,6 @@ size_t extents_numbers(struct extents *all, struct arena *keep, uint32_t **ret)
 bool extent_is_sealed(struct extents *all, uint32_t number)
 {
     struct extent *extent = extent_find(all, number);
-    return extent && extent->sealed;
+    return extent && atomic_load(&extent->sealed);
 }
 

@@ -7,7 +7,7 @@
 #define STORE_EXTENT_H
 
 #include "store/ages.h"
-#include "store/format.h"
+#include "store/toc.h"
 
 struct extent;
 struct extents;
@@ -51,8 +51,10 @@ uint32_t extent_granted_raise(struct extents *all, uint32_t number, uint32_t ord
 /* ---- for the committer only, unless a comment says "any thread" ---- */
 
 /* Finds the extents in `folder`/extents, which is made if it is missing. Reads records only of
- * unsealed extents. */
-enum err extents_open(struct extents *all, const char *folder, uint32_t extent_bytes) MUST_USE;
+ * unsealed extents. An extent that has no right footer or head page of this volume is counted, but
+ * can't be held. */
+enum err extents_open(struct extents *all, const char *folder,
+                      const struct format *format) MUST_USE;
 /* Reads the number in the name of an extent's file. Returns false for the name of another file. */
 bool extent_number_of(const char *name, uint32_t *ret) MUST_USE;
 void extents_close(struct extents *all);    /* readers keep the extents that they hold */
@@ -70,6 +72,16 @@ uint32_t extent_fds_allowed(void);
 typedef enum err extent_visit(void *arg, const struct record *record, uint32_t offset);
 enum err extent_each_record(struct extents *all, uint32_t number, extent_visit *each,
                             void *arg) MUST_USE;
+/* Calls `visit` for every row of the extent's table of contents, in order, with the name of the
+ * object for WHOLE and HEAD. Of the open extent, these are the records that are written. In an
+ * extent of format version 1, names are empty and bucket hashes 0. Reads the whole table first;
+ * waits for the disk. Stops at the first error that `visit` returns. Any thread. */
+typedef enum err extent_row_visit(void *arg, const struct toc_row *row);
+enum err extent_each_row(struct extents *all, uint32_t number, extent_row_visit *visit,
+                         void *arg) MUST_USE;
+/* Reads the footer of a sealed extent: its kind and its totals at sealing. Returns ERR_GONE if the
+ * extent is not sealed. Any thread. */
+enum err extent_footer(struct extents *all, uint32_t number, struct toc_footer *ret) MUST_USE;
 /* Finds the extent's table of contents, in keep. It comes from the file, or, if the file has none,
  * from the record headers. */
 enum err extent_contents(struct extents *all, uint32_t number, struct arena *keep,
@@ -91,6 +103,7 @@ void extent_drop(struct extents *all, uint32_t number);
 
 struct append_item {
     struct record record;             /* open_extent_add sets the members extent and ordinal */
+    uint64_t bucket;                  /* its hash */
     slice metadata_block, bytes;      /* must stay until open_extent_write */
     uint32_t offset;                  /* set by open_extent_add */
 };

@@ -42,7 +42,10 @@ struct extent {
     _Atomic(uint8_t *) map;
     uint64_t map_bytes;
     struct turn turns[CLOCK_COUNT];
-    bool sealed;                      /* for the committer only */
+    /* Of the format. 0: the file is not one of this volume, and can't be held. */
+    atomic_uchar version;
+    uint8_t kind;                     /* enum extent_kind */
+    atomic_bool sealed;               /* the file ends with its table of contents */
     struct ages *ages;
     _Atomic uint64_t bytes;           /* of the file */
     _Atomic(_Atomic uint32_t *) times[MARK_COUNT][TIME_CHUNKS];
@@ -59,8 +62,9 @@ struct open_extent {
     struct extent *extent;            /* NULL: no extent takes more records */
     bool broken;                      /* a write failed: the extent takes no more records */
     uint64_t end;                     /* end of the written bytes, a multiple of a page */
-    struct toc_entry *entries;        /* of the written records, then of the gathered ones */
-    uint32_t count, capacity;
+    struct toc toc;                   /* of the written records, then of the gathered ones */
+    uint32_t written;                 /* records */
+    size_t written_names;             /* bytes of their names */
     uint32_t gathered;
     uint64_t gathered_end;
     /* For each record: padding, header, metadata, padding, data. Then the last padding. */
@@ -85,26 +89,39 @@ struct extents {
     pthread_rwlock_t folder_lock;
     int folder_fd;
     uint32_t extent_bytes;
+    uint8_t volume[VOLUME_ID_BYTES];
+    uint8_t secret[STORE_SECRET_BYTES];
     atomic_uint highest;              /* the highest number of a file; 0: there is no file */
     _Atomic uint64_t bytes;
     atomic_uint count;
     struct open_extent open_extent;
+    /* Guards extent, toc and the written_ members of open_extent. The committer writes them under
+     * the lock, and reads them without it. */
+    pthread_mutex_t toc_lock;
 };
 
 /* To be called under the lock, in a read epoch, or by the committer. */
 struct extent *extent_find(struct extents *all, uint32_t number);
 /* Adds an extent, which takes the descriptor. Returns a reference. */
 struct extent *extent_add(struct extents *all, uint32_t number, int fd, uint64_t bytes) MUST_USE;
+/* Unlinks the file. If that fails, the next opening finds it again. */
+void extent_remove_file(struct extents *all, uint32_t number);
 void extent_grew(struct extent *extent, uint64_t bytes);
-/* Writes a table of contents at offset `at`. The file ends with it. */
-enum err extent_write_toc(struct extent *extent, uint64_t at, const struct toc_entry *entries,
-                          uint32_t count) MUST_USE;
+
+/* ---- open_extent.c ---- */
+
+/* Writes a table of contents at offset `at`, in the version of the extent. The file ends with
+ * it. */
+enum err extent_write_toc(struct extent *extent, uint64_t at, const struct toc *toc) MUST_USE;
+/* Closes the open extent without a table of contents, if there is an open one. */
+void open_extent_close(struct extents *all);
+/* Copies the table of the written records, if this extent is open. Any thread. */
+bool open_extent_toc(const struct extent *extent, struct toc *ret) MUST_USE;
 
 /* ---- contents.c ---- */
 
-/* Reads the footer. Returns false if the file does not end in a footer that is right for this
- * extent. */
-bool extent_read_footer(const struct extent *extent, struct toc_footer *ret) MUST_USE;
+/* Finds version, kind, and whether the extent is sealed, from its footer or head page. */
+void extent_recognize(struct extent *extent);
 
 /* ---- open_files.c ---- */
 

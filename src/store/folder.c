@@ -8,7 +8,8 @@
  *   find the extents by name and footer; open the index, or throw it away and build it from the
  *   extents;
  *   add the records of unsealed extents that the index lacks, and seal these extents;
- *   write the opening number + 1 to the index, then, with the generation, to the format file.
+ *   write the opening number + 1 to the index, then, with the generation, to the format file, which
+ *   becomes one of version 2 here.
  * The number in the index must be that of the format file, or one more. Any other index is not the
  * latest one of this folder.
  *
@@ -125,9 +126,9 @@ enum err folder_write_rows(const char *folder, const char *name, void *rows, siz
 
 static enum err write_format(const struct folder *folder, const struct format *format)
 {
-    uint8_t bytes[FORMAT_BYTES];
-    format_encode(format, bytes);
-    return folder_write(folder->path, "format", bytes, sizeof(bytes));
+    uint8_t bytes[FORMAT_BYTES_MAX];
+    size_t len = format_encode(format, bytes);
+    return folder_write(folder->path, "format", bytes, len);
 }
 
 static enum err throw_index_away(const struct folder *folder)
@@ -149,6 +150,8 @@ static enum err throw_extents_away(const struct folder *folder)
     snprintf(name, sizeof(name), "extents/%08x", highest);
     if (!e && highest)
         e = folder_write(folder->path, name, "", 0);
+    if (!e)
+        e = clearing_ages(folder->path);
     return e ? e : sync_folder(path_in(folder->path, "extents").text);
 }
 
@@ -183,6 +186,18 @@ static enum err make_format(struct folder *folder, const uint8_t secret[STORE_SE
     return e;
 }
 
+/* Makes a new folder, or one of format version 1, a volume: with an id, its weight, and a list of
+ * itself alone. A later opening finds the extents of version 1 as they are. */
+static void make_volume(struct format *format)
+{
+    check(getentropy(format->volume, sizeof(format->volume)) == 0);
+    format->version = FORMAT_VERSION;
+    format->weight = (uint32_t)MIN(MAX(format->size_bytes / GIB, 1), UINT32_MAX);
+    format->volume_count = 1;
+    format->volumes[0].weight = format->weight;
+    memcpy(format->volumes[0].id, format->volume, sizeof(format->volume));
+}
+
 static enum err learn_format(struct folder *folder, const struct folder_wish *wish,
                              const uint8_t fresh[STORE_SECRET_BYTES], const char **ret_why)
 {
@@ -205,6 +220,8 @@ static enum err learn_format(struct folder *folder, const struct folder_wish *wi
     format->size_bytes = wish->size_bytes ? MAX(wish->size_bytes, SIZE_LEAST)
                                           : store_derived_size(folder->path, folder->path);
     format->extent_bytes = sizing_extent(format->size_bytes, wish->extent_bytes);
+    if (format->version != FORMAT_VERSION)
+        make_volume(format);
     *ret_why = "the file 'format' in the folder can't be written; check the folder's rights, and "
                "the free space of its disk";
     return is_new ? write_format(folder, format) : OK;
@@ -468,7 +485,7 @@ enum err folder_open(struct folder *folder, const struct folder_wish *wish,
         used_up |= raise_generation(&folder->format);
     *ret_why = "the folder 'extents' in the cache folder can't be read; check its rights, and the "
                "disk";
-    e = extents_open(folder->extents, folder->path, folder->format.extent_bytes);
+    e = extents_open(folder->extents, folder->path, &folder->format);
     if (!e) {
         *ret_why = "the folder 'index' in the cache folder can't be read or written; check its "
                    "rights, and the health and free space of the disk";

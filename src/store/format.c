@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Structs are copied as a whole to and from the disk; their sizes are asserted. Only an entry of
- * the index, which has flags in it, and metadata have another form on disk. Decoding trusts
+ * the index, metadata and the format file have another form on disk. Decoding trusts
  * nothing: it verifies the checksum, and then that each field has a possible value. So no caller
  * computes with a length that came from a broken disk. Pure; any thread. */
 #include "store/format.h"
@@ -30,6 +30,25 @@ ON_DISK disk_metadata {
     int64_t modified_s;
     uint32_t flags, name_len, etag_len, fields_len;
 };
+/* The format file: in version 2 this, then disk_volumes, then a CRC. Version 1 lacks the rest. */
+ON_DISK disk_format {
+    char magic[8];
+    uint32_t version, generation;
+    uint8_t secret[STORE_SECRET_BYTES];
+    uint64_t size_bytes, opening;
+    uint32_t extent_bytes, weight;
+    uint8_t volume[VOLUME_ID_BYTES];
+    uint64_t serial;
+    uint32_t volume_count, zero;
+};
+ON_DISK disk_format_1 {
+    char same[offsetof(struct disk_format, weight)];
+    uint32_t zero[2], crc;
+};
+ON_DISK disk_volume {
+    uint8_t id[VOLUME_ID_BYTES];
+    uint32_t weight;
+};
 
 enum { METADATA_FULL = 1, METADATA_UNSHARED = 2 };    /* disk_metadata.flags */
 enum { OFFSET_REFUSED = 1 };    /* in the offset of a record, which starts on 64 bytes */
@@ -40,7 +59,10 @@ static_assert(offsetof(struct record, crc) == 64 && sizeof(struct record) == REC
               "on disk");
 static_assert(offsetof(struct record, header_crc) == 60, "on disk");
 static_assert(sizeof(struct disk_metadata) == 32, "on disk");
-static_assert(offsetof(struct format, crc) + 4 == FORMAT_BYTES, "on disk");
+static_assert(sizeof(struct disk_format_1) == 64, "on disk");
+static_assert(sizeof(struct disk_format) == 88 && sizeof(struct disk_volume) == 20, "on disk");
+static_assert(sizeof(struct disk_format) + VOLUMES_MAX * sizeof(struct disk_volume) + 4 <=
+              FORMAT_BYTES_MAX, "the longest list fits");
 static_assert(RECORD_BLOCKS <= UINT8_MAX, "a record's blocks are counted in a byte");
 static_assert(RECORD_BYTES_MAX <= ENTRY_LEN_MASK, "the length of a record fits into an entry");
 static_assert(ENTRY_GENERATION_SHIFT + 10 == 32 && GENERATIONS == 1u << 10,
@@ -298,27 +320,68 @@ bool toc_name_of(slice metadata_block, struct toc_name *ret)
 
 static const char format_magic[8] = "PENSTOCK";
 
-void format_encode(const struct format *format, uint8_t ret[FORMAT_BYTES])
+size_t format_encode(const struct format *format, uint8_t ret[FORMAT_BYTES_MAX])
 {
-    struct format disk = *format;
+    struct disk_format disk = {
+        .version = FORMAT_VERSION, .generation = format->generation,
+        .size_bytes = format->size_bytes, .opening = format->opening,
+        .extent_bytes = format->extent_bytes, .weight = format->weight,
+        .serial = format->serial, .volume_count = format->volume_count,
+    };
     check(format->generation < GENERATIONS);
+    check(format->volume_count > 0 && format->volume_count <= VOLUMES_MAX);
     memcpy(disk.magic, format_magic, sizeof(format_magic));
-    disk.version = FORMAT_VERSION;
-    disk.crc = crc32c(0, &disk, offsetof(struct format, crc));
+    memcpy(disk.secret, format->secret, sizeof(disk.secret));
+    memcpy(disk.volume, format->volume, sizeof(disk.volume));
     memcpy(ret, &disk, sizeof(disk));
+    size_t len = sizeof(disk);
+    for (uint32_t i = 0; i < format->volume_count; i++, len += sizeof(struct disk_volume)) {
+        struct disk_volume row = { .weight = (uint32_t)format->volumes[i].weight };
+        memcpy(row.id, format->volumes[i].id, sizeof(row.id));
+        memcpy(ret + len, &row, sizeof(row));
+    }
+    uint32_t crc = crc32c(0, ret, len);
+    memcpy(ret + len, &crc, sizeof(crc));
+    return len + sizeof(crc);
+}
+
+static bool has_right_crc(slice bytes)
+{
+    uint32_t crc;
+    if (bytes.len < offsetof(struct disk_format, generation) + sizeof(crc) ||
+        memcmp(bytes.ptr, format_magic, sizeof(format_magic)) != 0)
+        return false;
+    memcpy(&crc, bytes.ptr + bytes.len - sizeof(crc), sizeof(crc));
+    return crc == crc32c(0, bytes.ptr, bytes.len - sizeof(crc));
+}
+
+/* Reads the list. Returns false if it is impossible. */
+static bool decode_volumes(slice bytes, const struct disk_format *disk, struct format *ret)
+{
+    if (disk->volume_count == 0 || disk->volume_count > VOLUMES_MAX || disk->weight == 0 ||
+        bytes.len != sizeof(*disk) + disk->volume_count * sizeof(struct disk_volume) + 4)
+        return false;
+    ret->volume_count = disk->volume_count;
+    for (uint32_t i = 0; i < disk->volume_count; i++) {
+        struct disk_volume row;
+        memcpy(&row, bytes.ptr + sizeof(*disk) + i * sizeof(row), sizeof(row));
+        if (row.weight == 0)
+            return false;
+        memcpy(ret->volumes[i].id, row.id, sizeof(row.id));
+        ret->volumes[i].weight = row.weight;
+    }
+    memcpy(ret->volume, disk->volume, sizeof(ret->volume));
+    ret->weight = disk->weight;
+    ret->serial = disk->serial;
+    return true;
 }
 
 /* The CRC comes first: a version that has a flipped bit is not a newer one. */
 enum err format_decode(slice bytes, struct format *ret, const char **ret_why)
 {
-    struct format disk = { .version = 0 };
-    uint32_t crc;
+    struct disk_format disk = { .version = 0 };
     *ret_why = "the file 'format' was damaged";
-    if (bytes.len < offsetof(struct format, generation) + sizeof(crc) ||
-        memcmp(bytes.ptr, format_magic, sizeof(format_magic)) != 0)
-        return ERR_GONE;
-    memcpy(&crc, bytes.ptr + bytes.len - sizeof(crc), sizeof(crc));
-    if (crc != crc32c(0, bytes.ptr, bytes.len - sizeof(crc)))
+    if (!has_right_crc(bytes))
         return ERR_GONE;
     memcpy(&disk, bytes.ptr, MIN(bytes.len, sizeof(disk)));
     if (disk.version > FORMAT_VERSION) {
@@ -326,10 +389,15 @@ enum err format_decode(slice bytes, struct format *ret, const char **ret_why)
                    "know; start that newer version, or set another cache_dir";
         return ERR_FORMAT;
     }
-    if (bytes.len != sizeof(disk) || disk.version != FORMAT_VERSION ||
-        disk.generation >= GENERATIONS)
+    struct format format = { .version = disk.version, .generation = disk.generation,
+                             .size_bytes = disk.size_bytes, .opening = disk.opening,
+                             .extent_bytes = disk.extent_bytes };
+    memcpy(format.secret, disk.secret, sizeof(format.secret));
+    bool good = disk.version == 1 ? bytes.len == sizeof(struct disk_format_1)
+                                  : disk.version == 2 && decode_volumes(bytes, &disk, &format);
+    if (!good || disk.generation >= GENERATIONS)
         return ERR_GONE;
-    *ret = disk;
+    *ret = format;
     *ret_why = "";
     return OK;
 }

@@ -1,23 +1,25 @@
-/* format.h - the layout of the cache folder, format version 1: encoding, decoding, checks.
+/* format.h - the layout of the cache folder, format version 2: encoding, decoding, checks.
  * SPDX-License-Identifier: Apache-2.0
  *
  * All numbers are little endian, except the unit in a key of the index: it is big endian, so that
  * the entries of consecutive units are adjacent.
  *
- *   FOLDER/format          struct format, 64 bytes (secret, size, generation, opening), always
- *                          replaced as a whole
+ *   FOLDER/format          struct format, encoded (secret, size, generation, opening, volumes),
+ *                          always replaced as a whole
  *   FOLDER/lock            locked while the folder is open
  *   FOLDER/clean           there only after a clean stop
  *   FOLDER/index/          LMDB: a key of 16 bytes (id, unit) -> an encoded entry of 36 bytes
- *   FOLDER/extents/%08x    appends of records. An append starts at a multiple of 4 KiB, a record at
- *                          a multiple of 64 bytes. A sealed extent ends in a table of contents,
- *                          which starts at a multiple of 4 KiB and ends with its footer
+ *   FOLDER/extents/%08x    a head page, then appends of records. An append starts at a multiple of
+ *                          4 KiB, a record at a multiple of 64 bytes. A sealed extent ends in a
+ *                          table of contents, which starts at a multiple of 4 KiB and has rows,
+ *                          names and a footer
  *   record                 64 bytes of struct record, a CRC for each 64 KiB of data, the metadata
  *                          block, the data. Data with a full unit starts at a multiple of 4 KiB;
  *                          other data follows the metadata directly
  *
  * A data CRC is seeded with crc_seed(id, etag_hash, unit), so a block of another object, version or
- * place fails its check. All functions here are pure and accept any bytes. If they cannot prove
+ * place fails its check. Folders and extents of format version 1 can be read, too; a new extent has
+ * version 2. All functions here are pure and accept any bytes. If they cannot prove
  * that bytes are right, they return ERR_GONE, which is a miss (H2). */
 #ifndef STORE_FORMAT_H
 #define STORE_FORMAT_H
@@ -27,7 +29,7 @@
 #include "store/route.h"
 #include "store/store.h"
 
-#define FORMAT_VERSION 1u
+#define FORMAT_VERSION 2u
 #define BLOCK_BYTES 65536u            /* the bytes that one data CRC covers */
 #define PAGE_BYTES 4096u
 #define RECORD_ALIGN 64u
@@ -80,7 +82,8 @@ struct record {
     uint32_t first_unit;              /* METADATA_UNIT for a record of metadata alone */
     uint32_t data_len, metadata_len;
     uint64_t etag_hash;
-    uint64_t mark;                    /* of the metadata; 0 for units */
+    /* WHOLE, HEAD: metadata_mark(). UNITS: the bucket hash, or 0 in an extent of version 1. */
+    uint64_t mark;
     uint32_t extent, ordinal;
     uint32_t metadata_crc;
     uint32_t header_crc;              /* of all members before, then of the data CRCs */
@@ -135,28 +138,46 @@ enum err extent_head_decode(const uint8_t bytes[EXTENT_HEAD_BYTES],
 
 /* ---- a table of contents ---- */
 
-#define TOC_ENTRY_BYTES 32u
 #define TOC_FOOTER_BYTES 64u
 
-/* These two structs are the layout on disk. toc_footer_encode sets magic, version and crc. */
+/* These two structs are the layout on disk in version 2. A row of version 1 lacks the two hashes,
+ * and a footer of version 1 ends with rows_crc, zeros and the CRC. */
 struct toc_entry {
     struct object_id id;
     uint32_t first_unit, offset, data_len, metadata_len;
     uint8_t kind, zero[3];            /* enum record_kind */
+    uint64_t bucket;                  /* its hash; 0: not known */
+    uint64_t etag_hash;               /* 0: not known */
 };
 struct toc_footer {
     uint32_t magic, version;
-    uint32_t extent, count, offset, entries_crc;
-    uint8_t zero[36];
+    uint32_t extent, count, offset, rows_crc;
+    uint32_t names_len, names_crc;
+    uint32_t record_bytes, data_bytes;    /* of all records; version 1: 0 */
+    uint8_t kind, zero[3];            /* enum extent_kind */
+    uint8_t volume[VOLUME_ID_BYTES];
     uint32_t crc;                     /* of all members before */
 };
 
+/* The row of a record, with the bucket hash that a record of units has. */
 struct toc_entry toc_entry_of(const struct record *record, uint64_t offset);
 /* Returns true if a record may have this kind, these lengths and this first unit. */
 bool toc_entry_is_valid(const struct toc_entry *entry) MUST_USE;
+/* Returns true if the names of a table have one for this row. */
+bool toc_entry_has_name(const struct toc_entry *entry);
+uint64_t toc_entry_record_bytes(const struct toc_entry *entry);
+/* Converts rows between memory and the layout of a version. */
+size_t toc_row_bytes(uint32_t version);
+void toc_rows_encode(uint32_t version, const struct toc_entry *entries, uint32_t count,
+                     uint8_t *ret);
+void toc_rows_decode(uint32_t version, const uint8_t *bytes, uint32_t count,
+                     struct toc_entry *ret);
+/* Sets magic and crc. The version is that of the argument. */
 void toc_footer_encode(const struct toc_footer *footer, uint8_t ret[TOC_FOOTER_BYTES]);
+/* A footer of version 1 gets the kind EXTENT_LOG. */
 enum err toc_footer_decode(const uint8_t bytes[TOC_FOOTER_BYTES], struct toc_footer *ret) MUST_USE;
-uint64_t toc_bytes(uint64_t count);   /* from its first page to the end of the file */
+/* The size of a table, from its first page to the end of the file. */
+uint64_t toc_bytes(uint32_t version, uint64_t count, uint64_t names_len);
 
 /* The name in a table of contents of an object that has a WHOLE or HEAD row. */
 struct toc_name {
@@ -174,24 +195,28 @@ bool toc_name_of(slice metadata_block, struct toc_name *ret) MUST_USE;
 
 /* ---- the format file ---- */
 
-#define FORMAT_BYTES 64u
 /* The limit for a format file of any version: magic, u32 version, ..., a CRC of all these. */
 #define FORMAT_BYTES_MAX 4096u
 
-/* This struct is the layout on disk. format_encode sets magic, version and crc. */
 struct format {
-    char magic[8];
-    uint32_t version;
+    uint32_t version;                 /* 1 or 2; encoding always writes FORMAT_VERSION */
     uint32_t generation;              /* the current one; entries of another one are unproved */
     uint8_t secret[STORE_SECRET_BYTES];
     uint64_t size_bytes;
     /* Number of the latest opening. An index with another number is not the folder's latest. */
     uint64_t opening;
-    uint32_t extent_bytes, zero[2];
-    uint32_t crc;                     /* of all members before */
+    uint32_t extent_bytes;
+    /* All that follows is zero in version 1. */
+    uint8_t volume[VOLUME_ID_BYTES];
+    uint32_t weight;                  /* never changes */
+    uint64_t serial;                  /* of the installation */
+    /* The volumes of the installation when this one was last in use. */
+    uint32_t volume_count;
+    struct route_row volumes[VOLUMES_MAX];
 };
 
-void format_encode(const struct format *format, uint8_t ret[FORMAT_BYTES]);
+/* Returns the length. */
+size_t format_encode(const struct format *format, uint8_t ret[FORMAT_BYTES_MAX]);
 /* Returns OK, ERR_FORMAT if the version is newer, or ERR_GONE if the file is damaged. Both errors
  * set *ret_why. */
 enum err format_decode(slice bytes, struct format *ret, const char **ret_why) MUST_USE;

@@ -44,7 +44,7 @@ static_assert(sizeof(struct pin_row) == 16, "on disk");
 
 /* ---- ages ---- */
 
-size_t ages_bytes(uint32_t count)
+size_t ages_file_bytes(uint32_t count)
 {
     return sizeof(struct ages_header) + 2 * (size_t)count;
 }
@@ -55,7 +55,7 @@ static uint32_t ages_crc(const struct ages_header *header, const uint8_t *body)
     return crc32c(crc, body, 2 * (size_t)header->count);
 }
 
-void ages_encode(const struct ages *ages, uint8_t *ret)
+void ages_file_encode(const struct ages_file *ages, uint8_t *ret)
 {
     struct ages_header header = { .magic = AGES_MAGIC, .version = FILES_VERSION,
                                   .extent = ages->extent, .count = ages->count,
@@ -70,18 +70,18 @@ void ages_encode(const struct ages *ages, uint8_t *ret)
     memcpy(ret, &header, sizeof(header));
 }
 
-enum err ages_decode(slice bytes, uint32_t extent, uint32_t count, struct ages *ret)
+enum err ages_file_decode(slice bytes, uint32_t extent, uint32_t count, struct ages_file *ret)
 {
     struct ages_header header;
-    if (count > AGES_RECORDS_MAX || bytes.len != ages_bytes(count))
+    if (count > AGES_RECORDS_MAX || bytes.len != ages_file_bytes(count))
         return ERR_GONE;
     memcpy(&header, bytes.ptr, sizeof(header));
     const uint8_t *body = (const uint8_t *)bytes.ptr + sizeof(header);
     if (header.magic != AGES_MAGIC || header.version != FILES_VERSION ||
         header.extent != extent || header.count != count || header.crc != ages_crc(&header, body))
         return ERR_GONE;
-    *ret = (struct ages){ .extent = extent, .count = count, .tick = header.tick, .stamps = body,
-                          .live = body + count };
+    *ret = (struct ages_file){ .extent = extent, .count = count, .tick = header.tick,
+                               .stamps = body, .live = body + count };
     for (uint32_t i = 0; i < count; i++)
         if (ret->live[i] > RECORD_UNITS)
             return ERR_GONE;

@@ -16,17 +16,18 @@
 /* For each record of an extent, in the order of ordinals: the low byte of the tick in which the
  * record was last read, and the number of its units to which the index still points (WHOLE and
  * HEAD: 0 or 1). */
-struct ages {
+struct ages_file {
     uint32_t extent, count;
     uint64_t tick;                    /* when the file was written */
     const uint8_t *stamps, *live;
 };
 
-size_t ages_bytes(uint32_t count);
-void ages_encode(const struct ages *ages, uint8_t *ret);
+size_t ages_file_bytes(uint32_t count);
+void ages_file_encode(const struct ages_file *ages, uint8_t *ret);
 /* Returns OK, or ERR_GONE if the bytes are not the ages of this extent with this number of
  * records. */
-enum err ages_decode(slice bytes, uint32_t extent, uint32_t count, struct ages *ret) MUST_USE;
+enum err ages_file_decode(slice bytes, uint32_t extent, uint32_t count,
+                          struct ages_file *ret) MUST_USE;
 
 /* ---- bans and pins ---- */
 

@@ -10,9 +10,12 @@
 #define HEAD_MAGIC 0x45545350u        /* "PSTE" */
 #define HEAD_VERSION 2u               /* extents of format version 1 have no head page */
 #define TOC_MAGIC 0x54545350u         /* "PSTT" */
+#define ROW_BYTES_1 32u               /* of a row in version 1 */
 
 static_assert(offsetof(struct extent_head, crc) + 4 == EXTENT_HEAD_BYTES, "on disk");
-static_assert(sizeof(struct toc_entry) == TOC_ENTRY_BYTES, "on disk");
+static_assert(sizeof(struct toc_entry) == 48, "on disk");
+static_assert(offsetof(struct toc_entry, bucket) == ROW_BYTES_1, "on disk");
+static_assert(offsetof(struct toc_footer, names_len) == 24, "on disk");
 static_assert(offsetof(struct toc_footer, crc) + 4 == TOC_FOOTER_BYTES, "on disk");
 
 /* ---- the head page ---- */
@@ -49,7 +52,20 @@ struct toc_entry toc_entry_of(const struct record *record, uint64_t offset)
 {
     return (struct toc_entry){ .id = record->id, .first_unit = record->first_unit,
                                .offset = (uint32_t)offset, .data_len = record->data_len,
-                               .metadata_len = record->metadata_len, .kind = record->kind };
+                               .metadata_len = record->metadata_len, .kind = record->kind,
+                               .bucket = record->kind == KIND_UNITS ? record->mark : 0,
+                               .etag_hash = record->etag_hash };
+}
+
+bool toc_entry_has_name(const struct toc_entry *entry)
+{
+    return entry->kind != KIND_UNITS;
+}
+
+uint64_t toc_entry_record_bytes(const struct toc_entry *entry)
+{
+    return record_data_at(entry->offset, entry->data_len, entry->metadata_len) + entry->data_len -
+           entry->offset;
 }
 
 bool toc_entry_is_valid(const struct toc_entry *entry)
@@ -69,16 +85,42 @@ bool toc_entry_is_valid(const struct toc_entry *entry)
     }
 }
 
-uint64_t toc_bytes(uint64_t count)
+size_t toc_row_bytes(uint32_t version)
 {
-    return round_up(count * TOC_ENTRY_BYTES + TOC_FOOTER_BYTES, PAGE_BYTES);
+    return version == 1 ? ROW_BYTES_1 : sizeof(struct toc_entry);
+}
+
+void toc_rows_encode(uint32_t version, const struct toc_entry *entries, uint32_t count,
+                     uint8_t *ret)
+{
+    size_t bytes = toc_row_bytes(version);
+    for (uint32_t i = 0; i < count; i++)
+        memcpy(ret + i * bytes, &entries[i], bytes);
+}
+
+void toc_rows_decode(uint32_t version, const uint8_t *bytes, uint32_t count,
+                     struct toc_entry *ret)
+{
+    size_t row_bytes = toc_row_bytes(version);
+    for (uint32_t i = 0; i < count; i++) {
+        ret[i] = (struct toc_entry){ .bucket = 0 };
+        memcpy(&ret[i], bytes + i * row_bytes, row_bytes);
+    }
+}
+
+uint64_t toc_bytes(uint32_t version, uint64_t count, uint64_t names_len)
+{
+    return round_up(count * toc_row_bytes(version) + names_len + TOC_FOOTER_BYTES, PAGE_BYTES);
 }
 
 void toc_footer_encode(const struct toc_footer *footer, uint8_t ret[TOC_FOOTER_BYTES])
 {
     struct toc_footer disk = *footer;
+    check(footer->version == 1 || (footer->version == 2 && is_kind(footer->kind)));
+    if (footer->version == 1)
+        memset((uint8_t *)&disk + offsetof(struct toc_footer, names_len), 0,
+               offsetof(struct toc_footer, crc) - offsetof(struct toc_footer, names_len));
     disk.magic = TOC_MAGIC;
-    disk.version = FORMAT_VERSION;
     disk.crc = crc32c(0, &disk, offsetof(struct toc_footer, crc));
     memcpy(ret, &disk, sizeof(disk));
 }
@@ -87,8 +129,11 @@ enum err toc_footer_decode(const uint8_t bytes[TOC_FOOTER_BYTES], struct toc_foo
 {
     struct toc_footer disk;
     memcpy(&disk, bytes, sizeof(disk));
-    if (disk.magic != TOC_MAGIC || disk.version != FORMAT_VERSION ||
-        disk.crc != crc32c(0, &disk, offsetof(struct toc_footer, crc)))
+    if (disk.magic != TOC_MAGIC || disk.crc != crc32c(0, &disk, offsetof(struct toc_footer, crc)))
+        return ERR_GONE;
+    if (disk.version == 1 && !disk.names_len)
+        disk.kind = EXTENT_LOG;
+    else if (disk.version != 2 || !is_kind(disk.kind))
         return ERR_GONE;
     *ret = disk;
     return OK;

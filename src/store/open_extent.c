@@ -5,8 +5,9 @@
  * open_extent_write returned OK (H2). A write that failed may have left any bytes after the last
  * good one. The extent then takes no more appends, because no block on disk is written twice; its
  * table of contents, if it can be written, comes after these bytes. Writes are not synced: after a
- * power cut, a record that the index names may be missing, and its checksum fails. Committer only;
- * readers find an extent's new bytes by the index. */
+ * power cut, a record that the index names may be missing, and its checksum fails. The table of
+ * contents of the open extent is in RAM, with the names, about 60 bytes a record and its name.
+ * Committer only, but for open_extent_toc; readers find an extent's new bytes by the index. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -14,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/metric.h"
 #include "store/extent_inside.h"
@@ -47,16 +49,33 @@ static enum err errno_err(void)
     return errno == ENOSPC || errno == EDQUOT ? ERR_FULL : ERR_IO;
 }
 
-enum err extent_write_toc(struct extent *extent, uint64_t at, const struct toc_entry *entries,
-                          uint32_t count)
+/* The members that depend on the entries: their number, and the totals. */
+static struct toc_footer footer_of(const struct extent *extent, const struct toc *toc)
 {
-    uint64_t len = toc_bytes(count);
+    struct toc_footer footer = { .version = atomic_load(&extent->version), .kind = extent->kind,
+                                 .extent = extent->number, .count = toc->count };
+    memcpy(footer.volume, extent->all->volume, sizeof(footer.volume));
+    for (uint32_t i = 0; i < toc->count; i++) {
+        footer.record_bytes += (uint32_t)toc_entry_record_bytes(&toc->entries[i]);
+        footer.data_bytes += toc->entries[i].data_len;
+    }
+    return footer;
+}
+
+enum err extent_write_toc(struct extent *extent, uint64_t at, const struct toc *toc)
+{
+    struct toc_footer footer = footer_of(extent, toc);
+    size_t rows_len = toc->count * toc_row_bytes(footer.version);
+    size_t names_len = footer.version == 1 ? 0 : toc->names_len;
+    uint64_t len = toc_bytes(footer.version, toc->count, names_len);
     uint8_t *bytes = must_alloc(len);
-    size_t entries_len = (size_t)count * TOC_ENTRY_BYTES;
-    if (count)
-        memcpy(bytes, entries, entries_len);
-    struct toc_footer footer = { .extent = extent->number, .count = count, .offset = (uint32_t)at,
-                                 .entries_crc = crc32c(0, bytes, entries_len) };
+    toc_rows_encode(footer.version, toc->entries, toc->count, bytes);
+    if (names_len)
+        memcpy(bytes + rows_len, toc->names, names_len);
+    footer.offset = (uint32_t)at;
+    footer.rows_crc = crc32c(0, bytes, rows_len);
+    footer.names_len = (uint32_t)names_len;
+    footer.names_crc = crc32c(0, bytes + rows_len, names_len);
     toc_footer_encode(&footer, bytes + len - TOC_FOOTER_BYTES);
     struct iovec part = { bytes, len };
     enum err e = write_parts(extent->fd, &part, 1, at) ? OK : errno_err();
@@ -64,7 +83,7 @@ enum err extent_write_toc(struct extent *extent, uint64_t at, const struct toc_e
     if (e)
         return e;
     extent_grew(extent, at + len - extent_size(extent));
-    extent->sealed = true;
+    atomic_store(&extent->sealed, true);
     return OK;
 }
 
@@ -79,15 +98,32 @@ static void add_part(struct open_extent *open, const void *bytes, uint64_t len)
     open->gathered_end += len;
 }
 
-static void remember(struct open_extent *open, const struct record *record, uint64_t offset)
+/* The name in the metadata block of an item; empty for units. */
+static struct toc_name name_of(const struct append_item *item)
 {
-    uint32_t at = open->count + open->gathered;
-    if (at == open->capacity) {
-        open->capacity = MAX(256, 2 * open->capacity);
-        open->entries = realloc(open->entries, open->capacity * sizeof(*open->entries));
-        check(open->entries != NULL);
-    }
-    open->entries[at] = toc_entry_of(record, offset);
+    struct toc_name name = { 0, { "", 0 } };
+    if (item->metadata_block.len && !toc_name_of(item->metadata_block, &name))
+        name = (struct toc_name){ 0, { "", 0 } };
+    return name;
+}
+
+/* Returns false if the extent has no room for the record that ends at `end`, its row and its
+ * name. */
+static bool has_room(struct extents *all, uint64_t end, const struct toc_entry *entry,
+                     const struct toc_name *name)
+{
+    const struct toc *toc = &all->open_extent.toc;
+    size_t names_len = toc->names_len + (toc_entry_has_name(entry) ? toc_name_bytes(name) : 0);
+    return round_up(end, PAGE_BYTES) + toc_bytes(FORMAT_VERSION, toc->count + 1u, names_len) <=
+           all->extent_bytes;
+}
+
+static void remember(struct extents *all, const struct toc_entry *entry,
+                     const struct toc_name *name)
+{
+    pthread_mutex_lock(&all->toc_lock);
+    toc_add(&all->open_extent.toc, entry, name);
+    pthread_mutex_unlock(&all->toc_lock);
 }
 
 enum err open_extent_add(struct extents *all, struct append_item *item)
@@ -98,13 +134,15 @@ enum err open_extent_add(struct extents *all, struct append_item *item)
     if (!open->extent || open->broken || open->gathered == GATHER_MAX)
         return ERR_FULL;
     uint64_t offset = round_up(open->gathered_end, RECORD_ALIGN);
-    uint64_t end = round_up(record_end(offset, record), PAGE_BYTES);
-    if (end + toc_bytes(open->count + open->gathered + 1) > all->extent_bytes)
+    struct toc_entry entry = toc_entry_of(record, offset);
+    struct toc_name name = name_of(item);
+    entry.bucket = item->bucket;
+    if (!has_room(all, record_end(offset, record), &entry, &name))
         return ERR_FULL;
     record->extent = open->extent->number;
-    record->ordinal = open->count + open->gathered;
+    record->ordinal = open->toc.count;
     item->offset = (uint32_t)offset;
-    remember(open, record, offset);
+    remember(all, &entry, &name);
     uint8_t *header = open->headers[open->gathered++];
     record_encode(record, header);
     add_part(open, zeroes, offset - open->gathered_end);
@@ -114,6 +152,21 @@ enum err open_extent_add(struct extents *all, struct append_item *item)
              record_data_at(offset, record->data_len, record->metadata_len) - open->gathered_end);
     add_part(open, item->bytes.ptr, item->bytes.len);
     return OK;
+}
+
+/* Counts the gathered records as written, or forgets them. */
+static void note_written(struct extents *all, bool good)
+{
+    struct open_extent *open = &all->open_extent;
+    pthread_mutex_lock(&all->toc_lock);
+    if (good) {
+        open->written = open->toc.count;
+        open->written_names = open->toc.names_len;
+    } else {
+        open->toc.count = open->written;
+        open->toc.names_len = open->written_names;
+    }
+    pthread_mutex_unlock(&all->toc_lock);
 }
 
 enum err open_extent_write(struct extents *all)
@@ -130,9 +183,9 @@ enum err open_extent_write(struct extents *all)
     if (!e) {
         extent_grew(open->extent, len);
         open->end = open->gathered_end;
-        open->count += open->gathered;
         metric_add(M_STORE_APPENDED, len);
     }
+    note_written(all, e == OK);
     open->broken = e != OK;
     open->gathered = 0;
     open->gathered_end = open->end;
@@ -141,6 +194,31 @@ enum err open_extent_write(struct extents *all)
 
 /* ---- from one extent to the next ---- */
 
+/* Makes this extent the open one; NULL: none is open. The table is taken out into *ret. */
+static void change_open(struct extents *all, struct extent *extent, struct toc *ret)
+{
+    struct open_extent *open = &all->open_extent;
+    pthread_mutex_lock(&all->toc_lock);
+    open->extent = extent;
+    *ret = open->toc;
+    open->toc = (struct toc){ .count = 0 };
+    open->written = 0;
+    open->written_names = 0;
+    pthread_mutex_unlock(&all->toc_lock);
+}
+
+bool open_extent_toc(const struct extent *extent, struct toc *ret)
+{
+    struct extents *all = extent->all;
+    struct open_extent *open = &all->open_extent;
+    pthread_mutex_lock(&all->toc_lock);
+    bool is_open = open->extent == extent;
+    if (is_open)
+        toc_copy(&open->toc, open->written, open->written_names, ret);
+    pthread_mutex_unlock(&all->toc_lock);
+    return is_open;
+}
+
 enum err open_extent_seal(struct extents *all)
 {
     struct open_extent *open = &all->open_extent;
@@ -148,32 +226,70 @@ enum err open_extent_seal(struct extents *all)
         return OK;
     check(open->gathered == 0);
     struct extent *extent = open->extent;
-    open->extent = NULL;
+    struct toc toc;
+    change_open(all, NULL, &toc);
     uint64_t at = open->end;
     struct stat st;
     if (open->broken && fstat(extent->fd, &st) == 0)
         at = MAX(at, round_up((uint64_t)st.st_size, PAGE_BYTES));
-    enum err e = extent_write_toc(extent, at, open->entries, open->count);
+    enum err e = extent_write_toc(extent, at, &toc);
+    toc_free(&toc);
     extent_release(&extent);
-    open->count = 0;
     return e;
+}
+
+/* Makes the file of a new extent, with its head page. */
+static enum err make_file(struct extents *all, uint32_t number, enum extent_kind kind, int *ret)
+{
+    uint8_t page[PAGE_BYTES] = { 0 };
+    struct extent_head head = { .extent = number, .kind = (uint8_t)kind };
+    memcpy(head.volume, all->volume, sizeof(head.volume));
+    extent_head_encode(&head, page);
+    int fd;
+    enum err e = extent_open_file(all, number, O_RDWR | O_CREAT | O_EXCL, &fd);
+    if (e)
+        return e;
+    struct iovec part = { page, sizeof(page) };
+    if (!write_parts(fd, &part, 1, 0)) {
+        e = errno_err();
+        close(fd);
+        extent_remove_file(all, number);    /* no record was ever in it */
+        return e;
+    }
+    *ret = fd;
+    return OK;
 }
 
 enum err open_extent_roll(struct extents *all)
 {
     struct open_extent *open = &all->open_extent;
+    struct toc none;
     /* without a table its headers are scanned instead */
     (void)!open_extent_seal(all);
     uint32_t highest = extents_highest(all);
     if (highest >= EXTENT_NUMBER_MAX)
         return ERR_FULL;    /* a stranger's file, most likely: nothing more is stored */
     int fd;
-    enum err e = extent_open_file(all, highest + 1, O_RDWR | O_CREAT | O_EXCL, &fd);
+    enum err e = make_file(all, highest + 1, EXTENT_LOG, &fd);
     if (e)
         return e;
-    open->extent = extent_add(all, highest + 1, fd, 0);
+    struct extent *extent = extent_add(all, highest + 1, fd, PAGE_BYTES);
+    extent->kind = EXTENT_LOG;
+    atomic_store(&extent->version, FORMAT_VERSION);
+    change_open(all, extent, &none);
     open->broken = false;
-    open->end = open->gathered_end = 0;
+    open->end = open->gathered_end = PAGE_BYTES;
     return OK;
 }
 
+void open_extent_close(struct extents *all)
+{
+    struct open_extent *open = &all->open_extent;
+    struct extent *extent = open->extent;
+    struct toc toc;
+    change_open(all, NULL, &toc);
+    toc_free(&toc);
+    extent_release(&extent);
+    open->gathered = 0;
+    open->part_count = 0;
+}

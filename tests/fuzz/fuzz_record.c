@@ -85,15 +85,52 @@ static void try_pins(slice bytes)
 
 static void try_ages(slice bytes)
 {
-    struct ages ages;
+    struct ages_file ages;
     uint32_t number = 0, count = 0;
     if (bytes.len < 32)
         return;
     memcpy(&number, bytes.ptr + 8, 4);
     memcpy(&count, bytes.ptr + 12, 4);
-    if (ages_decode(bytes, number, count, &ages) == OK)
+    if (ages_file_decode(bytes, number, count, &ages) == OK)
         for (uint32_t i = 0; i < ages.count; i++)
             check(ages.live[i] <= RECORD_UNITS);
+}
+
+/* With magic and checksum corrected, in both versions. */
+static void try_format(const uint8_t *data, size_t size)
+{
+    struct format format;
+    const char *why;
+    for (uint8_t version = 1; size >= 64 && version <= 2; version++) {
+        uint8_t *copy = malloc(size), again[FORMAT_BYTES_MAX];
+        memcpy(copy, data, size);
+        memcpy(copy, "PENSTOCK", 8);
+        memset(copy + 8, 0, 4);
+        copy[8] = version;
+        uint32_t crc = crc32c(0, copy, size - 4);
+        memcpy(copy + size - 4, &crc, 4);
+        if (format_decode((slice){ (char *)copy, size }, &format, &why) == OK && version == 2)
+            check(format_encode(&format, again) == size && memcmp(again, copy, 84) == 0);
+        free(copy);
+    }
+}
+
+/* A footer with its magic, a version and its checksum corrected. */
+static void try_footer(const uint8_t *data)
+{
+    struct toc_footer footer;
+    uint8_t copy[TOC_FOOTER_BYTES], again[TOC_FOOTER_BYTES];
+    memcpy(copy, data, sizeof(copy));
+    memcpy(copy, "PSTT", 4);
+    memset(copy + 4, 0, 4);
+    copy[4] = 1 + (copy[8] & 1);
+    uint32_t crc = crc32c(0, copy, 60);
+    memcpy(copy + 60, &crc, 4);
+    if (toc_footer_decode(copy, &footer) == OK && footer.version == 2) {
+        toc_footer_encode(&footer, again);
+        check(memcmp(again, copy, sizeof(copy)) == 0);
+        check(toc_bytes(2, footer.count, footer.names_len) >= TOC_FOOTER_BYTES);
+    }
 }
 
 static void try_files(const uint8_t *data, size_t size)
@@ -131,6 +168,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size >= 64) {
         uint8_t *copy = malloc(size);
         memcpy(copy, data, size);
+        try_footer(data);
         memcpy(copy, "PSTR", 4);
         mend(copy, size);
         try_record((slice){ (char *)copy, size });
@@ -156,5 +194,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const char *why;
     enum err e = format_decode(bytes, &format, &why);
     check(e == OK || ((e == ERR_FORMAT || e == ERR_GONE) && *why));
+    if (e == OK && format.version == FORMAT_VERSION) {
+        uint8_t again[FORMAT_BYTES_MAX];
+        check(format_encode(&format, again) == size);
+    }
+    try_format(data, size);
     return 0;
 }

@@ -120,7 +120,7 @@ __attribute__((unused)) static struct unit_store unit_open(void)
     return unit_open_sized(64 * MIB, 4 * MIB);
 }
 
-static void unit_close(struct unit_store *unit)
+__attribute__((unused)) static void unit_close(struct unit_store *unit)
 {
     store_io_free(&unit->io);
     store_close(&unit->store);

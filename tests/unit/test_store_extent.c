@@ -9,6 +9,8 @@
 
 #define EXTENT (2 * MIB)
 
+static const struct format format = { .extent_bytes = EXTENT };
+
 /* One record of `len` bytes, written. */
 static void append_one(struct extents *all, uint8_t fill, size_t len)
 {
@@ -23,7 +25,7 @@ static void append_one(struct extents *all, uint8_t fill, size_t len)
 static bool reads(const struct extent *extent, uint8_t fill)
 {
     uint8_t got[100];
-    return pread(extent_fd(extent), got, sizeof(got), PAGE_BYTES) == sizeof(got) &&
+    return pread(extent_fd(extent), got, sizeof(got), 2 * PAGE_BYTES) == sizeof(got) &&
            got[0] == fill &&
            got[99] == fill;
 }
@@ -47,8 +49,9 @@ static bool can_hold(struct extents *all, uint32_t number)
 TEST(an_append_takes_as_many_records_as_may_be_gathered_of_any_shape)
 {
     static uint8_t bytes[UNIT_BYTES + 1];
+    struct format large = { .extent_bytes = 32 * MIB };
     struct extents *all = extents_new(UINT64_MAX);
-    ok(extents_open(all, unit_folder, 32 * MIB) == OK && open_extent_roll(all) == OK);
+    ok(extents_open(all, unit_folder, &large) == OK && open_extent_roll(all) == OK);
     for (unsigned i = 0; i < GATHER_MAX; i++) {
         struct append_item item = {
             .record = { .kind = KIND_WHOLE, .data_len = sizeof(bytes), .metadata_len = 100,
@@ -65,7 +68,7 @@ TEST(an_append_takes_as_many_records_as_may_be_gathered_of_any_shape)
 TEST(a_reader_keeps_a_recycled_extent_alive)
 {
     struct extents *all = extents_new(UINT64_MAX);
-    ok(extents_open(all, unit_folder, EXTENT) == OK);
+    ok(extents_open(all, unit_folder, &format) == OK);
     ok(open_extent_roll(all) == OK);
     append_one(all, 'a', UNIT_BYTES);
     struct extent *held = hold(all, 1);
@@ -86,7 +89,7 @@ TEST(a_reader_keeps_a_recycled_extent_alive)
 TEST(a_number_is_never_used_again)
 {
     struct extents *all = extents_new(UINT64_MAX);
-    ok(extents_open(all, unit_folder, EXTENT) == OK);
+    ok(extents_open(all, unit_folder, &format) == OK);
     for (uint32_t i = 1; i <= 5; i++) {
         ok(open_extent_roll(all) == OK);
         append_one(all, 'a', 100);
@@ -94,7 +97,7 @@ TEST(a_number_is_never_used_again)
             extent_drop(all, i - 1);
     }
     extents_close(all);
-    ok(extents_open(all, unit_folder, EXTENT) == OK && open_extent_roll(all) == OK);
+    ok(extents_open(all, unit_folder, &format) == OK && open_extent_roll(all) == OK);
     struct extent *held = hold(all, 6);
     ok(extents_count(all) == 2);
     extent_release(&held);
@@ -148,13 +151,13 @@ static unsigned files_open(void)
 static struct extents *open_with(uint32_t count)
 {
     struct extents *all = extents_new(UINT64_MAX);
-    ok(extents_open(all, unit_folder, EXTENT) == OK);
+    ok(extents_open(all, unit_folder, &format) == OK);
     for (uint32_t n = 1; n <= count; n++) {
         ok(open_extent_roll(all) == OK);
         append_one(all, (uint8_t)n, UNIT_BYTES);
     }
     extents_close(all);
-    ok(extents_open(all, unit_folder, EXTENT) == OK);
+    ok(extents_open(all, unit_folder, &format) == OK);
     return all;
 }
 
@@ -260,7 +263,7 @@ TEST(a_process_short_of_descriptors_closes_idle_extents_and_misses_none)
     extents_close(all);
     all->fds_max = 2 * MANY;    /* others have taken what was meant for us */
     hoard_but(8);
-    ok(extents_open(all, unit_folder, EXTENT) == OK && extents_count(all) == MANY);
+    ok(extents_open(all, unit_folder, &format) == OK && extents_count(all) == MANY);
     for (uint32_t n = 1; n <= MANY; n++)
         ok(can_hold(all, n));
     size_t count = hold_all(all, MANY, held);
@@ -273,7 +276,7 @@ TEST(a_process_short_of_descriptors_closes_idle_extents_and_misses_none)
 
 static bool maps(struct extent *extent)
 {
-    const uint8_t *map = extent_cached(extent, PAGE_BYTES, 100);
+    const uint8_t *map = extent_cached(extent, 2 * PAGE_BYTES, 100);
     ok(!map || (map[0] == extent->number && map[99] == extent->number));
     return map != NULL;
 }
@@ -477,7 +480,7 @@ static void *read_one(void *arg)
         struct extent *extent;
         check(extent_hold(racer->all, number, &extent) == OK);
         check(reads(extent, (uint8_t)number));
-        const uint8_t *map = extent_cached(extent, PAGE_BYTES, 100);
+        const uint8_t *map = extent_cached(extent, 2 * PAGE_BYTES, 100);
         check(!map || map[0] == number);
         racer->found += map != NULL;
         extent_release(&extent);

@@ -187,7 +187,9 @@ TEST(a_disk_that_is_full_at_the_start_costs_the_oldest_extent)
 
 /* ---- a format file that is lost ---- */
 
-/* What damage leaves of the 64 bytes; -1: no file. */
+#define FORMAT_LEN 112                /* of a format file that lists one volume */
+
+/* What damage leaves of these bytes; -1: no file. */
 static void damage_format(const uint8_t bytes[], ssize_t len)
 {
     ok(unlink(in_folder("format")) == 0);
@@ -197,10 +199,10 @@ static void damage_format(const uint8_t bytes[], ssize_t len)
         close(fd);
 }
 
-static void read_format(uint8_t ret[65])
+static void read_format(uint8_t ret[FORMAT_LEN + 1])
 {
     int fd = open(in_folder("format"), O_RDONLY);
-    ok(fd >= 0 && read(fd, ret, 65) == 64);
+    ok(fd >= 0 && read(fd, ret, FORMAT_LEN + 1) == FORMAT_LEN);
     close(fd);
 }
 
@@ -246,18 +248,18 @@ static void starts_anew(const char *why)
 
 TEST(a_folder_whose_format_file_is_lost_starts_anew)
 {
-    static const uint8_t zeroes[64];
-    uint8_t good[65] = { 0 };
+    static const uint8_t zeroes[FORMAT_LEN];
+    uint8_t good[FORMAT_LEN + 1] = { 0 };
     struct unit_store unit = unit_open_sized(8 * MIB, 2 * MIB);
     put_some(&unit, 0, 5, 900000);
     unit_close(&unit);
-    for (unsigned at = 0; at < 64; at += at < 16 ? 1 : 7) {
+    for (unsigned at = 0; at < FORMAT_LEN; at += at < 16 ? 1 : 7) {
         read_format(good);
         good[at] ^= 1;
-        damage_format(good, 64);
+        damage_format(good, FORMAT_LEN);
         starts_anew(DAMAGED);
     }
-    damage_format(zeroes, 64);
+    damage_format(zeroes, FORMAT_LEN);
     starts_anew(DAMAGED);
     damage_format(zeroes, 0);
     starts_anew(DAMAGED);
@@ -265,7 +267,7 @@ TEST(a_folder_whose_format_file_is_lost_starts_anew)
     damage_format(good, 40);
     starts_anew(DAMAGED);
     read_format(good);
-    damage_format(good, 65);
+    damage_format(good, FORMAT_LEN + 1);
     starts_anew(DAMAGED);
     damage_format(NULL, -1);
     starts_anew(MISSING);

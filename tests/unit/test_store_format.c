@@ -13,6 +13,13 @@ static uint32_t number(const uint8_t *bytes)
     return value;
 }
 
+/* With a checksum that fits. */
+static void mend(uint8_t *bytes, size_t len)
+{
+    uint32_t crc = crc32c(0, bytes, len - 4);
+    memcpy(bytes + len - 4, &crc, 4);
+}
+
 /* ---- extents ---- */
 
 TEST(a_head_page_has_kind_volume_and_number_where_the_page_says)
@@ -88,38 +95,130 @@ TEST(a_bucket_hash_is_of_endpoint_and_bucket_and_of_nothing_else)
     ok(bucket_hash_of(secret, S("")) != 0);
 }
 
+TEST(a_footer_of_each_version_comes_back_and_any_flip_is_found)
+{
+    struct toc_footer footer = { .extent = 7, .count = 5, .offset = 8192, .rows_crc = 99,
+                                 .names_len = 300, .names_crc = 98, .record_bytes = 4000,
+                                 .data_bytes = 3000, .volume = "sixteen bytes id" };
+    for (uint32_t version = 1; version <= 2; version++) {
+        struct toc_footer back;
+        uint8_t bytes[TOC_FOOTER_BYTES];
+        footer.version = version;
+        footer.kind = version == 1 ? 0 : EXTENT_STAGING;
+        toc_footer_encode(&footer, bytes);
+        ok(memcmp(bytes, "PSTT", 4) == 0 && number(bytes + 4) == version);
+        ok(number(bytes + 24) == (version == 1 ? 0 : 300) && bytes[40] == (version == 1 ? 0 : 3));
+        ok(toc_footer_decode(bytes, &back) == OK && back.rows_crc == 99 && back.count == 5);
+        ok(back.kind == (version == 1 ? EXTENT_LOG : EXTENT_STAGING));
+        for (unsigned bit = 0; bit < 8 * TOC_FOOTER_BYTES; bit++) {
+            bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+            ok(toc_footer_decode(bytes, &back) == ERR_GONE);
+            bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        }
+    }
+    ok(toc_bytes(1, 126, 0) == 4096 && toc_bytes(1, 127, 0) == 8192);
+    ok(toc_bytes(2, 84, 0) == 4096 && toc_bytes(2, 84, 1) == 8192);
+}
+
+TEST(rows_of_version_1_lack_the_hashes)
+{
+    struct toc_entry entry = { .first_unit = 3, .offset = 4096, .data_len = 9, .kind = KIND_UNITS,
+                               .bucket = 77, .etag_hash = 78 }, back;
+    uint8_t bytes[48];
+    memset(entry.id.bytes, 'i', sizeof(entry.id.bytes));
+    for (uint32_t version = 1; version <= 2; version++) {
+        ok(toc_row_bytes(version) == (version == 1 ? 32 : 48));
+        toc_rows_encode(version, &entry, 1, bytes);
+        ok(number(bytes + 12) == 3 && number(bytes + 16) == 4096 && bytes[28] == KIND_UNITS);
+        toc_rows_decode(version, bytes, 1, &back);
+        ok(memcmp(&back, &entry, 32) == 0 && back.bucket == (version == 1 ? 0 : 77));
+        ok(back.etag_hash == (version == 1 ? 0 : 78));
+    }
+    ok(bytes[32] == 77 && bytes[40] == 78);
+}
+
+/* ---- the format file ---- */
+
+TEST(a_format_file_comes_back_with_its_list_and_any_flip_is_found)
+{
+    struct format format = { .generation = 1023, .size_bytes = GIB, .opening = 9,
+                             .extent_bytes = 4 * MIB, .volume = "sixteen bytes id", .weight = 3,
+                             .serial = UINT64_C(1) << 40, .volume_count = 2 }, back;
+    uint8_t bytes[FORMAT_BYTES_MAX];
+    const char *why;
+    memcpy(format.secret, secret, sizeof(secret));
+    for (uint32_t i = 0; i < 2; i++)
+        format.volumes[i] = (struct route_row){ "sixteen bytes i!", i + 3 };
+    slice all = { (char *)bytes, format_encode(&format, bytes) };
+    ok(all.len == 88 + 2 * 20 + 4 && number(bytes + 8) == 2 && number(bytes + 52) == 3);
+    ok(format_decode(all, &back, &why) == OK && back.version == 2 && back.serial == format.serial);
+    ok(back.weight == 3 && memcmp(back.volume, format.volume, sizeof(back.volume)) == 0);
+    ok(memcmp(back.volumes, format.volumes, sizeof(back.volumes)) == 0);
+    for (unsigned bit = 0; bit < 8 * all.len; bit++) {
+        bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        ok(format_decode(all, &back, &why) == ERR_GONE && *why);
+        bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+    }
+    for (size_t cut = 0; cut < all.len; cut++)
+        ok(format_decode((slice){ all.ptr, cut }, &back, &why) == ERR_GONE);
+}
+
+TEST(an_impossible_list_of_volumes_is_refused)
+{
+    static const struct { size_t at; uint8_t value; } wrong[] = {
+        { 80, 0 }, { 80, 1 }, { 80, 65 }, { 52, 0 }, { 88 + 16, 0 }, { 8, 0 }, { 8, 1 } };
+    struct format format = { .weight = 1, .volume_count = 64 }, back;
+    uint8_t bytes[FORMAT_BYTES_MAX];
+    const char *why;
+    for (uint32_t i = 0; i < 64; i++)
+        format.volumes[i].weight = 1;
+    size_t len = format_encode(&format, bytes);
+    ok(format_decode((slice){ (char *)bytes, len }, &back, &why) == OK && len < 4096);
+    for (size_t i = 0; i < countof(wrong); i++) {
+        format_encode(&format, bytes);
+        bytes[wrong[i].at] = wrong[i].value;
+        mend(bytes, len);
+        ok(format_decode((slice){ (char *)bytes, len }, &back, &why) == ERR_GONE);
+    }
+    format_encode(&format, bytes);
+    bytes[8] = 3;
+    mend(bytes, len);
+    ok(format_decode((slice){ (char *)bytes, len }, &back, &why) == ERR_FORMAT);
+}
+
 /* ---- ages ---- */
 
 TEST(ages_come_back_and_any_flip_is_found)
 {
     static const uint8_t stamps[] = { 0, 255, 17 }, live[] = { 8, 0, 1 };
-    struct ages ages = { 5, 3, UINT64_C(1) << 40, stamps, live }, back;
+    struct ages_file ages = { 5, 3, UINT64_C(1) << 40, stamps, live }, back;
     uint8_t bytes[32 + 6];
     slice all = { (char *)bytes, sizeof(bytes) };
-    ok(ages_bytes(3) == sizeof(bytes));
-    ages_encode(&ages, bytes);
+    ok(ages_file_bytes(3) == sizeof(bytes));
+    ages_file_encode(&ages, bytes);
     ok(memcmp(bytes, "PSTA", 4) == 0 && bytes[32 + 1] == 255 && bytes[32 + 3] == 8);
-    ok(ages_decode(all, 5, 3, &back) == OK && back.tick == ages.tick);
+    ok(ages_file_decode(all, 5, 3, &back) == OK && back.tick == ages.tick);
     ok(memcmp(back.stamps, stamps, 3) == 0 && memcmp(back.live, live, 3) == 0);
-    ok(ages_decode(all, 6, 3, &back) == ERR_GONE && ages_decode(all, 5, 2, &back) == ERR_GONE);
-    ok(ages_decode((slice){ all.ptr, all.len - 1 }, 5, 3, &back) == ERR_GONE);
+    ok(ages_file_decode(all, 6, 3, &back) == ERR_GONE);
+    ok(ages_file_decode(all, 5, 2, &back) == ERR_GONE);
+    ok(ages_file_decode((slice){ all.ptr, all.len - 1 }, 5, 3, &back) == ERR_GONE);
     for (unsigned bit = 0; bit < 8 * sizeof(bytes); bit++) {
         bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
-        ok(ages_decode(all, 5, 3, &back) == ERR_GONE);
+        ok(ages_file_decode(all, 5, 3, &back) == ERR_GONE);
         bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
     }
-    ages = (struct ages){ .extent = 9 };
-    ages_encode(&ages, bytes);
-    ok(ages_decode((slice){ all.ptr, 32 }, 9, 0, &back) == OK && back.count == 0);
+    ages = (struct ages_file){ .extent = 9 };
+    ages_file_encode(&ages, bytes);
+    ok(ages_file_decode((slice){ all.ptr, 32 }, 9, 0, &back) == OK && back.count == 0);
 }
 
 TEST(more_live_units_than_a_record_has_are_refused)
 {
     static const uint8_t stamps[] = { 0 }, live[] = { 9 };
-    struct ages ages = { 5, 1, 0, stamps, live }, back;
+    struct ages_file ages = { 5, 1, 0, stamps, live }, back;
     uint8_t bytes[34];
-    ages_encode(&ages, bytes);
-    ok(ages_decode((slice){ (char *)bytes, 34 }, 5, 1, &back) == ERR_GONE);
+    ages_file_encode(&ages, bytes);
+    ok(ages_file_decode((slice){ (char *)bytes, 34 }, 5, 1, &back) == ERR_GONE);
 }
 
 /* ---- bans and pins ---- */
@@ -167,13 +266,6 @@ TEST(bans_come_back_with_places_and_prefixes)
     arena_free(&keep);
 }
 
-/* With a checksum that fits. */
-static void mend(uint8_t *bytes, size_t len)
-{
-    uint32_t crc = crc32c(0, bytes, len - 4);
-    memcpy(bytes + len - 4, &crc, 4);
-}
-
 TEST(damaged_bans_are_refused)
 {
     uint8_t bytes[200];
@@ -190,7 +282,8 @@ TEST(damaged_bans_are_refused)
     for (size_t cut = 0; cut < len; cut++)
         ok(bans_decode((slice){ all.ptr, cut }, &keep, &back, &count, &serial) == ERR_GONE);
     /* Each has a right checksum: a length beyond the end, a row too many, a serial too high. */
-    static const struct { size_t at; uint8_t value; } wrong[] = { { 24, 200 }, { 8, 3 }, { 32, 9 } };
+    static const struct { size_t at; uint8_t value; } wrong[] = {
+        { 24, 200 }, { 8, 3 }, { 32, 9 } };
     for (size_t i = 0; i < countof(wrong); i++) {
         encode_bans(bytes);
         bytes[wrong[i].at] = wrong[i].value;
@@ -230,6 +323,10 @@ RUN(cmocka_unit_test(a_head_page_has_kind_volume_and_number_where_the_page_says)
     cmocka_unit_test(names_follow_each_other_and_their_lengths_are_bounded),
     cmocka_unit_test(a_name_is_found_in_a_metadata_block),
     cmocka_unit_test(a_bucket_hash_is_of_endpoint_and_bucket_and_of_nothing_else),
+    cmocka_unit_test(a_footer_of_each_version_comes_back_and_any_flip_is_found),
+    cmocka_unit_test(rows_of_version_1_lack_the_hashes),
+    cmocka_unit_test(a_format_file_comes_back_with_its_list_and_any_flip_is_found),
+    cmocka_unit_test(an_impossible_list_of_volumes_is_refused),
     cmocka_unit_test(ages_come_back_and_any_flip_is_found),
     cmocka_unit_test(more_live_units_than_a_record_has_are_refused),
     cmocka_unit_test(a_ban_covers_what_was_there_and_nothing_later),
