@@ -19,10 +19,9 @@ STALE = 1.25 * TICKS    # ... then this takes the place of FADED, until few exte
 FEW = 1 / 8
 KEEP = 0.875 * TICKS    # records touched within this are copied forward (twice this, if that is most of them)
 GAP = TICKS * 3 // 8    # the run of a refused key ends when its mean gap passes this many ticks
-RUN = 3                 # gaps that make a key hot, at least
 GHOSTS = 2              # ghost entries for each record that the cache can hold
 WAYS = 16               # entries in a bucket of the ghost
-TAGS = 4095             # tags of these entries
+TAGS = 32767            # tags of these entries
 NOVEL = 0.75            # nothing is recycled for anybody while more of the sampled touches are first touches
 SAMPLE = 1024           # keys in the sampler
 BURST = 16              # touches closer than the cache's records over this count as one in the sampler
@@ -42,11 +41,11 @@ def mix(key):
 
 def is_hot(gaps, took):
     """`took` in ticks. A short run must be a fast one: 3 gaps in 3 ticks, 4 in 6, ... 13 in 78."""
-    return gaps >= RUN and took <= gaps * (gaps - 1) / 2
+    return gaps > 0 and took <= gaps * (gaps - 1) / 2
 
 
 class ExactGhost:
-    """Runs of refused keys: (start, last, gaps). The key that was touched longest ago leaves when it is full."""
+    """Runs of refused keys: (last, took, gaps). The key that was touched longest ago leaves when it is full."""
 
     def __init__(self, records):
         self.capacity, self.runs = max(16, int(GHOSTS * records)), OrderedDict()
@@ -54,8 +53,8 @@ class ExactGhost:
     def take(self, hash_):
         return self.runs.pop(hash_, None)
 
-    def put(self, hash_, start, last, gaps):
-        self.runs[hash_] = start, last, gaps
+    def put(self, hash_, last, took, gaps):
+        self.runs[hash_] = last, took, gaps
         if len(self.runs) > self.capacity:
             self.runs.popitem(last=False)
 
@@ -63,7 +62,7 @@ class ExactGhost:
 class BucketGhost:
     """The ghost as C has it: a bucket is one cache line with 16 entries of 4 bytes, the key of the last touch first.
 
-    An entry has 12 bits of the hash, so a key may find a stranger's run (0.4 % of the look-ups in full buckets)."""
+    An entry has 15 bits of the hash, so a key may find a stranger's run (0.05 % of the look-ups in full buckets)."""
 
     def __init__(self, records):
         self.buckets = [[] for _ in range((max(16, int(GHOSTS * records)) + WAYS - 1) // WAYS)]
@@ -78,9 +77,9 @@ class BucketGhost:
                 return bucket.pop(i)[1:]
         return None
 
-    def put(self, hash_, start, last, gaps):
+    def put(self, hash_, last, took, gaps):
         bucket, tag = self.find(hash_)
-        bucket.insert(0, (tag, start & 255, last & 255, gaps))
+        bucket.insert(0, (tag, last & 255, took, gaps))
         del bucket[WAYS:]
 
 
@@ -177,14 +176,15 @@ class MeanAge:
     def run(self, key):
         """Counts a touch of a key that is not stored. -> whether its run of touches makes it hot"""
         hash_ = mix(key)
-        start, last, gaps = self.ghost.take(hash_) or (self.tick, self.tick, 0)
-        took = self.tick - start & 255              # ticks in which there were `gaps` gaps
-        gaps += self.tick & 255 != last & 255       # touches within one tick are one touch
+        last, took, gaps = self.ghost.take(hash_) or (self.tick, 0, 0)
+        since = self.tick - last & 255
+        took += since                               # ticks in which there were `gaps` gaps
+        gaps += since > 0                           # touches within one tick are one touch
         if took > gaps * GAP:
-            start, gaps, took = self.tick, 0, 0
+            took = gaps = 0
         if self.sampler.L and is_hot(gaps, took):
             return True
-        self.ghost.put(hash_, start, self.tick, gaps)
+        self.ghost.put(hash_, self.tick, took, gaps)
         return False
 
     def admit(self, key, size, room):

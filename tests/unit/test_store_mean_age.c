@@ -752,6 +752,19 @@ TEST(a_run_longer_than_the_ticks_byte_does_not_seem_short)
     ghost_close(&ghost);
 }
 
+TEST(every_run_that_is_not_hot_fits_an_entry)
+{
+    unsigned count = 0, codes[512] = { 0 };
+    for (unsigned gaps = 0; gaps <= GAPS_MAX; gaps++)
+        for (unsigned took = gaps; took <= gaps * GAP_TICKS; took++, count++) {
+            uint32_t entry = pack(TAGS, (struct run){ 200, took, gaps });
+            struct run run = unpack(entry);
+            ok(entry >> 17 == TAGS && run.last == 200 && run.took == took && run.gaps == gaps);
+            ok(codes[entry & 511]++ == 0);
+        }
+    ok(count == 403);
+}
+
 TEST(in_a_full_bucket_the_run_of_the_oldest_touch_is_lost)
 {
     struct ghost ghost;
@@ -920,6 +933,7 @@ RUN(cmocka_unit_test(epochs_in_random_order_are_as_in_the_model),
     cmocka_unit_test(a_run_of_touches_makes_a_refused_record_hot),
     cmocka_unit_test(a_slow_run_needs_more_touches_and_a_slower_one_ends),
     cmocka_unit_test(a_run_longer_than_the_ticks_byte_does_not_seem_short),
+    cmocka_unit_test(every_run_that_is_not_hot_fits_an_entry),
     cmocka_unit_test(in_a_full_bucket_the_run_of_the_oldest_touch_is_lost),
     cmocka_unit_test(a_ghost_has_8_bytes_for_each_record),
     cmocka_unit_test(a_full_sample_is_halved_and_an_empty_one_doubled),
