@@ -66,9 +66,8 @@ static enum err read_key(struct reading *r, const struct member *member, const j
         return wrong_member(r, member->name, "must be text without a NUL");
     size_t len = prefix.len + key.len;
     if (len == 0 || len > S3_KEY_BYTES_MAX)
-        return wrong_member(r, member->name, prefix.len
-                            ? "must have 1 to 1024 bytes, with its prefix"
-                            : "must have 1 to 1024 bytes");
+        return prefix.len ? wrong(r, "\"prefix\" and \"key\" together must have 1 to 1024 bytes")
+                          : wrong_member(r, member->name, "must have 1 to 1024 bytes");
     char *both = arena_alloc(r->keep, len);
     size_t at = slice_put(both, prefix);
     slice_put(both + at, key);
@@ -200,8 +199,8 @@ static enum err judge(struct reading *r)
     if (!(r->given & 1u << MEMBER_KEY))
         return wrong_member(r, "key", "is missing");
     if (range && span)
-        return wrong_member(r, "range", "says the same as \"offset\" and \"length\": give either "
-                            "\"range\", or \"offset\" and \"length\"");
+        return wrong_member(r, "range", "can't be given with \"offset\" or \"length\": give "
+                            "either \"range\", or \"offset\" and \"length\"");
     if (item->length != ITEM_OPEN && item->first > INT64_MAX - item->length)
         return wrong(r, "the sum of \"offset\" and \"length\" is too large");
     item->kind = range ? ITEM_RANGE : span ? ITEM_SPAN : ITEM_WHOLE;

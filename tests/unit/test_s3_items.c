@@ -92,7 +92,7 @@ TEST(what_is_wrong_is_said_of_the_item_that_is)
     says("[{\"key\": \"k\", \"range\": \"bytes=1-2\"}]", true,
          "items[0]: \"range\" is only for a batch: give \"offset\" and \"length\"");
     says("[{\"key\": \"k\", \"range\": \"bytes=1-2\", \"offset\": 1}]", false,
-         "items[0]: \"range\" says the same as \"offset\" and \"length\": give either "
+         "items[0]: \"range\" can't be given with \"offset\" or \"length\": give either "
          "\"range\", or \"offset\" and \"length\"");
     says("[{\"key\": \"k\", \"range\": \"bytes=2-1,3-4\"}]", false,
          "items[0]: \"range\" must be one range, as \"bytes=0-1023\", \"bytes=1024-\" or "
@@ -120,7 +120,7 @@ TEST(a_key_is_measured_with_its_prefix)
     ok(read_as("[\"k\"]", false, prefix) == OK && items.list[0].key.len == 1024);
     ok(read_as("[\"\"]", false, prefix) == OK && items.list[0].key.len == 1023);
     ok(read_as("[\"kk\"]", false, prefix) == ERR_BAD_ARGUMENT);
-    same(why, S("items[0]: \"key\" must have 1 to 1024 bytes, with its prefix"));
+    same(why, S("items[0]: \"prefix\" and \"key\" together must have 1 to 1024 bytes"));
 }
 
 TEST(there_are_no_more_items_than_are_allowed)
