@@ -198,15 +198,16 @@ static enum err nowhere(struct seek *seek)
 {
     if (seek_profile(seek, "sso_start_url").len || seek_profile(seek, "sso_session").len)
         return seek_fail(seek, ERR_NOT_FOUND, "profile '%.*s' uses SSO, which Penstock does not "
-                         "support: use another profile, in which credential_process is: aws "
-                         "configure export-credentials --profile %.*s --format process",
+                         "support: make a second profile with the line \"credential_process = aws "
+                         "configure export-credentials --profile %.*s --format process\", and name "
+                         "the second profile in aws_profile (in origins: profile) or AWS_PROFILE",
                          SLICE_ARG(seek->profile), SLICE_ARG(seek->profile));
     if (seek->ask->profile.len)
-        return seek_fail(seek, ERR_NOT_FOUND, "profile '%.*s', which the setting aws_profile (of "
-                         "an origin: profile) names, has no credentials: give it an "
-                         "aws_access_key_id, a role or a credential_process. While that setting "
-                         "names a profile, Penstock does not look into the environment, and asks "
-                         "no role of a container or instance", SLICE_ARG(seek->profile));
+        return seek_fail(seek, ERR_NOT_FOUND, "profile '%.*s' has no credentials: give it an "
+                         "aws_access_key_id, a role or a credential_process. While the setting "
+                         "aws_profile (in origins: profile) names a profile, Penstock does not "
+                         "look into the environment, and asks no role of a container or instance",
+                         SLICE_ARG(seek->profile));
     return seek_fail(seek, ERR_NOT_FOUND, "there are no credentials%s: set AWS_ACCESS_KEY_ID and "
                      "AWS_SECRET_ACCESS_KEY; or give profile '%.*s' an aws_access_key_id, a role "
                      "or a credential_process; or set keys in the settings (access_key for "

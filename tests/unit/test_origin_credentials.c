@@ -123,7 +123,7 @@ TEST(what_was_found_says_where_and_half_a_pair_what_is_missing)
                 "in profile half"));
     ask.profile = S("nobody");
     ok(credentials_find(&keep, &ask, &found, &why) == ERR_NOT_FOUND);
-    ok(strstr(why.ptr, "profile 'nobody', which the setting aws_profile"));
+    ok(strstr(why.ptr, "profile 'nobody' has no credentials: give it"));
     ask.profile = S("");
     variables = (const char *const[]){ "AWS_ACCESS_KEY_ID", "ENV", "AWS_SECRET_ACCESS_KEY_FILE",
                                        "/none", NULL };
