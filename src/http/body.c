@@ -192,9 +192,10 @@ static bool place_or_refuse(struct conn *conn, size_t bytes)
         return true;
     metric_add(body->beyond_share ? M_HTTP_REFUSED_SHARE : M_HTTP_REFUSED_SPILL, 1);
     gate_refuse(conn, ERR_LIMIT, body->beyond_share
-                                     ? "this client's other request bodies take its half of "
-                                       "the room for bodies (bodies_memory, bodies_disk): send "
-                                       "fewer at once, or try again later"
+                                     ? "one client's request bodies may take at most half of "
+                                       "bodies_memory and half of bodies_disk, and this client's "
+                                       "other bodies leave no room there: send fewer at once, or "
+                                       "try again later"
                                      : "neither memory (bodies_memory) nor the cache folder "
                                        "(bodies_disk) has room for the request body now: try "
                                        "again later");
