@@ -93,8 +93,9 @@ void generate_example(struct text *to, struct arena *keep)
         text_char(to, '\n');
     }
     text_add(to, S("  \"# origins\": "
-                   "\"Further origins, each with a name. If an entry leaves out a setting "
-                   "NAME, the value of origin_NAME above applies\",\n"
+                   "\"Further origins, each with a name. If an entry leaves out a setting, "
+                   "the matching setting above applies: for region, origin_region; for profile, "
+                   "aws_profile\",\n"
                    "  \"origins\": {\n    \"west\": {\n"));
     example_group(to, SCOPE_ORIGIN, "      ");
     text_add(to, S("\n    }\n  },\n\n"

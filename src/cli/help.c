@@ -19,8 +19,8 @@ static const char *const scope_heads[SCOPE_COUNT] = {
                      "in the file only",
     [SCOPE_KEY] = "Settings of \"keys\": [ { ... } ], in the file only",
     [SCOPE_GONE] = "A setting of older versions: the name has no effect now",
-    [SCOPE_CONSTANT] = "No longer a setting, but a constant. If you still set it, Penstock uses "
-                       "your value, and warns",
+    [SCOPE_CONSTANT] = "An old setting. Penstock still uses your value, and warns. The next "
+                       "version will refuse the setting",
 };
 
 /* Adds the words of a text to a line that already has `column` characters. Further lines begin at
@@ -173,10 +173,11 @@ static void help_setting(struct text *to, const struct setting *setting)
     text_printf(to, "\n  flag      --%.*s\n  variable  PENSTOCK_", SLICE_ARG(flag));
     for (const char *c = setting->name; *c; c++)
         text_char(to, *c >= 'a' && *c <= 'z' ? (char)(*c - 'a' + 'A') : *c);
-    text_printf(to, "\n  file      \"%s\"\n", setting->name);
+    text_printf(to, "\n  file      \"%s\" in the settings file\n", setting->name);
     if (setting->type == TYPE_SECRET)
-        text_printf(to, "  or the path of a file that holds the value: \"%s_file\" "
-                    "(--%.*s-file)\n", setting->name, SLICE_ARG(flag));
+        text_printf(to, "\nThe value can also be in a file of its own. Give the path of that "
+                    "file as\n\"%s_file\" in the settings file, or as --%.*s-file.\n",
+                    setting->name, SLICE_ARG(flag));
 }
 
 /* ---- the command ---- */

@@ -142,9 +142,12 @@ static void fill_socket(struct check *check)
     if (err == ERR_BUSY && check->running)
         check_report(check, NOTED, "fill_socket: the running Penstock with these settings listens "
                      "at %s", path);
+    else if (made_later)
+        check_report(check, WARNED, "fill_socket %s: the folder of this path does not exist now, "
+                     "and serve needs it. systemd makes the folder if the unit has "
+                     "RuntimeDirectory. Without systemd, make it before you start serve", path);
     else if (err)
-        check_report(check, made_later ? WARNED : STOPPED, "serve would not start: %.*s",
-                     SLICE_ARG(why));
+        check_report(check, STOPPED, "serve would not start: %.*s", SLICE_ARG(why));
 }
 
 void probe_all(struct check *check)

@@ -69,7 +69,7 @@ with Story("m03 one setting for memory", seconds=100) as story:
     shown = run("help", "settings")[1] + run("config", "--example")[1] + run("config", "--complete", "serve ")[1]
     hidden = sorted(name for name in constants() if re.search(rf"\b{name}\b|--{name.replace('_', '-')}\b", shown))
     story.same("nothing shows them", hidden, [])
-    story.fact("help of one tells its reason", "No longer a setting, but a constant" in run("help", "fill_gets")[1])
+    story.fact("help of one tells its reason", "An old setting. Penstock still uses your value" in run("help", "fill_gets")[1])
 
     # ---- the tests' daemon ----
     server = story.penstock(origin=origin.url, cache_dir=story.path("test"), batch_items=7)
