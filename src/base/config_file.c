@@ -170,7 +170,7 @@ static unsigned read_allow(struct loading *load, const struct config_group *grou
     if (!json_array_size(words))
         policy_mistake(load, group, row, "allow", THE_LIST, "has an empty \"allow\", which allows "
                        "nothing: list rights (read, list, write, admin or all), or remove this "
-                       "row");
+                       "entry of the policy");
     json_array_foreach(words, i, word) {
         unsigned right = config_policy_right(json_text(word));
         rights |= right;

@@ -258,8 +258,9 @@ static void origin_has_a_url(struct config *config, const struct config_group *g
         config_wrong(config, group, "url", "is missing: each origin needs a url");
     if (origin != config->origins && config->origin[0] && strcmp(origin->name, "default") == 0)
         config_mistake_add(config, config_where_of(group, "url"), "origins.default", NULL,
-                           "the name default already belongs to the origin that the setting origin "
-                           "makes: give this origin another name, or remove the setting origin");
+                           "the setting \"origin\" already defines an origin, whose name is "
+                           "default: give this entry another name, or remove the setting "
+                           "\"origin\"");
 }
 
 /* Returns NULL if the file holds a certificate, else the fault. TLS later judges whether the
