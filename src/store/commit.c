@@ -15,6 +15,8 @@
 #include "base/metric.h"
 #include "store/account.h"
 #include "store/append_task.h"
+#include "store/installation.h"
+#include "store/moved.h"
 #include "store/publish.h"
 #include "store/removal.h"
 #include "store/room.h"
@@ -314,7 +316,7 @@ static bool next_commit(struct volume *volume, struct commit *commit)
 {
     *commit = (struct commit){ .volume = volume };
     pthread_mutex_lock(&volume->queue.lock);
-    uint64_t until = mono_ms() + (volume->counting.more ? COUNT_MS : 500);
+    uint64_t until = mono_ms() + (volume->counting.more || volume->moved.active ? COUNT_MS : 500);
     for (uint64_t ms; (ms = wait_ms(volume)) > 0 && mono_ms() < until;)
         cond_wait_until(&volume->queue.more, &volume->queue.lock, mono_ns() + ms * 1000000u);
     take_commit(volume, commit);
@@ -335,6 +337,23 @@ static void shrink(struct volume *volume)
     service_metrics(volume);
 }
 
+/* Writes to the format file what has changed in the installation. Returns false if the folder must
+ * go out of service. */
+static bool follow_installation(struct volume *volume)
+{
+    uint64_t serial = atomic_load(&volume->options.installation->serial);
+    enum err e = OK;
+    if (volume->folder.format.serial == serial && !volume->moved.active)
+        return true;
+    volume_still_alive(volume);
+    if (volume->folder.format.serial != serial)
+        e = folder_set_serial(&volume->folder, serial);
+    if (!e && volume->moved.active)
+        e = moved_step(volume);
+    atomic_store(&volume->service.busy_since_ms, 0);
+    return !e || e == ERR_FULL;
+}
+
 static void tend(struct volume *volume, uint64_t *retried_ms, uint64_t *checked_ms)
 {
     const char *why;
@@ -353,6 +372,8 @@ static void tend(struct volume *volume, uint64_t *retried_ms, uint64_t *checked_
         service_end(volume, why);
     } else if (extents_bytes(volume->extents) > atomic_load(&volume->space.size_bytes)) {
         shrink(volume);
+    } else if (!follow_installation(volume)) {
+        service_end(volume, INDEX_FAILED);
     } else if (now - *checked_ms >= READER_CHECK_MS) {
         index_check_readers(volume->index);
         *checked_ms = now;

@@ -186,26 +186,33 @@ static enum err make_format(struct folder *folder, const uint8_t secret[STORE_SE
     return e;
 }
 
-/* Makes a new folder, or one of format version 1, a volume: with an id, its weight, and a list of
- * itself alone. A later opening finds the extents of version 1 as they are. */
-static void make_volume(struct format *format)
+/* Makes a new folder, or one of format version 1, a volume. A new folder has nothing that another
+ * volume could have instead, so it begins with the present list. A folder of version 1 was alone;
+ * a later opening finds its extents as they are. */
+static void make_volume(struct format *format, const struct folder_wish *wish, bool is_new)
 {
-    check(getentropy(format->volume, sizeof(format->volume)) == 0);
+    memcpy(format->volume, wish->self->id, sizeof(format->volume));
     format->version = FORMAT_VERSION;
-    format->weight = (uint32_t)MIN(MAX(format->size_bytes / GIB, 1), UINT32_MAX);
-    format->volume_count = 1;
-    format->volumes[0].weight = format->weight;
-    memcpy(format->volumes[0].id, format->volume, sizeof(format->volume));
+    format->weight = (uint32_t)wish->self->weight;
+    format->volume_count = is_new ? (uint32_t)wish->list_count : 1;
+    memcpy(format->volumes, is_new ? wish->list : wish->self,
+           format->volume_count * sizeof(format->volumes[0]));
 }
 
 static enum err learn_format(struct folder *folder, const struct folder_wish *wish,
-                             const uint8_t fresh[STORE_SECRET_BYTES], const char **ret_why)
+                             const uint8_t fresh[STORE_SECRET_BYTES], bool *ret_lagging,
+                             const char **ret_why)
 {
     struct format *format = &folder->format;
     enum err e = folder_peek(folder->path, format, ret_why);
     bool is_new = e == ERR_NOT_FOUND || e == ERR_GONE;
     folder->anew = "";
     folder->stranger[0] = '\0';
+    if (is_new && !wish->self->weight) {
+        *ret_why = "another folder was there when Penstock started; restart Penstock to use this "
+                   "one";
+        return ERR_BUSY;
+    }
     if (is_new)
         e = make_format(folder, fresh, e == ERR_GONE ? *ret_why : "the file 'format' was missing",
                         ret_why);
@@ -217,11 +224,19 @@ static enum err learn_format(struct folder *folder, const struct folder_wish *wi
                    "the only folder, restart Penstock to use it";
         return ERR_BUSY;
     }
+    if (format->version == FORMAT_VERSION &&
+        (!wish->self->weight || memcmp(format->volume, wish->self->id, sizeof(format->volume)) != 0)) {
+        *ret_why = "the folder is a copy of another cache folder, or another folder was there when "
+                   "Penstock started; put the right folder back, or restart Penstock";
+        return ERR_BUSY;
+    }
     format->size_bytes = wish->size_bytes ? MAX(wish->size_bytes, SIZE_LEAST)
                                           : store_derived_size(folder->path, folder->path);
     format->extent_bytes = sizing_extent(format->size_bytes, wish->extent_bytes);
     if (format->version != FORMAT_VERSION)
-        make_volume(format);
+        make_volume(format, wish, is_new);
+    *ret_lagging = !is_new && format->serial < wish->serial_least;
+    format->serial = wish->serial;
     *ret_why = "the file 'format' in the folder can't be written; check the folder's rights, and "
                "the free space of its disk";
     return is_new ? write_format(folder, format) : OK;
@@ -419,6 +434,32 @@ static enum err find_index(struct folder *folder, bool anew)
     return e;
 }
 
+static enum err replace_format(struct folder *folder, const struct format *next)
+{
+    enum err e = write_format(folder, next);
+    if (!e && stat(path_in(folder->path, "format").text, &folder->format_file) != 0)
+        e = ERR_IO;
+    if (!e)
+        folder->format = *next;
+    return e;
+}
+
+enum err folder_set_list(struct folder *folder, const struct route_row *list, size_t count)
+{
+    struct format next = folder->format;
+    check(count > 0 && count <= countof(next.volumes));
+    next.volume_count = (uint32_t)count;
+    memcpy(next.volumes, list, count * sizeof(*list));
+    return replace_format(folder, &next);
+}
+
+enum err folder_set_serial(struct folder *folder, uint64_t serial)
+{
+    struct format next = folder->format;
+    next.serial = serial;
+    return replace_format(folder, &next);
+}
+
 static enum err set_opening(struct folder *folder)
 {
     struct format next = folder->format;
@@ -429,13 +470,7 @@ static enum err set_opening(struct folder *folder)
     if (!e)
         e = index_commit(folder->index);
     index_abort(folder->index);
-    if (!e)
-        e = write_format(folder, &next);
-    if (!e && stat(path_in(folder->path, "format").text, &folder->format_file) != 0)
-        e = ERR_IO;
-    if (!e)
-        folder->format = next;
-    return e;
+    return e ? e : replace_format(folder, &next);
 }
 
 /* On a full disk the oldest extent makes room, as it would later on. What the index says of it is a
@@ -470,14 +505,15 @@ static bool may_open_again(struct folder *folder, enum err e, bool *was_bad)
 enum err folder_open(struct folder *folder, const struct folder_wish *wish,
                      const uint8_t fresh[STORE_SECRET_BYTES], const char **ret_why)
 {
+    bool lagging = false;
     enum err e = take_lock(folder, ret_why);
     if (!e)
-        e = learn_format(folder, wish, fresh, ret_why);
+        e = learn_format(folder, wish, fresh, &lagging, ret_why);
     if (e) {
         folder_close(folder, false);
         return e;
     }
-    folder->doubted = wish->unproved || access(path_in(folder->path, "doubt").text, F_OK) == 0;
+    folder->doubted = wish->unproved || lagging || access(path_in(folder->path, "doubt").text, F_OK) == 0;
     bool clean = clean_take(folder->path, folder->format.opening) && !folder->doubted;
     bool used_up = !clean && raise_generation(&folder->format);
     /* an older copy: what is under way here still tells generations by their number */

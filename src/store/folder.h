@@ -28,6 +28,11 @@ struct folder_wish {
     uint32_t extent_bytes;
     bool unproved;                    /* as after folder_doubt, whose note may not be written yet */
     uint32_t last_generation;         /* of the folder that this process had open; 0: none */
+    /* The volume that the folder is, or is made to be, and the list that a new folder gets. */
+    const struct route_row *self, *list;
+    size_t list_count;
+    uint64_t serial;                  /* for the format file */
+    uint64_t serial_least;            /* a folder with a lower one is doubted */
 };
 
 /* Reads the format file, without the lock. Returns OK; ERR_NOT_FOUND if there is no format file
@@ -38,6 +43,11 @@ enum err folder_peek(const char *path, struct format *ret, const char **ret_why)
  * ERR_BUSY, ERR_FORMAT, ERR_IO or ERR_FULL, each with *ret_why. */
 enum err folder_open(struct folder *folder, const struct folder_wish *wish,
                      const uint8_t fresh[STORE_SECRET_BYTES], const char **ret_why) MUST_USE;
+/* Replaces the list of volumes, or raises the serial, in the format file of an open folder. After
+ * an error the folder must be closed. */
+enum err folder_set_list(struct folder *folder, const struct route_row *list,
+                         size_t count) MUST_USE;
+enum err folder_set_serial(struct folder *folder, uint64_t serial) MUST_USE;
 /* Leaves a note in a folder that this process does not have open: a write or a refusal happened
  * which the folder does not know. The note stays until a process has opened the folder and applied
  * its names (names.h). If the folder can't be written, there is no note. */

@@ -59,6 +59,10 @@ enum err index_find(struct index *index, const struct object_id *id, uint32_t un
 /* Finds the first entry of the object at or after `unit`. */
 enum err index_find_next(struct index *index, const struct object_id *id, uint32_t unit,
                          uint32_t *ret_unit, struct entry *ret) MUST_USE;
+/* Finds the first entry of any object at or after this key. */
+enum err index_find_from(struct index *index, const struct object_id *id, uint32_t unit,
+                         struct object_id *ret_id, uint32_t *ret_unit,
+                         struct entry *ret) MUST_USE;
 enum err index_put(struct index *index, const struct object_id *id, uint32_t unit,
                    const struct entry *entry) MUST_USE;
 enum err index_delete(struct index *index, const struct object_id *id, uint32_t unit) MUST_USE;

@@ -44,6 +44,7 @@ struct ask {
     MDB_env *env;
     struct slot *slot;
     const struct object_id *id;
+    struct object_id *ret_id;         /* the object of the entry found; NULL: only that of `id` */
     uint32_t unit, count;
     const struct entry *put;
     uint64_t number;
@@ -72,7 +73,7 @@ MDB_val index_key(struct ask *ask, uint32_t unit);
  * snapshot of `ask` does not use. */
 int index_decode(const struct ask *ask, const MDB_val *key, const MDB_val *value,
                  struct entry *ret);
-/* Finds the first entry of the object of `ask` at or after its unit. */
+/* Finds the first entry at or after the key of `ask`: of its object, or, with ret_id, of any. */
 int index_cursor_from(MDB_cursor *cursor, struct ask *ask);
 
 /* ---- the tree that readers must read: index_snapshot.c ---- */

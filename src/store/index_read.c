@@ -185,7 +185,15 @@ int index_cursor_from(MDB_cursor *cursor, struct ask *ask)
     int rc = mdb_cursor_get(cursor, &key, &value, MDB_SET_RANGE);
     if (rc)
         return rc;
-    if (key.mv_size != ENTRY_KEY_BYTES || memcmp(key.mv_data, ask->id->bytes, sizeof(*ask->id)) != 0)
+    if (ask->ret_id && key.mv_size != ENTRY_KEY_BYTES)    /* the opening's */
+        rc = mdb_cursor_get(cursor, &key, &value, MDB_NEXT);
+    if (rc)
+        return rc;
+    if (key.mv_size != ENTRY_KEY_BYTES)
+        return MDB_NOTFOUND;
+    if (ask->ret_id)
+        memcpy(ask->ret_id->bytes, key.mv_data, sizeof(*ask->ret_id));
+    else if (memcmp(key.mv_data, ask->id->bytes, sizeof(*ask->id)) != 0)
         return MDB_NOTFOUND;
     *ask->ret_unit = entry_key_unit(key.mv_data);
     return index_decode(ask, &key, &value, ask->entries);

@@ -149,6 +149,14 @@ static int do_put(struct ask *ask)
     return change(ask->index, key, &value);
 }
 
+enum err index_find_from(struct index *index, const struct object_id *id, uint32_t unit,
+                         struct object_id *ret_id, uint32_t *ret_unit, struct entry *ret)
+{
+    struct ask ask = { .id = id, .unit = unit, .entries = ret, .ret_unit = ret_unit,
+                       .ret_id = ret_id };
+    return writing(index, do_find_next, &ask);
+}
+
 enum err index_put(struct index *index, const struct object_id *id, uint32_t unit,
                    const struct entry *entry)
 {

@@ -3,18 +3,18 @@
 #ifndef STORE_INSIDE_H
 #define STORE_INSIDE_H
 
-#include "store/route.h"
+#include "store/installation.h"
 #include "store/volume_inside.h"
 
 #define BUFFER_BYTES_MAX (1088u * MIB)    /* H8: read buffers of all threads together */
 
 struct store {
     struct store_options options;     /* without the folders */
-    uint8_t secret[STORE_SECRET_BYTES];    /* of the installation; never changes */
-    /* The volumes, in the order of the settings, and how the route sees each of them. Neither
-     * changes while the store is open, whether a volume serves or not. */
+    /* The secret, and how the route sees each volume. */
+    struct installation installation;
+    /* In the order of the settings. Neither they nor the route change while the store is open,
+     * whether a volume serves or not. */
     struct volume *volumes[VOLUMES_MAX];
-    struct route_row route[VOLUMES_MAX];
     size_t volume_count;
     atomic_size_t buffer_bytes;
     _Atomic uint32_t *lately;         /* marks of bytes read around the page cache (gather.c) */
@@ -25,7 +25,8 @@ struct store {
 static inline struct volume *store_home_of_unit(const struct store *store,
                                                 const struct object_id *id, uint32_t unit)
 {
-    return store->volumes[route_home(store->route, store->volume_count, id, unit / STRIPE_UNITS)];
+    return store->volumes[route_home(store->installation.route, store->volume_count, id,
+                                      unit / STRIPE_UNITS)];
 }
 
 /* Returns the volume that has the metadata of this object, and its first stripe. */

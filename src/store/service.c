@@ -13,6 +13,8 @@
 
 #include "base/metric.h"
 #include "store/account.h"
+#include "store/installation.h"
+#include "store/moved.h"
 #include "store/removal.h"
 #include "store/sizing.h"
 
@@ -82,10 +84,15 @@ void service_metrics(struct volume *volume)
 
 enum err service_begin(struct volume *volume, const char **ret_why)
 {
+    const struct installation *all = volume->options.installation;
     struct folder_wish wish = { .size_bytes = volume->options.size_bytes,
                                 .extent_bytes = volume->options.extent_bytes,
                                 .unproved = atomic_exchange(&volume->service.unproved, false),
-                                .last_generation = atomic_load(&volume->generation) };
+                                .last_generation = atomic_load(&volume->generation),
+                                .self = volume->options.self,
+                                .list = all->list, .list_count = all->list_count,
+                                .serial = atomic_load(&all->serial),
+                                .serial_least = volume->service.known ? 0 : all->serial_least };
     enum err e = folder_open(&volume->folder, &wish, volume->secret, ret_why);
     if (!e && (e = restated_open(volume->restated, &volume->folder)) != OK) {
         *ret_why = "the file 'restated' in the folder can't be written; check the free space and "
@@ -111,6 +118,8 @@ enum err service_begin(struct volume *volume, const char **ret_why)
     names_apply(volume->names, &volume->folder);
     folder_doubt_ends(volume->folder.path);
     volume->service.doubted = false;
+    volume->service.known = true;
+    moved_begin(volume);
     atomic_store(&volume->service.why, "");
     atomic_store(&volume->service.anew, volume->folder.anew);
     service_measure(volume);
@@ -129,6 +138,9 @@ void service_end(struct volume *volume, const char *why)
     account_end(volume);
     folder_close(&volume->folder, false);
     metadata_cache_clear(volume->metadata_cache);
+    /* The serial of the other folders rises. If this one can't be noted in, and the next process
+     * finds it back, its own serial is lower. */
+    atomic_fetch_add(&volume->options.installation->serial, 1);
     service_note_doubt(volume);
     service_metrics(volume);
     atomic_fetch_add(&volume->service.faults, 1);

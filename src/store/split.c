@@ -91,7 +91,8 @@ void split_removal(struct store *store, struct store_removal *removal)
     bool one = true;
     check(removal->count > 0);
     for (size_t i = 0; i < removal->count; i++) {
-        homes[i] = (uint8_t)route_home(store->route, store->volume_count, &removal->ids[i], 0);
+        homes[i] = (uint8_t)route_home(store->installation.route, store->volume_count,
+                                       &removal->ids[i], 0);
         one = one && homes[i] == homes[0];
     }
     if (one)

@@ -35,47 +35,23 @@ static struct store *store_new(const struct store_options *options)
     return store;
 }
 
-static void find_secret(struct store *store, const struct store_options *options)
-{
-    struct format format;
-    const char *why;
-    for (size_t i = 0; i < options->folder_count; i++)
-        if (folder_peek(options->folders[i].path, &format, &why) == OK) {
-            memcpy(store->secret, format.secret, sizeof(store->secret));
-            return;
-        }
-    secret_make(store->secret);
-}
-
-/* The id comes from the path, and the weight from the size in the settings. */
-static struct route_row route_row_of(const struct store_folder *folder)
-{
-    static const uint8_t no_secret[STORE_SECRET_BYTES];
-    struct object_name name = { .bucket = slice_of(folder->path) };
-    struct route_row row = { .weight = folder->size_bytes ? folder->size_bytes : GIB };
-    struct object_id id;
-    object_id_of(no_secret, &name, &id);
-    memcpy(row.id, id.bytes, sizeof(id.bytes));
-    return row;
-}
-
 /* Volumes share the budgets of the store evenly, so that a disk that hangs takes no more than its
  * part. A queue takes two records at least. Their bytes count in the budget of flights, too. */
-static struct volume *add_volume(struct store *store, const struct store_folder *folder)
+static void add_volume(struct store *store, const struct store_folder *folder)
 {
     const struct store_options *options = &store->options;
     size_t count = options->folder_count;
     struct volume *volume = volume_new(&(struct volume_options){
+        .installation = &store->installation,
+        .self = &store->installation.route[store->volume_count],
         .folder = folder->path, .size_bytes = folder->size_bytes,
         .reserve_bytes = options->reserve_bytes, .extent_bytes = options->extent_bytes,
         .metadata_bytes = MAX(options->metadata_bytes / count, 1),
         .queue_bytes_max = count == 1 ? options->queue_bytes_max
                                       : MAX(options->queue_bytes_max / count, 2 * RECORD_BYTES_MAX),
         .commit_ms_max = options->commit_ms_max, .memory_bytes = options->memory_bytes / count,
-    }, store->secret);
-    store->route[store->volume_count] = route_row_of(folder);
+    });
     store->volumes[store->volume_count++] = volume;
-    return volume;
 }
 
 enum err store_open(const struct store_options *options, struct arena *keep, struct store **ret,
@@ -83,7 +59,7 @@ enum err store_open(const struct store_options *options, struct arena *keep, str
 {
     struct store *store = store_new(options);
     enum err e = OK;
-    find_secret(store, options);
+    installation_find(&store->installation, options->folders, options->folder_count);
     for (size_t i = 0; i < options->folder_count; i++) {
         add_volume(store, &options->folders[i]);
         ret_whys[i] = S("");
@@ -163,7 +139,7 @@ void store_names(struct store *store, const struct store_name *list, size_t coun
 void store_object_id(const struct store *store, const struct object_name *name,
                      struct object_id *ret)
 {
-    object_id_of(store->secret, name, ret);
+    object_id_of(store->installation.secret, name, ret);
 }
 
 uint64_t store_capacity(struct store *store)

@@ -11,17 +11,19 @@
 #include "base/metric.h"
 #include "base/thread.h"
 #include "store/account.h"
+#include "store/installation.h"
+#include "store/moved.h"
 #include "store/policy.h"
 #include "store/service.h"
 
 /* ---- life ---- */
 
-struct volume *volume_new(const struct volume_options *options, const uint8_t *secret)
+struct volume *volume_new(const struct volume_options *options)
 {
     struct volume *volume = must_alloc(sizeof(*volume));
     check(options->metadata_bytes && options->queue_bytes_max && options->commit_ms_max);
     volume->options = *options;
-    volume->secret = secret;
+    volume->secret = options->installation->secret;
     volume->folder.path = must_strndup(options->folder, strlen(options->folder));
     volume->options.folder = volume->folder.path;
     volume->folder.lock_fd = -1;
@@ -123,7 +125,7 @@ void volume_free(struct volume **volume)
     if (mine->committer)
         stop_threads(mine);
     if (atomic_exchange(&mine->service.open, false))
-        folder_close(&mine->folder, !atomic_load(&mine->service.unproved));
+        folder_close(&mine->folder, !atomic_load(&mine->service.unproved) && !mine->moved.active);
     volume_end(mine);
 }
 
@@ -227,6 +229,8 @@ enum err volume_append(struct volume *volume, struct store_append *append)
     pthread_mutex_lock(&volume->queue.lock);
     if (volume->queue.stopping)
         e = ERR_STOPPING;
+    else if (!moved_may_append(volume, append))
+        e = ERR_IO;
     else if (volume->queue.bytes + bytes > volume->options.queue_bytes_max)
         e = ERR_LIMIT;
     if (!e) {

@@ -10,8 +10,12 @@
 #include "store/store.h"
 
 struct volume;
+struct installation;
+struct route_row;
 
 struct volume_options {
+    struct installation *installation;    /* stays as long as the volume */
+    const struct route_row *self;     /* of the installation's route: this volume */
     const char *folder;
     uint64_t size_bytes, reserve_bytes;    /* these five as in store_options, for one folder */
     uint32_t extent_bytes;
@@ -21,8 +25,7 @@ struct volume_options {
     uint64_t memory_bytes;            /* of the process; the limit for maps of extents */
 };
 
-/* `secret` is that of the installation, and stays there as long as the volume. */
-struct volume *volume_new(const struct volume_options *options, const uint8_t *secret) MUST_USE;
+struct volume *volume_new(const struct volume_options *options) MUST_USE;
 /* Tries to take the folder into service, and starts the threads, which try again. Returns OK, also
  * if the folder is out of service, or ERR_FORMAT if starting would be a mistake; the volume has no
  * threads then. *ret_why, in keep, is a sentence for people, or empty. */

@@ -40,6 +40,7 @@ struct service {
     _Atomic uint64_t busy_since_ms;   /* time of the running commit's latest progress; 0: none */
     atomic_bool unproved;    /* a removal or refusal came while the folder was out of service */
     bool doubted;                     /* the folder has a note of that; for the committer only */
+    bool known;                       /* this process had the folder open; committer only */
     _Atomic uint64_t faults;          /* how often the folder went out of service */
     /* What this volume adds to the gauges of the store, which are sums (service.c). */
     _Atomic int64_t gauges[VOLUME_GAUGES];
@@ -84,6 +85,15 @@ struct counting {
     struct arena keep;
 };
 
+/* Entries that are deleted because the list of volumes changed (moved.c). */
+struct moved {
+    bool active;                      /* under the queue's lock; only the committer changes it */
+    struct route_row old[VOLUMES_MAX];    /* the list of the format file; as `active` */
+    size_t old_count;
+    struct object_id next;            /* the first key to look at; for the committer only */
+    uint32_t next_unit;
+};
+
 struct volume {
     struct volume_options options;
     const uint8_t *secret;            /* of the installation */
@@ -104,6 +114,7 @@ struct volume {
     /* Counts metadata that was handed in and is not committed yet. */
     atomic_uint coming[COMING_COUNTERS];
     struct queue queue;
+    struct moved moved;
     pthread_t committer, watch;       /* 0: not started */
 };
 

@@ -8,16 +8,17 @@
 static char paths[FOLDERS][80];
 static struct store_folder folders[FOLDERS];
 
-static enum err try_three(struct unit_store *unit, uint64_t size, slice *whys)
+/* A letter for each folder. */
+static enum err try_these(struct unit_store *unit, const char *names, uint64_t size, slice *whys)
 {
     struct store_options options = options_of(0, 4 * MIB);
-    static const char *const names[FOLDERS] = { "a", "b", "c" };
-    for (size_t i = 0; i < FOLDERS; i++) {
-        snprintf(paths[i], sizeof(paths[i]), "%s/%s", unit_folder, names[i]);
+    size_t count = strlen(names);
+    for (size_t i = 0; i < count; i++) {
+        snprintf(paths[i], sizeof(paths[i]), "%s/%c", unit_folder, names[i]);
         folders[i] = (struct store_folder){ paths[i], size };
     }
     options.folders = folders;
-    options.folder_count = FOLDERS;
+    options.folder_count = count;
     options.queue_bytes_max = 512 * MIB;    /* whole objects wait here */
     *unit = (struct unit_store){ 0 };
     enum err e = store_open(&options, &unit->keep, &unit->store, whys);
@@ -28,14 +29,19 @@ static enum err try_three(struct unit_store *unit, uint64_t size, slice *whys)
     return OK;
 }
 
-static struct unit_store open_three(void)
+static struct unit_store open_these(const char *names)
 {
     struct unit_store unit;
     slice whys[FOLDERS];
-    ok(try_three(&unit, 128 * MIB, whys) == OK);
-    for (size_t i = 0; i < FOLDERS; i++)
+    ok(try_these(&unit, names, 128 * MIB, whys) == OK);
+    for (size_t i = 0; i < strlen(names); i++)
         same(whys[i], S(""));
     return unit;
+}
+
+static struct unit_store open_three(void)
+{
+    return open_these("abc");
 }
 
 static struct object_id unit_id(struct unit_store *unit, const char *key)
@@ -49,7 +55,7 @@ static struct object_id unit_id(struct unit_store *unit, const char *key)
 static size_t home_of(struct unit_store *unit, const char *key, uint32_t stripe)
 {
     struct object_id id = unit_id(unit, key);
-    return route_home(unit->store->route, FOLDERS, &id, stripe);
+    return route_home(unit->store->installation.route, store_folder_count(unit->store), &id, stripe);
 }
 
 /* Sets `key` to one whose stripes 0 and 1 have these homes. */
@@ -331,10 +337,207 @@ TEST(figures_are_sums_and_a_folder_that_is_lost_is_told)
     ok(metric_read(M_STORE_SERVING) == 0 && metric_read(M_STORE_BYTES) == 0);
 }
 
+/* ---- lists of volumes ---- */
+
+static void wait_list(struct unit_store *unit)
+{
+    for (size_t i = 0; i < store_folder_count(unit->store); i++)
+        for (int n = 0; n < 1000 && atomic_load(&unit->store->volumes[i]->service.open); n++) {
+            struct volume *volume = unit->store->volumes[i];
+            pthread_mutex_lock(&volume->queue.lock);
+            bool active = volume->moved.active;
+            pthread_mutex_unlock(&volume->queue.lock);
+            if (!active)
+                break;
+            usleep(10000);
+        }
+}
+
+static unsigned count_here(struct unit_store *unit, bool *homes_agree)
+{
+    char key[32];
+    unsigned found = 0;
+    *homes_agree = true;
+    for (unsigned i = 0; i < REMOVED; i++) {
+        snprintf(key, sizeof(key), "k%u", i);
+        struct metadata *metadata = get_metadata(unit, key);
+        found += metadata != NULL;
+        metadata_unref(&metadata);
+        struct object_id id = unit_id(unit, key);
+        for (size_t k = 0; k < store_folder_count(unit->store); k++) {
+            struct entry entry;
+            bool there = find_unit(unit->store->volumes[k]->index, &id, 0, &entry) == OK;
+            *homes_agree = *homes_agree && (!there || k == home_of(unit, key, 0));
+        }
+    }
+    return found;
+}
+
+TEST(folders_may_change_places_and_paths)
+{
+    struct unit_store unit = open_three();
+    bool agree;
+    char from[100], to[100];
+    put_all(&unit);
+    unit_close(&unit);
+    unit = open_these("cab");
+    ok(count_here(&unit, &agree) == REMOVED && agree);
+    unit_close(&unit);
+    snprintf(from, sizeof(from), "%s/b", unit_folder);
+    snprintf(to, sizeof(to), "%s/x", unit_folder);
+    ok(rename(from, to) == 0);
+    unit = open_these("axc");
+    ok(count_here(&unit, &agree) == REMOVED && agree);
+    unit_close(&unit);
+}
+
+TEST(an_added_folder_costs_its_own_share_alone_and_so_does_one_that_is_removed)
+{
+    struct unit_store unit = open_these("ab");
+    bool agree;
+    put_all(&unit);
+    unit_close(&unit);
+    unit = open_three();
+    wait_list(&unit);
+    unsigned kept = count_here(&unit, &agree), moved = 0;
+    char key[32];
+    for (unsigned i = 0; i < REMOVED; i++) {
+        snprintf(key, sizeof(key), "k%u", i);
+        moved += home_of(&unit, key, 0) == 2;
+    }
+    ok(agree && moved > 0 && kept == REMOVED - moved);
+    ok(unit.store->volumes[0]->folder.format.volume_count == 3);
+    put_all(&unit);
+    unit_close(&unit);
+    unit = open_these("ab");
+    wait_list(&unit);
+    ok(count_here(&unit, &agree) == REMOVED - moved && agree);
+    ok(unit.store->volumes[0]->folder.format.volume_count == 2);
+    unit_close(&unit);
+}
+
+/* What moved away, was written there, and comes back with the list, is not found as it was. */
+TEST(an_entry_that_moved_away_does_not_come_back)
+{
+    struct unit_store unit = open_these("ab");
+    char key[32] = "";
+    put_all(&unit);
+    unit_close(&unit);
+    unit = open_three();
+    for (unsigned i = 0; !*key; i++) {
+        snprintf(key, sizeof(key), "k%u", i);
+        if (home_of(&unit, key, 0) != 2)
+            *key = '\0';
+    }
+    wait_list(&unit);
+    ok(put_object(&unit, key, "\"2\"", 1000) == OK && has_object(&unit, key, "\"2\"", 1000));
+    unit_close(&unit);
+    unit = open_these("ab");
+    ok(!get_metadata(&unit, key));
+    unit_close(&unit);
+}
+
+TEST(a_folder_that_was_away_for_a_process_comes_back_with_doubt)
+{
+    struct unit_store unit = open_three();
+    char keys[FOLDERS][32], moved[100];
+    slice whys[FOLDERS];
+    for (size_t i = 0; i < FOLDERS; i++) {
+        snprintf(keys[i], sizeof(keys[i]), "%s", key_at(&unit, i, 0));
+        ok(put_object(&unit, keys[i], "\"1\"", 10) == OK);
+    }
+    unit_close(&unit);
+    unit = open_three();
+    for (size_t i = 0; i < FOLDERS; i++)
+        ok(!is_unproved(&unit, keys[i]) && !is_restated(&unit, keys[i]));
+    unit_close(&unit);
+    snprintf(moved, sizeof(moved), "%s-gone", paths[1]);
+    ok(rename(paths[1], moved) == 0);
+    ok(symlink("nowhere/at/all", paths[1]) == 0);    /* nor can it be made */
+    ok(try_these(&unit, "abc", 128 * MIB, whys) == OK && whys[1].len);
+    ok(!is_unproved(&unit, keys[0]) && !get_metadata(&unit, keys[1]));
+    unit_close(&unit);
+    ok(unlink(paths[1]) == 0 && rename(moved, paths[1]) == 0);
+    unit = open_three();
+    ok(!is_unproved(&unit, keys[0]) && !is_unproved(&unit, keys[2]));
+    ok(is_unproved(&unit, keys[1]) && is_restated(&unit, keys[1]));
+    unit_close(&unit);
+    unit = open_three();
+    ok(!is_unproved(&unit, keys[0]));
+    unit_close(&unit);
+}
+
+/* One that fails while the others serve, and of which the next process knows only by its serial. */
+TEST(a_folder_that_failed_and_is_back_in_the_next_process_is_doubted)
+{
+    struct unit_store unit = open_three();
+    char key[32], moved[100];
+    snprintf(key, sizeof(key), "%s", key_at(&unit, 1, 0));
+    ok(put_object(&unit, key, "\"1\"", 10) == OK);
+    snprintf(moved, sizeof(moved), "%s-gone", paths[1]);
+    ok(rename(paths[1], moved) == 0);
+    ok(symlink("nowhere/at/all", paths[1]) == 0);
+    wait_out(&unit, 1);
+    ok(remove_object(&unit, key) == ERR_IO);
+    usleep(1200000);    /* the others write the serial */
+    ok(unit.store->volumes[0]->folder.format.serial >
+       unit.store->volumes[1]->folder.format.serial);
+    unit_close(&unit);
+    ok(unlink(paths[1]) == 0 && rename(moved, paths[1]) == 0);
+    unit = open_three();
+    ok(is_unproved(&unit, key) && is_restated(&unit, key));
+    unit_close(&unit);
+}
+
+TEST(an_empty_folder_in_place_of_one_gets_its_share_and_nothing_else_moves)
+{
+    struct unit_store unit = open_three();
+    bool agree;
+    unsigned of;
+    put_all(&unit);
+    (void)count_all(&unit, 1, &of);
+    unit_close(&unit);
+    remove_tree(paths[1]);
+    unit = open_three();
+    ok(count_here(&unit, &agree) == REMOVED - of && agree);
+    put_all(&unit);
+    ok(count_here(&unit, &agree) == REMOVED && agree);
+    unit_close(&unit);
+}
+
+TEST(a_folder_of_another_installation_and_a_copy_stay_out)
+{
+    struct unit_store unit = open_these("x");
+    slice whys[FOLDERS];
+    bool agree;
+    unit_close(&unit);
+    unit = open_these("ab");
+    put_all(&unit);
+    unit_close(&unit);
+    ok(try_these(&unit, "abx", 128 * MIB, whys) == OK && !whys[0].len && whys[2].len);
+    ok(slice_find(whys[2], S("another installation")) < whys[2].len);
+    ok(count_here(&unit, &agree) == REMOVED && agree && !serves(&unit, 2));
+    unit_close(&unit);
+    char copy[200];
+    snprintf(copy, sizeof(copy), "cp -r %s/a %s/y", unit_folder, unit_folder);
+    ok(system(copy) == 0);
+    ok(try_these(&unit, "aby", 128 * MIB, whys) == OK && whys[2].len);
+    ok(slice_find(whys[2], S("copy of another")) < whys[2].len);
+    ok(count_here(&unit, &agree) == REMOVED && agree && !serves(&unit, 2));
+    unit_close(&unit);
+}
+
 RUN_STORE(STORE_TEST(an_object_of_two_stripes_lies_in_two_folders_and_is_read_as_one),
           STORE_TEST(metadata_that_comes_with_a_later_stripe_goes_to_its_own_folder),
           STORE_TEST(an_append_of_two_folders_fails_if_one_of_them_is_out),
           STORE_TEST(a_removal_of_many_is_answered_once_when_all_folders_have_committed),
           STORE_TEST(a_folder_that_hangs_answers_for_its_own_keys_alone),
           STORE_TEST(a_restated_bucket_is_restated_in_all_folders),
-          STORE_TEST(figures_are_sums_and_a_folder_that_is_lost_is_told))
+          STORE_TEST(figures_are_sums_and_a_folder_that_is_lost_is_told),
+          STORE_TEST(folders_may_change_places_and_paths),
+          STORE_TEST(an_added_folder_costs_its_own_share_alone_and_so_does_one_that_is_removed),
+          STORE_TEST(an_entry_that_moved_away_does_not_come_back),
+          STORE_TEST(a_folder_that_was_away_for_a_process_comes_back_with_doubt),
+          STORE_TEST(a_folder_that_failed_and_is_back_in_the_next_process_is_doubted),
+          STORE_TEST(an_empty_folder_in_place_of_one_gets_its_share_and_nothing_else_moves),
+          STORE_TEST(a_folder_of_another_installation_and_a_copy_stay_out))

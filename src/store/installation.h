@@ -1,0 +1,30 @@
+/* installation.h - what the cache folders of one Penstock have in common.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef STORE_INSTALLATION_H
+#define STORE_INSTALLATION_H
+
+#include <stdatomic.h>
+
+#include "store/folder.h"
+
+struct installation {
+    uint8_t secret[STORE_SECRET_BYTES];    /* never changes */
+    /* How the route sees each folder, in the order of the settings. A weight of 0: the folder is
+     * not of this installation, and has no share. */
+    struct route_row route[VOLUMES_MAX];
+    size_t count;
+    struct route_row list[VOLUMES_MAX];    /* the rows with a weight */
+    size_t list_count;
+    /* A folder whose own serial is lower missed what happened in an earlier process. */
+    uint64_t serial_least;
+    /* The present serial. It rises when a folder goes out of service. */
+    _Atomic uint64_t serial;
+};
+
+/* Reads the format files of all folders, without their locks. */
+void installation_find(struct installation *all, const struct store_folder *folders, size_t count);
+/* Returns true if both lists have the same volumes with the same weights, in any order. */
+bool installation_is_same_list(const struct route_row *a, size_t a_count,
+                               const struct route_row *b, size_t b_count);
+
+#endif
