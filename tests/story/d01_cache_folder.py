@@ -46,8 +46,8 @@ with Story("d01 the cache folder is full, read-only, missing, foreign, newer or 
     if version:
         with open(version[0], "rb") as f:
             format_text = f.read()
-        story.same("it begins with a magic word and version 1", format_text[:12],
-                   b"PENSTOCK\x01\0\0\0")
+        story.same("it begins with a magic word and version 2", format_text[:12],
+                   b"PENSTOCK\x02\0\0\0")
         newer = format_text[:8] + b"\x63\0\0\0" + format_text[12:-4]
         newer += struct.pack("<I", crc32c(newer))
         with open(version[0], "wb") as f:
