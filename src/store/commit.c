@@ -348,6 +348,7 @@ static bool follow_installation(struct volume *volume)
     volume_still_alive(volume);
     if (volume->folder.format.serial != serial)
         e = folder_set_serial(&volume->folder, serial);
+    volume->service.serial = volume->folder.format.serial;
     if (!e && volume->moved.active)
         e = moved_step(volume);
     atomic_store(&volume->service.busy_since_ms, 0);

@@ -92,7 +92,7 @@ enum err service_begin(struct volume *volume, const char **ret_why)
                                 .self = volume->options.self,
                                 .list = all->list, .list_count = all->list_count,
                                 .serial = atomic_load(&all->serial),
-                                .serial_least = volume->service.known ? 0 : all->serial_least };
+                                .serial_least = MAX(volume->service.serial, all->serial_least) };
     enum err e = folder_open(&volume->folder, &wish, volume->secret, ret_why);
     if (!e && (e = restated_open(volume->restated, &volume->folder)) != OK) {
         *ret_why = "the file 'restated' in the folder can't be written; check the free space and "
@@ -118,7 +118,7 @@ enum err service_begin(struct volume *volume, const char **ret_why)
     names_apply(volume->names, &volume->folder);
     folder_doubt_ends(volume->folder.path);
     volume->service.doubted = false;
-    volume->service.known = true;
+    volume->service.serial = volume->folder.format.serial;
     moved_begin(volume);
     atomic_store(&volume->service.why, "");
     atomic_store(&volume->service.anew, volume->folder.anew);

@@ -40,7 +40,7 @@ struct service {
     _Atomic uint64_t busy_since_ms;   /* time of the running commit's latest progress; 0: none */
     atomic_bool unproved;    /* a removal or refusal came while the folder was out of service */
     bool doubted;                     /* the folder has a note of that; for the committer only */
-    bool known;                       /* this process had the folder open; committer only */
+    uint64_t serial;                  /* the last one that was written here; committer only */
     _Atomic uint64_t faults;          /* how often the folder went out of service */
     /* What this volume adds to the gauges of the store, which are sums (service.c). */
     _Atomic int64_t gauges[VOLUME_GAUGES];

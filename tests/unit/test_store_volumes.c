@@ -489,6 +489,31 @@ TEST(a_folder_that_failed_and_is_back_in_the_next_process_is_doubted)
     unit_close(&unit);
 }
 
+/* A removal is committed in the folder that is made meanwhile: the old one does not know. */
+TEST(a_folder_that_comes_back_in_place_of_a_younger_one_is_doubted)
+{
+    struct unit_store unit = open_three();
+    char key[32], moved[100];
+    snprintf(key, sizeof(key), "%s", key_at(&unit, 1, 0));
+    ok(put_object(&unit, key, "\"1\"", 10) == OK && !is_restated(&unit, key));
+    snprintf(moved, sizeof(moved), "%s-gone", paths[1]);
+    ok(rename(paths[1], moved) == 0);
+    wait_out(&unit, 1);
+    for (int i = 0; i < 1000 && !serves(&unit, 1); i++)    /* a new folder */
+        usleep(10000);
+    ok(!get_metadata(&unit, key) && remove_object(&unit, key) == OK);
+    remove_tree(paths[1]);
+    ok(rename(moved, paths[1]) == 0);
+    struct metadata *metadata = NULL;
+    for (int i = 0; i < 1500 && !metadata; i++) {
+        usleep(10000);
+        metadata = get_metadata(&unit, key);
+    }
+    ok(metadata && atomic_load(&metadata->unproved) && metadata->restated);
+    metadata_unref(&metadata);
+    unit_close(&unit);
+}
+
 TEST(an_empty_folder_in_place_of_one_gets_its_share_and_nothing_else_moves)
 {
     struct unit_store unit = open_three();
@@ -539,5 +564,6 @@ RUN_STORE(STORE_TEST(an_object_of_two_stripes_lies_in_two_folders_and_is_read_as
           STORE_TEST(an_entry_that_moved_away_does_not_come_back),
           STORE_TEST(a_folder_that_was_away_for_a_process_comes_back_with_doubt),
           STORE_TEST(a_folder_that_failed_and_is_back_in_the_next_process_is_doubted),
+          STORE_TEST(a_folder_that_comes_back_in_place_of_a_younger_one_is_doubted),
           STORE_TEST(an_empty_folder_in_place_of_one_gets_its_share_and_nothing_else_moves),
           STORE_TEST(a_folder_of_another_installation_and_a_copy_stay_out))
