@@ -87,8 +87,10 @@ static void folder(struct check *check, const struct config_folder *folder, cons
         return;
     }
     if (err)
-        check_report(check, STOPPED, "the cache folder %s can't be used, so serve would %s: "
-                     "%.*s", path, without_it(check, err), SLICE_ARG(why));
+        check_report(check, STOPPED, "the cache folder %s can't be used, so serve would %s%s: "
+                     "%.*s", path, without_it(check, err), err == ERR_DENIED
+                     ? " (if another user runs Penstock, run this check as that user)" : "",
+                     SLICE_ARG(why));
 }
 
 static void size(struct check *check, const struct config_folder *folder)

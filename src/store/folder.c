@@ -219,9 +219,10 @@ static enum err learn_format(struct folder *folder, const struct folder_wish *wi
     if (e)
         return e;
     if (memcmp(format->secret, fresh, sizeof(format->secret)) != 0) {
-        *ret_why = "the folder belongs to another installation than the folders that were there "
-                   "when Penstock started; put the right folder back, or empty this one; if it is "
-                   "the only folder, restart Penstock to use it";
+        *ret_why = "this folder is from another installation of Penstock than the cache folders that "
+                   "Penstock found at its start (another disk may be mounted here); mount the "
+                   "right disk, or empty this folder; if it is the only cache folder, a restart "
+                   "makes Penstock use it as it is";
         return ERR_BUSY;
     }
     if (format->version == FORMAT_VERSION &&

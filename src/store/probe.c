@@ -57,9 +57,9 @@ static enum err refused(struct look *look, const char *path, const struct stat *
         return judged(look, ERR_IO, S("the folder's file system is mounted read-only; mount it "
                                       "writable, or set another cache_dir"));
     if (st->st_uid != geteuid())
-        return judged(look, ERR_IO, arena_printf(keep, "%s belongs to %.*s, and this user is "
-                                                 "%.*s: %.*s", path, SLICE_ARG(owner),
-                                                 SLICE_ARG(us), SLICE_ARG(advice)));
+        return judged(look, ERR_DENIED, arena_printf(keep, "%s belongs to %.*s, and this user is "
+                                                     "%.*s: %.*s", path, SLICE_ARG(owner),
+                                                     SLICE_ARG(us), SLICE_ARG(advice)));
     return judged(look, ERR_IO, arena_printf(keep, "%s can't be written to by its own user, %.*s: "
                                              "chmod -R u+rwX %.*s", path, SLICE_ARG(us),
                                              SLICE_ARG(look->folder)));
@@ -120,10 +120,10 @@ static enum err look_at_path(struct look *look, bool *ret_there)
                                           "a file; set another cache_dir"));
     if (errno == EACCES) {
         slice us = user_of(look->keep, geteuid()), closed = closed_above(look);
-        return judged(look, ERR_IO, arena_printf(look->keep, "this user, %.*s, may not enter %.*s: "
-                                                 "chmod o+x %.*s, or set another cache_dir",
-                                                 SLICE_ARG(us), SLICE_ARG(closed),
-                                                 SLICE_ARG(closed)));
+        return judged(look, ERR_DENIED, arena_printf(look->keep, "this user, %.*s, may not enter "
+                                                     "%.*s: chmod o+x %.*s, or set another "
+                                                     "cache_dir", SLICE_ARG(us), SLICE_ARG(closed),
+                                                     SLICE_ARG(closed)));
     }
     if (lstat(look->folder.ptr, &st) == 0)
         return judged(look, ERR_IO, S("the path is a link to a folder that is not there; make "

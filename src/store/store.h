@@ -93,8 +93,9 @@ struct store_space {
 };
 enum err store_space(const char *path, struct store_space *ret) MUST_USE;
 /* Finds the result that an opening would have, without opening the folder. Returns OK; ERR_FORMAT
- * if starting would be a mistake; ERR_BUSY if another process holds the folder; ERR_IO if this user
- * can't use the folder, or can't use it now. *ret_why, in keep, says why and what to do. */
+ * if starting would be a mistake; ERR_BUSY if another process holds the folder; ERR_DENIED if this
+ * user lacks a right that another user may have; ERR_IO if nobody can use the folder now. *ret_why,
+ * in keep, says why and what to do. */
 enum err store_probe(const char *folder, struct arena *keep, slice *ret_why) MUST_USE;
 /* Returns true if the folder has a secret of an installation: its format file can be read. */
 bool store_has_secret(const char *folder);

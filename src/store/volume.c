@@ -77,9 +77,9 @@ static void volume_end(struct volume *volume)
 static slice why_at_length(const struct volume *volume, enum err err, const char *why,
                            struct arena *keep)
 {
-    slice found;
-    bool same = err == ERR_IO && store_probe(volume->folder.path, keep, &found) == ERR_IO;
-    return same && found.len ? found : slice_of(why);
+    slice found = S("");
+    enum err seen = err == ERR_IO ? store_probe(volume->folder.path, keep, &found) : OK;
+    return (seen == ERR_IO || seen == ERR_DENIED) && found.len ? found : slice_of(why);
 }
 
 enum err volume_start(struct volume *volume, struct arena *keep, slice *ret_why)
