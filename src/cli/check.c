@@ -11,6 +11,7 @@
 #include "cli/check.h"
 #include "cli/credentials.h"
 #include "cli/fills.h"
+#include "cli/serve.h"
 #include "http/tls.h"
 #include "origin/origin.h"
 #include "s3/encode.h"
@@ -45,8 +46,9 @@ static void report_found(struct check *check, const char *name, const struct cre
                      "role", name);
 }
 
-/* Asks for the credentials in the same way as serve, so that a failure of serve shows now. */
-static void check_origin(struct check *check, const struct config_origin *origin)
+/* Asks for the credentials in the same way as serve, so that a failure of serve shows now. Returns
+ * false if the credentials would stop serve. */
+static bool check_origin(struct check *check, const struct config_origin *origin)
 {
     struct credentials found;
     slice why;
@@ -60,21 +62,27 @@ static void check_origin(struct check *check, const struct config_origin *origin
         check_report(check, is_mistake ? MISTAKEN : WARNED, "credentials: %.*s", SLICE_ARG(why));
     else
         report_found(check, origin->name, &found);
+    return !is_mistake || credentials_may_lack(check->config, origin);
 }
 
-/* Opens the origin in the same way as serve; for kinds that are not called over a network. */
+/* Opens the origin in the same way as serve, but with keys that never sign, so that no source of
+ * credentials is asked. */
 static void check_opening(struct check *check, const struct config_origin *origin)
 {
     struct origins *origins = origins_new(1);
-    struct origin_options options = { .name = origin->name, .url = origin->url };
+    struct origin_options options = rules_origin_options(check->config, origin);
     struct origin *opened;
     slice why;
-    check(origin->kind->probe == PROBE_OPEN);
+    options.access_key = options.secret_key = "none";
+    options.session_token = options.secret_key_file = options.session_token_file = "";
     enum err err = origins_add(origins, &options, check->keep, &opened, &why);
     slice where = config_where(&origin->where[setting_at(SCOPE_ORIGIN, S("url"))], check->keep);
-    if (err)
+    if (err && origin->kind->probe == PROBE_OPEN)
         check_report(check, MISTAKEN, "%.*s: origin %s can't be used: %.*s", SLICE_ARG(where),
                      origin->name, SLICE_ARG(why));
+    else if (err)    /* the region may come from elsewhere than the URL */
+        check_report(check, MISTAKEN, "origin %s can't be used: %.*s", origin->name,
+                     SLICE_ARG(why));
     origins_free(&origins);
 }
 
@@ -93,9 +101,10 @@ static void check_credentials(struct check *check)
     for (size_t i = 0; i < config->origin_count; i++) {
         const struct config_origin *origin = &config->origins[i];
         bool half = !origin->access_key[0] != !origin->secret_key[0];
-        if (credentials_are_needed(origin) && !half)
-            check_origin(check, origin);
-        else if (origin->kind && origin->kind->probe == PROBE_OPEN)
+        bool keyed = credentials_are_needed(origin);
+        bool stopped = keyed && !half && !check_origin(check, origin);
+        if (keyed ? !stopped && !config->mistakes
+                  : origin->kind && origin->kind->probe == PROBE_OPEN)
             check_opening(check, origin);
     }
 }

@@ -53,7 +53,7 @@ static void on_done(struct origin_call *call, enum err err)
     check(before > 0);
 }
 
-/* Calls the origin. An origin that can't be opened lacks credentials, which check.c reported. */
+/* Calls the origin. check.c has opened it once without credentials. */
 static void start(struct check *check, struct origins *origins, const struct config_origin *from,
                   struct trial *trial)
 {
@@ -68,6 +68,8 @@ static void start(struct check *check, struct origins *origins, const struct con
     bool lacks = credentials_at_origin(from, false, check->keep, &found, &why) == ERR_NOT_FOUND;
     if (origins_add(origins, &options, check->keep, &trial->origin, &why)) {
         trial->origin = NULL;
+        check_report(check, STOPPED, "serve would not start: origin %s can't be used: %.*s",
+                     from->name, SLICE_ARG(why));
         return;
     }
     trial->call = (struct origin_call){

@@ -45,8 +45,8 @@ with Story("b16 check says what serve will meet", seconds=90) as story:
         os.mkdir(kept, 0o755)
         os.chown(kept, nobody.pw_uid, -1)
         as_nobody = ("setpriv", f"--reuid={nobody.pw_uid}", "--clear-groups", f"--regid={nobody.pw_gid}")
-        check_it("it belongs to another user", 1, "belongs to root", "sudo chown -R nobody " + own, prefix=as_nobody,
-                 cache_dir=own)
+        check_it("it belongs to another user", 1, "belongs to root", "sudo chown -R nobody " + own,
+                 "run this check as that user", prefix=as_nobody, cache_dir=own)
         open(kept + "/lock", "w").close()
         os.chmod(kept + "/lock", 0o600)
         check_it("what lies in it does", 1, kept + "/lock", "sudo chown -R nobody " + kept, prefix=as_nobody, cache_dir=kept)
@@ -76,6 +76,11 @@ with Story("b16 check says what serve will meet", seconds=90) as story:
         check_it(f"{text}, --strict", 1, "warning: origin default", flags=["--strict"], **changes)
         out = check_it(f"{text}, --offline", 0, "settings: fine", flags=["--offline", "--strict"], **changes)
         story.fact("... which asks nobody", "warning" not in out, out)
+    for flags in ([], ["--offline"]):
+        check_it(f"a region that serve refuses {flags}", 2, "origin default can't be used: the region of this origin, 'Not_One'",
+                 "It comes from the setting origin_region", "settings: 1 mistake", flags=flags, origin_region="Not_One")
+        check_it(f"a host that serve refuses {flags}", 2, "the host or port of this URL is not valid", flags=flags,
+                 origin="http://[::1")
     hung = Listener()
     hung.serve = lambda connection: time.sleep(60)
     check_it("one that says nothing", 0, "warning: origin default", origin=hung.url)
