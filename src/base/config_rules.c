@@ -107,7 +107,10 @@ static void forwarded_headers_may_be_sent(struct config *config, const struct co
     slice rest = slice_of(config->forward_headers);
     while (rest.len) {
         slice name = slice_trim(slice_cut(&rest, ','));
-        const char *why = header_listed_breaks(name);
+        const char *why = name.len ? header_listed_breaks(name) : NULL;
+        if (!name.len && !config_is_reported(config, all, "forward_headers"))
+            config_wrong(config, all, "forward_headers", "has an empty entry in \"%s\": remove the "
+                         "extra comma", config->forward_headers);
         if (why)
             config_wrong(config, all, "forward_headers", "must not have \"%.*s\": %s",
                          SLICE_ARG(name), why);
@@ -216,13 +219,17 @@ static void cache_dir_is_outside(struct config *config, const struct config_grou
 
 static void extent_fits_the_cache(struct config *config, const struct config_group *all)
 {
-    uint64_t extent = config->extent_size_bytes;
-    for (size_t i = 0; extent && i < config->folder_count; i++)
-        if (config->folders[i].size_bytes && extent > config->folders[i].size_bytes / 4) {
-            config_wrong(config, all, "extent_size", "must be at most a quarter of cache_size: "
-                         "lower extent_size, or raise cache_size");
+    bool several = strcmp(config_folders_setting(config), "cache_dirs") == 0;
+    for (size_t i = 0; config->extent_size_bytes && i < config->folder_count; i++) {
+        const struct config_folder *folder = &config->folders[i];
+        if (folder->size_bytes && config->extent_size_bytes > folder->size_bytes / 4) {
+            config_wrong(config, all, "extent_size", "must be at most a quarter of the size of the "
+                         "cache folder %s, which is %ju MiB: lower extent_size, or raise %s",
+                         folder->path, (uintmax_t)(folder->size_bytes / MIB), several
+                         ? "the size of this folder in cache_dirs" : "cache_size");
             return;
         }
+    }
 }
 
 /* ---- origins and buckets ---- */

@@ -135,7 +135,7 @@ const char *header_listed_breaks(slice name)
     if (!slice_only(plain, LOWER_CHARS DIGIT_CHARS "-"))
         return "a header name has only letters, digits, '-' and '_'";
     if (!name.len || name.len > NAME_BYTES_MAX)
-        return "a header name has 1 to 64 characters; write commas between names";
+        return "a header name in this list has at most 64 characters: shorten or remove it";
     if (header_judge(plain, S("")).fate == HEADER_OURS)
         return "Penstock writes this header itself (it concerns the connection, the client's "
                "identity, or the operation), and never forwards it: remove it from the list";

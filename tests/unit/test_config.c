@@ -676,6 +676,7 @@ TEST(an_empty_part_of_a_list_or_name_is_a_mistake)
         "{\"origin\": \"dir:/tmp\", \"fill_users\": \"root,,daemon\"}",
         "{\"origin\": \"dir:/tmp\", \"domains\": \",\"}",
         "{\"origin\": \"dir:/tmp\", \"domains\": \"a.b,\"}",
+        "{\"origin\": \"dir:/tmp\", \"forward_headers\": \"x-a,,x-b\"}",
         "{\"origin\": \"dir:/tmp\", \"keys\": []}",
         "{\"origin\": \"dir:/tmp\", \"fill_socket\": \"  \"}",
         "{\"origin\": \"dir:/tmp\", \"origin_ca_file\": \" \"}",
