@@ -187,7 +187,8 @@ static enum err read_array(struct reading *r, const json_t *array)
         return err;
     const json_t *more = json_array_get(array, 4);
     return json_is_object(more) ? read_object(r, more)
-                                : wrong(r, "the element after TO must be an object");
+                                : wrong(r, "the fifth element must be an object with other "
+                                        "members of the item, as in {\"if_match\": ETAG}");
 }
 
 /* Judges whether an item may have all its members together. */

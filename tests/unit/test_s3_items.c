@@ -97,7 +97,8 @@ TEST(what_is_wrong_is_said_of_the_item_that_is)
     says("[{\"key\": \"k\", \"range\": \"bytes=2-1,3-4\"}]", false,
          "items[0]: \"range\" must be one range, as \"bytes=0-1023\", \"bytes=1024-\" or "
          "\"bytes=-1024\"");
-    says("[[\"k\", 0, 1, 2, 3]]", true, "items[0]: the element after TO must be an object");
+    says("[[\"k\", 0, 1, 2, 3]]", true, "items[0]: the fifth element must be an object with other "
+         "members of the item, as in {\"if_match\": ETAG}");
     says("[[\"k\", 0, 1, 2, {\"to\": 3}]]", true, "items[0]: \"to\" is given twice");
     says("[{\"key\": \"k\", \"if_match\": \"a\\nb\"}]", false,
          "items[0]: \"if_match\" must be text of 1 to 1024 bytes, on one line");
