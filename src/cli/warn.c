@@ -87,9 +87,10 @@ static slice sizes_are_derived_twice(const struct config *config, struct arena *
                         of[0].st_dev == of[1].st_dev;
             if (same && (!config->folders[i].size_bytes || !config->folders[j].size_bytes))
                 return arena_printf(keep, "the cache folders %s and %s lie on one file system, and "
-                                    "a size is missing: a size that is derived counts the same "
-                                    "free space again. Set the size of both in cache_dirs, or list "
-                                    "one folder for each disk", config->folders[j].path,
+                                    "at least one of them has no size: Penstock derives a missing "
+                                    "size from the free space, so both would claim the same space. "
+                                    "Set the size of both in cache_dirs, or list one folder for "
+                                    "each disk", config->folders[j].path,
                                     config->folders[i].path);
         }
     return S("");

@@ -91,7 +91,7 @@ with Story("d09 several cache folders are used as one", seconds=150) as story:
     check_it("one inside another", 2, "inside", cache_dirs=[*dirs("a"), {"path": story.path("a") + "/cache/x"}])
     check_it("sizes that the file system has not", 0, "one file system", "can't grow",
              cache_dirs=dirs("a", "b", a="32TiB", b="32TiB"))
-    check_it("sizes that are missing", 0, "a size is missing", cache_dirs=[{"path": story.path("a") + "/cache"}, *dirs("b")])
+    check_it("sizes that are missing", 0, "has no size", cache_dirs=[{"path": story.path("a") + "/cache"}, *dirs("b")])
     other = story.penstock(origin=origin.url, cache_dir=story.path("stranger"))
     cost(other, keys[:10])
     story.same("another installation stops", other.stop(), 0)
