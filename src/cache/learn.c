@@ -165,6 +165,7 @@ static void keep_metadata_alone(struct fetch *fetch)
     mine->inflight = inflight_ref(fetch->inflight);
     mine->fill.append = (struct store_append){
         .metadata = metadata_ref(fetch->metadata),
+        .must = true,
         .with_metadata = true,
         .may_publish = epoch_may_publish,
         .done = metadata_stored,

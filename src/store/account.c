@@ -23,7 +23,7 @@ enum err account_commit(struct volume *volume)
         if (ages && changes[i].added)
             ages_entry_added(ages, changes[i].ordinal, changes[i].len);
         else if (ages)
-            ages_entry_removed(ages, changes[i].ordinal, changes[i].len, volume_dead_stamp(volume));
+            ages_entry_removed(ages, changes[i].ordinal, changes[i].len, rule_dead_stamp(&volume->rule));
     }
     return e;
 }
@@ -34,7 +34,7 @@ void account_appended(struct volume *volume, struct append_item *const *items, s
         const struct record *record = &items[i]->record;
         struct ages *ages = extent_ages(volume->extents, record->extent);
         if (ages)
-            ages_add(ages, record->ordinal, volume_stamp(volume), record->kind == KIND_HEAD);
+            ages_add(ages, record->ordinal, rule_stamp(&volume->rule), record->kind == KIND_HEAD);
     }
 }
 
@@ -96,8 +96,8 @@ static void count_row(struct volume *volume, struct ages *ages, const struct toc
         entries++;
         bytes += entry.len;
     }
-    ages_count(ages, volume_stamp(volume), row->kind == KIND_HEAD, entries, bytes,
-               volume_dead_stamp(volume));
+    ages_count(ages, rule_stamp(&volume->rule), row->kind == KIND_HEAD, entries, bytes,
+               rule_dead_stamp(&volume->rule));
 }
 
 bool account_count(struct volume *volume)

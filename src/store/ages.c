@@ -14,7 +14,7 @@
 struct ages {
     uint32_t records;
     atomic_uint counted;              /* the records before this one are known */
-    _Atomic uint64_t live_bytes;
+    _Atomic uint64_t live_bytes, entries;
     _Atomic uint8_t *stamps;
     _Atomic uint8_t *live;            /* the number of entries, and LIVE_KNOWN */
     _Atomic uint64_t *left_out;       /* a bit each */
@@ -95,6 +95,7 @@ void ages_entry_added(struct ages *ages, uint32_t ordinal, uint32_t bytes)
         return;
     check((live_of(ages, ordinal) & LIVE_ENTRIES) < LIVE_ENTRIES);
     set_live(ages, ordinal, live_of(ages, ordinal) + 1);
+    atomic_fetch_add_explicit(&ages->entries, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&ages->live_bytes, bytes, memory_order_relaxed);
 }
 
@@ -103,6 +104,7 @@ void ages_entry_removed(struct ages *ages, uint32_t ordinal, uint32_t bytes, uin
     if (!is_known(ages, ordinal) || !(live_of(ages, ordinal) & LIVE_ENTRIES))
         return;
     set_live(ages, ordinal, live_of(ages, ordinal) - 1);
+    atomic_fetch_sub_explicit(&ages->entries, 1, memory_order_relaxed);
     atomic_fetch_sub_explicit(&ages->live_bytes, bytes, memory_order_relaxed);
     if (!(live_of(ages, ordinal) & LIVE_ENTRIES))
         stamp(ages, ordinal, dead);
@@ -118,6 +120,7 @@ void ages_count(struct ages *ages, uint8_t value, bool metadata, uint32_t entrie
     stamp(ages, ordinal, entries ? value : dead);
     know(ages, ordinal, metadata, entries);
     atomic_fetch_add_explicit(&ages->live_bytes, bytes, memory_order_relaxed);
+    atomic_fetch_add_explicit(&ages->entries, entries, memory_order_relaxed);
 }
 
 uint32_t ages_counted(const struct ages *ages)
@@ -128,6 +131,11 @@ uint32_t ages_counted(const struct ages *ages)
 uint64_t ages_live_bytes(const struct ages *ages)
 {
     return atomic_load_explicit(&ages->live_bytes, memory_order_relaxed);
+}
+
+uint64_t ages_entries(const struct ages *ages)
+{
+    return atomic_load_explicit(&ages->entries, memory_order_relaxed);
 }
 
 uint8_t ages_stamp(const struct ages *ages, uint32_t ordinal)

@@ -41,8 +41,9 @@ void ages_count(struct ages *ages, uint8_t stamp, bool metadata, uint32_t entrie
 /* Returns the number of records that are counted. */
 uint32_t ages_counted(const struct ages *ages);
 
-/* Returns the bytes of data that the index names. */
+/* Returns the bytes of data that the index names, and the number of its entries. */
 uint64_t ages_live_bytes(const struct ages *ages);
+uint64_t ages_entries(const struct ages *ages);
 uint8_t ages_stamp(const struct ages *ages, uint32_t ordinal);
 bool ages_is_dead(const struct ages *ages, uint32_t ordinal);
 

@@ -17,6 +17,7 @@
 #include "store/append_task.h"
 #include "store/installation.h"
 #include "store/moved.h"
+#include "store/relocation.h"
 #include "store/publish.h"
 #include "store/removal.h"
 #include "store/room.h"
@@ -26,6 +27,7 @@
 #define TAKEN_ENTRIES 1000u           /* what has come meanwhile goes along: fewer commits */
 #define TAKEN_BYTES (64 * MIB)
 #define RETRY_MS 5000u
+#define ROOM_MS_MAX 5000u             /* appends wait so long for the recycler */
 #define COUNT_MS 5u                   /* between two batches of the count of live records */
 #define READER_CHECK_MS 60000u
 
@@ -47,6 +49,8 @@ struct commit {
     struct append_task *tasks;
     uint32_t task_count;
     bool has_removals;
+    bool leaves;                      /* appends that were handed in before wait on */
+    bool seals_log;                   /* the log has no room for the next append */
 };
 
 /* ---- bytes ---- */
@@ -56,29 +60,26 @@ static enum err write_items(struct volume *volume, struct append_item **items, u
                             uint32_t *ret_done)
 {
     uint32_t done = 0;
-    bool recycled = false, fresh = false;
+    bool recycled = false;
     enum err e = OK;
     while (done < count) {
         uint32_t next = done;
-        while (next < count && open_extent_add(volume->extents, items[next]) == OK)
+        while (next < count && open_extent_add(volume->extents, OPEN_LOG, items[next]) == OK)
             next++;
-        e = open_extent_write(volume->extents);
+        e = open_extent_write(volume->extents, OPEN_LOG);
         if (!e && next > done) {
             account_appended(volume, items + done, next - done);
             done = next;
-            fresh = false;
             continue;
         }
         if (e && (e != ERR_FULL || recycled))
             break;
-        check(e || !fresh);    /* any record fits an empty extent */
         recycled = recycled || e;
         e = e ? room_recycle(volume) : OK;
         if (!e)
             e = room_next_extent(volume);
         if (e)
             break;
-        fresh = true;
     }
     *ret_done = done;
     return e;
@@ -228,7 +229,8 @@ static void answer_all(struct commit *commit, enum err e)
         answer_append(commit->volume, commit->tasks[i].append,
                       commit->tasks[i].err ? commit->tasks[i].err : e);
     removals_answer(commit->volume, e ? ERR_IO : OK);
-    removals_end(commit->volume);
+    if (!commit->leaves)
+        removals_end(commit->volume);
     list_each_safe(struct update, update, &commit->updates, link) {
         list_del(&update->link);
         free(update);
@@ -265,18 +267,61 @@ static void refuse_commit(struct commit *commit)
     answer_all(commit, ERR_IO);
 }
 
-/* Under the lock. Appends beyond the commit's size stay for the next one. */
+/* The places that the next appends fill, one after the other. */
+struct places {
+    uint64_t left[ROOM_PLACES];
+    size_t count, at;
+};
+
+/* True if the next append fits; it has its place then. */
+static bool find_place(struct places *places, const struct store_append *append)
+{
+    uint64_t need = room_of_append(append);
+    while (places->at < places->count && places->left[places->at] < need)
+        places->at++;
+    if (places->at == places->count)
+        return false;
+    places->left[places->at] -= need;
+    return true;
+}
+
+/* Under the lock. The next append finds no room. True: it is taken, and fails. */
+static bool takes_without_room(struct volume *volume, const struct store_append *append)
+{
+    struct queue *queue = &volume->queue;
+    bool late = queue->room == ROOM_COMES && mono_ms() > queue->room_since_ms + ROOM_MS_MAX;
+    bool refused = queue->room == ROOM_REFUSED || late || queue->stopping;
+    if (!refused && queue->room == ROOM_UNKNOWN) {
+        refused = !rule_waits_for_room(&volume->rule, append->must);
+        queue->room = ROOM_COMES;
+        queue->room_since_ms = mono_ms();
+    }
+    if (refused)
+        queue->room = ROOM_UNKNOWN;
+    return refused;
+}
+
+/* Under the lock. Appends beyond the commit's size, or without room, stay for the next one. */
 static void take_commit(struct volume *volume, struct commit *commit)
 {
     size_t entries = 0, bytes = 0, count = 0;
+    bool refused = false;
+    struct places places = { .at = 0 };
     list_init(&commit->appends);
     list_init(&commit->updates);
-    /* never so many that the last would recycle the first */
-    size_t bytes_max = MIN(TAKEN_BYTES, atomic_load(&volume->space.size_bytes) / 4);
-    while (!list_empty(&volume->queue.appends) && entries < TAKEN_ENTRIES &&
-           (bytes == 0 || bytes < bytes_max)) {
-        struct list *first = list_take(&volume->queue.appends);
+    bool open = atomic_load(&volume->service.open);
+    places.count = open ? room_places(volume, places.left) : 0;
+    while (!list_empty(&volume->queue.appends) && entries < TAKEN_ENTRIES && bytes < TAKEN_BYTES &&
+           !refused) {
+        struct list *first = volume->queue.appends.next;
         struct store_append *append = list_of(first, struct store_append, link);
+        if (open && !find_place(&places, append)) {
+            commit->seals_log = count == 0 && open_extent_is_open(volume->extents, OPEN_LOG);
+            refused = count == 0 && !commit->seals_log && takes_without_room(volume, append);
+            if (!refused)
+                break;
+        }
+        list_del(first);
         list_add(&commit->appends, first);
         entries += 1 + append->bytes.len / UNIT_BYTES;
         bytes += append->bytes.len;
@@ -285,7 +330,9 @@ static void take_commit(struct volume *volume, struct commit *commit)
     check(volume->queue.bytes >= bytes && volume->queue.entries >= entries);
     volume->queue.bytes -= bytes;
     volume->queue.entries -= entries;
-    volume->queue.oldest_ms = mono_ms();
+    if (volume->queue.room == ROOM_UNKNOWN && !commit->seals_log)    /* those that waited for room have waited enough */
+        volume->queue.oldest_ms = mono_ms();
+    commit->leaves = !list_empty(&volume->queue.appends);
     commit->has_removals = !list_empty(&volume->queue.removals);
     list_move(&commit->updates, &volume->queue.updates);
     volume->queue.update_count = 0;
@@ -295,8 +342,14 @@ static void take_commit(struct volume *volume, struct commit *commit)
 /* Under the lock: how long the commit may still stay open. */
 static uint64_t wait_ms(const struct volume *volume)
 {
+    bool waits = volume->queue.room == ROOM_COMES &&
+                 mono_ms() <= volume->queue.room_since_ms + ROOM_MS_MAX;
     if (volume->queue.stopping || !list_empty(&volume->queue.removals) ||
-        volume->queue.entries >= COMMIT_ENTRIES || volume->queue.bytes >= COMMIT_BYTES)
+        !list_empty(&volume->queue.relocations))
+        return 0;
+    if (waits)
+        return ROOM_MS_MAX;
+    if (volume->queue.entries >= COMMIT_ENTRIES || volume->queue.bytes >= COMMIT_BYTES)
         return 0;
     if (list_empty(&volume->queue.appends) && list_empty(&volume->queue.updates))
         return 500;
@@ -371,7 +424,7 @@ static void tend(struct volume *volume, uint64_t *retried_ms, uint64_t *checked_
         service_end(volume, WRITE_SLOW);
     } else if ((why = folder_why_lost(&volume->folder))) {
         service_end(volume, why);
-    } else if (extents_bytes(volume->extents) > atomic_load(&volume->space.size_bytes)) {
+    } else if (room_is_exceeded(volume)) {
         shrink(volume);
     } else if (!follow_installation(volume)) {
         service_end(volume, INDEX_FAILED);
@@ -381,6 +434,26 @@ static void tend(struct volume *volume, uint64_t *retried_ms, uint64_t *checked_
     } else {
         volume->counting.more = account_count(volume);
     }
+}
+
+/* One batch between two commits. */
+static void serve_recycler(struct volume *volume)
+{
+    enum err e;
+    if (!atomic_load(&volume->service.open)) {
+        relocations_refuse(volume);
+        return;
+    }
+    volume_still_alive(volume);
+    if (relocation_take(volume, &e) && ((e && e != ERR_FULL && e != ERR_LIMIT) ||
+                                  removals_are_due(volume))) {
+        service_end(volume, INDEX_FAILED);
+        removals_answer(volume, ERR_IO);
+        removals_end(volume);
+    }
+    atomic_store(&volume->service.busy_since_ms, 0);
+    if (atomic_load(&volume->service.open))
+        room_note(volume);
 }
 
 void *commit_run(void *arg)
@@ -403,6 +476,9 @@ void *commit_run(void *arg)
                 service_metrics(volume);
         }
         arena_free(&commit.keep);
+        if (commit.seals_log)    /* so that it may be recycled */
+            (void)!open_extent_seal(volume->extents, OPEN_LOG);
+        serve_recycler(volume);
         tend(volume, &retried_ms, &checked_ms);
         atomic_store(&volume->service.busy_since_ms, mono_ms());    /* it may hang as a commit may (H3) */
         service_measure(volume);

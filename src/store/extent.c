@@ -49,6 +49,8 @@ struct extents *extents_new(uint64_t memory_bytes)
     all->mapped_bytes_max = extent_mapped_allowed(memory_bytes);
     all->fds_max = extent_fds_allowed();
     all->folder_fd = -1;
+    for (size_t i = 0; i < OPEN_COUNT; i++)
+        all->opens[i] = must_alloc(sizeof(*all->opens[i]));
     return all;
 }
 
@@ -61,6 +63,8 @@ void extents_free(struct extents **all)
     pthread_rwlock_destroy(&(*all)->folder_lock);
     pthread_mutex_destroy(&(*all)->toc_lock);
     pthread_mutex_destroy(&(*all)->lock);
+    for (size_t i = 0; i < OPEN_COUNT; i++)
+        free((*all)->opens[i]);
     free(*all);
     *all = NULL;
 }
@@ -113,6 +117,22 @@ static void note_use(struct extent *extent)
     for (size_t i = 0; i < CLOCK_COUNT; i++)
         if (!atomic_load_explicit(&extent->turns[i].used, memory_order_relaxed))
             atomic_store_explicit(&extent->turns[i].used, true, memory_order_relaxed);
+}
+
+struct extent *extent_ref(struct extents *all, uint32_t number)
+{
+    bool open;
+    return take_ref(all, number, &open);
+}
+
+struct ages *extent_ages_of(const struct extent *extent)
+{
+    return extent->ages;
+}
+
+void extent_touch(const struct extent *extent, uint32_t ordinal, uint8_t stamp)
+{
+    ages_touch(extent->ages, ordinal, stamp);
 }
 
 enum err extent_hold(struct extents *all, uint32_t number, struct extent **ret)
@@ -169,6 +189,17 @@ uint64_t extents_bytes(const struct extents *all)
     return atomic_load_explicit(&all->bytes, memory_order_relaxed);
 }
 
+uint64_t extents_linked_bytes(struct extents *all)
+{
+    uint64_t bytes = 0;
+    pthread_mutex_lock(&all->lock);
+    for (size_t i = 0; i < CHAINS; i++)
+        for (struct extent *at = atomic_load(&all->chains[i]); at; at = atomic_load(&at->next))
+            bytes += extent_size(at);
+    pthread_mutex_unlock(&all->lock);
+    return bytes;
+}
+
 uint32_t extents_count(const struct extents *all)
 {
     return atomic_load_explicit(&all->count, memory_order_relaxed);
@@ -181,7 +212,26 @@ uint32_t extents_highest(const struct extents *all)
 
 static void note_number(struct extents *all, uint32_t number)
 {
-    atomic_store(&all->highest, MAX(atomic_load(&all->highest), number));
+    unsigned highest = atomic_load(&all->highest);
+    while (highest < number && !atomic_compare_exchange_weak(&all->highest, &highest, number))
+        ;
+}
+
+bool extents_take_number(struct extents *all, uint32_t *ret)
+{
+    unsigned highest = atomic_load(&all->highest);
+    do
+        if (highest >= EXTENT_NUMBER_MAX)
+            return false;
+    while (!atomic_compare_exchange_weak(&all->highest, &highest, highest + 1));
+    *ret = highest + 1;
+    return true;
+}
+
+void extents_give_number(struct extents *all, uint32_t number)
+{
+    unsigned highest = number;
+    (void)atomic_compare_exchange_strong(&all->highest, &highest, number - 1);
 }
 
 static struct extent *new_extent(struct extents *all, uint32_t number, int fd, uint64_t bytes)
@@ -199,7 +249,6 @@ static struct extent *new_extent(struct extents *all, uint32_t number, int fd, u
     }
     extent->map_bytes = all->extent_bytes;
     extent->ages = ages_new((uint32_t)(MAX(bytes, all->extent_bytes) / RECORD_BYTES_MIN));
-    atomic_init(&extent->refs, 2);    /* the table's, the caller's */
     atomic_init(&extent->refs, REF_OPEN | 2);    /* the table's, the caller's */
     atomic_init(&extent->bytes, bytes);
     return extent;
@@ -401,7 +450,8 @@ void extents_close(struct extents *all)
     all->folder_fd = -1;
     pthread_rwlock_unlock(&all->folder_lock);
     atomic_store(&all->highest, 0);
-    open_extent_close(all);
+    for (size_t i = 0; i < OPEN_COUNT; i++)
+        open_extent_close(all, (enum open_which)i);
 }
 
 static int by_number(const void *a, const void *b)
@@ -413,10 +463,12 @@ static int by_number(const void *a, const void *b)
 size_t extents_numbers(struct extents *all, struct arena *keep, uint32_t **ret)
 {
     size_t count = 0;
+    pthread_mutex_lock(&all->lock);
     *ret = arena_alloc(keep, (extents_count(all) + 1) * sizeof(**ret));
     for (size_t i = 0; i < CHAINS; i++)
         for (struct extent *at = atomic_load(&all->chains[i]); at; at = atomic_load(&at->next))
             (*ret)[count++] = at->number;
+    pthread_mutex_unlock(&all->lock);
     qsort(*ret, count, sizeof(**ret), by_number);
     return count;
 }

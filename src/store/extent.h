@@ -60,6 +60,8 @@ bool extent_number_of(const char *name, uint32_t *ret) MUST_USE;
 void extents_close(struct extents *all);    /* readers keep the extents that they hold */
 /* Bytes on disk, including those of recycled extents that are still held. Any thread. */
 uint64_t extents_bytes(const struct extents *all);
+/* Bytes of the extents in the table alone. Any thread. */
+uint64_t extents_linked_bytes(struct extents *all);
 uint32_t extents_count(const struct extents *all);    /* any thread */
 /* The highest number that a file in the folder has, or had; 0: there was none. Any thread. */
 uint32_t extents_highest(const struct extents *all);
@@ -91,7 +93,14 @@ bool extent_is_there(struct extents *all, uint32_t number);
  * such extent. */
 struct ages *extent_ages(struct extents *all, uint32_t number);
 bool extent_is_sealed(struct extents *all, uint32_t number);
-/* Finds the numbers of all extents, in ascending order, including the newest one; in keep. */
+/* Takes a reference that does not open the file. Returns NULL if there is no such extent. Any
+ * thread. */
+struct extent *extent_ref(struct extents *all, uint32_t number) MUST_USE;
+/* For a held extent; any thread. */
+struct ages *extent_ages_of(const struct extent *extent);
+void extent_touch(const struct extent *extent, uint32_t ordinal, uint8_t stamp);
+/* Finds the numbers of all extents, in ascending order, including the open ones; in keep. Any
+ * thread. */
 size_t extents_numbers(struct extents *all, struct arena *keep, uint32_t **ret);
 /* Writes the table of contents of an extent that an earlier process left without one. */
 enum err extent_seal_old(struct extents *all, uint32_t number) MUST_USE;
@@ -99,7 +108,11 @@ enum err extent_seal_old(struct extents *all, uint32_t number) MUST_USE;
  * The newest extent must not be dropped. */
 void extent_drop(struct extents *all, uint32_t number);
 
-/* ---- the open extent: records are gathered, then written as one append ---- */
+/* ---- open extents: records are gathered, then written as one append ----
+ *
+ * The log is for the committer, the copy for the recycler. */
+
+enum open_which { OPEN_LOG, OPEN_COPY, OPEN_COUNT };
 
 struct append_item {
     struct record record;             /* open_extent_add sets the members extent and ordinal */
@@ -107,16 +120,26 @@ struct append_item {
     slice metadata_block, bytes;      /* must stay until open_extent_write */
     uint32_t offset;                  /* set by open_extent_add */
 };
+/* Makes a file with the next number. None may be open. Returns OK, ERR_FULL, ERR_IO, or ERR_LIMIT
+ * if no file descriptor is free now. */
+enum err open_extent_begin(struct extents *all, enum open_which which) MUST_USE;
 /* Returns OK, or ERR_FULL if this append or this extent has no room. The caller must then call
- * open_extent_write and open_extent_roll, and add the item again. */
-enum err open_extent_add(struct extents *all, struct append_item *item) MUST_USE;
+ * open_extent_write, begin another extent, and add the item again. */
+enum err open_extent_add(struct extents *all, enum open_which which,
+                         struct append_item *item) MUST_USE;
 /* Writes the gathered records. After a failure none of them may be committed, and the extent takes
  * no more records. */
-enum err open_extent_write(struct extents *all) MUST_USE;
-/* Seals the newest extent and starts another one. Returns OK, ERR_FULL, ERR_IO, or ERR_LIMIT if no
- * file descriptor is free now. */
+enum err open_extent_write(struct extents *all, enum open_which which) MUST_USE;
+/* Seals the open extent, if there is one. */
+enum err open_extent_seal(struct extents *all, enum open_which which) MUST_USE;
+/* Seals the log and begins another one. */
 enum err open_extent_roll(struct extents *all) MUST_USE;
-/* Seals the newest extent, if it has records, for a clean stop. */
-enum err open_extent_seal(struct extents *all) MUST_USE;
+/* Seals the log; from now on the copy is the log. No thread may be writing to the copy. */
+void open_extent_adopt(struct extents *all);
+/* Returns the bytes that are left for records and their rows; 0 if no extent is open. */
+uint64_t open_extent_left(struct extents *all, enum open_which which);
+/* True if this extent is open. Any thread. */
+bool extent_is_open(struct extents *all, uint32_t number);
+bool open_extent_is_open(struct extents *all, enum open_which which);    /* any thread */
 
 #endif

@@ -94,7 +94,8 @@ struct extents {
     atomic_uint highest;              /* the highest number of a file; 0: there is no file */
     _Atomic uint64_t bytes;
     atomic_uint count;
-    struct open_extent open_extent;
+    /* The log is for the committer, the copy for the recycler, until the log takes its place. */
+    struct open_extent *opens[OPEN_COUNT];
     /* Guards extent, toc and the written_ members of open_extent. The committer writes them under
      * the lock, and reads them without it. */
     pthread_mutex_t toc_lock;
@@ -108,13 +109,18 @@ struct extent *extent_add(struct extents *all, uint32_t number, int fd, uint64_t
 void extent_remove_file(struct extents *all, uint32_t number);
 void extent_grew(struct extent *extent, uint64_t bytes);
 
+/* The next number that no file has, for a new file; and back, if the file could not be made. Returns
+ * false if there is none. Any thread. */
+bool extents_take_number(struct extents *all, uint32_t *ret) MUST_USE;
+void extents_give_number(struct extents *all, uint32_t number);
+
 /* ---- open_extent.c ---- */
 
 /* Writes a table of contents at offset `at`, in the version of the extent. The file ends with
  * it. */
 enum err extent_write_toc(struct extent *extent, uint64_t at, const struct toc *toc) MUST_USE;
 /* Closes the open extent without a table of contents, if there is an open one. */
-void open_extent_close(struct extents *all);
+void open_extent_close(struct extents *all, enum open_which which);
 /* Copies the table of the written records, if this extent is open. Any thread. */
 bool open_extent_toc(const struct extent *extent, struct toc *ret) MUST_USE;
 

@@ -591,7 +591,8 @@ void folder_close(struct folder *folder, bool clean)
     struct metas metas;
     if (clean) {
         /* scanned at the next opening, then */
-        (void)!open_extent_seal(folder->extents);
+        (void)!open_extent_seal(folder->extents, OPEN_LOG);
+        (void)!open_extent_seal(folder->extents, OPEN_COPY);
         clean = index_metas(folder->index, &metas) && !folder_why_lost(folder);
     }
     index_close(folder->index);

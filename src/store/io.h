@@ -97,6 +97,7 @@ struct store_io {
     uint32_t wary;                    /* so many more reads first ask the page cache */
     struct list gathered;
     uint32_t gathered_count;
+    uint8_t touches[VOLUMES_MAX];     /* of records of each volume, not counted yet (rule.h) */
 };
 
 /* Returns NULL if the limit of read buffers is reached. */

@@ -109,26 +109,27 @@ static struct toc_name name_of(const struct append_item *item)
 
 /* Returns false if the extent has no room for the record that ends at `end`, its row and its
  * name. */
-static bool has_room(struct extents *all, uint64_t end, const struct toc_entry *entry,
+static bool has_room(struct extents *all, enum open_which which, uint64_t end, const struct toc_entry *entry,
                      const struct toc_name *name)
 {
-    const struct toc *toc = &all->open_extent.toc;
+    const struct toc *toc = &all->opens[which]->toc;
     size_t names_len = toc->names_len + (toc_entry_has_name(entry) ? toc_name_bytes(name) : 0);
     return round_up(end, PAGE_BYTES) + toc_bytes(FORMAT_VERSION, toc->count + 1u, names_len) <=
            all->extent_bytes;
 }
 
-static void remember(struct extents *all, const struct toc_entry *entry,
+static void remember(struct extents *all, enum open_which which,
+                     const struct toc_entry *entry,
                      const struct toc_name *name)
 {
     pthread_mutex_lock(&all->toc_lock);
-    toc_add(&all->open_extent.toc, entry, name);
+    toc_add(&all->opens[which]->toc, entry, name);
     pthread_mutex_unlock(&all->toc_lock);
 }
 
-enum err open_extent_add(struct extents *all, struct append_item *item)
+enum err open_extent_add(struct extents *all, enum open_which which, struct append_item *item)
 {
-    struct open_extent *open = &all->open_extent;
+    struct open_extent *open = all->opens[which];
     struct record *record = &item->record;
     check(item->metadata_block.len == record->metadata_len && item->bytes.len == record->data_len);
     if (!open->extent || open->broken || open->gathered == GATHER_MAX)
@@ -137,12 +138,12 @@ enum err open_extent_add(struct extents *all, struct append_item *item)
     struct toc_entry entry = toc_entry_of(record, offset);
     struct toc_name name = name_of(item);
     entry.bucket = item->bucket;
-    if (!has_room(all, record_end(offset, record), &entry, &name))
+    if (!has_room(all, which, record_end(offset, record), &entry, &name))
         return ERR_FULL;
     record->extent = open->extent->number;
     record->ordinal = open->toc.count;
     item->offset = (uint32_t)offset;
-    remember(all, &entry, &name);
+    remember(all, which, &entry, &name);
     uint8_t *header = open->headers[open->gathered++];
     record_encode(record, header);
     add_part(open, zeroes, offset - open->gathered_end);
@@ -155,9 +156,9 @@ enum err open_extent_add(struct extents *all, struct append_item *item)
 }
 
 /* Counts the gathered records as written, or forgets them. */
-static void note_written(struct extents *all, bool good)
+static void note_written(struct extents *all, enum open_which which, bool good)
 {
-    struct open_extent *open = &all->open_extent;
+    struct open_extent *open = all->opens[which];
     pthread_mutex_lock(&all->toc_lock);
     if (good) {
         open->written = open->toc.count;
@@ -169,9 +170,9 @@ static void note_written(struct extents *all, bool good)
     pthread_mutex_unlock(&all->toc_lock);
 }
 
-enum err open_extent_write(struct extents *all)
+enum err open_extent_write(struct extents *all, enum open_which which)
 {
-    struct open_extent *open = &all->open_extent;
+    struct open_extent *open = all->opens[which];
     if (!open->gathered)
         return OK;
     add_part(open, zeroes, round_up(open->gathered_end, PAGE_BYTES) - open->gathered_end);
@@ -185,7 +186,7 @@ enum err open_extent_write(struct extents *all)
         open->end = open->gathered_end;
         metric_add(M_STORE_APPENDED, len);
     }
-    note_written(all, e == OK);
+    note_written(all, which, e == OK);
     open->broken = e != OK;
     open->gathered = 0;
     open->gathered_end = open->end;
@@ -195,9 +196,10 @@ enum err open_extent_write(struct extents *all)
 /* ---- from one extent to the next ---- */
 
 /* Makes this extent the open one; NULL: none is open. The table is taken out into *ret. */
-static void change_open(struct extents *all, struct extent *extent, struct toc *ret)
+static void change_open(struct extents *all, enum open_which which, struct extent *extent,
+                        struct toc *ret)
 {
-    struct open_extent *open = &all->open_extent;
+    struct open_extent *open = all->opens[which];
     pthread_mutex_lock(&all->toc_lock);
     open->extent = extent;
     *ret = open->toc;
@@ -210,24 +212,27 @@ static void change_open(struct extents *all, struct extent *extent, struct toc *
 bool open_extent_toc(const struct extent *extent, struct toc *ret)
 {
     struct extents *all = extent->all;
-    struct open_extent *open = &all->open_extent;
+    bool is_open = false;
     pthread_mutex_lock(&all->toc_lock);
-    bool is_open = open->extent == extent;
-    if (is_open)
-        toc_copy(&open->toc, open->written, open->written_names, ret);
+    for (size_t i = 0; i < OPEN_COUNT && !is_open; i++) {
+        const struct open_extent *open = all->opens[i];
+        is_open = open->extent == extent;
+        if (is_open)
+            toc_copy(&open->toc, open->written, open->written_names, ret);
+    }
     pthread_mutex_unlock(&all->toc_lock);
     return is_open;
 }
 
-enum err open_extent_seal(struct extents *all)
+enum err open_extent_seal(struct extents *all, enum open_which which)
 {
-    struct open_extent *open = &all->open_extent;
+    struct open_extent *open = all->opens[which];
     if (!open->extent)
         return OK;
     check(open->gathered == 0);
     struct extent *extent = open->extent;
     struct toc toc;
-    change_open(all, NULL, &toc);
+    change_open(all, which, NULL, &toc);
     uint64_t at = open->end;
     struct stat st;
     if (open->broken && fstat(extent->fd, &st) == 0)
@@ -260,34 +265,82 @@ static enum err make_file(struct extents *all, uint32_t number, enum extent_kind
     return OK;
 }
 
-enum err open_extent_roll(struct extents *all)
+enum err open_extent_begin(struct extents *all, enum open_which which)
 {
-    struct open_extent *open = &all->open_extent;
+    struct open_extent *open = all->opens[which];
+    enum extent_kind kind = which == OPEN_LOG ? EXTENT_LOG : EXTENT_COPY;
     struct toc none;
-    /* without a table its headers are scanned instead */
-    (void)!open_extent_seal(all);
-    uint32_t highest = extents_highest(all);
-    if (highest >= EXTENT_NUMBER_MAX)
-        return ERR_FULL;    /* a stranger's file, most likely: nothing more is stored */
+    uint32_t number;
     int fd;
-    enum err e = make_file(all, highest + 1, EXTENT_LOG, &fd);
-    if (e)
+    check(!open->extent);
+    if (!extents_take_number(all, &number))
+        return ERR_FULL;    /* a stranger's file, most likely: nothing more is stored */
+    enum err e = make_file(all, number, kind, &fd);
+    if (e) {
+        extents_give_number(all, number);
         return e;
-    struct extent *extent = extent_add(all, highest + 1, fd, PAGE_BYTES);
-    extent->kind = EXTENT_LOG;
+    }
+    struct extent *extent = extent_add(all, number, fd, PAGE_BYTES);
+    extent->kind = kind;
     atomic_store(&extent->version, FORMAT_VERSION);
-    change_open(all, extent, &none);
+    change_open(all, which, extent, &none);
     open->broken = false;
     open->end = open->gathered_end = PAGE_BYTES;
     return OK;
 }
 
-void open_extent_close(struct extents *all)
+enum err open_extent_roll(struct extents *all)
 {
-    struct open_extent *open = &all->open_extent;
+    /* without a table its headers are scanned instead */
+    (void)!open_extent_seal(all, OPEN_LOG);
+    return open_extent_begin(all, OPEN_LOG);
+}
+
+void open_extent_adopt(struct extents *all)
+{
+    (void)!open_extent_seal(all, OPEN_LOG);
+    pthread_mutex_lock(&all->toc_lock);
+    struct open_extent *copy = all->opens[OPEN_COPY];
+    all->opens[OPEN_COPY] = all->opens[OPEN_LOG];
+    all->opens[OPEN_LOG] = copy;
+    pthread_mutex_unlock(&all->toc_lock);
+}
+
+uint64_t open_extent_left(struct extents *all, enum open_which which)
+{
+    pthread_mutex_lock(&all->toc_lock);
+    const struct open_extent *open = all->opens[which];
+    uint64_t used = open->gathered_end +
+                    toc_bytes(FORMAT_VERSION, open->toc.count, open->toc.names_len);
+    bool takes = open->extent && !open->broken && used < all->extent_bytes;
+    pthread_mutex_unlock(&all->toc_lock);
+    return takes ? all->extent_bytes - used : 0;
+}
+
+bool extent_is_open(struct extents *all, uint32_t number)
+{
+    bool is_open = false;
+    pthread_mutex_lock(&all->toc_lock);
+    for (size_t i = 0; i < OPEN_COUNT && !is_open; i++)
+        is_open = all->opens[i]->extent && all->opens[i]->extent->number == number;
+    pthread_mutex_unlock(&all->toc_lock);
+    return is_open;
+}
+
+bool open_extent_is_open(struct extents *all, enum open_which which)
+{
+    pthread_mutex_lock(&all->toc_lock);
+    bool is_open = all->opens[which]->extent != NULL;
+    pthread_mutex_unlock(&all->toc_lock);
+    return is_open;
+}
+
+void open_extent_close(struct extents *all, enum open_which which)
+{
+    struct open_extent *open = all->opens[which];
     struct extent *extent = open->extent;
     struct toc toc;
-    change_open(all, NULL, &toc);
+    change_open(all, which, NULL, &toc);
     toc_free(&toc);
     extent_release(&extent);
     open->gathered = 0;

@@ -157,3 +157,35 @@ enum err publish_recycled(struct index *index, const struct toc_entry *entry, ui
                                                          ordinal });
     return e;
 }
+
+/* An entry of another generation than the present one is unproved. */
+static uint32_t another_generation(uint32_t generation)
+{
+    return (generation + GENERATIONS - 1) % GENERATIONS;
+}
+
+enum err publish_copied(struct index *index, const struct copied *copied, uint32_t generation)
+{
+    const struct record *record = &copied->record;
+    enum err e = OK;
+    for (uint32_t i = 0; !e && i < record_units(record); i++) {
+        struct entry old, entry;
+        uint32_t unit;
+        record_entry(record, copied->offset, i, generation, &unit, &entry);
+        struct named_entry named = { record->id, unit, copied->old_extent, copied->old_ordinal };
+        e = find_entry(index, &named, &old);
+        if (e == ERR_NOT_FOUND) {    /* replaced or removed meanwhile */
+            e = OK;
+            continue;
+        }
+        old.extent = entry.extent;
+        old.offset = entry.offset;
+        old.ordinal = entry.ordinal;
+        old.refused |= copied->refused;
+        if (copied->doubted)
+            old.generation = another_generation(generation);
+        if (!e)
+            e = index_put(index, &record->id, unit, &old);
+    }
+    return e;
+}

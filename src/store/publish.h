@@ -33,6 +33,17 @@ enum err publish_forget(struct index *index, const struct named_entry *named) MU
 enum err publish_proof(struct index *index, const struct named_entry *named, uint32_t generation,
                        bool granted) MUST_USE;
 enum err publish_granted(struct index *index, const struct named_entry *named) MUST_USE;
+/* The record was copied: the entries that still name it in its old extent name the copy, at
+ * `offset`. An entry keeps what else it says, but `refused` marks it as refused, too, and `doubted`
+ * makes it unproved. */
+struct copied {
+    struct record record;             /* the copy's */
+    uint32_t offset;
+    uint32_t old_extent, old_ordinal;
+    bool refused, doubted;
+};
+enum err publish_copied(struct index *index, const struct copied *copied,
+                       uint32_t generation) MUST_USE;
 /* Deletes the entries that still name this record of an extent that is recycled. */
 enum err publish_recycled(struct index *index, const struct toc_entry *entry, uint32_t extent,
                           uint32_t ordinal) MUST_USE;

@@ -197,6 +197,15 @@ static enum err finish_buffered(struct plan *plan, struct object_bytes *ret)
     return e;
 }
 
+/* The record is in use: its stamp tells when, and the rule counts it. */
+static void touch(struct store_io *io, const struct plan *plan)
+{
+    struct rule *rule = &plan->volume->rule;
+    extent_touch(plan->extent, plan->entries[0].ordinal, rule_stamp(rule));
+    rule_touch(rule, &io->touches[plan->volume->number],
+               mean_age_hash(&plan->id, rule_first_unit(plan->unit)));
+}
+
 /* Takes what the plan holds into *ret, or fails and lets go of it. ERR_GONE, ERR_FAULT,
  * ERR_MORE. */
 static enum err finish_bytes(struct store_io *io, struct plan *plan, enum err read,
@@ -207,6 +216,8 @@ static enum err finish_bytes(struct store_io *io, struct plan *plan, enum err re
         e = plan->straight_len ? finish_straight(plan, ret) : finish_buffered(plan, ret);
     if (e == ERR_GONE || e == ERR_IO)
         plan_disown(plan);
+    if (!e)
+        touch(io, plan);
     plan_end(plan);
     return e == OK || e == ERR_FAULT || e == ERR_MORE ? e : ERR_GONE;
 }

@@ -6,7 +6,7 @@
  * That is safe for a write: it marks its epoch before it hands in its removal, so may_publish of
  * such a fill, called in the commit's transaction, returns false (H7). A removal without an epoch
  * (the origin says that there is no such object) is made again by that transaction, after the
- * fills. No fill that began after the answer can be among these fills; only a caller that does not
+ * fills. If fills wait for room, it is made again by each transaction until none of them waits. No fill that began after the answer can be among these fills; only a caller that does not
  * wait for done() may lose such a fill. Ids are copied, because the watch may have answered their
  * owners. A refusal of the shared identity goes the same way, so that the object is not served
  * after a crash; its metadata only gets a mark. Threads: the committer; the watch calls

@@ -1,6 +1,11 @@
-/* room.c - eviction: makes room by recycling extents. SPDX-License-Identifier: Apache-2.0
+/* room.c - room for appends. SPDX-License-Identifier: Apache-2.0
  *
- * To recycle an extent, its index entries are deleted first, a few thousand in a transaction, and
+ * When the log is full, it takes the place of the copy that the recycler has filled (recycle.c), or
+ * begins a new file if the size allows it. One extent of the size stays free for the recycler to
+ * copy into.
+ *
+ * If the disk is full, or has more than the size, extents are evicted here, the oldest first, with
+ * all that is in them. To evict an extent, its index entries are deleted first, a few thousand in a transaction, and
  * then its file. So the index has no entries of a recycled extent, unless the disk had no room even
  * for these deletions. An extent may have hundreds of thousands of entries, so waiting removals go
  * into each of these transactions. Committer only. */
@@ -8,7 +13,6 @@
 
 #include "base/metric.h"
 #include "store/account.h"
-#include "store/policy.h"
 #include "store/publish.h"
 #include "store/removal.h"
 #include "store/service.h"
@@ -59,54 +63,128 @@ static enum err recycle(struct volume *volume, uint32_t number, struct arena *ke
     return full ? forget_extent(volume, number, entries, count) : OK;
 }
 
+/* The extent with the lowest number that is not open; 0: there is none that may go. */
+static uint32_t oldest(struct volume *volume)
+{
+    struct arena keep = { 0 };
+    uint32_t *numbers, found = 0;
+    size_t count = extents_numbers(volume->extents, &keep, &numbers);
+    for (size_t i = 0; i < count && !found; i++)
+        if (!extent_is_open(volume->extents, numbers[i]) &&
+            numbers[i] != extents_highest(volume->extents))
+            found = numbers[i];
+    arena_free(&keep);
+    return found;
+}
+
 enum err room_recycle(struct volume *volume)
 {
     struct arena keep = { 0 };
-    uint32_t *numbers;
-    size_t count = extents_numbers(volume->extents, &keep, &numbers);
-    size_t old = count ? count - 1 : 0, victim = policy_victim(numbers, old);    /* not the newest */
-    enum err e = victim < old ? recycle(volume, numbers[victim], &keep) : ERR_FULL;
+    uint32_t victim = oldest(volume);
+    enum err e = victim ? recycle(volume, victim, &keep) : ERR_FULL;
     arena_free(&keep);
     return e;
 }
 
-/* Recycles until one more extent fits into the size and leaves the reserve alone. */
-static enum err make_room(struct volume *volume)
+/* ---- the next extent of the log ---- */
+
+static bool is_ready(const struct volume *volume)
 {
-    uint64_t want = volume->folder.format.extent_bytes;
-    enum err e = OK;
-    while (!e && (extents_bytes(volume->extents) + want > atomic_load(&volume->space.size_bytes) ||
-                  service_free_bytes(volume) < atomic_load(&volume->space.reserve_bytes) + want))
-        e = room_recycle(volume);
-    return e;
+    return atomic_load(&volume->recycler.ready);
 }
 
-/* The newest goes only when a newer one stands: after the size was lowered, over it for a
- * moment. */
-static bool is_last_too_big(struct volume *volume)
+/* How many more files the log may begin, when the open extents are full. */
+static uint64_t free_extents(const struct volume *volume)
 {
-    uint64_t want = atomic_load(&volume->space.reserve_bytes) + volume->folder.format.extent_bytes;
-    return extents_count(volume->extents) == 1 && service_free_bytes(volume) >= want;
+    uint64_t want = volume->folder.format.extent_bytes;
+    uint64_t size = atomic_load(&volume->space.size_bytes);
+    uint64_t used = extents_bytes(volume->extents) + open_extent_left(volume->extents, OPEN_LOG);
+    bool copies = open_extent_is_open(volume->extents, OPEN_COPY);
+    uint64_t spare = size < 2 * want ? 0 : want;
+    if (is_ready(volume))
+        used += open_extent_left(volume->extents, OPEN_COPY);
+    else if (copies)
+        spare = open_extent_left(volume->extents, OPEN_COPY);
+    uint64_t disk = atomic_load(&volume->space.free_bytes);
+    uint64_t reserve = atomic_load(&volume->space.reserve_bytes);
+    uint64_t by_size = size > used + spare ? (size - used - spare) / want : 0;
+    uint64_t by_disk = disk > reserve ? (disk - reserve) / want : 0;
+    return MIN(by_size, by_disk);
+}
+
+/* An extent of which the size has more than one is for any record. */
+static enum mean_age_room next_class(struct volume *volume)
+{
+    pthread_mutex_lock(&volume->rule.lock);
+    enum mean_age_room class = volume->rule.next_class;
+    pthread_mutex_unlock(&volume->rule.lock);
+    return !is_ready(volume) && free_extents(volume) > 1 ? ROOM_FOR_ANY : class;
 }
 
 enum err room_next_extent(struct volume *volume)
 {
-    enum err e = make_room(volume);
-    if (e == ERR_FULL && is_last_too_big(volume))
-        e = OK;
+    enum mean_age_room class = next_class(volume);
+    enum err e = OK;
+    if (atomic_exchange(&volume->recycler.ready, false)) {
+        open_extent_adopt(volume->extents);
+    } else {
+        (void)!open_extent_seal(volume->extents, OPEN_LOG);    /* it may be recycled, then */
+        e = free_extents(volume) ? open_extent_begin(volume->extents, OPEN_LOG) : ERR_FULL;
+    }
     if (!e)
-        e = open_extent_roll(volume->extents);
-    if (e == ERR_FULL && room_recycle(volume) == OK)
-        e = open_extent_roll(volume->extents);
+        atomic_store(&volume->rule.log_class, (uint32_t)class);
     return e == ERR_LIMIT ? ERR_FULL : e;    /* no descriptor: as good as no room */
+}
+
+size_t room_places(const struct volume *volume, uint64_t ret[ROOM_PLACES])
+{
+    size_t count = 0;
+    uint64_t more = free_extents(volume);
+    ret[count++] = open_extent_left(volume->extents, OPEN_LOG);
+    if (is_ready(volume))
+        ret[count++] = open_extent_left(volume->extents, OPEN_COPY);
+    while (count < ROOM_PLACES && more--)
+        ret[count++] = volume->folder.format.extent_bytes - 3 * PAGE_BYTES;
+    return count;
+}
+
+/* Padding, two headers, and twice the name: in the metadata block, and in the row. */
+uint64_t room_of_append(const struct store_append *append)
+{
+    const struct metadata *metadata = append->metadata;
+    uint64_t bytes = append->bytes.len + 3 * PAGE_BYTES;
+    if (append->with_metadata)
+        bytes += 2 * metadata_block_bytes(metadata);
+    if (!append->bytes.len && metadata->size <= WHOLE_BYTES_MAX)
+        bytes += metadata->size;    /* its bytes may be written again (rewrite.h) */
+    return bytes;
+}
+
+void room_note(struct volume *volume)
+{
+    uint64_t places[ROOM_PLACES], left = 0;
+    size_t count = room_places(volume, places);
+    for (size_t i = 0; i < count; i++)
+        left += places[i];
+    pthread_mutex_lock(&volume->queue.lock);
+    uint64_t waiting = volume->queue.bytes;
+    pthread_mutex_unlock(&volume->queue.lock);
+    atomic_store(&volume->rule.room_left, (int64_t)left - (int64_t)waiting);
+}
+
+/* ---- less size than there is ---- */
+
+bool room_is_exceeded(struct volume *volume)
+{
+    uint64_t size = atomic_load(&volume->space.size_bytes);
+    return extents_bytes(volume->extents) > size && extents_linked_bytes(volume->extents) > size;
 }
 
 enum err room_shrink(struct volume *volume)
 {
     uint64_t until_ms = mono_ms() + SHRINK_MS;
     enum err e = OK;
-    while (!e && extents_bytes(volume->extents) > atomic_load(&volume->space.size_bytes) &&
-           mono_ms() < until_ms)
+    while (!e && room_is_exceeded(volume) && mono_ms() < until_ms)
         e = room_recycle(volume);
     return e;
 }

@@ -1,15 +1,29 @@
-/* room.h - eviction: makes room by recycling extents. SPDX-License-Identifier: Apache-2.0 */
+/* room.h - room for appends. SPDX-License-Identifier: Apache-2.0
+ *
+ * Committer only. */
 #ifndef STORE_ROOM_H
 #define STORE_ROOM_H
 
 #include "store/volume_inside.h"
 
-/* Recycles one extent. Returns OK, or ERR_FULL if no extent may be recycled. */
-enum err room_recycle(struct volume *volume) MUST_USE;
-/* Makes room for another extent, and starts it. Returns OK, or ERR_FULL if no room can be made. */
+/* To be called when the log is full. Returns OK if there is another log; ERR_FULL if the recycler
+ * must make room first, ERR_IO. */
 enum err room_next_extent(struct volume *volume) MUST_USE;
-/* Recycles extents after the size was lowered. Ends after a moment, so that a commit need not
- * wait. */
+/* Notes how many bytes the log can take, and for whom, for the next admissions. */
+void room_note(struct volume *volume);
+/* The number of bytes that each of the next extents of the log can take, beginning with the present
+ * one. Returns their number. */
+#define ROOM_PLACES 8u
+size_t room_places(const struct volume *volume, uint64_t ret[ROOM_PLACES]);
+/* The bytes that a record takes at most, with its row in the table of contents. */
+uint64_t room_of_append(const struct store_append *append);
+
+/* Evicts the oldest extent, with all that is in it: for a full disk, which has no room for copies.
+ * Returns OK, or ERR_FULL if no extent may go. */
+enum err room_recycle(struct volume *volume) MUST_USE;
+/* True if the extents have more bytes than they may: the size was lowered. */
+bool room_is_exceeded(struct volume *volume);
+/* Evicts extents then. Ends after a moment, so that a commit need not wait. */
 enum err room_shrink(struct volume *volume) MUST_USE;
 
 #endif

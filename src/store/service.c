@@ -15,7 +15,9 @@
 #include "store/account.h"
 #include "store/installation.h"
 #include "store/moved.h"
+#include "store/recycle.h"
 #include "store/removal.h"
+#include "store/room.h"
 #include "store/sizing.h"
 
 #define WATCH_MS 500u
@@ -123,6 +125,8 @@ enum err service_begin(struct volume *volume, const char **ret_why)
     atomic_store(&volume->service.why, "");
     atomic_store(&volume->service.anew, volume->folder.anew);
     service_measure(volume);
+    room_note(volume);
+    recycle_resume(volume);
     atomic_store(&volume->service.open, true);
     service_metrics(volume);
     return OK;
@@ -135,6 +139,7 @@ void service_end(struct volume *volume, const char *why)
     atomic_store(&volume->service.why, why);
     atomic_store(&volume->service.open, false);
     /* as after a crash: nothing is believed when it comes back */
+    recycle_pause(volume);
     account_end(volume);
     folder_close(&volume->folder, false);
     metadata_cache_clear(volume->metadata_cache);

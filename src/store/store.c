@@ -51,6 +51,7 @@ static void add_volume(struct store *store, const struct store_folder *folder)
                                       : MAX(options->queue_bytes_max / count, 2 * RECORD_BYTES_MAX),
         .commit_ms_max = options->commit_ms_max, .memory_bytes = options->memory_bytes / count,
     });
+    volume->number = (uint32_t)store->volume_count;
     store->volumes[store->volume_count++] = volume;
 }
 

@@ -201,6 +201,9 @@ struct store_append {
     /* Whole units; the last one is short only at the object's end. May be empty if with_metadata:
      * then only the metadata is stored. */
     slice bytes;
+    /* Room is made for it, if need be. Otherwise it is stored only where there is room, or where
+     * store_admits has had room made. */
+    bool must;
     /* Commit the metadata, too. With all bytes of a small object it becomes one WHOLE record. */
     bool with_metadata;
     /* A committer calls it inside the transaction that publishes a record (H7). If metadata and

@@ -13,7 +13,7 @@
 #include "store/account.h"
 #include "store/installation.h"
 #include "store/moved.h"
-#include "store/policy.h"
+#include "store/recycle.h"
 #include "store/service.h"
 
 /* ---- life ---- */
@@ -38,22 +38,15 @@ struct volume *volume_new(const struct volume_options *options)
     list_init(&volume->queue.removals);
     list_init(&volume->queue.committing);
     list_init(&volume->queue.updates);
+    list_init(&volume->queue.relocations);
+    pthread_cond_init(&volume->queue.answered, NULL);
+    pthread_mutex_init(&volume->recycler.lock, NULL);
+    atomic_init(&volume->recycler.paused, true);
+    rule_init(&volume->rule, options->size_bytes / RECORD_BYTES_MAX);
     pthread_mutex_init(&volume->queue.lock, NULL);
     pthread_cond_init(&volume->queue.more, NULL);
     pthread_cond_init(&volume->queue.stop, NULL);
     return volume;
-}
-
-uint8_t volume_stamp(const struct volume *volume)
-{
-    (void)volume;
-    return 0;
-}
-
-uint8_t volume_dead_stamp(const struct volume *volume)
-{
-    (void)volume;
-    return 160;
 }
 
 static void volume_end(struct volume *volume)
@@ -65,6 +58,9 @@ static void volume_end(struct volume *volume)
     metadata_cache_free(&volume->metadata_cache);
     names_free(&volume->names);
     restated_free(&volume->restated);
+    rule_end(&volume->rule);
+    pthread_mutex_destroy(&volume->recycler.lock);
+    pthread_cond_destroy(&volume->queue.answered);
     pthread_cond_destroy(&volume->queue.more);
     pthread_cond_destroy(&volume->queue.stop);
     pthread_mutex_destroy(&volume->queue.lock);
@@ -101,12 +97,14 @@ enum err volume_start(struct volume *volume, struct arena *keep, slice *ret_why)
     if (e == ERR_FORMAT)
         return e;
     check(thread_start(&volume->committer, commit_run, volume, "commit"));
+    check(thread_start(&volume->recycler.thread, recycle_run, volume, "recycle"));
     check(thread_start(&volume->watch, service_watch, volume, "watch"));
     return OK;
 }
 
 static void stop_threads(struct volume *volume)
 {
+    recycle_stop(volume);    /* while the committer answers it */
     pthread_mutex_lock(&volume->queue.lock);
     volume->queue.stopping = true;
     pthread_cond_signal(&volume->queue.more);
@@ -190,13 +188,14 @@ bool volume_takes(struct volume *volume)
 
 bool volume_admits(struct volume *volume, const struct object_id *id, uint32_t unit)
 {
-    (void)unit;
-    return volume_is_serving(volume) && policy_admit(id, 0);
+    return volume_is_serving(volume) &&
+           rule_admits(&volume->rule, mean_age_hash(id, rule_first_unit(unit)));
 }
 
 bool volume_admits_metadata(struct volume *volume, const struct object_id *id)
 {
-    return volume_is_serving(volume) && policy_admit(id, 0);
+    return volume_is_serving(volume) &&
+           (rule_has_room(&volume->rule) || volume_knows(volume, id));
 }
 
 static void check_append(const struct store_append *append)

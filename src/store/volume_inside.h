@@ -11,6 +11,7 @@
 #include "store/names.h"
 #include "store/publish.h"
 #include "store/restated.h"
+#include "store/rule.h"
 #include "store/volume.h"
 
 #define CHANGE_COUNTERS 1024u
@@ -68,6 +69,11 @@ struct queue {
     pthread_cond_t more;              /* wakes the committer */
     pthread_cond_t stop;              /* wakes the watch */
     struct list appends, removals, updates;
+    /* Appends that find no room: they wait for the recycler, or fail. */
+    enum queue_room { ROOM_UNKNOWN, ROOM_COMES, ROOM_REFUSED } room;
+    uint64_t room_since_ms;           /* ROOM_COMES since then */
+    struct list relocations;                /* from the recycler (relocation.h) */
+    pthread_cond_t answered;          /* wakes the recycler */
     struct list committing;           /* removals in the running commit that have no answer yet */
     size_t bytes, entries;            /* of the appends */
     size_t update_count;
@@ -94,9 +100,18 @@ struct moved {
     uint32_t next_unit;
 };
 
+/* The thread that makes room (recycle.c). */
+struct recycler {
+    pthread_mutex_t lock;             /* held while an extent is recycled */
+    pthread_t thread;                 /* 0: not started */
+    atomic_bool paused;               /* the folder goes out of service: let go */
+    atomic_bool ready;                /* the copy may take the place of the log */
+};
+
 struct volume {
     struct volume_options options;
     const uint8_t *secret;            /* of the installation */
+    uint32_t number;                  /* in the store */
     struct folder folder;             /* for the committer only */
     struct metadata_cache *metadata_cache;
     struct names *names;
@@ -108,6 +123,8 @@ struct volume {
     struct space space;
     struct removed removed;
     struct counting counting;
+    struct rule rule;
+    struct recycler recycler;
     /* Each counter is raised by a commit that changes metadata of its objects. A thread that reads
      * metadata from the disk into RAM compares the counter before and after. */
     atomic_uint changes[CHANGE_COUNTERS];
@@ -141,10 +158,6 @@ static inline bool volume_is_serving(struct volume *volume)
  * thread. */
 void volume_update(struct volume *volume, enum update_kind kind, const struct object_id *id,
                  uint32_t unit, const struct entry *entry);
-
-/* The stamp of a record that is read or appended now, and that of a dead record (ages.h). */
-uint8_t volume_stamp(const struct volume *volume);
-uint8_t volume_dead_stamp(const struct volume *volume);
 
 /* To be called when the committer makes progress. */
 static inline void volume_still_alive(struct volume *volume)

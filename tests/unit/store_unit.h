@@ -196,7 +196,7 @@ __attribute__((unused)) static void append_begin(struct unit_store *unit,
                                                  slice bytes, bool with_metadata)
 {
     append->append = (struct store_append){ .metadata = metadata, .first_unit = first_unit,
-                                            .bytes = bytes,
+                                            .bytes = bytes, .must = true,
                                             .with_metadata = with_metadata,
                                                              .may_publish = may_publish,
                                             .done = append_done };

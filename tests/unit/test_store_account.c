@@ -8,7 +8,7 @@
 
 #define EXTENT (2 * MIB)
 #define KEYS 24
-#define ROUNDS 400
+#define ROUNDS 100
 
 /* The committer is idle when this is called. */
 static void live_is_what_the_index_names(struct unit_store *unit)
@@ -58,19 +58,24 @@ static void wait_for_count(struct unit_store *unit)
     ok(!counting->more);
 }
 
+#define AT_ONCE 10
+
 static void live_through(struct unit_store *unit, unsigned seed)
 {
-    char key[16], etag[16];
+    char keys[AT_ONCE][16], etag[16];
+    struct unit_put puts[AT_ONCE];
     srand(seed);
-    for (int i = 0; i < ROUNDS; i++) {
-        snprintf(key, sizeof(key), "k%d", rand() % KEYS);
-        snprintf(etag, sizeof(etag), "\"%d\"", rand() % 3);
-        int what = rand() % 10;
-        uint64_t size = what < 5 ? (uint64_t)(rand() % 90000) : (uint64_t)(rand() % 3000000);
-        if (what == 0)
-            ok(remove_object(unit, key) == OK);
-        else
-            ok(put_object(unit, key, etag, size) == OK);
+    for (int i = 0; i < ROUNDS; i += AT_ONCE) {
+        for (int k = 0; k < AT_ONCE; k++) {
+            snprintf(keys[k], sizeof(keys[k]), "k%d", rand() % KEYS);
+            snprintf(etag, sizeof(etag), "\"%d\"", rand() % 3);
+            uint64_t size = rand() % 10 < 5 ? (uint64_t)(rand() % 90000)
+                                            : (uint64_t)(rand() % 3000000);
+            puts[k] = put_begin(unit, keys[k], etag, size);
+        }
+        for (int k = 0; k < AT_ONCE; k++)
+            ok(put_wait(&puts[k]) == OK);
+        ok(remove_object(unit, keys[0]) == OK);
     }
 }
 

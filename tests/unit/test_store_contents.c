@@ -50,9 +50,9 @@ static enum err add_record(struct extents *all, enum record_kind kind, const cha
     }
     item.record.data_len = kind == KIND_HEAD ? 0 : (uint32_t)size;
     item.bytes = (slice){ (char *)bytes, item.record.data_len };
-    enum err e = open_extent_add(all, &item);
+    enum err e = open_extent_add(all, OPEN_LOG, &item);
     if (!e)    /* the block is used again */
-        e = open_extent_write(all);
+        e = open_extent_write(all, OPEN_LOG);
     metadata_unref(&metadata);
     return e;
 }
@@ -114,7 +114,7 @@ TEST(rows_and_names_are_the_same_open_unsealed_and_sealed)
     ok(extent_seal_old(all, 1) == OK && extent_is_sealed(all, 1));
     is(rows_of(all, 1), SOME);
     add_some(all);
-    ok(open_extent_seal(all) == OK);
+    ok(open_extent_seal(all, OPEN_LOG) == OK);
     extents_close(all);
     ok(extents_open(all, unit_folder, &format) == OK);
     ok(extent_is_sealed(all, 1) && extent_is_sealed(all, 2));
@@ -130,7 +130,7 @@ TEST(a_footer_has_the_kind_and_the_totals)
     struct toc_footer footer;
     add_some(all);
     ok(extent_footer(all, 1, &footer) == ERR_GONE);
-    ok(open_extent_seal(all) == OK && extent_footer(all, 1, &footer) == OK);
+    ok(open_extent_seal(all, OPEN_LOG) == OK && extent_footer(all, 1, &footer) == OK);
     ok(footer.version == 2 && footer.kind == EXTENT_LOG && footer.count == 4);
     ok(footer.data_bytes == 700 + 300000);
     /* the header of 64 bytes, a CRC for each 64 KiB, metadata; data of units at 4 KiB */
@@ -149,7 +149,7 @@ TEST(a_row_that_was_not_written_is_forgotten)
 {
     struct extents *all = open_extents();
     add_some(all);
-    int fd = all->open_extent.extent->fd, saved = dup(fd), null = open("/dev/null", O_RDONLY);
+    int fd = all->opens[OPEN_LOG]->extent->fd, saved = dup(fd), null = open("/dev/null", O_RDONLY);
     ok(dup2(null, fd) == fd);
     ok(add_record(all, KIND_WHOLE, "lost", 10) != OK);
     ok(dup2(saved, fd) == fd);
@@ -157,7 +157,7 @@ TEST(a_row_that_was_not_written_is_forgotten)
     close(null);
     ok(add_record(all, KIND_WHOLE, "later", 10) == ERR_FULL);    /* no more goes there */
     is(rows_of(all, 1), SOME);
-    ok(open_extent_seal(all) == OK);
+    ok(open_extent_seal(all, OPEN_LOG) == OK);
     is(rows_of(all, 1), SOME);
     extents_free(&all);
 }
@@ -181,13 +181,13 @@ TEST(rows_and_names_leave_room_for_themselves)
     ok(open_extent_roll(all) == OK);
     while (add_record(all, KIND_HEAD, key, 1) == OK)
         count++;
-    ok(open_extent_seal(all) == OK);
+    ok(open_extent_seal(all, OPEN_LOG) == OK);
     /* twice 40,000 bytes each: a name in the record, and one in the table */
     ok(count == (EXTENT - 2 * PAGE_BYTES) / (round_up(40000, PAGE_BYTES) + 40000 + 48));
     ok(open_extent_roll(all) == OK);
     for (count = 0; add_record(all, KIND_HEAD, "k", 1) == OK; count++)
         ;
-    ok(open_extent_seal(all) == OK && count > 400);
+    ok(open_extent_seal(all, OPEN_LOG) == OK && count > 400);
     each_extent(note_largest);
     ok(largest <= (off_t)EXTENT);
     extents_free(&all);
@@ -214,7 +214,7 @@ static struct extents *damaged(bool sealed, off_t at)
     struct extents *all = open_extents();
     add_some(all);
     if (sealed)
-        ok(open_extent_seal(all) == OK);
+        ok(open_extent_seal(all, OPEN_LOG) == OK);
     extents_close(all);
     flip_at(1, at);
     ok(extents_open(all, unit_folder, &format) == OK);
@@ -278,7 +278,7 @@ static void is_foreign(bool sealed, bool other_volume)
     struct format other = format;
     add_some(all);
     if (sealed)
-        ok(open_extent_seal(all) == OK);
+        ok(open_extent_seal(all, OPEN_LOG) == OK);
     extents_close(all);
     if (other_volume)
         other.volume[15]++;

@@ -19,7 +19,7 @@ static void append_one(struct extents *all, uint8_t fill, size_t len)
     struct append_item item = { .record = { .kind = KIND_UNITS, .data_len = (uint32_t)len,
                                          .etag_hash = 1 },
                              .bytes = { (char *)bytes, len } };
-    ok(open_extent_add(all, &item) == OK && open_extent_write(all) == OK);
+    ok(open_extent_add(all, OPEN_LOG, &item) == OK && open_extent_write(all, OPEN_LOG) == OK);
 }
 
 static bool reads(const struct extent *extent, uint8_t fill)
@@ -59,9 +59,9 @@ TEST(an_append_takes_as_many_records_as_may_be_gathered_of_any_shape)
             .metadata_block = { (char *)bytes, 100 },
             .bytes = { (char *)bytes, sizeof(bytes) },
         };
-        ok(open_extent_add(all, &item) == OK);
+        ok(open_extent_add(all, OPEN_LOG, &item) == OK);
     }
-    ok(open_extent_write(all) == OK);
+    ok(open_extent_write(all, OPEN_LOG) == OK);
     extents_free(&all);
 }
 

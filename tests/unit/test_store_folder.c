@@ -164,14 +164,14 @@ TEST(a_folder_removed_under_us_is_made_anew)
 static int play_full_at_start(void)
 {
     static const char zeroes[4096];
-    struct unit_store unit = unit_open_sized(4 * MIB, 2 * MIB);
+    struct unit_store unit = unit_open_sized(6 * MIB, 2 * MIB);
     put_some(&unit, 0, 3, 900000);
     unit_close(&unit);
     int fd = open(in_folder("filler"), O_WRONLY | O_CREAT, 0600);
     while (write(fd, zeroes, sizeof(zeroes)) > 0)
         ;
     close(fd);
-    if (unit_try(&unit, options_of(4 * MIB, 2 * MIB)) != OK || !serving(&unit))
+    if (unit_try(&unit, options_of(6 * MIB, 2 * MIB)) != OK || !serving(&unit))
         return 1;
     if (!has_object(&unit, "k2", "\"1\"", 900000))
         return 2;

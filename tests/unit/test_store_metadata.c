@@ -1,4 +1,4 @@
-/* test_store_metadata.c - metadata, the budget they share, and the three questions of the policy.
+/* test_store_metadata.c - metadata, the budget they share.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
@@ -7,7 +7,6 @@
 
 #include "base/metric.h"
 #include "store/metadata.h"
-#include "store/policy.h"
 
 static struct object_id id_number(uint32_t number)
 {
@@ -233,16 +232,6 @@ TEST(what_is_there_is_found_while_the_table_grows_and_others_are_dropped)
     metadata_cache_free(&looker.cache);
 }
 
-TEST(the_oldest_extent_goes_first)
-{
-    const uint32_t extents[] = { 9, 4, 11 };
-    ok(policy_victim(extents, 3) == 1);
-    ok(policy_victim(extents, 1) == 0);
-    ok(policy_victim(extents, 0) == 0);    /* as many as there are: none may go */
-    struct object_id id = id_number(1);
-    ok(policy_admit(&id, GIB));
-}
-
 RUN(cmocka_unit_test(metadata_keeps_copies_of_all_it_was_given),
     cmocka_unit_test(a_name_is_compared_whole),
     cmocka_unit_test(an_absent_field_differs_from_an_empty_one),
@@ -252,5 +241,4 @@ RUN(cmocka_unit_test(metadata_keeps_copies_of_all_it_was_given),
     cmocka_unit_test(the_budget_holds_and_what_is_used_outlives_what_is_not),
     cmocka_unit_test(metadata_larger_than_the_budget_is_not_kept),
     cmocka_unit_test(threads_share_metadata),
-    cmocka_unit_test(what_is_there_is_found_while_the_table_grows_and_others_are_dropped),
-    cmocka_unit_test(the_oldest_extent_goes_first))
+    cmocka_unit_test(what_is_there_is_found_while_the_table_grows_and_others_are_dropped))

@@ -1,0 +1,428 @@
+/* recycle.c - makes room: copies what is kept of an extent, and drops the extent.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ *   victim ── rows ──┬── kept: read, verified ──> copy ──┐
+ *                    └── the others ────────────────────┴──> committer: index, then drop
+ *
+ * The rule chooses the victim and the age from which records go. What is kept is copied into the
+ * copy, an open extent of the recycler's own. When the victim is dropped, the copy takes the place
+ * of the log as soon as the log is full, and its room is for whom the rule wanted it. If nothing
+ * was kept, the log gets a new file.
+ *
+ * A crash between two steps leaves the victim with what is not moved yet, and in the copy records
+ * that the index does not name. Records that are published while the victim is recycled are found
+ * when it is to be dropped: then its rows are read again.
+ *
+ * Metadata of an object is kept as long as the index has units of the object. Threads: the recycler
+ * has a thread of its own, so no commit waits for a copy. */
+#include "store/recycle.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/metric.h"
+#include "store/account.h"
+#include "store/relocation.h"
+#include "store/service.h"
+
+#define COPY_RECORDS 64u              /* in one append */
+#define COPY_BYTES (16 * MIB)
+#define ROWS ((RELOCATION_ENTRIES - COPY_RECORDS * RECORD_UNITS) / RECORD_UNITS)
+#define PASSES_MAX 4u                 /* of one victim, if records are published meanwhile */
+
+/* One pass over the rows of the victim. */
+struct pass {
+    struct volume *volume;
+    struct extent *victim;
+    uint32_t number;
+    uint8_t cut;
+    uint64_t tick;
+    bool keep_nothing;                /* there is no space for a copy */
+    struct arena keep;                /* of a batch: bytes, moves, rows */
+    struct append_item items[COPY_RECORDS];
+    struct relocation_move moves[COPY_RECORDS];
+    struct relocation_row rows[ROWS];
+    size_t count, row_count, bytes;
+    enum err err;
+};
+
+/* ---- which extent ---- */
+
+static bool is_victim(struct volume *volume, uint32_t number, struct extent **ret)
+{
+    *ret = extent_ref(volume->extents, number);
+    if (*ret && !extent_is_open(volume->extents, number))
+        return true;
+    extent_release(ret);
+    return false;
+}
+
+static void sweep(struct volume *volume)
+{
+    struct rule *rule = &volume->rule;
+    struct arena keep = { 0 };
+    uint32_t *numbers;
+    size_t all = extents_numbers(volume->extents, &keep, &numbers), count = 0;
+    struct mean_age_extent *extents = must_alloc((all + 1) * sizeof(*extents));
+    uint32_t *of = must_alloc((all + 1) * sizeof(*of));
+    uint64_t tick = mean_age_tick(rule->policy);
+    for (size_t i = 0; i < all; i++) {
+        struct extent *extent;
+        if (!is_victim(volume, numbers[i], &extent))
+            continue;
+        struct ages_stamps stamps = ages_stamps(extent_ages_of(extent));
+        of[count] = numbers[i];
+        extents[count++] = mean_age_sweep(&(struct mean_age_stamps){
+            .stamps = stamps.stamps, .count = stamps.count, .left_out = stamps.left_out }, tick);
+        extent_release(&extent);
+    }
+    pthread_mutex_lock(&rule->lock);
+    mean_age_swept(rule->policy, extents, count);
+    rule->swept = true;
+    pthread_mutex_unlock(&rule->lock);
+    free(rule->extents);
+    free(rule->numbers);
+    rule->extents = extents;
+    rule->numbers = of;
+    rule->extent_count = count;
+    arena_free(&keep);
+}
+
+/* Of the extents of the highest mean age, the oldest one: for a record that must be stored. */
+static size_t oldest(const struct rule *rule)
+{
+    size_t found = MEAN_AGE_NONE;
+    double most = -1;
+    for (size_t i = 0; i < rule->extent_count; i++) {
+        const struct mean_age_extent *at = &rule->extents[i];
+        double age = at->taken ? -1 : (double)at->ages / MAX(at->records, 1);
+        if (age > most) {
+            most = age;
+            found = i;
+        }
+    }
+    if (found != MEAN_AGE_NONE)
+        rule->extents[found].taken = true;
+    return found;
+}
+
+/* Returns false if the rule gives no extent. */
+static bool choose(struct volume *volume, enum mean_age_verdict *ret_why, uint32_t *ret)
+{
+    struct rule *rule = &volume->rule;
+    sweep(volume);
+    pthread_mutex_lock(&rule->lock);
+    *ret_why = rule->wanted;
+    size_t victim = MEAN_AGE_NONE;
+    if (rule->must)
+        victim = oldest(rule);
+    else if (rule->wanted != ADMIT_NO)
+        victim = mean_age_victim(rule->policy, rule->extents, rule->extent_count, rule->wanted);
+    pthread_mutex_unlock(&rule->lock);
+    if (victim == MEAN_AGE_NONE)
+        return false;
+    *ret = rule->numbers[victim];
+    return true;
+}
+
+/* ---- a batch ---- */
+
+static enum err send(struct pass *pass, enum drop drop)
+{
+    struct relocation relocation = { .extent = pass->number, .moves = pass->moves, .rows = pass->rows,
+                         .move_count = pass->count, .row_count = pass->row_count, .drop = drop };
+    enum err e = relocation_send(pass->volume, &relocation);
+    for (size_t i = 0; i < pass->count; i++)
+        metadata_unref(&pass->moves[i].metadata);
+    pass->count = pass->row_count = pass->bytes = 0;
+    arena_free(&pass->keep);
+    return e;
+}
+
+/* Writes the copies, then tells the committer. */
+static void flush(struct pass *pass)
+{
+    struct volume *volume = pass->volume;
+    if (!pass->err && pass->count)
+        pass->err = open_extent_write(volume->extents, OPEN_COPY);
+    for (size_t i = 0; i < pass->count; i++) {
+        pass->moves[i].copied.record = pass->items[i].record;
+        pass->moves[i].copied.offset = pass->items[i].offset;
+    }
+    if (pass->err)
+        pass->count = pass->row_count = 0;
+    else if (pass->count || pass->row_count)
+        pass->err = send(pass, DROP_NOT);
+}
+
+static void forget_row(struct pass *pass, const struct toc_entry *row, uint32_t ordinal)
+{
+    pass->rows[pass->row_count++] = (struct relocation_row){ *row, ordinal };
+    if (pass->row_count == countof(pass->rows))
+        flush(pass);
+}
+
+/* ---- copying a record ---- */
+
+static bool is_right(const struct record *record, const uint8_t *metadata, const uint8_t *data)
+{
+    if (record->metadata_len &&
+        record->metadata_crc != block_crc(&record->id, record->etag_hash, METADATA_UNIT, metadata,
+                                          record->metadata_len))
+        return false;
+    for (uint32_t i = 0; i < record_blocks(record); i++) {
+        uint32_t at = i * BLOCK_BYTES, len = MIN(BLOCK_BYTES, record->data_len - at);
+        if (block_crc(&record->id, record->etag_hash, record->first_unit + i / 2, data + at,
+                      len) != record->crc[i])
+            return false;
+    }
+    return true;
+}
+
+/* Reads the record and verifies all of it. Its bytes lie in the batch's arena. */
+static bool read_record(struct pass *pass, const struct toc_entry *row, uint32_t ordinal,
+                        struct append_item *ret)
+{
+    uint8_t header[RECORD_HEADER_MAX];
+    uint32_t header_len = record_header_bytes(row->data_len);
+    struct record *record = &ret->record;
+    if (header_len > sizeof(header) || row->metadata_len > METADATA_BLOCK_MAX ||
+        row->data_len > RECORD_BYTES_MAX ||
+        !extent_read(pass->victim, header, header_len, row->offset) ||
+        record_decode((slice){ (char *)header, header_len }, record) != OK ||
+        record->extent != pass->number || record->ordinal != ordinal ||
+        record->data_len != row->data_len || record->metadata_len != row->metadata_len)
+        return false;
+    uint8_t *metadata = arena_alloc(&pass->keep, record->metadata_len + 1);
+    uint8_t *data = arena_alloc(&pass->keep, record->data_len + 1);
+    if (!extent_read(pass->victim, metadata, record->metadata_len, row->offset + header_len) ||
+        !extent_read(pass->victim, data, record->data_len,
+                     record_data_at(row->offset, record->data_len, record->metadata_len)) ||
+        !is_right(record, metadata, data))
+        return false;
+    ret->bucket = row->bucket;
+    ret->metadata_block = (slice){ (char *)metadata, record->metadata_len };
+    ret->bytes = (slice){ (char *)data, record->data_len };
+    return true;
+}
+
+static enum err add_copy(struct pass *pass, struct append_item *item)
+{
+    struct extents *extents = pass->volume->extents;
+    enum err e = OK;
+    if (!open_extent_is_open(extents, OPEN_COPY))
+        e = open_extent_begin(extents, OPEN_COPY);
+    if (!e)
+        e = open_extent_add(extents, OPEN_COPY, item);
+    return e;
+}
+
+/* A record that can't be copied goes. */
+static void copy_row(struct pass *pass, const struct toc_entry *row, uint32_t ordinal)
+{
+    struct append_item *item = &pass->items[pass->count];
+    struct relocation_move *move = &pass->moves[pass->count];
+    if (!read_record(pass, row, ordinal, item)) {
+        metric_add(M_STORE_CRC_BAD, 1);
+        forget_row(pass, row, ordinal);
+        return;
+    }
+    pass->err = add_copy(pass, item);
+    if (pass->err == ERR_FULL) {    /* the rest of an extent of another size */
+        pass->err = OK;
+        forget_row(pass, row, ordinal);
+        return;
+    }
+    if (pass->err)
+        return;
+    *move = (struct relocation_move){ .copied = { .old_extent = pass->number, .old_ordinal = ordinal },
+                                .stamp = ages_stamp(extent_ages_of(pass->victim), ordinal) };
+    if (item->metadata_block.len)
+        move->metadata = metadata_block_decode(&item->record.id, item->metadata_block);
+    metric_add(M_STORE_COPIED, row->data_len);
+    pass->bytes += row->data_len + row->metadata_len;
+    if (++pass->count == COPY_RECORDS || pass->bytes >= COPY_BYTES)
+        flush(pass);
+}
+
+/* ---- one extent ---- */
+
+/* Metadata alone is kept while its object has units. */
+static bool has_units(struct volume *volume, const struct object_id *id)
+{
+    struct entry entry;
+    uint32_t unit;
+    return index_get_next(volume->index, id, 0, &unit, &entry) == OK && unit < METADATA_UNIT;
+}
+
+static bool is_kept(struct pass *pass, const struct toc_entry *row, uint32_t ordinal)
+{
+    if (pass->keep_nothing)
+        return false;
+    if (row->kind == KIND_HEAD)
+        return has_units(pass->volume, &row->id);
+    uint8_t stamp = ages_stamp(extent_ages_of(pass->victim), ordinal);
+    return mean_age_keeps(pass->cut, mean_age_of_stamp(pass->tick, stamp), false);
+}
+
+static void walk(struct pass *pass, const struct toc_entry *rows, uint32_t count)
+{
+    const struct ages *ages = extent_ages_of(pass->victim);
+    for (uint32_t i = 0; i < count && !pass->err; i++) {
+        if (atomic_load(&pass->volume->recycler.paused))
+            pass->err = ERR_STOPPING;
+        else if (ages_is_dead(ages, i))
+            continue;
+        else if (is_kept(pass, &rows[i], i))
+            copy_row(pass, &rows[i], i);
+        else
+            forget_row(pass, &rows[i], i);
+    }
+    flush(pass);
+}
+
+static enum err recycle(struct pass *pass)
+{
+    struct arena keep = { 0 };
+    struct toc_entry *rows;
+    uint32_t count;
+    enum err e = extent_contents(pass->volume->extents, pass->number, &keep, &rows, &count);
+    pass->err = OK;
+    if (!e)
+        walk(pass, rows, count);
+    arena_free(&keep);
+    if (pass->err || e == ERR_LIMIT)
+        return e ? e : pass->err;
+    return send(pass, e ? DROP_UNREAD : DROP);
+}
+
+static bool has_space_for_copy(const struct volume *volume)
+{
+    uint64_t want = volume->folder.format.extent_bytes;
+    return atomic_load(&volume->space.free_bytes) >=
+           atomic_load(&volume->space.reserve_bytes) + want;
+}
+
+static enum err recycle_extent(struct volume *volume, uint32_t number, enum mean_age_verdict why)
+{
+    struct pass *pass = must_alloc(sizeof(*pass));
+    pass->volume = volume;
+    pass->number = number;
+    pass->tick = mean_age_tick(volume->rule.policy);
+    pass->keep_nothing = !has_space_for_copy(volume);
+    (void)!open_extent_seal(volume->extents, OPEN_COPY);    /* of a pass that failed */
+    enum err e = extent_hold(volume->extents, number, &pass->victim);
+    if (e == ERR_NOT_FOUND)    /* its file can't be opened */
+        e = send(pass, DROP_UNREAD);
+    if (!e && number == extents_highest(volume->extents))    /* its number must stay in use */
+        e = open_extent_begin(volume->extents, OPEN_COPY);
+    if (!e && pass->victim) {
+        struct ages_stamps stamps = ages_stamps(extent_ages_of(pass->victim));
+        pass->cut = mean_age_cut(&(struct mean_age_stamps){
+            .stamps = stamps.stamps, .count = stamps.count, .left_out = stamps.left_out },
+            pass->tick, why);
+        for (unsigned i = 0; i < PASSES_MAX && (!i || e == ERR_BUSY); i++)
+            e = recycle(pass);
+    }
+    extent_release(&pass->victim);
+    for (size_t i = 0; i < pass->count; i++)
+        metadata_unref(&pass->moves[i].metadata);
+    arena_free(&pass->keep);
+    free(pass);
+    return e;
+}
+
+/* ---- the thread ---- */
+
+/* The room is there, or there will be none: appends that wait are tried again. */
+static void end_wish(struct volume *volume, bool made)
+{
+    struct rule *rule = &volume->rule;
+    pthread_mutex_lock(&rule->lock);
+    rule->wanted = ADMIT_NO;
+    rule->must = false;
+    pthread_mutex_unlock(&rule->lock);
+    pthread_mutex_lock(&volume->queue.lock);
+    volume->queue.room = made ? ROOM_UNKNOWN : ROOM_REFUSED;
+    pthread_cond_signal(&volume->queue.more);
+    pthread_mutex_unlock(&volume->queue.lock);
+}
+
+static void note_room(struct volume *volume, enum mean_age_verdict why)
+{
+    struct rule *rule = &volume->rule;
+    pthread_mutex_lock(&rule->lock);
+    rule->next_class = why == RECYCLE_FOR_ANY ? ROOM_FOR_ANY : ROOM_FOR_HOT;
+    pthread_mutex_unlock(&rule->lock);
+    if (open_extent_is_open(volume->extents, OPEN_COPY)) {
+        uint64_t left = open_extent_left(volume->extents, OPEN_COPY);
+        atomic_store(&volume->recycler.ready, true);
+        atomic_fetch_add(&rule->room_left, (int64_t)left);
+    }
+}
+
+static void make_room(struct volume *volume)
+{
+    enum mean_age_verdict why = ADMIT_NO;
+    uint32_t number;
+    bool made = false;
+    pthread_mutex_lock(&volume->recycler.lock);
+    /* what is ready has no room for the record that waits: it is sealed */
+    atomic_store(&volume->recycler.ready, false);
+    if (!atomic_load(&volume->recycler.paused) && choose(volume, &why, &number)) {
+        made = recycle_extent(volume, number, why) == OK;
+        if (made)
+            note_room(volume, why);
+    }
+    pthread_mutex_unlock(&volume->recycler.lock);
+    end_wish(volume, made);
+}
+
+void *recycle_run(void *arg)
+{
+    struct volume *volume = arg;
+    struct rule *rule = &volume->rule;
+    pthread_mutex_lock(&rule->lock);
+    while (!rule->stopping) {
+        bool wanted = rule->wanted != ADMIT_NO, sweeps = !rule->swept;
+        if (!wanted && !sweeps) {
+            pthread_cond_wait(&rule->more, &rule->lock);
+            continue;
+        }
+        rule->swept = true;
+        pthread_mutex_unlock(&rule->lock);
+        if (wanted)
+            make_room(volume);
+        else
+            sweep(volume);
+        pthread_mutex_lock(&rule->lock);
+    }
+    pthread_mutex_unlock(&rule->lock);
+    return NULL;
+}
+
+void recycle_pause(struct volume *volume)
+{
+    atomic_store(&volume->recycler.paused, true);
+    while (pthread_mutex_trylock(&volume->recycler.lock) != 0) {
+        relocations_refuse(volume);
+        nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+    }
+    atomic_store(&volume->recycler.ready, false);
+    pthread_mutex_unlock(&volume->recycler.lock);
+}
+
+void recycle_resume(struct volume *volume)
+{
+    atomic_store(&volume->recycler.paused, false);
+}
+
+void recycle_stop(struct volume *volume)
+{
+    atomic_store(&volume->recycler.paused, true);
+    pthread_mutex_lock(&volume->rule.lock);
+    volume->rule.stopping = true;
+    pthread_cond_signal(&volume->rule.more);
+    pthread_mutex_unlock(&volume->rule.lock);
+    pthread_join(volume->recycler.thread, NULL);
+}

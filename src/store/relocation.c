@@ -1,0 +1,166 @@
+/* relocation.c - what the recycler asks of the committer. SPDX-License-Identifier: Apache-2.0
+ *
+ * A batch has a transaction of its own, with the removals that wait. A copy of metadata has a
+ * higher extent number than the record had, and two facts are told by that number: whether the
+ * metadata was learned under another name of the shared identity (names.h), and whether its bucket
+ * was restated (restated.h). So the committer looks both up for the old number, at the moment when
+ * it publishes the copy, and marks the entry: as refused, or as unproved. */
+#include "store/relocation.h"
+
+#include "base/metric.h"
+#include "store/account.h"
+#include "store/removal.h"
+
+enum err relocation_send(struct volume *volume, struct relocation *relocation)
+{
+    struct queue *queue = &volume->queue;
+    relocation->answered = false;
+    list_init(&relocation->link);
+    pthread_mutex_lock(&queue->lock);
+    list_add(&queue->relocations, &relocation->link);
+    pthread_cond_signal(&queue->more);
+    while (!relocation->answered)
+        pthread_cond_wait(&queue->answered, &queue->lock);
+    pthread_mutex_unlock(&queue->lock);
+    return relocation->err;
+}
+
+static void answer(struct volume *volume, struct relocation *relocation, enum err e)
+{
+    struct queue *queue = &volume->queue;
+    pthread_mutex_lock(&queue->lock);
+    relocation->err = e;
+    relocation->answered = true;
+    pthread_cond_broadcast(&queue->answered);
+    pthread_mutex_unlock(&queue->lock);
+}
+
+static struct relocation *take(struct volume *volume)
+{
+    struct queue *queue = &volume->queue;
+    struct relocation *relocation = NULL;
+    pthread_mutex_lock(&queue->lock);
+    if (!list_empty(&queue->relocations))
+        relocation = list_of(list_take(&queue->relocations), struct relocation, link);
+    pthread_mutex_unlock(&queue->lock);
+    return relocation;
+}
+
+void relocations_refuse(struct volume *volume)
+{
+    for (struct relocation *relocation; (relocation = take(volume));)
+        answer(volume, relocation, ERR_IO);
+}
+
+/* ---- publishing ---- */
+
+static enum err publish_move(struct volume *volume, struct relocation_move *move)
+{
+    struct copied *copied = &move->copied;
+    uint32_t old = copied->old_extent;
+    if (move->metadata) {
+        copied->refused = names_are_others(volume->names, volume->secret, move->metadata, old);
+        copied->doubted = restated_is(volume->restated, volume->secret, move->metadata, old);
+    }
+    return publish_copied(volume->index, copied, atomic_load(&volume->generation));
+}
+
+static enum err publish(struct volume *volume, struct relocation *relocation)
+{
+    enum err e = OK;
+    for (size_t i = 0; !e && i < relocation->move_count; i++)
+        e = publish_move(volume, &relocation->moves[i]);
+    for (size_t i = 0; !e && i < relocation->row_count; i++)
+        e = publish_recycled(volume->index, &relocation->rows[i].row, relocation->extent,
+                             relocation->rows[i].ordinal);
+    return e;
+}
+
+/* The copies have ages before the index names them. */
+static void add_copies(struct volume *volume, const struct relocation *relocation)
+{
+    for (size_t i = 0; i < relocation->move_count; i++) {
+        const struct record *record = &relocation->moves[i].copied.record;
+        struct ages *ages = extent_ages(volume->extents, record->extent);
+        if (ages)
+            ages_add(ages, record->ordinal, relocation->moves[i].stamp, record->kind == KIND_HEAD);
+    }
+}
+
+/* What the process knows of metadata, by extent and ordinal, moves along. */
+static void move_marks(struct volume *volume, const struct relocation *relocation)
+{
+    struct extent *extent = extent_ref(volume->extents, relocation->extent);
+    for (size_t i = 0; extent && i < relocation->move_count; i++) {
+        const struct copied *copied = &relocation->moves[i].copied;
+        if (!relocation->moves[i].metadata)
+            continue;
+        if (!copied->doubted)
+            extent_time_set(volume->extents, copied->record.extent, copied->record.ordinal,
+                            extent_time(extent, copied->old_ordinal));
+        extent_granted_raise(volume->extents, copied->record.extent, copied->record.ordinal,
+                             extent_granted(extent, copied->old_ordinal));
+        volume_changed(volume, &copied->record.id);
+    }
+    extent_release(&extent);
+}
+
+/* Removals are made again with the appends that came before them (removal.c). */
+static void end_removals(struct volume *volume)
+{
+    pthread_mutex_lock(&volume->queue.lock);
+    bool waits = !list_empty(&volume->queue.appends);
+    pthread_mutex_unlock(&volume->queue.lock);
+    if (!waits)
+        removals_end(volume);
+}
+
+static enum err commit(struct volume *volume, struct relocation *relocation)
+{
+    removals_take(volume);
+    enum err e = index_begin(volume->index);
+    if (!e)
+        e = publish(volume, relocation);
+    if (!e)
+        e = removals_publish(volume, false);
+    if (!e)
+        e = account_commit(volume);
+    index_abort(volume->index);
+    volume_still_alive(volume);
+    if (e)
+        return e;
+    metric_add(M_STORE_COMMITS, 1);
+    move_marks(volume, relocation);
+    removals_settle(volume);
+    removals_answer(volume, OK);
+    end_removals(volume);
+    return OK;
+}
+
+static enum err drop(struct volume *volume, uint32_t number, enum drop how)
+{
+    struct ages *ages = extent_ages(volume->extents, number);
+    if (!ages)
+        return OK;
+    if (how == DROP && ages_entries(ages))
+        return ERR_BUSY;    /* published meanwhile */
+    extent_drop(volume->extents, number);
+    metric_add(M_STORE_RECYCLED, 1);
+    return OK;
+}
+
+bool relocation_take(struct volume *volume, enum err *ret)
+{
+    struct relocation *relocation = take(volume);
+    *ret = OK;
+    if (!relocation)
+        return false;
+    add_copies(volume, relocation);
+    if (relocation->move_count || relocation->row_count)
+        *ret = commit(volume, relocation);
+    enum err e = *ret;
+    if (!e && relocation->drop)
+        e = drop(volume, relocation->extent, relocation->drop);
+    answer(volume, relocation, e);
+    return true;
+}

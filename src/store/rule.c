@@ -1,0 +1,103 @@
+/* rule.c - which records of a volume are admitted, and which extents are recycled.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "store/rule.h"
+
+#include <stdlib.h>
+
+#define BUNCH 16u                     /* touches that a thread counts at once */
+
+void rule_init(struct rule *rule, uint64_t records)
+{
+    rule->policy = mean_age_new(records);
+    rule->records = records;
+    rule->wanted = ADMIT_NO;
+    rule->next_class = ROOM_FOR_ANY;
+    atomic_init(&rule->log_class, ROOM_FOR_ANY);
+    pthread_mutex_init(&rule->lock, NULL);
+    pthread_cond_init(&rule->more, NULL);
+}
+
+void rule_end(struct rule *rule)
+{
+    mean_age_free(&rule->policy);
+    pthread_cond_destroy(&rule->more);
+    pthread_mutex_destroy(&rule->lock);
+    free(rule->extents);
+    free(rule->numbers);
+}
+
+static void count(struct rule *rule, uint64_t touches, uint64_t hash)
+{
+    bool due = mean_age_count(rule->policy, touches);
+    bool sampled = mean_age_samples(rule->policy, hash);
+    if (!sampled && !due)
+        return;
+    pthread_mutex_lock(&rule->lock);
+    if (sampled)
+        mean_age_sample(rule->policy, hash);
+    if (mean_age_advance(rule->policy)) {
+        rule->swept = false;
+        pthread_cond_signal(&rule->more);
+    }
+    pthread_mutex_unlock(&rule->lock);
+}
+
+void rule_touch(struct rule *rule, uint8_t *bunch, uint64_t hash)
+{
+    if (++*bunch < BUNCH && !mean_age_samples(rule->policy, hash))
+        return;
+    count(rule, *bunch, hash);
+    *bunch = 0;
+}
+
+/* Under the lock. */
+static enum mean_age_room room(const struct rule *rule)
+{
+    if (rule->wanted != ADMIT_NO && !rule->must)
+        return rule->wanted == RECYCLE_FOR_ANY ? ROOM_FOR_ANY : ROOM_FOR_HOT;
+    if (atomic_load_explicit(&rule->room_left, memory_order_relaxed) <= 0)
+        return ROOM_NONE;
+    return (enum mean_age_room)atomic_load_explicit(&rule->log_class, memory_order_relaxed);
+}
+
+static void want(struct rule *rule, enum mean_age_verdict why, bool must)
+{
+    rule->wanted = why;
+    rule->must = must;
+    pthread_cond_signal(&rule->more);
+}
+
+bool rule_admits(struct rule *rule, uint64_t hash)
+{
+    count(rule, 1, hash);
+    pthread_mutex_lock(&rule->lock);
+    enum mean_age_room before = room(rule);
+    enum mean_age_verdict verdict = mean_age_admit(rule->policy, hash, before);
+    if (verdict == RECYCLE_FOR_ANY && before == ROOM_FOR_HOT)
+        atomic_store(&rule->log_class, ROOM_FOR_ANY);    /* made for hot records, now for all */
+    else if (verdict == RECYCLE_FOR_ANY || verdict == RECYCLE_FOR_HOT)
+        want(rule, verdict, false);
+    pthread_mutex_unlock(&rule->lock);
+    return verdict != ADMIT_NO;
+}
+
+bool rule_has_room(struct rule *rule)
+{
+    pthread_mutex_lock(&rule->lock);
+    bool has = room(rule) != ROOM_NONE;
+    pthread_mutex_unlock(&rule->lock);
+    return has;
+}
+
+bool rule_waits_for_room(struct rule *rule, bool must)
+{
+    pthread_mutex_lock(&rule->lock);
+    if (rule->wanted == ADMIT_NO && must)
+        want(rule, RECYCLE_FOR_HOT, true);
+    else if (rule->wanted == ADMIT_NO &&
+             atomic_load(&rule->log_class) == ROOM_FOR_HOT)    /* admitted while there was room */
+        want(rule, RECYCLE_FOR_HOT, false);
+    bool waits = rule->wanted != ADMIT_NO;
+    pthread_mutex_unlock(&rule->lock);
+    return waits;
+}

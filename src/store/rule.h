@@ -1,0 +1,64 @@
+/* rule.h - which records of a volume are admitted, and which extents are recycled.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The rule is mean_age.h. This part gives it the volume's touches, keeps the lock that it wants,
+ * and knows for whom the volume has room. Threads: any, unless a comment says otherwise. */
+#ifndef STORE_RULE_H
+#define STORE_RULE_H
+
+#include <pthread.h>
+
+#include "store/extent.h"
+#include "store/mean_age.h"
+
+struct rule {
+    struct mean_age *policy;
+    pthread_mutex_t lock;             /* guards all members but the atomic ones */
+    pthread_cond_t more;              /* wakes the recycler */
+    uint64_t records;                 /* what the policy was made for */
+    /* Why the recycler is to make room; ADMIT_NO: it is not. */
+    enum mean_age_verdict wanted;
+    bool must;                        /* for a record that the rule was not asked about */
+    bool swept, stopping;
+    enum mean_age_room next_class;    /* for whom the next extent of the log has room */
+    _Atomic uint32_t log_class;       /* enum mean_age_room: for whom the open extent has room */
+    _Atomic int64_t room_left;        /* bytes that the log can take, without those that wait */
+    /* the extents of the latest sweep, for the recycler only */
+    struct mean_age_extent *extents;
+    uint32_t *numbers;
+    size_t extent_count;
+};
+
+void rule_init(struct rule *rule, uint64_t records);
+void rule_end(struct rule *rule);
+
+/* The stamp of a record that is touched now, and that of a dead record. */
+static inline uint8_t rule_stamp(const struct rule *rule)
+{
+    return mean_age_stamp(mean_age_tick(rule->policy));
+}
+static inline uint8_t rule_dead_stamp(const struct rule *rule)
+{
+    return mean_age_dead_stamp(mean_age_tick(rule->policy));
+}
+
+/* The first unit of the record that has this unit, for hashes. */
+static inline uint32_t rule_first_unit(uint32_t unit)
+{
+    return unit / RECORD_UNITS * RECORD_UNITS;
+}
+/* Counts a touch of a record. `bunch` is the caller's thread's: touches that are not counted yet.
+ * Takes a lock for one touch in many. */
+void rule_touch(struct rule *rule, uint8_t *bunch, uint64_t hash);
+/* Counts a touch of a record that is not stored, and decides whether to store it. If room must be
+ * made, the recycler is told. */
+bool rule_admits(struct rule *rule, uint64_t hash);
+
+/* True if there is room for any record, or for hot ones. */
+bool rule_has_room(struct rule *rule);
+
+/* For an append that finds no room. Returns true if the recycler makes room now: the append may
+ * wait. `must`: the recycler makes room even if the rule has not asked for it. */
+bool rule_waits_for_room(struct rule *rule, bool must);
+
+#endif
