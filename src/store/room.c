@@ -172,12 +172,25 @@ void room_note(struct volume *volume)
     atomic_store(&volume->rule.room_left, (int64_t)left - (int64_t)waiting);
 }
 
-/* ---- less size than there is ---- */
+/* ---- less room than what is there takes ---- */
+
+/* Files that other programs wrote take space from the reserve. What readers still hold of evicted
+ * extents will be free soon. */
+static bool reserve_is_used(struct volume *volume)
+{
+    uint64_t reserve = atomic_load(&volume->space.reserve_bytes);
+    if (atomic_load(&volume->space.free_bytes) >= reserve || extents_count(volume->extents) < 2)
+        return false;
+    uint64_t all = extents_bytes(volume->extents), linked = extents_linked_bytes(volume->extents);
+    uint64_t free = service_free_bytes(volume), held = all > linked ? all - linked : 0;
+    return free < reserve && held < reserve - free;
+}
 
 bool room_is_exceeded(struct volume *volume)
 {
     uint64_t size = atomic_load(&volume->space.size_bytes);
-    return extents_bytes(volume->extents) > size && extents_linked_bytes(volume->extents) > size;
+    return (extents_bytes(volume->extents) > size &&
+            extents_linked_bytes(volume->extents) > size) || reserve_is_used(volume);
 }
 
 enum err room_shrink(struct volume *volume)

@@ -21,7 +21,8 @@ uint64_t room_of_append(const struct store_append *append);
 /* Evicts the oldest extent, with all that is in it: for a full disk, which has no room for copies.
  * Returns OK, or ERR_FULL if no extent may go. */
 enum err room_recycle(struct volume *volume) MUST_USE;
-/* True if the extents have more bytes than they may: the size was lowered. */
+/* True if the extents have more bytes than they may: the size was lowered, or other files take the
+ * reserve. */
 bool room_is_exceeded(struct volume *volume);
 /* Evicts extents then. Ends after a moment, so that a commit need not wait. */
 enum err room_shrink(struct volume *volume) MUST_USE;
