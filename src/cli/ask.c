@@ -149,6 +149,6 @@ static const struct command_option options[] = {
 
 const struct command command_health = {
     .name = "health", .args = "[--url URL] [SETTINGS]", .run = run_health, .takes_settings = true,
-    .help = "exit 0 if the service is ready; its address is --url, --admin-listen or the setting listen",
+    .help = "exit 0 if the service at --url, --admin-listen or the setting listen is ready",
     .options = options,
 };

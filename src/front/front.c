@@ -242,7 +242,7 @@ static enum err judge_signature(struct front *front, struct front_loop *loop, st
     }
     if (err == ERR_NO_AUTH && (ret->client = clients_nobody(front->options.clients)))
         return OK;
-    if (!err && claim->v2 && front->options.no_sigv2) {
+    if ((!err || err == ERR_AUTH_V2) && claim->v2 && front->options.no_sigv2) {
         claim->fault.message = S(SIGV2_OFF);
         err = ERR_AUTH_V2;
     }

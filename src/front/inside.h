@@ -19,8 +19,7 @@
     "or set browser_uploads to the size of the largest form."
 
 #define SIGV2_OFF \
-    "The authorization mechanism you have provided is not supported. Please use " \
-    "AWS4-HMAC-SHA256. (Signature version 2 is off, because sigv2 is false.)"
+    "The authorization mechanism you have provided is not supported. Please use AWS4-HMAC-SHA256."
 
 /* The most fields of an answer: those of an origin's response head, and Penstock's own. */
 #define ANSWER_FIELDS_MAX (HTTP_FIELDS_MAX + 16)

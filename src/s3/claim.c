@@ -216,7 +216,7 @@ static enum err components_read(struct arena *keep, slice s, slice *ret_credenti
                     : slice_eq(name, S("Signature")) ? &ret->signature : NULL;
         if (!part.ptr)    /* only its start is quoted, because it may be a signature */
             return wrong(keep, ret, "", "the authorization component \"%.*s\" is malformed.",
-                         SLICE_ARG(slice_sub(whole, 0, 16)));
+                         SLICE_ARG(slice_sub(whole, 0, 32)));
         if (slot && !slot->ptr)
             *slot = part;    /* there are three parts: if one is repeated, another is missing */
     }

@@ -97,11 +97,21 @@ bool mean_age_samples(const struct mean_age *policy, uint64_t hash)
     return !(hash & relaxed(&policy->sampler.mask));
 }
 
+uint64_t mean_age_now(const struct mean_age *policy)
+{
+    return relaxed(&policy->touches);
+}
+
 void mean_age_sample(struct mean_age *policy, uint64_t hash)
+{
+    mean_age_sample_at(policy, hash, mean_age_now(policy));
+}
+
+void mean_age_sample_at(struct mean_age *policy, uint64_t hash, uint64_t now)
 {
     if (!mean_age_samples(policy, hash))    /* the sample was halved since the caller looked */
         return;
-    sampler_touch(&policy->sampler, hash, relaxed(&policy->touches));
+    sampler_touch(&policy->sampler, hash, now);
     if (policy->sampler.interval > 0 && relaxed(&policy->tick_end) == NEVER)
         atomic_store_explicit(&policy->tick_end, 0, memory_order_relaxed);
 }

@@ -46,6 +46,9 @@ bool mean_age_count(struct mean_age *policy, uint64_t touches);
  * that are touched are sampled. Any thread. */
 bool mean_age_samples(const struct mean_age *policy, uint64_t hash) MUST_USE;
 void mean_age_sample(struct mean_age *policy, uint64_t hash);
+/* The same, for a touch that was counted earlier: `now` is mean_age_now() of that time. */
+void mean_age_sample_at(struct mean_age *policy, uint64_t hash, uint64_t now);
+uint64_t mean_age_now(const struct mean_age *policy) MUST_USE;    /* any thread */
 /* Begins the next tick if the end of the last one was reached. Returns true if a tick has begun:
  * the caller then sweeps all stamps and calls mean_age_swept. Decisions before that stand on the
  * sweep before. */

@@ -28,6 +28,8 @@
 #define COPY_RECORDS 64u              /* in one append */
 #define COPY_BYTES (16 * MIB)
 #define ROWS ((RELOCATION_ENTRIES - COPY_RECORDS * RECORD_UNITS) / RECORD_UNITS)
+#define SWEEP_MS 100u                 /* between two sweeps, at least */
+#define WAIT_MS 1000u
 #define PASSES_MAX 4u                 /* of one victim, if records are published meanwhile */
 
 /* One pass over the rows of the victim. */
@@ -378,23 +380,37 @@ static void make_room(struct volume *volume)
     end_wish(volume, made);
 }
 
+/* Sleeps until there is something to do. Ticks that end sooner than SWEEP_MS after the last sweep
+ * wait: then all that is read is young. Under the lock. */
+static void wait_for_work(struct rule *rule, uint64_t swept_ms)
+{
+    uint64_t now = mono_ms(), wait = WAIT_MS;
+    rule_drain(rule);
+    if (atomic_load(&rule->due) && now >= swept_ms + SWEEP_MS)
+        rule_advance(rule);
+    if (!rule->swept || atomic_load(&rule->due))
+        wait = now >= swept_ms + SWEEP_MS ? 0 : swept_ms + SWEEP_MS - now;
+    if (wait && rule->wanted == ADMIT_NO && !rule->stopping)
+        cond_wait_until(&rule->more, &rule->lock, mono_ns() + wait * 1000000u);
+}
+
 void *recycle_run(void *arg)
 {
     struct volume *volume = arg;
     struct rule *rule = &volume->rule;
+    uint64_t swept_ms = 0;
     pthread_mutex_lock(&rule->lock);
     while (!rule->stopping) {
-        bool wanted = rule->wanted != ADMIT_NO, sweeps = !rule->swept;
-        if (!wanted && !sweeps) {
-            pthread_cond_wait(&rule->more, &rule->lock);
-            continue;
-        }
-        rule->swept = true;
+        wait_for_work(rule, swept_ms);
+        bool wanted = rule->wanted != ADMIT_NO;
+        bool sweeps = !rule->swept && mono_ms() >= swept_ms + SWEEP_MS;
         pthread_mutex_unlock(&rule->lock);
         if (wanted)
             make_room(volume);
-        else
+        else if (sweeps)
             sweep(volume);
+        if (sweeps)
+            swept_ms = mono_ms();
         pthread_mutex_lock(&rule->lock);
     }
     pthread_mutex_unlock(&rule->lock);

@@ -6,6 +6,37 @@
 
 #define BUNCH 16u                     /* touches that a thread counts at once */
 
+/* ---- the ring ----
+ *
+ * A place whose turn is N takes the touch N; then its turn is N + 1, and the touch may be taken out;
+ * then it is N + RULE_RING. */
+
+static void ring_init(struct rule_ring *ring)
+{
+    for (size_t i = 0; i < RULE_RING; i++)
+        atomic_init(&ring->places[i].turn, i);
+}
+
+/* Returns true if the ring is half full. */
+static bool ring_put(struct rule_ring *ring, uint64_t hash, uint64_t now)
+{
+    uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed), turn;
+    struct rule_touch *place;
+    do {
+        place = &ring->places[head % RULE_RING];
+        turn = atomic_load_explicit(&place->turn, memory_order_acquire);
+        if (turn < head)
+            return true;    /* full */
+        if (turn > head)
+            head = atomic_load_explicit(&ring->head, memory_order_relaxed);
+    } while (turn > head || !atomic_compare_exchange_weak_explicit(
+                 &ring->head, &head, head + 1, memory_order_relaxed, memory_order_relaxed));
+    place->hash = hash;
+    place->now = now;
+    atomic_store_explicit(&place->turn, head + 1, memory_order_release);
+    return head % (RULE_RING / 2) == 0 && head;
+}
+
 void rule_init(struct rule *rule, uint64_t records)
 {
     rule->policy = mean_age_new(records);
@@ -13,6 +44,7 @@ void rule_init(struct rule *rule, uint64_t records)
     rule->wanted = ADMIT_NO;
     rule->next_class = ROOM_FOR_ANY;
     atomic_init(&rule->log_class, ROOM_FOR_ANY);
+    ring_init(&rule->ring);
     pthread_mutex_init(&rule->lock, NULL);
     pthread_cond_init(&rule->more, NULL);
 }
@@ -26,20 +58,29 @@ void rule_end(struct rule *rule)
     free(rule->numbers);
 }
 
+void rule_drain(struct rule *rule)
+{
+    struct rule_ring *ring = &rule->ring;
+    for (;; ring->tail++) {
+        struct rule_touch *place = &ring->places[ring->tail % RULE_RING];
+        if (atomic_load_explicit(&place->turn, memory_order_acquire) != ring->tail + 1)
+            return;
+        mean_age_sample_at(rule->policy, place->hash, place->now);
+        atomic_store_explicit(&place->turn, ring->tail + RULE_RING, memory_order_release);
+    }
+}
+
+/* ---- touches ---- */
+
+/* Counts touches, the last one of this record. */
 static void count(struct rule *rule, uint64_t touches, uint64_t hash)
 {
     bool due = mean_age_count(rule->policy, touches);
-    bool sampled = mean_age_samples(rule->policy, hash);
-    if (!sampled && !due)
-        return;
-    pthread_mutex_lock(&rule->lock);
-    if (sampled)
-        mean_age_sample(rule->policy, hash);
-    if (mean_age_advance(rule->policy)) {
-        rule->swept = false;
-        pthread_cond_signal(&rule->more);
-    }
-    pthread_mutex_unlock(&rule->lock);
+    bool full = mean_age_samples(rule->policy, hash) &&
+                ring_put(&rule->ring, hash, mean_age_now(rule->policy));
+    due = due && !atomic_exchange(&rule->due, true);
+    if (due || full)
+        pthread_cond_signal(&rule->more);    /* lost now and then: the recycler looks by itself */
 }
 
 void rule_touch(struct rule *rule, uint8_t *bunch, uint64_t hash)
@@ -48,6 +89,13 @@ void rule_touch(struct rule *rule, uint8_t *bunch, uint64_t hash)
         return;
     count(rule, *bunch, hash);
     *bunch = 0;
+}
+
+void rule_advance(struct rule *rule)
+{
+    rule_drain(rule);
+    if (atomic_exchange(&rule->due, false) && mean_age_advance(rule->policy))
+        rule->swept = false;
 }
 
 /* Under the lock. */
@@ -71,6 +119,7 @@ bool rule_admits(struct rule *rule, uint64_t hash)
 {
     count(rule, 1, hash);
     pthread_mutex_lock(&rule->lock);
+    rule_advance(rule);
     enum mean_age_room before = room(rule);
     enum mean_age_verdict verdict = mean_age_admit(rule->policy, hash, before);
     if (verdict == RECYCLE_FOR_ANY && before == ROOM_FOR_HOT)

@@ -11,6 +11,18 @@
 #include "store/extent.h"
 #include "store/mean_age.h"
 
+/* Sampled touches on their way to the policy. Any thread puts them in without a lock. If the ring is
+ * full, a touch is lost. */
+#define RULE_RING 1024u
+struct rule_ring {
+    struct rule_touch {
+        _Atomic uint64_t turn;        /* whose turn the place is (rule.c) */
+        uint64_t hash, now;
+    } places[RULE_RING];
+    _Atomic uint64_t head;
+    uint64_t tail;                    /* under the lock */
+};
+
 struct rule {
     struct mean_age *policy;
     pthread_mutex_t lock;             /* guards all members but the atomic ones */
@@ -20,6 +32,8 @@ struct rule {
     enum mean_age_verdict wanted;
     bool must;                        /* for a record that the rule was not asked about */
     bool swept, stopping;
+    atomic_bool due;                  /* a tick has ended */
+    struct rule_ring ring;
     enum mean_age_room next_class;    /* for whom the next extent of the log has room */
     _Atomic uint32_t log_class;       /* enum mean_age_room: for whom the open extent has room */
     _Atomic int64_t room_left;        /* bytes that the log can take, without those that wait */
@@ -48,8 +62,12 @@ static inline uint32_t rule_first_unit(uint32_t unit)
     return unit / RECORD_UNITS * RECORD_UNITS;
 }
 /* Counts a touch of a record. `bunch` is the caller's thread's: touches that are not counted yet.
- * Takes a lock for one touch in many. */
+ * Takes no lock. */
 void rule_touch(struct rule *rule, uint8_t *bunch, uint64_t hash);
+/* Gives the policy the sampled touches. Under the lock. */
+void rule_drain(struct rule *rule);
+/* Gives the policy the sampled touches, and begins the next tick if it is due. Under the lock. */
+void rule_advance(struct rule *rule);
 /* Counts a touch of a record that is not stored, and decides whether to store it. If room must be
  * made, the recycler is told. */
 bool rule_admits(struct rule *rule, uint64_t hash);

@@ -132,7 +132,7 @@ with Story("i01 origin credentials from every source") as story:
     checked = subprocess.run([PENSTOCK, "check", "--origin", "http://127.0.0.1:1", "--cache-dir", story.path("other")],
                              capture_output=True, text=True, env={"PATH": os.environ["PATH"], **files, "AWS_PROFILE": "endless"})
     story.fact("a process that prints too much: check says so", "printed more than 64 KiB" in checked.stdout, checked.stdout)
-    refuses("single sign-on", {**files, "AWS_PROFILE": "sso"}, "credential_process is: aws configure")
+    refuses("single sign-on", {**files, "AWS_PROFILE": "sso"}, "credential_process = aws configure export-credentials")
     refuses("a stranger's container endpoint",
             {"AWS_CONTAINER_CREDENTIALS_FULL_URI": "http://192.0.2.1/x"}, "must be https")
     refuses("no role for the token", {"AWS_WEB_IDENTITY_TOKEN_FILE": story.path("jwt")},
