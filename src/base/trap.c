@@ -2,7 +2,7 @@
  *
  * A fault in a trapped call jumps back to trap_run, and the call never ends: its locks stay
  * locked, and its memory is lost. In trap_read only a fault of the disk in the map ends the
- * call. If no trap catches a fault, our handler creates the note file (trap_note) by open(), which
+ * call. If no trap catches a fault, our handler creates the note files (trap_note_add) by open(), which
  * a handler may call, and writes the waiting access lines. Then the handler that was installed
  * before ours gets the signal, or the process ends. SIGABRT is never trapped, because a heap that
  * the C library finds broken can't be repaired. SIGFPE is trapped, because damaged bytes may hold a
@@ -13,7 +13,8 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
-#include <stdio.h>
+#include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -30,19 +31,39 @@ struct trap {
 static _Thread_local struct trap *volatile armed;
 static const int signals[] = { SIGBUS, SIGSEGV, SIGFPE, SIGABRT };
 static struct sigaction before[countof(signals)];    /* installed before ours */
-static char note_path[4096];          /* empty: no note */
+static _Atomic(char *) notes[TRAP_NOTES];
 
-void trap_note(const char *path)
+char *trap_note_add(const char *path)
 {
-    if (snprintf(note_path, sizeof(note_path), "%s", path ? path : "") >= (int)sizeof(note_path))
-        note_path[0] = '\0';
+    char *note = must_strndup(path, strlen(path));
+    for (size_t i = 0; i < countof(notes); i++) {
+        char *none = NULL;
+        if (atomic_compare_exchange_strong(&notes[i], &none, note))
+            return note;
+    }
+    free(note);
+    return NULL;
 }
 
-static void leave_note(void)
+void trap_note_remove(char **note)
 {
-    int fd = note_path[0] ? open(note_path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600) : -1;
-    if (fd >= 0)
-        close(fd);
+    for (size_t i = 0; *note && i < countof(notes); i++) {
+        char *mine = *note;
+        if (atomic_compare_exchange_strong(&notes[i], &mine, NULL))
+            break;
+    }
+    free(*note);
+    *note = NULL;
+}
+
+static void leave_notes(void)
+{
+    for (size_t i = 0; i < countof(notes); i++) {
+        const char *path = atomic_load(&notes[i]);
+        int fd = path ? open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600) : -1;
+        if (fd >= 0)
+            close(fd);
+    }
 }
 
 static const struct sigaction *before_us(int signal)
@@ -72,7 +93,7 @@ static void faulted(int signal, siginfo_t *info, void *context)
     int way = way_out(armed, signal, info);
     if (way)
         siglongjmp(armed->back, way);
-    leave_note();
+    leave_notes();
     log_access_last();
     const struct sigaction *other = before_us(signal);
     if (other->sa_flags & SA_SIGINFO)

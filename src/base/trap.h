@@ -29,8 +29,10 @@ bool trap_read_two(trap_call *call, void *ask, const slice maps[2], int *ret,
 bool trap_copy_to(void *to, const void *from, size_t bytes) MUST_USE;
 /* Called inside a trapped call: ends that call, as a fault would. */
 void trap_spring(void) NORETURN;
-/* Sets the path of the note: an empty file that the handler creates when a fault or abort() that no
- * trap caught ends the process. NULL: no file. */
-void trap_note(const char *path);
+/* Adds the path of a note: an empty file that the handler creates when a fault or abort() that no
+ * trap caught ends the process. Returns NULL if there are TRAP_NOTES already. Any thread. */
+#define TRAP_NOTES 64
+char *trap_note_add(const char *path);
+void trap_note_remove(char **note);    /* accepts a NULL; sets it */
 
 #endif

@@ -43,6 +43,7 @@ void account_appended(struct volume *volume, struct append_item *const *items, s
 void account_begin(struct volume *volume)
 {
     account_end(volume);
+    atomic_store(&volume->service.counted, false);
     volume->counting.last = extents_highest(volume->extents);
 }
 

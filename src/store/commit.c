@@ -433,6 +433,7 @@ static void tend(struct volume *volume, uint64_t *retried_ms, uint64_t *checked_
         *checked_ms = now;
     } else {
         volume->counting.more = account_count(volume);
+        atomic_store(&volume->service.counted, !volume->counting.more);
     }
 }
 

@@ -60,13 +60,13 @@ struct extent {
 /* The newest extent, while it takes more records, and the records gathered for its next append. */
 struct open_extent {
     struct extent *extent;            /* NULL: no extent takes more records */
-    bool broken;                      /* a write failed: the extent takes no more records */
+    atomic_bool broken;               /* a write failed: the extent takes no more records */
     uint64_t end;                     /* end of the written bytes, a multiple of a page */
     struct toc toc;                   /* of the written records, then of the gathered ones */
     uint32_t written;                 /* records */
     size_t written_names;             /* bytes of their names */
     uint32_t gathered;
-    uint64_t gathered_end;
+    _Atomic uint64_t gathered_end;
     /* For each record: padding, header, metadata, padding, data. Then the last padding. */
     struct iovec parts[5 * GATHER_MAX + 1];
     int part_count;

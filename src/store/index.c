@@ -211,7 +211,7 @@ enum err index_open(struct index *index, const char *path, uint64_t map_bytes)
     enum err e = index_call(index, do_open, &ask);
     if (!e) {
         char note[NOTE_MAX];
-        trap_note(note_of(path, note) ? note : NULL);
+        index->note = note_of(path, note) ? trap_note_add(note) : NULL;
         atomic_store(&index->env, env);
     } else {
         snapshot_forget(index);
@@ -225,7 +225,7 @@ void index_close(struct index *index)
     MDB_env *env = atomic_exchange(&index->env, NULL);
     if (!env)
         return;
-    trap_note(NULL);
+    trap_note_remove(&index->note);
     struct wreck *wreck = must_alloc(sizeof(*wreck));
     wreck->writing = index->writing;
     index_abort(index);

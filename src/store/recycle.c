@@ -27,7 +27,6 @@
 
 #define COPY_RECORDS 64u              /* in one append */
 #define COPY_BYTES (16 * MIB)
-#define ROWS ((RELOCATION_ENTRIES - COPY_RECORDS * RECORD_UNITS) / RECORD_UNITS)
 #define SWEEP_MS 100u                 /* between two sweeps, at least */
 #define WAIT_MS 1000u
 #define PASSES_MAX 4u                 /* of one victim, if records are published meanwhile */
@@ -43,8 +42,9 @@ struct pass {
     struct arena keep;                /* of a batch: bytes, moves, rows */
     struct append_item items[COPY_RECORDS];
     struct relocation_move moves[COPY_RECORDS];
-    struct relocation_row rows[ROWS];
+    struct relocation_row rows[RELOCATION_ENTRIES];
     size_t count, row_count, bytes;
+    size_t entries;                   /* of the index, that the batch changes */
     enum err err;
 };
 
@@ -129,15 +129,20 @@ static bool choose(struct volume *volume, enum mean_age_verdict *ret_why, uint32
 
 /* ---- a batch ---- */
 
+static void drop_batch(struct pass *pass)
+{
+    for (size_t i = 0; i < pass->count; i++)
+        metadata_unref(&pass->moves[i].metadata);
+    pass->count = pass->row_count = pass->bytes = pass->entries = 0;
+    arena_free(&pass->keep);
+}
+
 static enum err send(struct pass *pass, enum drop drop)
 {
     struct relocation relocation = { .extent = pass->number, .moves = pass->moves, .rows = pass->rows,
                          .move_count = pass->count, .row_count = pass->row_count, .drop = drop };
     enum err e = relocation_send(pass->volume, &relocation);
-    for (size_t i = 0; i < pass->count; i++)
-        metadata_unref(&pass->moves[i].metadata);
-    pass->count = pass->row_count = pass->bytes = 0;
-    arena_free(&pass->keep);
+    drop_batch(pass);
     return e;
 }
 
@@ -145,23 +150,29 @@ static enum err send(struct pass *pass, enum drop drop)
 static void flush(struct pass *pass)
 {
     struct volume *volume = pass->volume;
-    if (!pass->err && pass->count)
-        pass->err = open_extent_write(volume->extents, OPEN_COPY);
+    enum err e = pass->count ? open_extent_write(volume->extents, OPEN_COPY) : OK;
+    pass->err = pass->err ? pass->err : e;
     for (size_t i = 0; i < pass->count; i++) {
         pass->moves[i].copied.record = pass->items[i].record;
         pass->moves[i].copied.offset = pass->items[i].offset;
     }
     if (pass->err)
-        pass->count = pass->row_count = 0;
+        drop_batch(pass);
     else if (pass->count || pass->row_count)
         pass->err = send(pass, DROP_NOT);
+}
+
+static void add_entries(struct pass *pass, const struct toc_entry *row)
+{
+    pass->entries += record_units(&(struct record){ .kind = row->kind, .data_len = row->data_len });
+    if (pass->entries + RECORD_UNITS > RELOCATION_ENTRIES)
+        flush(pass);
 }
 
 static void forget_row(struct pass *pass, const struct toc_entry *row, uint32_t ordinal)
 {
     pass->rows[pass->row_count++] = (struct relocation_row){ *row, ordinal };
-    if (pass->row_count == countof(pass->rows))
-        flush(pass);
+    add_entries(pass, row);
 }
 
 /* ---- copying a record ---- */
@@ -243,7 +254,9 @@ static void copy_row(struct pass *pass, const struct toc_entry *row, uint32_t or
         move->metadata = metadata_block_decode(&item->record.id, item->metadata_block);
     metric_add(M_STORE_COPIED, row->data_len);
     pass->bytes += row->data_len + row->metadata_len;
-    if (++pass->count == COPY_RECORDS || pass->bytes >= COPY_BYTES)
+    pass->count++;
+    add_entries(pass, row);
+    if (pass->count == COPY_RECORDS || pass->bytes >= COPY_BYTES)
         flush(pass);
 }
 
@@ -327,9 +340,7 @@ static enum err recycle_extent(struct volume *volume, uint32_t number, enum mean
             e = recycle(pass);
     }
     extent_release(&pass->victim);
-    for (size_t i = 0; i < pass->count; i++)
-        metadata_unref(&pass->moves[i].metadata);
-    arena_free(&pass->keep);
+    drop_batch(pass);
     free(pass);
     return e;
 }

@@ -40,6 +40,7 @@ struct service {
     _Atomic(const char *) anew;       /* why the folder began anew; static text */
     _Atomic uint64_t busy_since_ms;   /* time of the running commit's latest progress; 0: none */
     atomic_bool unproved;    /* a removal or refusal came while the folder was out of service */
+    atomic_bool counted;              /* the records of earlier processes are counted */
     bool doubted;                     /* the folder has a note of that; for the committer only */
     uint64_t serial;                  /* the last one that was written here; committer only */
     _Atomic uint64_t faults;          /* how often the folder went out of service */

@@ -52,10 +52,10 @@ static void live_is_what_the_index_names(struct unit_store *unit)
 static void wait_for_count(struct unit_store *unit)
 {
     uint64_t until_ms = mono_ms() + 20000;
-    struct counting *counting = &unit->store->volumes[0]->counting;
-    while ((counting->more || !counting->extent) && mono_ms() < until_ms)
+    struct service *service = &unit->store->volumes[0]->service;
+    while (!atomic_load(&service->counted) && mono_ms() < until_ms)
         usleep(20000);
-    ok(!counting->more);
+    ok(atomic_load(&service->counted));
 }
 
 #define AT_ONCE 10
