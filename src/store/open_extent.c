@@ -285,7 +285,8 @@ enum err open_extent_begin(struct extents *all, enum open_which which)
     atomic_store(&extent->version, FORMAT_VERSION);
     change_open(all, which, extent, &none);
     open->broken = false;
-    open->end = open->gathered_end = PAGE_BYTES;
+    open->gathered_end = PAGE_BYTES;
+    open->end = PAGE_BYTES;
     return OK;
 }
 
