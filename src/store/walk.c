@@ -1,0 +1,151 @@
+/* walk.c - the objects that the cache has, by their names. SPDX-License-Identifier: Apache-2.0
+ *
+ * A row of a WHOLE or HEAD record has the object's name. The row counts if the index names this
+ * record for the object's metadata; else the object was removed, replaced or moved. The units of an
+ * object lie in the volumes of its stripes, and the index finds them by the object's id.
+ *
+ * The recycler moves records to the open copy, whose number may be lower than that of the extent
+ * they leave. So extents that were open or did not exist when the walk began are read after all
+ * others. Threads: any. */
+#include "store/walk.h"
+
+#include <string.h>
+
+#include "store/inside.h"
+
+#define RUN_UNITS 64u                 /* entries of one look-up */
+
+struct walk {
+    struct store *store;
+    const struct walk_ask *ask;
+    struct volume *volume;            /* the one that is being read */
+    uint64_t bucket;                  /* its hash */
+    uint32_t extent;
+    enum err ended;                   /* why the walk must end; OK: it goes on */
+    struct walk_gaps *gaps;
+};
+
+const char *store_folder_path(const struct store *store, size_t folder)
+{
+    check(folder < store->volume_count);
+    return store->volumes[folder]->options.folder;
+}
+
+/* Sums the units of one version of an object that lie in one volume. */
+static uint64_t unit_bytes_in(struct volume *volume, const struct object_id *id, uint64_t etag_hash)
+{
+    struct entry run[RUN_UNITS];
+    uint64_t bytes = 0;
+    uint32_t unit = 0;
+    while (index_get_next(volume->index, id, unit, &unit, &run[0]) == OK && unit != METADATA_UNIT &&
+           !run[0].whole) {
+        uint32_t count = index_get_run(volume->index, id, unit, RUN_UNITS, run);
+        for (uint32_t i = 0; i < count; i++)
+            bytes += run[i].etag_hash == etag_hash ? run[i].len : 0;
+        unit += MAX(count, 1u);
+    }
+    return bytes;
+}
+
+static uint64_t cached_bytes(const struct walk *walk, const struct object_id *id,
+                             const struct entry *metadata)
+{
+    uint64_t bytes = 0;
+    if (metadata->whole)
+        return metadata->len;
+    for (size_t i = 0; i < walk->store->volume_count; i++)
+        if (volume_is_serving(walk->store->volumes[i]))
+            bytes += unit_bytes_in(walk->store->volumes[i], id, metadata->etag_hash);
+    return bytes;
+}
+
+/* Splits a stored name. Returns false if the object is not one that the caller wants. */
+static bool is_wanted(const struct walk_ask *ask, slice name, struct walk_object *ret)
+{
+    slice endpoint = slice_cut(&name, '\0'), bucket = slice_cut(&name, '\0');
+    ret->key = slice_cut(&name, '\0');
+    ret->version = name;
+    return slice_eq(endpoint, ask->endpoint) && slice_eq(bucket, ask->bucket) &&
+           slice_starts(ret->key, ask->prefix);
+}
+
+static enum err visit_row(void *arg, const struct toc_row *row)
+{
+    struct walk *walk = arg;
+    struct walk_object object = { .size = row->name.size };
+    struct entry entry;
+    uint32_t unit;
+    if (walk->ask->is_over && walk->ask->is_over(walk->ask->arg))
+        return walk->ended = ERR_STOPPING;
+    if (!row->name.name.len || row->entry->bucket != walk->bucket ||
+        !is_wanted(walk->ask, row->name.name, &object) ||
+        store_home(walk->store, &row->entry->id) != walk->volume ||
+        index_get_metadata(walk->volume->index, &row->entry->id, &unit, &entry) != OK ||
+        entry.extent != walk->extent || entry.ordinal != row->ordinal)
+        return OK;
+    object.cached_bytes = cached_bytes(walk, &row->entry->id, &entry);
+    return walk->ended = walk->ask->visit(walk->ask->arg, &object);
+}
+
+static enum err read_extent(struct walk *walk, uint32_t number)
+{
+    walk->extent = number;
+    enum err err = extent_each_row(walk->volume->extents, number, visit_row, walk);
+    if (err && !walk->ended)    /* an extent that is gone was recycled */
+        walk->gaps->extents += extent_is_there(walk->volume->extents, number);
+    return walk->ended;
+}
+
+/* The extents of a volume when the walk begins. */
+struct beginning {
+    uint32_t open[OPEN_COUNT];
+    size_t open_count;
+    uint32_t highest;
+};
+
+static bool was_open(const struct beginning *beginning, uint32_t number)
+{
+    for (size_t i = 0; i < beginning->open_count; i++)
+        if (beginning->open[i] == number)
+            return true;
+    return false;
+}
+
+static enum err read_volume(struct walk *walk)
+{
+    struct extents *extents = walk->volume->extents;
+    struct beginning begin = { .open_count = 0 };
+    struct arena keep = { 0 };
+    uint32_t *numbers;
+    enum err err = OK;
+    size_t count = extents_numbers(extents, &keep, &numbers);
+    for (size_t i = 0; i < count && begin.open_count < OPEN_COUNT; i++)
+        if (extent_is_open(extents, numbers[i]))
+            begin.open[begin.open_count++] = numbers[i];
+    begin.highest = count ? numbers[count - 1] : 0;
+    for (size_t i = 0; i < count && !err; i++)
+        if (!was_open(&begin, numbers[i]))
+            err = read_extent(walk, numbers[i]);
+    count = extents_numbers(extents, &keep, &numbers);
+    for (size_t i = 0; i < count && !err; i++)
+        if (was_open(&begin, numbers[i]) || numbers[i] > begin.highest)
+            err = read_extent(walk, numbers[i]);
+    arena_free(&keep);
+    return err;
+}
+
+enum err store_walk(struct store *store, const struct walk_ask *ask, struct walk_gaps *ret)
+{
+    enum err err = OK;
+    *ret = (struct walk_gaps){ .any = false };
+    for (size_t i = 0; i < store->volume_count && !err; i++) {
+        struct walk walk = { store, ask, store->volumes[i], 0, 0, OK, ret };
+        walk.bucket = bucket_hash(walk.volume->secret, ask->endpoint, ask->bucket);
+        bool serves = volume_is_serving(walk.volume);
+        if (serves)
+            err = read_volume(&walk);
+        ret->folders[i] = !serves || !volume_is_serving(walk.volume);
+        ret->any |= ret->folders[i] || ret->extents > 0;
+    }
+    return err;
+}

@@ -1,0 +1,45 @@
+/* walk.h - the objects that the cache has, by their names. SPDX-License-Identifier: Apache-2.0
+ *
+ * No index of names exists. A walk reads the tables of contents of all extents in sequence, and
+ * asks the index about each row, so it finds what a request would find. It waits for the disk, and
+ * takes seconds for millions of objects. So it must not run on a loop. */
+#ifndef STORE_WALK_H
+#define STORE_WALK_H
+
+#include "store/route.h"
+#include "store/store.h"
+
+/* One version of an object whose metadata is in the cache. Valid during the visit. */
+struct walk_object {
+    slice key, version;               /* version empty: the current one */
+    uint64_t size;                    /* of the object */
+    uint64_t cached_bytes;            /* the bytes of the object that the cache has */
+};
+/* An error ends the walk. */
+typedef enum err walk_visit(void *arg, const struct walk_object *object);
+
+/* The part of the store that a walk visits. */
+struct walk_ask {
+    slice endpoint, bucket, prefix;
+    walk_visit *visit;
+    /* True if the walk must end with ERR_STOPPING. NULL: it never must. Asked often; cheap. */
+    bool (*is_over)(void *arg);
+    void *arg;                        /* of both */
+};
+
+/* What the walk could not read. */
+struct walk_gaps {
+    bool folders[VOLUMES_MAX];        /* by the order of the settings: out of service */
+    uint32_t extents;                 /* could not be opened */
+    bool any;
+};
+
+/* Visits the objects in the order in which they lie on disk. An object that the recycler moves
+ * meanwhile may be visited twice; one that is stored or removed meanwhile, once or not at all.
+ * Returns OK, ERR_STOPPING, or the error of a visit. Any thread; at most one volume is held at a
+ * time, and memory is that of one table of contents. */
+enum err store_walk(struct store *store, const struct walk_ask *ask,
+                    struct walk_gaps *ret) MUST_USE;
+const char *store_folder_path(const struct store *store, size_t folder);
+
+#endif
