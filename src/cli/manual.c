@@ -212,6 +212,7 @@ static const struct words routes[] = {
     [S3_LIST] = { "origin, coalesced",
                   "the origin answers, and equal calls share its answer" },
     [S3_PASS] = { "origin", "the origin answers" },
+    [S3_CACHED] = { "cache", "Penstock answers about its cache, if the origin lets the client list" },
 };
 static const struct words leaves[] = {
     [S3_MUTATES_NOTHING] = { "-", "nothing leaves the cache" },

@@ -27,6 +27,8 @@ struct front *front_new(const struct front_options *options)
     check(options->cache && options->clients && options->rules_count > 0);
     front->options = *options;
     front->intakes = intakes_new();
+    front->walkers = cached_walkers_new();
+    check(front->walkers);
     front->lend = options->lend ? lend_new(options->lend_token) : NULL;
     atomic_init(&front->access_log, options->access_log);
     if (getrandom(&front->boot, sizeof(front->boot), 0) != sizeof(front->boot))
@@ -39,6 +41,7 @@ void front_free(struct front **front)
     if (!*front)
         return;
     intakes_free(&(*front)->intakes);
+    workers_free(&(*front)->walkers);
     lend_free(&(*front)->lend);
     free(*front);
     *front = NULL;
@@ -551,6 +554,8 @@ static void route(struct call *call)
         batch_read(call);
     else if (form)
         pass_form(call);
+    else if (row->route == S3_CACHED)
+        cached_read(call);
     else if (row->route == S3_CACHE && !call->s3.pass)
         object_read(call);
     else if (row->route == S3_LIST && !call->s3.pass)

@@ -34,6 +34,8 @@ struct front {
     slice (*fill_page)(void *arg, struct arena *keep);    /* NULL: there is no fill socket */
     void *fill_page_arg;
     atomic_size_t batch_bytes;    /* memory that batches hold */
+    struct workers *walkers;      /* threads that walk through the store (cached.c) */
+    atomic_uint walk_count;       /* calls that run or wait there */
 };
 
 bool front_logs(const struct front *front);    /* true: access lines are written */
@@ -178,6 +180,10 @@ enum err item_span(const struct item *item, const struct get_answer *answer, uin
 /* ---- batch.c ---- */
 void batch_read(struct call *call);     /* judges each item as a request of its own */
 void batch_buffers_free(struct front_loop *loop);    /* batch_load.c */
+
+/* ---- cached.c ---- */
+void cached_read(struct call *call);    /* penstock-ls, penstock-du */
+struct workers *cached_walkers_new(void) MUST_USE;
 
 /* ---- object.c, list.c, pass.c: the operations, after rules_judge ---- */
 /* Returns the question to the cache about the object of a call. */

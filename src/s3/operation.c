@@ -239,6 +239,16 @@ static enum err read_form(const struct request_head *head, struct s3_request *re
     return row->method == S3_POST && !bare ? ERR_BAD_METHOD : OK;
 }
 
+/* Penstock's own operations must not reach an origin. */
+static enum err judge_own(const struct s3_request *request)
+{
+    static const enum s3_op own[] = { S3_BATCH, S3_LS, S3_DU };
+    for (size_t i = 0; i < countof(own); i++)
+        if (request->op != own[i] && s3_param_get(request, slice_of(s3_op_name(own[i]))))
+            return ERR_BAD_METHOD;
+    return OK;
+}
+
 enum err s3_operation_find(struct arena *keep, const struct request_head *head,
                            struct s3_request *ret)
 {
@@ -246,9 +256,7 @@ enum err s3_operation_find(struct arena *keep, const struct request_head *head,
     enum err e = find_row(keep, head, level, ret);
     if (!e)
         e = read_form(head, ret);
-    if (!e && ret->op != S3_BATCH && s3_param_get(ret, S("penstock-batch")))
-        e = ERR_BAD_METHOD;    /* penstock-batch must not reach an origin */
-    return e;
+    return e ? e : judge_own(ret);
 }
 
 /* ---- requests that only the origin can answer ---- */

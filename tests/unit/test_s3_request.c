@@ -123,6 +123,23 @@ TEST(no_origin_hears_of_a_batch)
     ok(read_line("POST /bkt?penstock-batch&delete", &request) == ERR_BAD_ARGUMENT);
 }
 
+TEST(no_origin_hears_of_a_question_about_the_cache)
+{
+    static const char *const lines[] = {
+        "POST /bkt?penstock-ls", "GET /bkt/k?penstock-ls", "GET /?penstock-du",
+        "HEAD /bkt?penstock-du", "DELETE /bkt?penstock-du",
+    };
+    struct s3_request request;
+    ok(read_line("GET /bkt?penstock-ls&prefix=a&max-keys=2&marker=b", &request) == OK);
+    ok(request.op == S3_LS);
+    ok(read_line("GET /bkt?penstock-du&depth=2", &request) == OK && request.op == S3_DU);
+    for (size_t i = 0; i < countof(lines); i++)
+        if (read_line(lines[i], &request) != ERR_BAD_METHOD)
+            fail_msg("%s", lines[i]);
+    ok(read_line("GET /bkt?penstock-ls&penstock-du", &request) == ERR_BAD_ARGUMENT);
+    ok(read_line("GET /bkt?list-type=2&penstock-ls=", &request) == ERR_BAD_ARGUMENT);
+}
+
 TEST(what_is_not_known_goes_to_the_origin_and_never_to_the_cache)
 {
     static const struct { const char *line, *name; } rows[] = {
@@ -658,7 +675,7 @@ TEST(who_says_something_twice_is_told_what)
 RUN(UNIT(every_operation_is_known_by_its_line),
     UNIT(who_says_something_twice_is_told_what),
     UNIT(every_row_is_what_its_selector_asks_for), UNIT(what_a_row_says_makes_sense),
-    UNIT(no_origin_hears_of_a_batch),
+    UNIT(no_origin_hears_of_a_batch), UNIT(no_origin_hears_of_a_question_about_the_cache),
     UNIT(what_is_not_known_goes_to_the_origin_and_never_to_the_cache),
     UNIT(a_parameter_that_names_nothing_makes_no_request_for_a_part_of_an_upload),
     UNIT(two_operations_in_one_request_are_none), UNIT(a_copy_is_told_by_its_header),
