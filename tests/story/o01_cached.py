@@ -91,6 +91,25 @@ with Story("o01 what ls and du list is what is cached", seconds=60) as story:
     for method, path in (("PUT", "pile/x"), ("GET", "pile/x"), ("POST", "pile"), ("HEAD", "pile")):
         story.same(f"{method} {path}", server.ask(method, path, [("penstock-ls", "")]).status, 405)
 
+    # ---- limits, and clients that leave ----
+    origin.tell("match=pile/ LIST", "first_byte_ms=1000")
+    statuses = together(*[lambda: ask("ls")[0]] * 20)
+    story.same("16 at a time", (sum(s == want_rows for s in statuses), statuses.count(503)) if (want_rows := ask("ls")[0]) else 0,
+               (16, 4))
+    story.same("... the others are counted", server.metric("penstock_walks_limited_total"), 4)
+    for _ in range(16):    # they leave while the origin is asked
+        wire = Wire(server.port, 5)
+        wire.send(server.client.head_of("GET", "pile", [("penstock-ls", "")]))
+        wire.close()
+    origin.tell("reset=rules")
+    wait_for("those who left make place", lambda: keys_of() == want, 10)
+    for _ in range(30):    # ... or while the store is read
+        wire = Wire(server.port, 5)
+        wire.send(server.client.head_of("GET", "pile", [("penstock-du", "")]))
+        time.sleep(0.001 * rng.random())
+        wire.close()
+    wait_for("... those, too", lambda: keys_of() == want, 10)
+
     # ---- a restart; then the origin stops ----
     server = server.restart()
     story.same("a restart changes nothing", keys_of(), want)
