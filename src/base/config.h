@@ -37,7 +37,10 @@ struct config_bucket {
 
 /* Rights of a client that uses the shared identity. A row of a policy can only allow; no row
  * forbids. */
-enum { RIGHT_READ = 1, RIGHT_LIST = 2, RIGHT_WRITE = 4, RIGHT_ADMIN = 8, RIGHT_ALL = 15 };
+enum {
+    RIGHT_READ = 1, RIGHT_LIST = 2, RIGHT_WRITE = 4, RIGHT_ADMIN = 8, RIGHT_CACHE = 16,
+    RIGHT_ALL = 31
+};
 struct config_policy {
     unsigned rights;
     slice bucket, prefix;    /* an empty bucket: everywhere */

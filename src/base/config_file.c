@@ -169,7 +169,7 @@ static unsigned read_allow(struct loading *load, const struct config_group *grou
     json_t *word;
     if (!json_array_size(words))
         policy_mistake(load, group, row, "allow", THE_LIST, "has an empty \"allow\", which allows "
-                       "nothing: list rights (read, list, write, admin or all), or remove this "
+                       "nothing: list rights (read, list, write, admin, cache or all), or remove this "
                        "entry of the policy");
     json_array_foreach(words, i, word) {
         unsigned right = config_policy_right(json_text(word));
@@ -177,7 +177,7 @@ static unsigned read_allow(struct loading *load, const struct config_group *grou
         if (!right)
             policy_mistake(load, group, row, "allow", i,
                            arena_printf(&load->config->arena, "has \"%.*s\" in \"allow\": a right "
-                                        "must be read, list, write, admin or all",
+                                        "must be read, list, write, admin, cache or all",
                                         SLICE_ARG(json_text(word))).ptr);
     }
     return rights;

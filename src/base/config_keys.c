@@ -11,7 +11,7 @@ static const struct {
     unsigned right;
 } rights[] = {
     { "read", RIGHT_READ }, { "list", RIGHT_LIST }, { "write", RIGHT_WRITE },
-    { "admin", RIGHT_ADMIN }, { "all", RIGHT_ALL },
+    { "admin", RIGHT_ADMIN }, { "cache", RIGHT_CACHE }, { "all", RIGHT_ALL },
 };
 
 unsigned config_policy_right(slice word)

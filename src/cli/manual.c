@@ -205,6 +205,7 @@ struct words {
 static const struct words rights[] = {
     [S3_READ] = { "read", NULL },   [S3_LIST_KEYS] = { "list", NULL },
     [S3_WRITE] = { "write", NULL }, [S3_ADMIN] = { "admin", NULL },
+    [S3_MANAGE_CACHE] = { "cache", NULL },
 };
 static const struct words routes[] = {
     [S3_CACHE] = { "cache, or origin", "the cache or the origin answers" },

@@ -154,8 +154,8 @@ enum err form_judge_head(struct call *call) MUST_USE;
 enum err form_judge(struct call *call, enum err read, struct s3_fault *ret) MUST_USE;
 
 /* ---- rules.c: the rules of a call; a call that may go to its origin has call->rules ---- */
-/* Returns the key by which a call is judged. For a list request it is the parameter `prefix`; other
- * calls ignore that parameter. */
+/* Returns the key by which a call is judged. For a list request, and a call that changes the cache,
+ * it is the parameter `prefix`; other calls ignore that parameter. */
 slice rules_key(const struct call *call) MUST_USE;
 /* Call it before the body is read. Returns OK without setting call->rules if the keys are in the
  * body (DeleteObjects). */

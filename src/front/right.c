@@ -6,7 +6,8 @@
  * operation (op.def), on its key or on the prefix of a list request. Side effects need rights, too:
  * a copy reads its source. These need ADMIN: a header that gives other users a right, or sets or
  * bypasses a lock; an unknown header or parameter; a restore that writes to another bucket
- * (pass_write.c).
+ * (pass_write.c). The right CACHE is over the cache, which all clients share. No origin can give it,
+ * so a client with its own identity never has it.
  *
  * A row gives rights on a bucket, on a prefix of a bucket, or on everything. A prefix is compared
  * byte by byte: "logs" also allows "logs-of-others/x", and "logs/" does not. A row covers a list
@@ -20,7 +21,8 @@
 #include "front/inside.h"
 
 static_assert(1 << S3_READ == RIGHT_READ && 1 << S3_LIST_KEYS == RIGHT_LIST &&
-              1 << S3_WRITE == RIGHT_WRITE && 1 << S3_ADMIN == RIGHT_ADMIN,
+              1 << S3_WRITE == RIGHT_WRITE && 1 << S3_ADMIN == RIGHT_ADMIN &&
+              1 << S3_MANAGE_CACHE == RIGHT_CACHE,
               "op.def and the settings order the rights alike");
 
 /* ---- the rows of a policy ---- */
@@ -149,7 +151,7 @@ static bool may_begin(struct trial *trial)
 
 static const char *const right_names[] = {
     [0] = "-", [RIGHT_READ] = "read", [RIGHT_LIST] = "list", [RIGHT_WRITE] = "write",
-    [RIGHT_ADMIN] = "admin",
+    [RIGHT_ADMIN] = "admin", [RIGHT_CACHE] = "cache",
 };
 
 /* Logs and counts a refusal. The bucket and key logged are those on which the right is missing; for
@@ -179,6 +181,12 @@ static enum err outcome_of(const struct trial *trial, bool may)
 enum err right_judge(const struct call *call)
 {
     struct trial trial = { .call = call };
+    if (call->client->key.own && s3_operation(call->s3.op)->right == S3_MANAGE_CACHE) {
+        trial = (struct trial){ call, RIGHT_CACHE, call->s3.bucket, rules_key(call) };
+        return refused(&trial, "a client with an origin identity of its own has no right to change "
+                               "the cache, which it shares: use a client that has a policy with "
+                               "the right cache");
+    }
     return outcome_of(&trial, call->client->key.own || may_begin(&trial));
 }
 

@@ -26,7 +26,8 @@ slice rules_key(const struct call *call)
 {
     const struct s3_operation *row = s3_operation(call->s3.op);
     const struct s3_param *prefix = s3_param_get(&call->s3, S("prefix"));
-    bool by_prefix = prefix && row->level == S3_BUCKET && row->right == S3_LIST_KEYS;
+    bool by_prefix = prefix && row->level == S3_BUCKET &&
+                     (row->right == S3_LIST_KEYS || row->right == S3_MANAGE_CACHE);
     return by_prefix ? prefix->value : call->s3.key;
 }
 

@@ -21,6 +21,7 @@ static const struct s3_operation operations[] = {
 #define RIGHT_LIST S3_LIST_KEYS
 #define RIGHT_WRITE S3_WRITE
 #define RIGHT_ADMIN S3_ADMIN
+#define RIGHT_CACHE S3_MANAGE_CACHE
 #include "s3/op.def"
 #undef OP
 };

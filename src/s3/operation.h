@@ -20,7 +20,7 @@ enum s3_mutates {
     S3_MUTATES_NOTHING, S3_MUTATES_KEY, S3_MUTATES_PROPERTY, S3_MUTATES_KEYS, S3_MUTATES_FORM,
     S3_MUTATES_GRANTS, S3_MUTATES_HEADS, S3_MUTATES_BUCKET
 };
-enum s3_right { S3_READ, S3_LIST_KEYS, S3_WRITE, S3_ADMIN };
+enum s3_right { S3_READ, S3_LIST_KEYS, S3_WRITE, S3_ADMIN, S3_MANAGE_CACHE };
 
 struct s3_operation {
     const char *name, *method_name;     /* "GetObject": for metrics and logs; "GET" */

@@ -813,14 +813,14 @@ TEST(a_key_has_a_name_of_its_own_or_a_policy)
         "{\"origin\": \"http://a\", \"access_key\": \"A\", \"secret_key\": \"a\", \"keys\": ["
         "{\"access_key\": \"B\", \"secret_key\": \"b\", \"session_token\": \"t\"},"
         "{\"access_key\": \"B\", \"secret_key\": \"b\", \"policy\": ["
-        " {\"allow\": [\"read\", \"list\"], \"on\": [\"data\", \"logs/mine/\"]},"
+        " {\"allow\": [\"read\", \"list\", \"cache\"], \"on\": [\"data\", \"logs/mine/\"]},"
         " {\"allow\": [\"list\"]}]},"
         "{\"anonymous\": true, \"policy\": \"all\"}]}", NULL, NULL);
     ok(!config->mistakes && config->key_count == 4);
     ok(config->keys[0].row_count == 1 && config->keys[0].rows[0].rights == RIGHT_ALL);
     ok(config->keys[1].row_count == 0);
     const struct config_key *key = &config->keys[2];
-    ok(key->row_count == 3 && key->rows[1].rights == (RIGHT_READ | RIGHT_LIST));
+    ok(key->row_count == 3 && key->rows[1].rights == (RIGHT_READ | RIGHT_LIST | RIGHT_CACHE));
     same(key->rows[0].bucket, S("data"));
     same(key->rows[1].bucket, S("logs"));
     same(key->rows[1].prefix, S("mine/"));

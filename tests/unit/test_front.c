@@ -24,6 +24,7 @@ TEST(a_policy_allows_its_rows_and_nothing_else)
 {
     ok(may(RIGHT_READ, "data", "a") && may(RIGHT_LIST, "data", ""));
     ok(!may(RIGHT_WRITE, "data", "a") && !may(RIGHT_ADMIN, "data", ""));
+    ok(!may(RIGHT_CACHE, "data", "a"));
     ok(!may(RIGHT_READ, "data2", "a") && !may(RIGHT_READ, "dat", "a") && !may(RIGHT_READ, "", ""));
     ok(may(RIGHT_WRITE, "logs", "mine/x") && !may(RIGHT_READ, "logs", "mine/x"));
     ok(!may(RIGHT_WRITE, "logs", "mine") && !may(RIGHT_WRITE, "logs", "theirs/mine/x"));
@@ -60,6 +61,7 @@ TEST(a_row_without_a_bucket_is_everywhere)
 {
     static const struct config_policy all = { .rights = RIGHT_ALL };
     ok(right_allows(&all, 1, &(struct right_ask){ RIGHT_ADMIN, S("any"), S("key"), false }));
+    ok(right_allows(&all, 1, &(struct right_ask){ RIGHT_CACHE, S("any"), S(""), false }));
     ok(right_allows(&all, 1, &(struct right_ask){ RIGHT_LIST, S(""), S(""), false }));
 }
 
