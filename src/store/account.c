@@ -13,12 +13,23 @@
 
 /* ---- changes ---- */
 
+/* True if an entry was put again, with other marks: its record lives on. */
+static bool is_put_again(const struct index_change *old, const struct index_change *new)
+{
+    return !old->added && new->added && old->extent == new->extent &&
+           old->ordinal == new->ordinal && old->len == new->len;
+}
+
 enum err account_commit(struct volume *volume)
 {
     enum err e = index_commit(volume->index);
     const struct index_change *changes;
     size_t count = index_changes(volume->index, &changes);
     for (size_t i = 0; !e && i < count; i++) {
+        if (i + 1 < count && is_put_again(&changes[i], &changes[i + 1])) {
+            i++;
+            continue;
+        }
         struct ages *ages = extent_ages(volume->extents, changes[i].extent);
         if (ages && changes[i].added)
             ages_entry_added(ages, changes[i].ordinal, changes[i].len);

@@ -112,6 +112,29 @@ TEST(changes_while_records_are_counted_are_counted_once)
     unit_close(&unit);
 }
 
+/* Metadata that is marked gets a new entry for the same record. */
+TEST(a_record_whose_entry_is_put_again_keeps_its_age)
+{
+    struct unit_store unit = unit_open_sized(32 * MIB, EXTENT);
+    struct volume *volume = unit.store->volumes[0];
+    struct object_name name = name_of("k");
+    struct object_id id;
+    struct entry entry;
+    uint32_t at;
+    ok(put_object(&unit, "k", "\"1\"", 1000) == OK);
+    store_object_id(unit.store, &name, &id);
+    struct unit_removal mine = { .removal = { .ids = &id, .count = 1, .done = removal_done } };
+    sem_init(&mine.ended, 0, 0);
+    ok(store_refuse(unit.store, &mine.removal));
+    while (sem_wait(&mine.ended) != 0)
+        ;
+    ok(mine.err == OK && index_get_metadata(volume->index, &id, &at, &entry) == OK && entry.refused);
+    struct ages *ages = extent_ages(volume->extents, entry.extent);
+    ok(!ages_is_dead(ages, entry.ordinal));
+    ok(ages_stamp(ages, entry.ordinal) == rule_stamp(&volume->rule));
+    unit_close(&unit);
+}
+
 /* ---- ages alone ---- */
 
 TEST(stamps_of_metadata_are_left_out)
@@ -152,5 +175,6 @@ TEST(a_record_dies_with_its_last_entry)
 RUN_STORE(STORE_TEST(live_records_are_those_that_the_index_names),
           STORE_TEST(records_of_an_earlier_process_are_counted),
           STORE_TEST(changes_while_records_are_counted_are_counted_once),
+          STORE_TEST(a_record_whose_entry_is_put_again_keeps_its_age),
           STORE_TEST(stamps_of_metadata_are_left_out),
           STORE_TEST(a_record_dies_with_its_last_entry))
