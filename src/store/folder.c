@@ -75,8 +75,7 @@ static enum err sync_folder(const char *folder)
     return rc == 0 ? OK : ERR_IO;
 }
 
-/* A small file in it, whole or not at all. ERR_FULL, ERR_IO. */
-static enum err folder_write(const char *folder, const char *name, const void *bytes, size_t len)
+enum err folder_write(const char *folder, const char *name, const void *bytes, size_t len)
 {
     struct path fresh = path_in(folder, "fresh");
     int fd = open(fresh.text, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
@@ -91,6 +90,24 @@ static enum err folder_write(const char *folder, const char *name, const void *b
         return full ? ERR_FULL : ERR_IO;
     }
     return sync_folder(folder);
+}
+
+enum err folder_read(const char *folder, const char *name, size_t max, struct arena *keep,
+                     slice *ret)
+{
+    struct stat stat;
+    int fd = open(path_in(folder, name).text, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOENT ? ERR_NOT_FOUND : ERR_IO;
+    bool known = fstat(fd, &stat) == 0 && stat.st_size >= 0;
+    size_t bytes = known ? (size_t)stat.st_size : 0;
+    char *to = known && bytes <= max ? arena_alloc(keep, bytes + 1) : NULL;
+    ssize_t len = to ? pread(fd, to, bytes, 0) : -1;
+    close(fd);
+    if (known && bytes > max)
+        return ERR_GONE;
+    *ret = (slice){ to, bytes };
+    return len == (ssize_t)bytes ? OK : ERR_IO;
 }
 
 enum err folder_read_rows(const char *folder, const char *name, void *rows, size_t row_bytes,

@@ -53,6 +53,14 @@ enum err folder_set_serial(struct folder *folder, uint64_t serial) MUST_USE;
  * its names (names.h). If the folder can't be written, there is no note. */
 void folder_doubt(const char *path);
 void folder_doubt_ends(const char *path);
+/* Reads a small file of the folder, in keep. Returns OK, ERR_NOT_FOUND if there is no such file,
+ * ERR_GONE if it has more than `max` bytes, or ERR_IO. */
+enum err folder_read(const char *path, const char *name, size_t max, struct arena *keep,
+                     slice *ret) MUST_USE;
+/* Replaces a small file as a whole, and syncs it. Returns OK, ERR_FULL or ERR_IO; the old file then
+ * stays. For one thread at a time. */
+enum err folder_write(const char *path, const char *name, const void *bytes,
+                      size_t len) MUST_USE;
 /* Read and write a small file of rows, followed by their CRC. `rows` must have room for one row
  * more than `max`, or than `count`. Reading returns OK, ERR_NOT_FOUND if there is no such file,
  * ERR_GONE if it is damaged, or ERR_IO if it can't be read. After a failure *ret_count is 0. */
