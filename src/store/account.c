@@ -2,9 +2,9 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * The index tells which entries a commit added and removed, by the records that they name. Records
- * from an earlier process are counted by looking their entries up, extent by extent, between
- * commits: what a commit changes is then either in the count or in the commit's changes, never in
- * both. */
+ * from an earlier process that no file of ages tells (age_files.h) are counted by looking their
+ * entries up, extent by extent, between commits: what a commit changes is then either in the count
+ * or in the commit's changes, never in both. */
 #include "store/account.h"
 
 #include "store/index.h"
@@ -83,7 +83,8 @@ static bool find_next_extent(struct volume *volume)
     uint32_t *numbers, next = 0;
     size_t count = extents_numbers(volume->extents, &keep, &numbers);
     for (size_t i = 0; i < count && !next; i++)
-        if (numbers[i] > counting->extent && numbers[i] <= counting->last)
+        if (numbers[i] > counting->extent && numbers[i] <= counting->last &&
+            ages_are_counting(extent_ages(volume->extents, numbers[i])))
             next = numbers[i];
     arena_free(&keep);
     if (next)
@@ -123,5 +124,7 @@ bool account_count(struct volume *volume)
         count_row(volume, ages, &counting->rows[counting->row]);
     if (!ages)
         counting->row = counting->row_count;    /* it was recycled meanwhile */
+    else if (counting->row == counting->row_count)
+        ages_set_counting(ages, false);
     return true;
 }

@@ -6,17 +6,21 @@
 
 #include <stdlib.h>
 
-#include "base/base.h"
+#include "store/format_files.h"
 
-#define LIVE_KNOWN 0x80u              /* a bit of ages.live: the record was added or counted */
-#define LIVE_ENTRIES 0x7fu
+/* The bits of ages.live: the record was added or counted; its stamp came from a file; the number of
+ * its entries. */
+#define LIVE_KNOWN 0x80u
+#define LIVE_STAMPED 0x40u
+#define LIVE_ENTRIES 0x3fu
 
 struct ages {
     uint32_t records;
     atomic_uint counted;              /* the records before this one are known */
+    atomic_bool counting;
     _Atomic uint64_t live_bytes, entries;
     _Atomic uint8_t *stamps;
-    _Atomic uint8_t *live;            /* the number of entries, and LIVE_KNOWN */
+    _Atomic uint8_t *live;
     _Atomic uint64_t *left_out;       /* a bit each */
 };
 
@@ -117,7 +121,8 @@ void ages_count(struct ages *ages, uint8_t value, bool metadata, uint32_t entrie
     if (ordinal >= ages->records)
         return;
     check(entries < LIVE_ENTRIES);
-    stamp(ages, ordinal, entries ? value : dead);
+    if (!entries || !(live_of(ages, ordinal) & LIVE_STAMPED))
+        stamp(ages, ordinal, entries ? value : dead);
     know(ages, ordinal, metadata, entries);
     atomic_fetch_add_explicit(&ages->live_bytes, bytes, memory_order_relaxed);
     atomic_fetch_add_explicit(&ages->entries, entries, memory_order_relaxed);
@@ -126,6 +131,50 @@ void ages_count(struct ages *ages, uint8_t value, bool metadata, uint32_t entrie
 uint32_t ages_counted(const struct ages *ages)
 {
     return atomic_load_explicit(&ages->counted, memory_order_acquire);
+}
+
+void ages_set_counting(struct ages *ages, bool counting)
+{
+    atomic_store(&ages->counting, counting);
+}
+
+bool ages_are_counting(const struct ages *ages)
+{
+    return atomic_load(&ages->counting);
+}
+
+static bool is_left_out(const struct ages *ages, uint32_t ordinal)
+{
+    return atomic_load_explicit(&ages->left_out[ordinal / 64], memory_order_relaxed) >>
+           ordinal % 64 & 1;
+}
+
+void ages_copy(const struct ages *ages, uint32_t count, uint8_t *stamps, uint8_t *live)
+{
+    check(count <= ages_counted(ages));
+    for (uint32_t i = 0; i < count; i++) {
+        stamps[i] = ages_stamp(ages, i);
+        live[i] = (uint8_t)((live_of(ages, i) & LIVE_ENTRIES) |
+                            (is_left_out(ages, i) ? AGES_HEAD : 0));
+    }
+}
+
+void ages_restore(struct ages *ages, uint32_t count, const uint8_t *stamps, const uint8_t *live,
+                  uint64_t live_bytes)
+{
+    uint64_t entries = 0;
+    count = MIN(count, ages->records);
+    check(ages_counted(ages) == 0);
+    for (uint32_t i = 0; i < count; i++) {
+        stamp(ages, i, stamps[i]);
+        if (live)
+            know(ages, i, live[i] & AGES_HEAD, live[i] & AGES_UNITS);
+        else
+            set_live(ages, i, LIVE_STAMPED);
+        entries += live ? live[i] & AGES_UNITS : 0;
+    }
+    atomic_store_explicit(&ages->entries, entries, memory_order_relaxed);
+    atomic_store_explicit(&ages->live_bytes, live ? live_bytes : 0, memory_order_relaxed);
 }
 
 uint64_t ages_live_bytes(const struct ages *ages)

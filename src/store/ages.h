@@ -6,9 +6,10 @@
  * becomes as old as a stamp can be. Records of metadata alone have no age: they stay while their
  * object has units.
  *
- * The entries of a record that an earlier process wrote are not known at first. They are counted in
- * the order of the records (ages_count). Changes of a record that is not counted yet are ignored,
- * because the count will see them. Two bytes and a bit of RAM a record.
+ * The entries of a record that an earlier process wrote are not known at first, unless a file says
+ * them (age_files.h). They are counted in the order of the records (ages_count). Changes of a record
+ * that is not counted yet are ignored, because the count will see them. Two bytes and a bit of RAM
+ * a record.
  *
  * Threads: any thread may call ages_touch and read the totals. All other functions are for the
  * committer, or for a caller that has stopped it. */
@@ -40,6 +41,17 @@ void ages_count(struct ages *ages, uint8_t stamp, bool metadata, uint32_t entrie
                 uint8_t dead);
 /* Returns the number of records that are counted. */
 uint32_t ages_counted(const struct ages *ages);
+/* While `counting`, the extent may have records that are not counted. Any thread may ask. */
+void ages_set_counting(struct ages *ages, bool counting);
+bool ages_are_counting(const struct ages *ages);
+
+/* Copies the stamps and the live units (format_files.h) of the first `count` counted records. Any
+ * thread; what changes meanwhile is copied before or after the change. */
+void ages_copy(const struct ages *ages, uint32_t count, uint8_t *stamps, uint8_t *live);
+/* Sets the stamps of the first records of an extent from an earlier process. If `live` is not NULL,
+ * these records are counted, too. Nothing may be counted yet. */
+void ages_restore(struct ages *ages, uint32_t count, const uint8_t *stamps, const uint8_t *live,
+                  uint64_t live_bytes);
 
 /* Returns the bytes of data that the index names, and the number of its entries. */
 uint64_t ages_live_bytes(const struct ages *ages);

@@ -43,6 +43,12 @@ static bool is_extent(const char *name)
     return extent_number_of(name, &number);
 }
 
+static bool is_of_ages(const char *name)
+{
+    static const char *const ours[] = { "rule", "fresh" };
+    return is_extent(name) || slice_is_one_of(slice_of(name), ours, countof(ours));
+}
+
 /* ERR_NOT_FOUND: there is no such folder; ERR_FORMAT: it is none. */
 static enum err open_inner(const char *folder, const char *inner, DIR **ret)
 {
@@ -88,18 +94,18 @@ enum err clearing_look(const char *folder, struct arena *keep, slice *ret_strang
         return e ? e : ERR_NOT_FOUND;
     e = look(folder, "index", is_of_index, keep, ret_stranger);
     if (!e || e == ERR_NOT_FOUND)    /* jobs/ keeps what it has, so nobody looks into it */
-        e = look(folder, "ages", is_extent, keep, ret_stranger);
+        e = look(folder, "ages", is_of_ages, keep, ret_stranger);
     return e == ERR_NOT_FOUND ? OK : e;
 }
 
-/* Removes the files of extents in a folder, but not that of `keep`. */
-static enum err remove_files(DIR *dir, uint32_t keep)
+/* Removes the files with names of ours in a folder, but not that of the extent `keep`. */
+static enum err remove_files(DIR *dir, is_ours *ours, uint32_t keep)
 {
     uint32_t number;
     struct dirent *item;
     enum err e = OK;
     while (!e && (item = readdir(dir)))
-        if (extent_number_of(item->d_name, &number) && number != keep &&
+        if (ours(item->d_name) && !(extent_number_of(item->d_name, &number) && number == keep) &&
             unlinkat(dirfd(dir), item->d_name, 0) != 0)
             e = ERR_IO;
     return e;
@@ -111,7 +117,7 @@ enum err clearing_ages(const char *folder)
     enum err e = open_inner(folder, "ages", &dir);
     if (e)
         return e == ERR_NOT_FOUND ? OK : ERR_IO;
-    e = remove_files(dir, 0);
+    e = remove_files(dir, is_of_ages, 0);
     closedir(dir);
     return e;
 }
@@ -129,7 +135,7 @@ enum err clearing_extents(const char *folder, uint32_t *ret_highest)
         if (extent_number_of(item->d_name, &number))
             *ret_highest = MAX(*ret_highest, number);
     rewinddir(dir);
-    e = remove_files(dir, *ret_highest);
+    e = remove_files(dir, is_extent, *ret_highest);
     closedir(dir);
     return e;
 }

@@ -297,8 +297,10 @@ static void unlist(struct extents *all, uint32_t number)
 
 void extent_remove_file(struct extents *all, uint32_t number)
 {
-    char name[16];
+    char name[24];
     snprintf(name, sizeof(name), "%08x", number);
+    (void)!unlinkat(all->folder_fd, name, 0);
+    snprintf(name, sizeof(name), "../ages/%08x", number);
     (void)!unlinkat(all->folder_fd, name, 0);
 }
 

@@ -105,7 +105,7 @@ struct extents {
 struct extent *extent_find(struct extents *all, uint32_t number);
 /* Adds an extent, which takes the descriptor. Returns a reference. */
 struct extent *extent_add(struct extents *all, uint32_t number, int fd, uint64_t bytes) MUST_USE;
-/* Unlinks the file. If that fails, the next opening finds it again. */
+/* Unlinks the file, and the file of its ages. If that fails, the next opening finds it again. */
 void extent_remove_file(struct extents *all, uint32_t number);
 void extent_grew(struct extent *extent, uint64_t bytes);
 

@@ -375,6 +375,7 @@ static enum err build_from_extents(struct folder *folder, bool everything)
     enum err e = index_begin(folder->index);
     for (size_t i = 0; !e && i < count; i++)
         if (everything || !extent_is_sealed(folder->extents, numbers[i])) {
+            folder->index_stands = false;
             e = extent_each_record(folder->extents, numbers[i], build_one, &build);
             e = e == ERR_NOT_FOUND ? OK : e;
         }
@@ -533,6 +534,7 @@ enum err folder_open(struct folder *folder, const struct folder_wish *wish,
     }
     folder->doubted = wish->unproved || lagging || access(path_in(folder->path, "doubt").text, F_OK) == 0;
     bool clean = clean_take(folder->path, folder->format.opening) && !folder->doubted;
+    folder->index_stands = clean;
     bool used_up = !clean && raise_generation(&folder->format);
     /* an older copy: what is under way here still tells generations by their number */
     if (!clean && folder->format.generation == wish->last_generation)

@@ -1,4 +1,4 @@
-/* format_files.c - the layout of the files ages/%08x, bans and pins: encoding, decoding, checks.
+/* format_files.c - the layout of the files in ages/, and of bans and pins: encoding, decoding, checks.
  * SPDX-License-Identifier: Apache-2.0
  *
  * penstock-format(5) has the layouts. A file of bans or pins is a header, rows of different length,
@@ -11,15 +11,23 @@
 
 #define FILES_VERSION 2u              /* they came with format version 2 */
 #define AGES_MAGIC 0x41545350u        /* "PSTA" */
+#define RULE_MAGIC 0x4c545350u        /* "PSTL" */
 #define BANS_MAGIC 0x42545350u        /* "PSTB" */
 #define PINS_MAGIC 0x50545350u        /* "PSTP" */
 
 struct ages_header {
     uint32_t magic, version;
     uint32_t extent, count;
-    uint64_t tick;
-    uint32_t zero;
+    uint64_t tick, live_bytes;
+    uint32_t stop;
     uint32_t crc;                     /* of all members before, and of the bytes behind */
+};
+struct rule_row {
+    uint32_t magic, version;
+    double m1, m2;
+    uint64_t tick;
+    uint8_t known, moved, zero[6];
+    uint32_t pad, crc;                /* of all members before */
 };
 struct rows_header {
     uint32_t magic, version;
@@ -36,8 +44,10 @@ struct pin_row {
     uint8_t pinned, zero[3];
     uint64_t serial;
 };
-static_assert(sizeof(struct ages_header) == 32, "on disk");
-static_assert(offsetof(struct ages_header, crc) == 28, "on disk");
+static_assert(sizeof(struct ages_header) == 40, "on disk");
+static_assert(offsetof(struct ages_header, crc) == 36, "on disk");
+static_assert(sizeof(struct rule_row) == RULE_FILE_BYTES, "on disk");
+static_assert(offsetof(struct rule_row, crc) == 44, "on disk");
 static_assert(sizeof(struct rows_header) == 24, "on disk");
 static_assert(sizeof(struct ban_row) == 48, "on disk");
 static_assert(sizeof(struct pin_row) == 16, "on disk");
@@ -59,32 +69,65 @@ void ages_file_encode(const struct ages_file *ages, uint8_t *ret)
 {
     struct ages_header header = { .magic = AGES_MAGIC, .version = FILES_VERSION,
                                   .extent = ages->extent, .count = ages->count,
-                                  .tick = ages->tick };
+                                  .tick = ages->tick, .live_bytes = ages->live_bytes,
+                                  .stop = ages->stop };
     uint8_t *body = ret + sizeof(header);
     check(ages->count <= AGES_RECORDS_MAX);
     if (ages->count) {
-        memcpy(body, ages->stamps, ages->count);
-        memcpy(body + ages->count, ages->live, ages->count);
+        memmove(body, ages->stamps, ages->count);
+        memmove(body + ages->count, ages->live, ages->count);
     }
     header.crc = ages_crc(&header, body);
     memcpy(ret, &header, sizeof(header));
 }
 
-enum err ages_file_decode(slice bytes, uint32_t extent, uint32_t count, struct ages_file *ret)
+static bool are_possible(const uint8_t *live, uint32_t count)
+{
+    uint32_t wrong = 0;
+    for (uint32_t i = 0; i < count; i++)
+        wrong += (live[i] & AGES_UNITS) > RECORD_UNITS || (live[i] & ~(AGES_UNITS | AGES_HEAD));
+    return wrong == 0;
+}
+
+enum err ages_file_decode(slice bytes, uint32_t extent, struct ages_file *ret)
 {
     struct ages_header header;
-    if (count > AGES_RECORDS_MAX || bytes.len != ages_file_bytes(count))
+    if (bytes.len < sizeof(header))
         return ERR_GONE;
     memcpy(&header, bytes.ptr, sizeof(header));
     const uint8_t *body = (const uint8_t *)bytes.ptr + sizeof(header);
-    if (header.magic != AGES_MAGIC || header.version != FILES_VERSION ||
-        header.extent != extent || header.count != count || header.crc != ages_crc(&header, body))
+    if (header.magic != AGES_MAGIC || header.version != FILES_VERSION || header.extent != extent ||
+        header.count > AGES_RECORDS_MAX || bytes.len != ages_file_bytes(header.count) ||
+        header.crc != ages_crc(&header, body))
         return ERR_GONE;
-    *ret = (struct ages_file){ .extent = extent, .count = count, .tick = header.tick,
-                               .stamps = body, .live = body + count };
-    for (uint32_t i = 0; i < count; i++)
-        if (ret->live[i] > RECORD_UNITS)
-            return ERR_GONE;
+    *ret = (struct ages_file){ .extent = extent, .count = header.count, .tick = header.tick,
+                               .live_bytes = header.live_bytes, .stop = header.stop,
+                               .stamps = body, .live = body + header.count };
+    return are_possible(ret->live, ret->count) ? OK : ERR_GONE;
+}
+
+/* ---- the rule ---- */
+
+void rule_file_encode(const struct rule_file *rule, uint8_t ret[RULE_FILE_BYTES])
+{
+    struct rule_row row = { .magic = RULE_MAGIC, .version = FILES_VERSION, .m1 = rule->m1,
+                            .m2 = rule->m2, .tick = rule->tick, .known = rule->known,
+                            .moved = rule->moved };
+    row.crc = crc32c(0, &row, offsetof(struct rule_row, crc));
+    memcpy(ret, &row, sizeof(row));
+}
+
+enum err rule_file_decode(slice bytes, struct rule_file *ret)
+{
+    struct rule_row row;
+    if (bytes.len != sizeof(row))
+        return ERR_GONE;
+    memcpy(&row, bytes.ptr, sizeof(row));
+    if (row.magic != RULE_MAGIC || row.version != FILES_VERSION ||
+        row.crc != crc32c(0, &row, offsetof(struct rule_row, crc)) || row.known > 1 ||
+        row.moved > 1)
+        return ERR_GONE;
+    *ret = (struct rule_file){ row.m1, row.m2, row.tick, row.known, row.moved };
     return OK;
 }
 

@@ -1,4 +1,4 @@
-/* format_files.h - the layout of the files ages/%08x, bans and pins: encoding, decoding, checks.
+/* format_files.h - the layout of the files in ages/, and of bans and pins: encoding, decoding, checks.
  * SPDX-License-Identifier: Apache-2.0
  *
  * As in format.h, all functions are pure and accept any bytes. Decoding copies no text: what it
@@ -12,22 +12,41 @@
 /* ---- ages/%08x ---- */
 
 #define AGES_RECORDS_MAX (1u << 20)   /* more than the largest extent has */
+#define AGES_FILE_MAX (40 + 2 * AGES_RECORDS_MAX)    /* bytes */
 
 /* For each record of an extent, in the order of ordinals: the low byte of the tick in which the
- * record was last read, and the number of its units to which the index still points (WHOLE and
- * HEAD: 0 or 1). */
+ * record was last read; and the number of its units to which the index still points (WHOLE and
+ * HEAD: 0 or 1), with AGES_HEAD if it is a HEAD record. */
+#define AGES_UNITS 0x0fu
+#define AGES_HEAD 0x10u
 struct ages_file {
     uint32_t extent, count;
     uint64_t tick;                    /* when the file was written */
+    uint64_t live_bytes;              /* of the data to which the index points */
+    /* The opening whose clean stop wrote the file, its low 32 bits: the units are true if nothing
+     * came after that stop. 0: the file was written while the folder was in use. */
+    uint32_t stop;
     const uint8_t *stamps, *live;
 };
 
 size_t ages_file_bytes(uint32_t count);
 void ages_file_encode(const struct ages_file *ages, uint8_t *ret);
-/* Returns OK, or ERR_GONE if the bytes are not the ages of this extent with this number of
- * records. */
-enum err ages_file_decode(slice bytes, uint32_t extent, uint32_t count,
-                          struct ages_file *ret) MUST_USE;
+/* Returns OK, or ERR_GONE if the bytes are not the ages of this extent. */
+enum err ages_file_decode(slice bytes, uint32_t extent, struct ages_file *ret) MUST_USE;
+
+/* ---- ages/rule ---- */
+
+#define RULE_FILE_BYTES 48u
+#define RULE_FILE "rule"
+/* What the rule of eviction knows (mean_age.h). */
+struct rule_file {
+    double m1, m2;
+    uint64_t tick;
+    bool known, moved;
+};
+void rule_file_encode(const struct rule_file *rule, uint8_t ret[RULE_FILE_BYTES]);
+/* Returns OK, or ERR_GONE for damaged bytes. The numbers may have any value. */
+enum err rule_file_decode(slice bytes, struct rule_file *ret) MUST_USE;
 
 /* ---- bans and pins ---- */
 

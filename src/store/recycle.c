@@ -22,6 +22,7 @@
 
 #include "base/metric.h"
 #include "store/account.h"
+#include "store/age_files.h"
 #include "store/relocation.h"
 #include "store/service.h"
 
@@ -29,6 +30,7 @@
 #define COPY_BYTES (16 * MIB)
 #define SWEEP_MS 100u                 /* between two sweeps, at least */
 #define WAIT_MS 1000u
+#define SAVE_MS 10u                   /* between two files of ages */
 #define PASSES_MAX 4u                 /* of one victim, if records are published meanwhile */
 
 /* One pass over the rows of the victim. */
@@ -393,14 +395,14 @@ static void make_room(struct volume *volume)
 
 /* Sleeps until there is something to do. Ticks that end sooner than SWEEP_MS after the last sweep
  * wait: then all that is read is young. Under the lock. */
-static void wait_for_work(struct rule *rule, uint64_t swept_ms)
+static void wait_for_work(struct rule *rule, uint64_t swept_ms, uint64_t wait)
 {
-    uint64_t now = mono_ms(), wait = WAIT_MS;
+    uint64_t now = mono_ms();
     rule_drain(rule);
     if (atomic_load(&rule->due) && now >= swept_ms + SWEEP_MS)
         rule_advance(rule);
     if (!rule->swept || atomic_load(&rule->due))
-        wait = now >= swept_ms + SWEEP_MS ? 0 : swept_ms + SWEEP_MS - now;
+        wait = now >= swept_ms + SWEEP_MS ? 0 : MIN(wait, swept_ms + SWEEP_MS - now);
     if (wait && rule->wanted == ADMIT_NO && !rule->stopping)
         cond_wait_until(&rule->more, &rule->lock, mono_ns() + wait * 1000000u);
 }
@@ -412,7 +414,7 @@ void *recycle_run(void *arg)
     uint64_t swept_ms = 0;
     pthread_mutex_lock(&rule->lock);
     while (!rule->stopping) {
-        wait_for_work(rule, swept_ms);
+        wait_for_work(rule, swept_ms, age_files_are_due(volume) ? SAVE_MS : WAIT_MS);
         bool wanted = rule->wanted != ADMIT_NO;
         bool sweeps = !rule->swept && mono_ms() >= swept_ms + SWEEP_MS;
         pthread_mutex_unlock(&rule->lock);
@@ -420,6 +422,8 @@ void *recycle_run(void *arg)
             make_room(volume);
         else if (sweeps)
             sweep(volume);
+        else
+            age_files_step(volume);
         if (sweeps)
             swept_ms = mono_ms();
         pthread_mutex_lock(&rule->lock);

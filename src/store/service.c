@@ -13,6 +13,7 @@
 
 #include "base/metric.h"
 #include "store/account.h"
+#include "store/age_files.h"
 #include "store/installation.h"
 #include "store/moved.h"
 #include "store/recycle.h"
@@ -115,6 +116,7 @@ enum err service_begin(struct volume *volume, const char **ret_why)
     atomic_store(&volume->space.reserve_bytes, reserve);
     atomic_store(&volume->space.size_bytes, volume->folder.format.size_bytes);
     atomic_store(&volume->generation, volume->folder.format.generation);
+    age_files_read(volume);
     account_begin(volume);
     metadata_cache_clear(volume->metadata_cache);
     names_apply(volume->names, &volume->folder);

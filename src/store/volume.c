@@ -11,6 +11,7 @@
 #include "base/metric.h"
 #include "base/thread.h"
 #include "store/account.h"
+#include "store/age_files.h"
 #include "store/installation.h"
 #include "store/moved.h"
 #include "store/recycle.h"
@@ -60,6 +61,7 @@ static void volume_end(struct volume *volume)
     restated_free(&volume->restated);
     rule_end(&volume->rule);
     pthread_mutex_destroy(&volume->recycler.lock);
+    arena_free(&volume->recycler.round.keep);
     pthread_cond_destroy(&volume->queue.answered);
     pthread_cond_destroy(&volume->queue.more);
     pthread_cond_destroy(&volume->queue.stop);
@@ -122,8 +124,12 @@ void volume_free(struct volume **volume)
         return;
     if (mine->committer)
         stop_threads(mine);
-    if (atomic_exchange(&mine->service.open, false))
-        folder_close(&mine->folder, !atomic_load(&mine->service.unproved) && !mine->moved.active);
+    bool clean = !atomic_load(&mine->service.unproved) && !mine->moved.active;
+    if (atomic_exchange(&mine->service.open, false)) {
+        if (clean)
+            age_files_write(mine);
+        folder_close(&mine->folder, clean);
+    }
     volume_end(mine);
 }
 

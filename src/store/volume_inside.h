@@ -101,12 +101,22 @@ struct moved {
     uint32_t next_unit;
 };
 
+/* A round in which the recycler writes the files of ages (age_files.c). All members but `begun` are
+ * for the recycler. */
+struct age_round {
+    _Atomic uint64_t begun;           /* tick of the latest round */
+    size_t count, at;                 /* of the numbers; count 0: no round */
+    uint32_t *numbers;                /* of extents, in keep */
+    struct arena keep;
+};
+
 /* The thread that makes room (recycle.c). */
 struct recycler {
     pthread_mutex_t lock;             /* held while an extent is recycled */
     pthread_t thread;                 /* 0: not started */
     atomic_bool paused;               /* the folder goes out of service: let go */
     atomic_bool ready;                /* the copy may take the place of the log */
+    struct age_round round;
 };
 
 struct volume {

@@ -86,14 +86,15 @@ static void try_pins(slice bytes)
 static void try_ages(slice bytes)
 {
     struct ages_file ages;
-    uint32_t number = 0, count = 0;
-    if (bytes.len < 32)
+    struct rule_file rule;
+    uint32_t number = 0;
+    (void)!rule_file_decode(bytes, &rule);
+    if (bytes.len < 40)
         return;
     memcpy(&number, bytes.ptr + 8, 4);
-    memcpy(&count, bytes.ptr + 12, 4);
-    if (ages_file_decode(bytes, number, count, &ages) == OK)
+    if (ages_file_decode(bytes, number, &ages) == OK)
         for (uint32_t i = 0; i < ages.count; i++)
-            check(ages.live[i] <= RECORD_UNITS);
+            check((ages.live[i] & AGES_UNITS) <= RECORD_UNITS);
 }
 
 /* With magic and checksum corrected, in both versions. */
@@ -136,16 +137,16 @@ static void try_footer(const uint8_t *data)
 static void try_files(const uint8_t *data, size_t size)
 {
     static const char *const magics[] = { "PSTB", "PSTP", "PSTA" };
-    for (size_t i = 0; size >= 32 && i < countof(magics); i++) {
+    for (size_t i = 0; size >= 40 && i < countof(magics); i++) {
         uint8_t *copy = malloc(size);
         memcpy(copy, data, size);
         memcpy(copy, magics[i], 4);
         memcpy(copy + 4, "\2\0\0", 4);
         memset(copy + 8 + 2, 0, 2);    /* few enough rows */
         bool ages = i == 2;
-        size_t at = ages ? 28 : size - 4;
+        size_t at = ages ? 36 : size - 4;
         uint32_t crc = crc32c(0, copy, at);
-        crc = ages ? crc32c(crc, copy + 32, size - 32) : crc;
+        crc = ages ? crc32c(crc, copy + 40, size - 40) : crc;
         memcpy(copy + at, &crc, 4);
         slice mended = { (char *)copy, size };
         try_bans(mended);

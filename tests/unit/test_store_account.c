@@ -135,6 +135,196 @@ TEST(a_record_whose_entry_is_put_again_keeps_its_age)
     unit_close(&unit);
 }
 
+/* ---- files of ages ---- */
+
+static bool is_counted(struct unit_store *unit)
+{
+    struct volume *volume = unit->store->volumes[0];
+    struct arena keep = { 0 };
+    uint32_t *numbers;
+    bool counted = true;
+    size_t count = extents_numbers(volume->extents, &keep, &numbers);
+    for (size_t i = 0; i < count; i++)
+        counted = counted && !ages_are_counting(extent_ages(volume->extents, numbers[i]));
+    arena_free(&keep);
+    return counted;
+}
+
+/* Gives each record that lives another age. No tick passes in these tests. */
+static uint32_t set_stamps(struct unit_store *unit, bool set)
+{
+    struct volume *volume = unit->store->volumes[0];
+    struct arena keep = { 0 };
+    uint32_t *numbers, others = 0;
+    size_t count = extents_numbers(volume->extents, &keep, &numbers);
+    for (size_t i = 0; i < count; i++) {
+        struct ages *ages = extent_ages(volume->extents, numbers[i]);
+        for (uint32_t row = 0; row < ages_counted(ages); row++) {
+            uint8_t stamp = (uint8_t)-((row + numbers[i]) % 90);
+            if (ages_is_dead(ages, row))
+                continue;
+            if (set)
+                ages_touch(ages, row, stamp);
+            others += ages_stamp(ages, row) != stamp;
+        }
+    }
+    arena_free(&keep);
+    return others;
+}
+
+static struct unit_store with_stamps(unsigned seed)
+{
+    struct unit_store unit = unit_open_sized(32 * MIB, EXTENT);
+    live_through(&unit, seed);
+    ok(set_stamps(&unit, true) == 0);
+    return unit;
+}
+
+TEST(after_a_clean_stop_nothing_is_counted_anew)
+{
+    struct unit_store unit = with_stamps(6);
+    for (int i = 0; i < 3; i++) {
+        unit_close(&unit);
+        unit = unit_open_sized(32 * MIB, EXTENT);
+        ok(is_counted(&unit));
+        live_is_what_the_index_names(&unit);
+        ok(set_stamps(&unit, false) == 0);
+    }
+    live_through(&unit, 7);
+    live_is_what_the_index_names(&unit);
+    unit_close(&unit);
+}
+
+TEST(after_an_unclean_stop_only_the_ages_stand)
+{
+    struct unit_store unit = with_stamps(8);
+    unit_close(&unit);
+    ok(unlink(in_folder("clean")) == 0);
+    unit = unit_open_sized(32 * MIB, EXTENT);
+    ok(!is_counted(&unit));
+    wait_for_count(&unit);
+    ok(is_counted(&unit));
+    live_is_what_the_index_names(&unit);
+    ok(set_stamps(&unit, false) == 0);
+    unit_close(&unit);
+}
+
+/* Calls `each` with the path of every file in a folder of the cache folder. */
+static void each_file(const char *name, void (*each)(const char *path, const char *name))
+{
+    DIR *dir = opendir(in_folder(name));
+    ok(dir != NULL);
+    for (struct dirent *item; (item = readdir(dir));) {
+        char path[600];
+        snprintf(path, sizeof(path), "%s/%s/%s", unit_folder, name, item->d_name);
+        if (item->d_name[0] != '.')
+            each(path, item->d_name);
+    }
+    closedir(dir);
+}
+
+static void copy_file(const char *from, const char *to)
+{
+    static char bytes[1 << 20];
+    int in = open(from, O_RDONLY), out = open(to, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    ssize_t len = read(in, bytes, sizeof(bytes));
+    ok(len > 0 && write(out, bytes, (size_t)len) == len);
+    close(in);
+    close(out);
+}
+
+static void keep_old(const char *path, const char *name)
+{
+    char to[600];
+    snprintf(to, sizeof(to), "%s-old/%s", unit_folder, name);
+    copy_file(path, to);
+}
+
+static void put_old_back(const char *path, const char *name)
+{
+    char from[600];
+    snprintf(from, sizeof(from), "%s-old/%s", unit_folder, name);
+    if (access(from, F_OK) == 0)
+        copy_file(from, path);
+}
+
+/* A file of an earlier clean stop names its opening, so its counts are old. */
+TEST(counts_of_an_older_stop_are_not_believed)
+{
+    struct unit_store unit = with_stamps(9);
+    char old[80];
+    snprintf(old, sizeof(old), "%s-old", unit_folder);
+    ok(mkdir(old, 0700) == 0);
+    unit_close(&unit);
+    each_file("ages", keep_old);
+    unit = unit_open_sized(32 * MIB, EXTENT);
+    live_through(&unit, 10);
+    unit_close(&unit);
+    each_file("ages", put_old_back);
+    remove_tree(old);
+    unit = unit_open_sized(32 * MIB, EXTENT);
+    wait_for_count(&unit);
+    live_is_what_the_index_names(&unit);
+    unit_close(&unit);
+}
+
+static void spoil_file(const char *path, const char *name)
+{
+    (void)name;
+    int fd = open(path, O_RDWR);
+    ok(fd >= 0 && pwrite(fd, "x", 1, 30) == 1);
+    close(fd);
+}
+
+static void is_there(const char *path, const char *name)
+{
+    (void)path;
+    uint32_t number;
+    char extent[32];
+    snprintf(extent, sizeof(extent), "extents/%s", name);
+    ok(!extent_number_of(name, &number) || access(in_folder(extent), F_OK) == 0);
+}
+
+TEST(damaged_files_of_ages_are_lost_and_strays_go)
+{
+    struct unit_store unit = with_stamps(11);
+    unit_close(&unit);
+    each_file("ages", is_there);
+    each_file("ages", spoil_file);
+    copy_file(in_folder("format"), in_folder("ages/0000ffff"));
+    unit = unit_open_sized(32 * MIB, EXTENT);
+    ok(!is_counted(&unit));
+    wait_for_count(&unit);
+    live_is_what_the_index_names(&unit);
+    each_file("ages", is_there);
+    unit_close(&unit);
+}
+
+static struct mean_age_saved saved_of(struct unit_store *unit)
+{
+    struct mean_age_saved saved;
+    mean_age_save(unit->store->volumes[0]->rule.policy, &saved);
+    return saved;
+}
+
+TEST(the_rule_goes_on_where_it_stopped)
+{
+    struct mean_age_saved rule = { 300, 120000, 70, true, false }, back;
+    struct unit_store unit = unit_open_sized(32 * MIB, EXTENT);
+    ok(mean_age_restore(unit.store->volumes[0]->rule.policy, &rule));
+    ok(put_object(&unit, "k", "\"1\"", 1000) == OK);
+    unit_close(&unit);
+    unit = unit_open_sized(32 * MIB, EXTENT);
+    back = saved_of(&unit);
+    ok(back.m1 == rule.m1 && back.m2 == rule.m2 && back.tick >= 70 && back.known);
+    unit_close(&unit);
+    spoil_file(in_folder("ages/rule"), "rule");
+    unit = unit_open_sized(32 * MIB, EXTENT);
+    back = saved_of(&unit);
+    ok(!back.known && back.tick == 0);
+    unit_close(&unit);
+}
+
 /* ---- ages alone ---- */
 
 TEST(stamps_of_metadata_are_left_out)
@@ -176,5 +366,10 @@ RUN_STORE(STORE_TEST(live_records_are_those_that_the_index_names),
           STORE_TEST(records_of_an_earlier_process_are_counted),
           STORE_TEST(changes_while_records_are_counted_are_counted_once),
           STORE_TEST(a_record_whose_entry_is_put_again_keeps_its_age),
+          STORE_TEST(after_a_clean_stop_nothing_is_counted_anew),
+          STORE_TEST(after_an_unclean_stop_only_the_ages_stand),
+          STORE_TEST(counts_of_an_older_stop_are_not_believed),
+          STORE_TEST(damaged_files_of_ages_are_lost_and_strays_go),
+          STORE_TEST(the_rule_goes_on_where_it_stopped),
           STORE_TEST(stamps_of_metadata_are_left_out),
           STORE_TEST(a_record_dies_with_its_last_entry))

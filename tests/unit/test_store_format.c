@@ -190,35 +190,56 @@ TEST(an_impossible_list_of_volumes_is_refused)
 
 TEST(ages_come_back_and_any_flip_is_found)
 {
-    static const uint8_t stamps[] = { 0, 255, 17 }, live[] = { 8, 0, 1 };
-    struct ages_file ages = { 5, 3, UINT64_C(1) << 40, stamps, live }, back;
-    uint8_t bytes[32 + 6];
+    static const uint8_t stamps[] = { 0, 255, 17 }, live[] = { 8, 0, AGES_HEAD | 1 };
+    struct ages_file ages = { 5, 3, UINT64_C(1) << 40, UINT64_C(1) << 33, 77, stamps, live }, back;
+    uint8_t bytes[40 + 6];
     slice all = { (char *)bytes, sizeof(bytes) };
     ok(ages_file_bytes(3) == sizeof(bytes));
     ages_file_encode(&ages, bytes);
-    ok(memcmp(bytes, "PSTA", 4) == 0 && bytes[32 + 1] == 255 && bytes[32 + 3] == 8);
-    ok(ages_file_decode(all, 5, 3, &back) == OK && back.tick == ages.tick);
+    ok(memcmp(bytes, "PSTA", 4) == 0 && bytes[40 + 1] == 255 && bytes[40 + 3] == 8);
+    ok(ages_file_decode(all, 5, &back) == OK && back.tick == ages.tick && back.count == 3);
+    ok(back.live_bytes == ages.live_bytes && back.stop == 77);
     ok(memcmp(back.stamps, stamps, 3) == 0 && memcmp(back.live, live, 3) == 0);
-    ok(ages_file_decode(all, 6, 3, &back) == ERR_GONE);
-    ok(ages_file_decode(all, 5, 2, &back) == ERR_GONE);
-    ok(ages_file_decode((slice){ all.ptr, all.len - 1 }, 5, 3, &back) == ERR_GONE);
+    ok(ages_file_decode(all, 6, &back) == ERR_GONE);
+    ok(ages_file_decode((slice){ all.ptr, all.len - 1 }, 5, &back) == ERR_GONE);
+    for (size_t len = 0; len < all.len; len++)
+        ok(ages_file_decode((slice){ all.ptr, len }, 5, &back) == ERR_GONE);
     for (unsigned bit = 0; bit < 8 * sizeof(bytes); bit++) {
         bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
-        ok(ages_file_decode(all, 5, 3, &back) == ERR_GONE);
+        ok(ages_file_decode(all, 5, &back) == ERR_GONE);
         bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
     }
     ages = (struct ages_file){ .extent = 9 };
     ages_file_encode(&ages, bytes);
-    ok(ages_file_decode((slice){ all.ptr, 32 }, 9, 0, &back) == OK && back.count == 0);
+    ok(ages_file_decode((slice){ all.ptr, 40 }, 9, &back) == OK && back.count == 0);
 }
 
-TEST(more_live_units_than_a_record_has_are_refused)
+TEST(live_units_that_no_record_has_are_refused)
 {
-    static const uint8_t stamps[] = { 0 }, live[] = { 9 };
-    struct ages_file ages = { 5, 1, 0, stamps, live }, back;
-    uint8_t bytes[34];
-    ages_file_encode(&ages, bytes);
-    ok(ages_file_decode((slice){ (char *)bytes, 34 }, 5, 1, &back) == ERR_GONE);
+    static const uint8_t wrong[] = { 9, AGES_HEAD | 15, 0x20, 0x81 };
+    for (size_t i = 0; i < sizeof(wrong); i++) {
+        struct ages_file ages = { .extent = 5, .count = 1, .stamps = wrong, .live = &wrong[i] }, back;
+        uint8_t bytes[42];
+        ages_file_encode(&ages, bytes);
+        ok(ages_file_decode((slice){ (char *)bytes, 42 }, 5, &back) == ERR_GONE);
+    }
+}
+
+TEST(the_rule_comes_back_and_any_flip_is_found)
+{
+    struct rule_file rule = { 1234.5, 1e12, UINT64_C(1) << 41, true, false }, back;
+    uint8_t bytes[RULE_FILE_BYTES];
+    slice all = { (char *)bytes, sizeof(bytes) };
+    rule_file_encode(&rule, bytes);
+    ok(memcmp(bytes, "PSTL", 4) == 0);
+    ok(rule_file_decode(all, &back) == OK && back.m1 == rule.m1 && back.m2 == rule.m2 &&
+       back.tick == rule.tick && back.known && !back.moved);
+    ok(rule_file_decode((slice){ all.ptr, all.len - 1 }, &back) == ERR_GONE);
+    for (unsigned bit = 0; bit < 8 * sizeof(bytes); bit++) {
+        bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        ok(rule_file_decode(all, &back) == ERR_GONE);
+        bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+    }
 }
 
 /* ---- bans and pins ---- */
@@ -328,7 +349,8 @@ RUN(cmocka_unit_test(a_head_page_has_kind_volume_and_number_where_the_page_says)
     cmocka_unit_test(a_format_file_comes_back_with_its_list_and_any_flip_is_found),
     cmocka_unit_test(an_impossible_list_of_volumes_is_refused),
     cmocka_unit_test(ages_come_back_and_any_flip_is_found),
-    cmocka_unit_test(more_live_units_than_a_record_has_are_refused),
+    cmocka_unit_test(live_units_that_no_record_has_are_refused),
+    cmocka_unit_test(the_rule_comes_back_and_any_flip_is_found),
     cmocka_unit_test(a_ban_covers_what_was_there_and_nothing_later),
     cmocka_unit_test(bans_come_back_with_places_and_prefixes),
     cmocka_unit_test(damaged_bans_are_refused),

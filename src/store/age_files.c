@@ -1,0 +1,260 @@
+/* age_files.c - the ages of records and the state of the rule, in files.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * While the folder is in use, the recycler writes all files each time that L/4 has passed, one file
+ * at a time, so that a kill -9 loses little. The live units in these files are soon wrong. So a
+ * file counts as true only if a clean stop wrote it, and nothing was changed since: the file names
+ * the opening that stopped.
+ *
+ * The rule's own file comes last in each round. Its tick is the time of the next process, so no age
+ * grows while Penstock does not run. Nothing is synced: a file that a power cut spoils fails its
+ * checksum, and counts as lost.
+ *
+ * Threads: the recycler under its lock; or the committer, while the recycler is paused. */
+#include "store/age_files.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "store/format_files.h"
+
+#define FRESH "fresh"                 /* a file that is being written */
+#define ROUND_TICKS (MEAN_AGE_TICKS / 4)
+
+/* ---- small files of the folder ages/ ---- */
+
+/* Returns -1 if there is no such folder. */
+static int open_folder(const struct volume *volume, bool make)
+{
+    char path[4096];
+    if (snprintf(path, sizeof(path), "%s/ages", volume->folder.path) >= (int)sizeof(path))
+        return -1;
+    if (make && mkdir(path, 0700) != 0 && errno != EEXIST)
+        return -1;
+    return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+/* A file that can't be written stays as it was: it is older, and no less true. */
+static void write_file(int dir, const char *name, const void *bytes, size_t len)
+{
+    int fd = openat(dir, FRESH, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return;
+    bool good = write(fd, bytes, len) == (ssize_t)len;
+    good = close(fd) == 0 && good;
+    if (!good || renameat(dir, FRESH, dir, name) != 0)
+        unlinkat(dir, FRESH, 0);
+}
+
+/* Returns the bytes of a file, which the caller must free; none if it can't be read. */
+static slice read_file(int dir, const char *name)
+{
+    struct stat st;
+    slice bytes = { NULL, 0 };
+    int fd = openat(dir, name, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return bytes;
+    if (fstat(fd, &st) == 0 && st.st_size > 0 && st.st_size <= (off_t)AGES_FILE_MAX) {
+        char *to = must_alloc((size_t)st.st_size);
+        if (read(fd, to, (size_t)st.st_size) == st.st_size)
+            bytes = (slice){ to, (size_t)st.st_size };
+        else
+            free(to);
+    }
+    close(fd);
+    return bytes;
+}
+
+/* ---- writing ---- */
+
+/* The tick is read after the stamps, so that no stamp lies in its future. */
+static void write_ages(struct volume *volume, int dir, uint32_t number, uint32_t stop)
+{
+    char name[16];
+    struct extent *extent = extent_ref(volume->extents, number);
+    if (!extent)
+        return;
+    const struct ages *ages = extent_ages_of(extent);
+    struct ages_file file = { .extent = number, .stop = stop };
+    file.count = MIN(ages_counted(ages), AGES_RECORDS_MAX);
+    uint8_t *body = must_alloc(2 * (size_t)file.count + 1);
+    uint8_t *bytes = must_alloc(ages_file_bytes(file.count));
+    file.live_bytes = ages_live_bytes(ages);
+    file.stamps = body;
+    file.live = body + file.count;
+    ages_copy(ages, file.count, body, body + file.count);
+    file.tick = mean_age_tick(volume->rule.policy);
+    ages_file_encode(&file, bytes);
+    snprintf(name, sizeof(name), "%08x", number);
+    if (!ages_are_counting(ages))
+        write_file(dir, name, bytes, ages_file_bytes(file.count));
+    free(body);
+    free(bytes);
+    extent_release(&extent);
+    extent = extent_ref(volume->extents, number);
+    if (!extent)    /* it was dropped meanwhile, and its file with it */
+        unlinkat(dir, name, 0);
+    extent_release(&extent);
+}
+
+static void write_rule(struct volume *volume, int dir)
+{
+    struct mean_age_saved saved;
+    uint8_t bytes[RULE_FILE_BYTES];
+    pthread_mutex_lock(&volume->rule.lock);
+    mean_age_save(volume->rule.policy, &saved);
+    pthread_mutex_unlock(&volume->rule.lock);
+    rule_file_encode(&(struct rule_file){ saved.m1, saved.m2, saved.tick, saved.known,
+                                          saved.moved }, bytes);
+    write_file(dir, RULE_FILE, bytes, sizeof(bytes));
+}
+
+void age_files_write(struct volume *volume)
+{
+    struct arena keep = { 0 };
+    uint32_t *numbers;
+    int dir = open_folder(volume, true);
+    if (dir < 0)
+        return;
+    size_t count = extents_numbers(volume->extents, &keep, &numbers);
+    for (size_t i = 0; i < count; i++)
+        write_ages(volume, dir, numbers[i], (uint32_t)volume->folder.format.opening);
+    write_rule(volume, dir);
+    close(dir);
+    arena_free(&keep);
+}
+
+bool age_files_are_due(struct volume *volume)
+{
+    const struct age_round *round = &volume->recycler.round;
+    return round->count ||
+           mean_age_tick(volume->rule.policy) >= atomic_load(&round->begun) + ROUND_TICKS;
+}
+
+static void end_round(struct age_round *round)
+{
+    arena_free(&round->keep);
+    round->count = round->at = 0;
+}
+
+/* Under the recycler's lock. */
+static void step(struct volume *volume)
+{
+    struct age_round *round = &volume->recycler.round;
+    int dir = open_folder(volume, true);
+    if (!round->count) {
+        atomic_store(&round->begun, mean_age_tick(volume->rule.policy));
+        round->count = extents_numbers(volume->extents, &round->keep, &round->numbers);
+    }
+    if (dir >= 0 && round->at < round->count)
+        write_ages(volume, dir, round->numbers[round->at], 0);
+    else if (dir >= 0)
+        write_rule(volume, dir);
+    if (dir < 0 || round->at++ == round->count)
+        end_round(round);
+    if (dir >= 0)
+        close(dir);
+}
+
+void age_files_step(struct volume *volume)
+{
+    if (!age_files_are_due(volume))
+        return;
+    pthread_mutex_lock(&volume->recycler.lock);
+    if (atomic_load(&volume->recycler.paused))
+        end_round(&volume->recycler.round);
+    else
+        step(volume);
+    pthread_mutex_unlock(&volume->recycler.lock);
+}
+
+/* ---- reading ---- */
+
+static void read_rule(struct volume *volume, int dir)
+{
+    struct rule *rule = &volume->rule;
+    struct rule_file file;
+    slice bytes = read_file(dir, RULE_FILE);
+    pthread_mutex_lock(&rule->lock);
+    if (mean_age_now(rule->policy) == 0 && rule_file_decode(bytes, &file) == OK)
+        (void)!mean_age_restore(rule->policy, &(struct mean_age_saved){
+            file.m1, file.m2, file.tick, file.known, file.moved });
+    atomic_store(&volume->recycler.round.begun, mean_age_tick(rule->policy));
+    pthread_mutex_unlock(&rule->lock);
+    free((char *)bytes.ptr);
+}
+
+/* A clean stop wrote the file, for all records that the extent has. */
+static bool is_true(struct volume *volume, const struct ages_file *file)
+{
+    const struct folder *folder = &volume->folder;
+    struct toc_footer footer;
+    return folder->index_stands && file->stop == (uint32_t)(folder->format.opening - 1) &&
+           extent_footer(volume->extents, file->extent, &footer) == OK &&
+           footer.count == file->count;
+}
+
+/* Ages count from the tick of the rule, and grow by the ticks since the file was written. */
+static void shift(uint8_t *stamps, const struct ages_file *file, uint64_t tick)
+{
+    uint64_t since = tick > file->tick ? MIN(tick - file->tick, MEAN_AGE_CAP) : 0;
+    for (uint32_t i = 0; i < file->count; i++) {
+        uint64_t age = mean_age_of_stamp(file->tick, file->stamps[i]) + since;
+        stamps[i] = (uint8_t)(tick - MIN(age, MEAN_AGE_CAP));
+    }
+}
+
+static void read_ages(struct volume *volume, int dir, const char *name, struct extent *extent,
+                      uint32_t number)
+{
+    struct ages *ages = extent_ages_of(extent);
+    struct ages_file file;
+    slice bytes = read_file(dir, name);
+    if (bytes.len && ages_file_decode(bytes, number, &file) == OK) {
+        uint8_t *stamps = must_alloc(file.count + 1);
+        bool counts = is_true(volume, &file);
+        shift(stamps, &file, mean_age_tick(volume->rule.policy));
+        ages_restore(ages, file.count, stamps, counts ? file.live : NULL, file.live_bytes);
+        ages_set_counting(ages, !counts);
+        free(stamps);
+    }
+    free((char *)bytes.ptr);
+}
+
+static void count_all(struct volume *volume)
+{
+    struct arena keep = { 0 };
+    uint32_t *numbers;
+    size_t count = extents_numbers(volume->extents, &keep, &numbers);
+    for (size_t i = 0; i < count; i++)
+        ages_set_counting(extent_ages(volume->extents, numbers[i]), true);
+    arena_free(&keep);
+}
+
+void age_files_read(struct volume *volume)
+{
+    int fd = open_folder(volume, false);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    struct dirent *item;
+    uint32_t number;
+    count_all(volume);
+    if (!dir)
+        return;
+    read_rule(volume, fd);
+    while ((item = readdir(dir))) {
+        if (!extent_number_of(item->d_name, &number))
+            continue;
+        struct extent *extent = extent_ref(volume->extents, number);
+        if (extent)
+            read_ages(volume, fd, item->d_name, extent, number);
+        else
+            unlinkat(fd, item->d_name, 0);
+        extent_release(&extent);
+    }
+    closedir(dir);
+}
