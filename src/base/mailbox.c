@@ -56,10 +56,9 @@ int mailbox_fd(const struct mailbox *box)
     return box->fd;
 }
 
-bool mailbox_post(struct mailbox *box, struct mail *mail)
+/* Returns false if the box is closed. ret_first: the stack was empty, so the owner must be woken. */
+static bool push(struct mailbox *box, struct mail *mail, bool *ret_first)
 {
-    check(box->magic == MAILBOX_MAGIC && mail->deliver);
-    int fd = box->fd;    /* read first: the delivery may free the mail, its sender and the box */
     struct mail *newest = atomic_load_explicit(&box->newest, memory_order_relaxed);
     do {
         if (newest == &closed)
@@ -67,12 +66,25 @@ bool mailbox_post(struct mailbox *box, struct mail *mail)
         mail->next = newest;
     } while (!atomic_compare_exchange_weak_explicit(&box->newest, &newest, mail,
                                                     memory_order_release, memory_order_relaxed));
-    if (!newest) {
-        uint64_t one = 1;
-        /* If the counter is full, fd is readable already. */
-        (void)!write(fd, &one, sizeof(one));
-    }
+    *ret_first = !newest;
     return true;
+}
+
+bool mailbox_post(struct mailbox *box, struct mail *mail)
+{
+    bool first = false;
+    check(box->magic == MAILBOX_MAGIC && mail->deliver);
+    /* The delivery may drop the caller's reference, and the owner may free the box. This reference
+     * keeps the descriptor open until it was written to. */
+    struct mailbox *held = mailbox_ref(box);
+    bool posted = push(box, mail, &first);
+    if (first) {
+        uint64_t one = 1;
+        /* If the counter is full, the descriptor is readable already. */
+        (void)!write(held->fd, &one, sizeof(one));
+    }
+    mailbox_unref(&held);
+    return posted;
 }
 
 static size_t deliver_all(struct mail *newest)
