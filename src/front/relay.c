@@ -4,14 +4,16 @@
  *   origin's thread: put ──▶ segments, at most RELAY_BYTES_MAX ──▶ loop: whole, or streamed
  *                     ◀── PAUSE, origin_resume ◀──
  *
- * A short answer is sent in one piece, after all of it has come. A longer answer is streamed. If
- * the client reads slowly, the origin waits, so the memory used stays bounded. Instead, the caller
- * may ask the origin for one range at a time, when the relay has room for it (relay_waits). Then no
- * connection waits, and few bytes are fetched in vain.
+ * A short answer is sent in one piece, after all of it has come. A longer or slower answer is
+ * streamed. If the client reads slowly, the origin waits, so the memory used stays bounded. A
+ * caller that does not want the origin to wait asks for one range at a time, each when the relay
+ * has room for that range (relay_waits). Then no connection waits, and few bytes are fetched in
+ * vain.
  * The last byte is kept back until the origin call has ended well. If the call is a write, the
  * epochs of its keys have risen by then. So no client has the whole answer to a write before the
- * epochs of its keys rise (H7). While the origin call runs, its thread calls only relay_put and
- * relay_spare; the loop calls everything else. */
+ * epochs of its keys rise (H7).
+ * Threads: while the origin call runs, its thread calls relay_put and relay_spare. Everything else
+ * is for the loop. The loop also calls relay_spare during the call, and relay_put after its end. */
 #include "front/relay.h"
 
 #include <assert.h>
@@ -20,7 +22,7 @@
 
 #define RELAY_LEAST_BYTES (128 * KIB)    /* a client that takes fewer between two looks is slow */
 
-static_assert(RELAY_LOW_BYTES < RELAY_BYTES_MAX / 2, "a relay that is low may be resumed");
+static_assert(RELAY_LOW_BYTES < RELAY_BYTES_MAX / 2, "after a resume, relay_put takes bytes");
 
 struct relay_segment {
     struct list link;

@@ -16,8 +16,8 @@ struct aws_files {
  * a file can't be read. */
 enum err aws_files_read(struct arena *keep, const char *(*env)(const char *name),
                         struct aws_files *ret, slice *ret_why) MUST_USE;
-/* Reads a whole small file. Returns ERR_NOT_FOUND or ERR_IO with a sentence in *ret_why. The caller
- * puts the name of the setting or variable that has the path in front of this sentence. */
+/* Reads a whole small file. Returns ERR_NOT_FOUND or ERR_IO with a sentence in *ret_why. The path
+ * comes from a setting or variable: the caller puts its name and a colon before the sentence. */
 enum err aws_file_read(struct arena *keep, slice path, slice *ret, slice *ret_why) MUST_USE;
 
 /* Returns the value of a profile's `name`, or an empty text if there is none. Looks in the

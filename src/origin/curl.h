@@ -11,7 +11,7 @@
 #include "origin/origin.h"
 
 struct carriers;
-/* carriers_new and carriers_free are functions of the kind (kind.h). */
+/* s3_kind (s3.c) has carriers_new and carriers_free as its members shared_new and shared_free. */
 void *carriers_new(unsigned threads) MUST_USE;
 /* Returns the errands of the next carrier, for errand_enter; the carriers take turns. */
 struct errands *carriers_next(struct carriers *all) MUST_USE;

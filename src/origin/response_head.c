@@ -33,7 +33,7 @@ bool response_head_line(struct response_head *head, slice line, bool *ret_ended)
         return false;
     while (line.len && (line.ptr[line.len - 1] == '\n' || line.ptr[line.len - 1] == '\r'))
         line.len--;
-    if (slice_starts(line, S("HTTP/"))) {    /* a head before this one was a 1xx */
+    if (slice_starts(line, S("HTTP/"))) {    /* a new head: any head before it was a 1xx */
         arena_free(&head->keep);
         head->field_count = 0;
         head->has_length = head->chunked = false;

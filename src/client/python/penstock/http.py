@@ -277,7 +277,8 @@ def no_delay(sock):
 
 
 def unplaced(word):
-    """Returns the values of a word as items.read does, but without the place and the `max`."""
+    """Reads an item of a fill (the form that items.word makes), for a batch: as items.read does, but `to` is
+    None and `max` is left out, because a batch has neither."""
     key, offset, length, _, more = layout.read(word)
     return key, offset, length, None, {n: v for n, v in (more or {}).items() if n != "max"}
 

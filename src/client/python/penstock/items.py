@@ -33,8 +33,8 @@ def read(item):
 
 
 def word(key, offset, length, to, more):
-    """Returns an item as a *word*: the form of an item in messages. If `to` is None, the word has no place,
-    as in a batch."""
+    """Returns an item as a *word*: the form of an item in messages. If `to` is None, the word has no `to`, as
+    in a batch."""
     whole = offset is None and length is None
     if more or whole:
         made = {"key": key, **(more or {})}
