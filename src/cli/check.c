@@ -161,8 +161,8 @@ static int verdict(const struct check *check, bool strict)
     if (mistakes)
         printf("settings: %zu mistake%s\n", mistakes, mistakes == 1 ? "" : "s");
     else if (check->count[STOPPED])
-        puts("settings: fine, but serve would not start, or would run without a cache: see the "
-             "errors above");
+        puts("settings: fine, but serve would not start, or would run without a cache folder: see "
+             "the errors above");
     else
         puts("settings: fine");
     return mistakes ? EXIT_USAGE
@@ -205,8 +205,9 @@ const struct command command_check = {
     .help = "find mistakes in settings, folders, ports and origins before a start",
     .words = "FILE", .options = options,
     .more = "check reads FILE in place of the settings file in force, and changes nothing.\n"
-            "The exit status is 2 if the settings are wrong, 1 if serve would not start or\n"
-            "would run without a cache, and 0 in all other cases, also after warnings.\n"
-            "Don't use check as an ExecStartPre: it waits for origins, and exits 1 also if\n"
-            "serve would start without a cache (with --strict, also after any warning).",
+            "The exit status is 2 if the settings are wrong. It is 1 if serve would not\n"
+            "start, or would run without one or more of its cache folders. In all other\n"
+            "cases it is 0, also after warnings. With --strict, it is 1 after a warning.\n"
+            "Don't use check as an ExecStartPre: it waits for origins, and it exits 1 even\n"
+            "if serve would start, but without a cache folder.",
 };

@@ -23,9 +23,9 @@ enum err credentials_of_clients(const struct config *config, struct arena *keep,
     check(config->key_count == 0);
     enum err err = credentials_find(keep, &ask, ret, ret_why);
     if (!err && ret->kind == CREDENTIALS_LENT) {
-        *ret_why = arena_printf(keep, "Penstock's own credentials (%.*s) are temporary, so clients "
-                                "can't sign with them: set access_key and secret_key",
-                                SLICE_ARG(ret->from));
+        *ret_why = arena_printf(keep, "Penstock found credentials, but they are temporary ones that "
+                                "only Penstock gets (from: %.*s). So clients can't sign with them: "
+                                "set access_key and secret_key", SLICE_ARG(ret->from));
         err = ERR_NOT_FOUND;
     }
     if (err)

@@ -147,7 +147,8 @@ static int take_reply(const struct penstock_fill *fill, struct penstock_result *
         memset(to->statuses, 0, fill->count * sizeof(*to->statuses));
     if ((to->lengths && !take_lengths(fill, reply, to->lengths)) || !take_errors(fill, reply, to))
         return penstock_fail(error, "bad_reply", "Penstock's reply does not match the items of "
-                             "this fill: use the libpenstock of this Penstock's version");
+                             "this fill: install the libpenstock that has the same version as "
+                             "the Penstock service");
     return good ? 0 : penstock_refused(reply, error);
 }
 

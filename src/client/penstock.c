@@ -179,7 +179,8 @@ static int enroll(struct penstock_buffer *buffer, struct penstock_error *error)
         strcpy(buffer->id, id);
     else if (reply)
         penstock_fail(error, "bad_reply", "Penstock's reply to the message \"register\" has no "
-                      "buffer id: use the libpenstock of this Penstock's version");
+                      "buffer id: install the libpenstock that has the same version as the "
+                      "Penstock service");
     json_decref(reply);
     return good ? 0 : -1;
 }

@@ -98,15 +98,24 @@ void reply_whole(struct call *call, int status, const struct fields *fields, sli
         .status = status, .fields = fields->list, .field_count = fields->count, .body = body });
 }
 
-/* Sends the origin's error answer, with Penstock's request id. Penstock writes an answer of its own
- * if the origin sent no answer or (except to a HEAD) no document, or if the client may not see the
- * document. */
+/* Returns the message for an origin's error answer without a document, or an empty text: then the
+ * usual message says enough. */
+static slice message_of_bare(struct arena *keep, const struct refusal *refusal)
+{
+    return refusal->err != ERR_ORIGIN_STATUS || !refusal->status ? S("")
+         : arena_printf(keep, "%s Details: the status of its answer is %d.",
+                        s3_error_of(refusal->err)->message, refusal->status);
+}
+
+/* Sends the origin's error answer, with Penstock's request id. In three cases Penstock writes an
+ * answer of its own: the origin sent no answer; the origin's answer has no document, and the
+ * request is not a HEAD; the client may not see the document. */
 void reply_refusal(struct call *call, const struct refusal *refusal)
 {
     check(refusal->err != OK);
     if (!refusal->status || refusal->err == ERR_DENIED ||
         (!refusal->body.len && call->s3.op != S3_HEAD_OBJECT)) {
-        reply_error(call, refusal->err, S(""));
+        reply_error(call, refusal->err, message_of_bare(call->keep, refusal));
         return;
     }
     struct fields fields = { .keep = call->keep };

@@ -162,10 +162,14 @@ const char *lend_answer(struct lend *lend, struct arena *keep, slice peer,
     const char *why = why_not(lend, peer, head);
     if (why) {
         ret->status = 403;
-        ret->body = S("{\"code\":\"AccessDenied\",\"message\":\"Penstock lends credentials only to "
-                      "clients on this machine. Use a loopback address or localhost in the URL, "
-                      "and send lend_token in Authorization "
-                      "(AWS_CONTAINER_AUTHORIZATION_TOKEN)\"}\n");
+        ret->body = S("{\"code\":\"AccessDenied\",\"message\":\"Penstock gives credentials only to "
+                      "programs on this machine. This request has one of four mistakes: (1) its "
+                      "sender's address is not a loopback address; (2) its Host header is neither "
+                      "a loopback address nor localhost: use one of these in "
+                      "AWS_CONTAINER_CREDENTIALS_FULL_URI; (3) it came from a browser or through "
+                      "a proxy; (4) its Authorization header is not lend_token: set "
+                      "AWS_CONTAINER_AUTHORIZATION_TOKEN to that token. Penstock's log says which "
+                      "(lend_refused)\"}\n");
         return why;
     }
     struct pair pair = current(lend, now_s);

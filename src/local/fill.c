@@ -58,9 +58,10 @@ static bool hold_memory(struct fill *fill, struct trouble *ret_why)
         return true;
     let_memory_go(fill);
     metric_add(M_FILL_LISTS, 1);
-    return refused(ret_why, 429, "quota", S("memory_fills, a part of the setting memory, has no "
-                   "room for the items of this fill, because fills in progress, of this user or of "
-                   "all users, use it: wait for a reply, ask for fewer items, or raise memory"));
+    return refused(ret_why, 429, "quota", S("the budget memory_fills (a part of the setting memory) "
+                   "has no room for the items of this fill: fills in progress, of this user or of "
+                   "other users, use that budget. Wait for a reply, ask for fewer items, or raise "
+                   "memory"));
 }
 
 static bool may_begin(struct fill *fill, struct trouble *ret_why)

@@ -9,6 +9,7 @@
  * not missing, and neither are pages in swap. Any thread. */
 #include "local/holes.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
 #include <sys/ioctl.h>
@@ -28,8 +29,10 @@ int holes_open(void)
     int holes = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY);
     if (holes >= 0 && ioctl(holes, UFFDIO_API, &api) == 0)
         return holes;
+    int error = errno;
     if (holes >= 0)
         close(holes);
+    errno = error;
     return -1;
 }
 

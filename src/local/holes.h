@@ -4,8 +4,8 @@
 
 #include "base/base.h"
 
-/* Returns a descriptor that can watch maps of this process, or -1 if the kernel, or a filter of
- * system calls, forbids it. */
+/* Returns a descriptor that can watch maps of this process, or -1, with errno, if the kernel
+ * lacks that, or if the kernel or a filter of system calls forbids it. */
 int holes_open(void) MUST_USE;
 /* Watches the map `base`. From now on an access to the map fails if the file has no page there (a
  * hole): with SIGBUS, or with EFAULT inside a system call. Without the watch, the kernel makes the

@@ -172,6 +172,7 @@ enum err local_start(const struct local_options *options, struct arena *keep, st
     atomic_init(&local->access_log, options->access_log);
     local->listen_fd = -1;
     local->holes_fd = holes_open();
+    int holes_error = errno;
     check(pthread_mutex_init(&local->lock, NULL) == 0);
     list_init(&local->waiting);
     local->workers = must_alloc(options->threads * sizeof(*local->workers));
@@ -192,10 +193,11 @@ enum err local_start(const struct local_options *options, struct arena *keep, st
         return err;
     }
     if (local->holes_fd < 0)
-        log_warn("fill_holes", "why=\"the system call userfaultfd is forbidden here. So if a "
-                 "client punches holes into registered memory, Penstock allocates these pages "
-                 "again, and the kernel charges them to Penstock's cgroup. Allow userfaultfd "
-                 "(seccomp), or list only users that you trust in fill_users\"");
+        log_warn("fill_holes", "why=\"the system call userfaultfd is forbidden or not supported here "
+                 "(%s). So if a client punches holes into registered memory, Penstock allocates "
+                 "these pages again, and the kernel charges them to Penstock's cgroup. Allow "
+                 "userfaultfd (seccomp) on a kernel that has it, or list only users that you trust "
+                 "in fill_users\"", strerror(holes_error));
     *ret = local;
     return OK;
 }

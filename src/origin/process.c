@@ -147,13 +147,12 @@ static enum err run(struct seek *seek, slice command, slice *ret)
             ;
     }
     if (!whole && text.len > OUTPUT_BYTES_MAX)
-        return seek_fail(seek, ERR_TIMEOUT, "Penstock killed credential_process of profile %.*s, "
-                         "because the command printed more than %d KiB: let it print only the "
-                         "JSON document", SLICE_ARG(seek->profile), OUTPUT_BYTES_MAX / 1024);
+        return seek_fail(seek, ERR_TIMEOUT, "credential_process of profile %.*s printed more than "
+                         "%d KiB: let it print only the JSON document", SLICE_ARG(seek->profile), OUTPUT_BYTES_MAX / 1024);
     if (!whole)
-        return seek_fail(seek, ERR_TIMEOUT, "Penstock killed credential_process of profile %.*s, "
-                         "because the command did not end within %u s: run the command by hand, "
-                         "as Penstock's user", SLICE_ARG(seek->profile), RUN_MS_MAX / 1000);
+        return seek_fail(seek, ERR_TIMEOUT, "credential_process of profile %.*s did not end within "
+                         "%u s, so Penstock stopped it: run the command by hand, as Penstock's "
+                         "user, to see what it waits for", SLICE_ARG(seek->profile), RUN_MS_MAX / 1000);
     int status = child.status;
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
         return seek_fail(seek, ERR_IO, "credential_process of profile %.*s ended with %s %d: "

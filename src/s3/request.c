@@ -178,7 +178,8 @@ static enum err read_query_fields(struct arena *keep, const struct request_head 
         if (!s3_param_is_header(param.name))
             continue;
         if (s3_header_get(head, request, param.name).ptr)
-            return wrong(keep, "%.*s must not be both a header and a query parameter.",
+            return wrong(keep, "%.*s must not be both a header and a query parameter. Send it as "
+                         "one of the two.",
                          param.name, request);
         if (header_is_disguised(param.name))
             return wrong(keep, DISGUISED, param.name, request);

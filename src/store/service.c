@@ -98,8 +98,11 @@ enum err service_begin(struct volume *volume, const char **ret_why)
                                 .serial_least = MAX(volume->service.serial, all->serial_least) };
     enum err e = folder_open(&volume->folder, &wish, volume->secret, ret_why);
     if (!e && (e = restated_open(volume->restated, &volume->folder)) != OK) {
-        *ret_why = "the file 'restated' in the folder can't be written; check the free space and "
-                   "the health of the disk";
+        *ret_why = e == ERR_FULL
+            ? "the file 'restated' in the folder can't be written, because the file system is full; "
+              "make room there"
+            : "writing the file 'restated' in the folder failed; check the rights of Penstock's "
+              "user there, and the health of the disk";
         folder_close(&volume->folder, false);
         wish.unproved = true;
     }

@@ -665,7 +665,8 @@ TEST(who_says_something_twice_is_told_what)
     ok(read_line("GET /bkt?prefix=a&prefix=b", &request) == ERR_BAD_ARGUMENT);
     same(request.detail, S("The parameter prefix may be given only once."));
     ok(read_with("PUT /bkt/k?x-amz-acl=a", "X-Amz-ACL: b\r\n", &request) == ERR_BAD_ARGUMENT);
-    same(request.detail, S("x-amz-acl must not be both a header and a query parameter."));
+    same(request.detail, S("x-amz-acl must not be both a header and a query parameter. Send it as one of "
+                           "the two."));
     ok(read_with("PUT /bkt/k", "x-amz-acl: a\r\nx-amz-acl: b\r\n", &request) == ERR_BAD_ARGUMENT);
     same(request.detail, S("The header x-amz-acl may be given only once."));
     ok(read_with("PUT /bkt/k", "x-amz_acl: a\r\n", &request) == ERR_BAD_ARGUMENT);
