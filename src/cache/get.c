@@ -123,78 +123,29 @@ static enum err look(struct get *get)
     return get->metadata ? get_go(get, GET_FRESH) : get_find(get, GET_FRESH);
 }
 
-static bool is_whole(const struct get *get)
-{
-    return !get->ask.part && (get->ask.head_only || get->ask.range.kind == RANGE_NONE);
-}
-
-struct epoch_restated get_restated(const struct get *get)
-{
-    struct epoch_restated restated = epoch_bucket_restated(get->name.bucket);
-    struct object_name key = get->name;
-    struct object_id id;
-    if (!key.version.len)
-        return restated;
-    key.version = S("");
-    store_object_id(cache_store(get->loop->cache), &key, &id);
-    struct epoch_restated of_key = epoch_restated(&id);
-    return of_key.at_ms > restated.at_ms ? of_key : restated;
-}
-
-/* Its metadata may have changed since the origin last vouched for it, and listings do not show
- * metadata. A clock that was set back (age below 0) does not tell which came first: yes, then. */
-static bool is_restated(const struct get *get, int64_t validated_s, int64_t age_s)
-{
-    struct epoch_restated restated = get_restated(get);
-    return (get->metadata->restated && !validated_s) ||
-           (restated.at_ms && (validated_s <= restated.at_s || age_s < 0));
-}
-
-/* A version that is named never becomes another, but for "null": that is whatever was written last
- * while the bucket had no versions, and no listing of what is current tells of it. */
-static enum err judge_version(struct get *get, bool unproved, int64_t age_s)
-{
-    const struct rules *rules = get->ask.rules;
-    bool fixed = rules->freshness == FRESH_IMMUTABLE || !slice_eq(get->name.version, S("null"));
-    bool fresh = fixed ? !unproved : age_s >= 0 && age_s <= rules->ttl_s;
-    return get_go(get, fresh ? GET_DECIDE : GET_PROBE);
-}
-
 /* May this metadata answer without a word from the origin? */
 static enum err judge_freshness(struct get *get)
 {
-    const struct rules *rules = get->ask.rules;
-    int64_t validated_s = atomic_load(&get->metadata->validated_s);
-    bool unproved = atomic_load(&get->metadata->unproved) && !validated_s;
-    int64_t age_s = ageing_s() - validated_s;
-    if (!permit_has(get)) {    /* nobody learns anything before the origin let them */
+    static const enum get_phase next[] = {
+        [JUDGED_CONFIRMED] = GET_DECIDE, [JUDGED_FRESH] = GET_DECIDE, [JUDGED_IMMUTABLE] = GET_DECIDE,
+        [JUDGED_STALE] = GET_DECIDE, [JUDGED_EXPIRED] = GET_PAGE, [JUDGED_UNPROVED] = GET_PAGE,
+        [JUDGED_CLOCK_SET_BACK] = GET_PAGE, [JUDGED_NOT_PERMITTED] = GET_PROBE,
+        [JUDGED_NEWEST] = GET_PROBE, [JUDGED_RESTATED] = GET_PROBE,
+        [JUDGED_INCOMPLETE] = GET_PROBE, [JUDGED_VERSION_EXPIRED] = GET_PROBE,
+    };
+    static_assert(countof(next) == JUDGEMENTS, "each judgement has a phase");
+    enum judgement judged = get_judge(get);
+    if (judged == JUDGED_NOT_PERMITTED)    /* nobody learns anything before the origin let them */
         metric_add(M_GRANT_CHECKS, 1);
-        return get_go(get, GET_PROBE);
-    }
-    if (get->validated)
-        return get_go(get, GET_DECIDE);
-    if (get->permit_ages && !get->ask.background && !get_wants_newest(get))
+    else if (judged != JUDGED_CONFIRMED && get->permit_ages && !get->ask.background &&
+             !get_wants_newest(get))
         background_start(get, true);    /* so that who reads often never waits for it */
-    if (get->ask.want_checksums && is_whole(get) && !get->metadata->full) {
-        get->upgrade = true;
-        return get_go(get, GET_PROBE);
-    }
-    if (get_wants_newest(get) || is_restated(get, validated_s, age_s))
-        return get_go(get, GET_PROBE);
-    if (get->name.version.len)
-        return judge_version(get, unproved, age_s);
-    if (rules->freshness == FRESH_IMMUTABLE)
-        return get_go(get, unproved ? GET_PAGE : GET_DECIDE);
-    if (validated_s && age_s < 0)    /* the clock was set back: no trust beyond what is promised */
-        return get_go(get, GET_PAGE);
-    if (validated_s && age_s <= rules->ttl_s)
-        return get_go(get, GET_DECIDE);
-    if (validated_s && age_s <= rules->ttl_s + rules->grace_s && !get->ask.background) {
+    get->upgrade |= judged == JUDGED_INCOMPLETE;
+    if (judged == JUDGED_STALE) {
         get->answer.source = GET_STALE;
         background_start(get, false);
-        return get_go(get, GET_DECIDE);
     }
-    return get_go(get, GET_PAGE);
+    return get_go(get, next[judged]);
 }
 
 /* ---- nothing is known: the answer to a GET tells ---- */

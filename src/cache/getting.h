@@ -13,6 +13,23 @@
 #define SHORT_COPY_BYTES 16384u   /* the same while read buffers are scarce */
 #define AHEAD_READS 5u            /* pieces of at most READ_BYTES_MAX: one is next, four lie behind it */
 
+/* Whether stored metadata may answer a get, and why. */
+enum judgement {
+    JUDGED_CONFIRMED,             /* yes: the origin confirmed it during this get */
+    JUDGED_FRESH,                 /* yes: confirmed no longer than ttl ago */
+    JUDGED_IMMUTABLE,             /* yes: such a copy never expires */
+    JUDGED_STALE,                 /* yes: within grace; it is revalidated meanwhile */
+    JUDGED_EXPIRED,               /* no: ttl and grace are over */
+    JUDGED_UNPROVED,              /* no: not confirmed since an unclean stop, or in this process */
+    JUDGED_CLOCK_SET_BACK,        /* no: its age is not known */
+    JUDGED_NOT_PERMITTED,         /* no: nothing proves that the identity may read it */
+    JUDGED_NEWEST,                /* no: the client or the settings ask for the newest answer */
+    JUDGED_RESTATED,              /* no: a write may have changed the metadata since */
+    JUDGED_INCOMPLETE,            /* no: it lacks checksums that the client wants */
+    JUDGED_VERSION_EXPIRED,       /* no: a version that the client names must be confirmed */
+    JUDGEMENTS
+};
+
 enum get_phase {
     GET_LOOK,            /* looks for the object's metadata */
     GET_FRESH,           /* the metadata is there: may it answer? */
@@ -106,6 +123,9 @@ static inline bool get_wants_newest(const struct get *get)
 /* When a write last may have changed the metadata of this version (epoch_restate, for its key or
  * its bucket); all 0: never. */
 struct epoch_restated get_restated(const struct get *get) MUST_USE;
+
+/* Judges get->metadata. Changes nothing but what permit_has notes. */
+enum judgement get_judge(struct get *get) MUST_USE;
 
 /* The number of the get's identity. An origin's answer counts for the identity that asked. */
 static inline uint64_t get_who(const struct get *get)
