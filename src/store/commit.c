@@ -218,6 +218,10 @@ static void answer_append(struct volume *volume, struct store_append *append, en
 {
     if (append->with_metadata)
         check(atomic_fetch_sub(coming_counter(volume, &append->metadata->id), 1) > 0);
+    if (e)
+        events_note(volume->events, &append->metadata->id, append->first_unit,
+                    e == ERR_FULL ? EVENT_NO_ROOM
+                                  : e == ERR_CHANGED ? EVENT_CHANGED : EVENT_OUT_OF_SERVICE);
     list_del(&append->link);
     append->done(append, e);    /* gone, perhaps */
 }

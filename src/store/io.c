@@ -58,6 +58,7 @@ static void forget(const struct plan *plan)
 void plan_disown(const struct plan *plan)
 {
     metric_add(M_STORE_CRC_BAD, 1);
+    events_note(plan->volume->events, &plan->id, plan->unit, EVENT_DAMAGED);
     forget(plan);
 }
 

@@ -147,6 +147,11 @@ uint64_t mean_age_tick(const struct mean_age *policy)
     return relaxed(&policy->tick);
 }
 
+bool mean_age_is_known(const struct mean_age *policy)
+{
+    return relaxed(&policy->tick_end) != NEVER;
+}
+
 /* ---- stamps ---- */
 
 static bool is_in(const _Atomic uint64_t *set, uint32_t record)

@@ -56,6 +56,8 @@ bool mean_age_advance(struct mean_age *policy);
 /* All of these for one touch, under the lock. Returns true if a tick has begun. */
 bool mean_age_touch(struct mean_age *policy, uint64_t hash);
 uint64_t mean_age_tick(const struct mean_age *policy) MUST_USE;    /* any thread */
+/* True if L is known, so that ticks pass. Any thread. */
+bool mean_age_is_known(const struct mean_age *policy) MUST_USE;
 
 /* ---- stamps ---- */
 

@@ -171,8 +171,10 @@ static void add_entries(struct pass *pass, const struct toc_entry *row)
         flush(pass);
 }
 
-static void forget_row(struct pass *pass, const struct toc_entry *row, uint32_t ordinal)
+static void forget_row(struct pass *pass, const struct toc_entry *row, uint32_t ordinal,
+                       enum event_why why)
 {
+    events_note(pass->volume->events, &row->id, row->first_unit, why);
     pass->rows[pass->row_count++] = (struct relocation_row){ *row, ordinal };
     add_entries(pass, row);
 }
@@ -239,13 +241,13 @@ static void copy_row(struct pass *pass, const struct toc_entry *row, uint32_t or
     struct relocation_move *move = &pass->moves[pass->count];
     if (!read_record(pass, row, ordinal, item)) {
         metric_add(M_STORE_CRC_BAD, 1);
-        forget_row(pass, row, ordinal);
+        forget_row(pass, row, ordinal, EVENT_DAMAGED);
         return;
     }
     pass->err = add_copy(pass, item);
     if (pass->err == ERR_FULL) {    /* the rest of an extent of another size */
         pass->err = OK;
-        forget_row(pass, row, ordinal);
+        forget_row(pass, row, ordinal, EVENT_EVICTED);
         return;
     }
     if (pass->err)
@@ -293,7 +295,7 @@ static void walk(struct pass *pass, const struct toc_entry *rows, uint32_t count
         else if (is_kept(pass, &rows[i], i))
             copy_row(pass, &rows[i], i);
         else
-            forget_row(pass, &rows[i], i);
+            forget_row(pass, &rows[i], i, pass->keep_nothing ? EVENT_DISK_FULL : EVENT_EVICTED);
     }
     flush(pass);
 }

@@ -60,8 +60,12 @@ void removals_settle(struct volume *volume)
 {
     for (size_t i = 0; i < volume->removed.count; i++) {
         volume_changed(volume, &volume->removed.ids[i].id);
-        if (!volume->removed.ids[i].refused)
-            metadata_cache_drop(volume->metadata_cache, &volume->removed.ids[i].id);
+        const struct removed_id *removed = &volume->removed.ids[i];
+        if (removed->refused)
+            continue;
+        metadata_cache_drop(volume->metadata_cache, &removed->id);
+        if (!removed->bucket)
+            events_note(volume->events, &removed->id, METADATA_UNIT, EVENT_REMOVED);
     }
     volume->removed.done = volume->removed.count;
 }

@@ -23,14 +23,18 @@
 static enum err forget_extent(struct volume *volume, uint32_t number, const struct toc_entry *entries,
                               uint32_t count)
 {
+    const struct ages *ages = extent_ages(volume->extents, number);
     enum err e = OK;
     for (uint32_t i = 0; i < count;) {
         removals_take(volume);
         e = index_begin(volume->index);
         if (!e)
             e = removals_publish(volume, false);
-        for (uint32_t end = MIN(count, i + RECYCLE_BATCH); !e && i < end; i++)
+        for (uint32_t end = MIN(count, i + RECYCLE_BATCH); !e && i < end; i++) {
             e = publish_recycled(volume->index, &entries[i], number, i);
+            if (!ages || !ages_is_dead(ages, i))
+                events_note(volume->events, &entries[i].id, entries[i].first_unit, EVENT_DISK_FULL);
+        }
         if (!e)
             e = account_commit(volume);
         index_abort(volume->index);

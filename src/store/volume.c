@@ -33,6 +33,7 @@ struct volume *volume_new(const struct volume_options *options)
     volume->metadata_cache = metadata_cache_new(options->metadata_bytes);
     volume->names = names_new();
     volume->restated = restated_new();
+    volume->events = events_new();
     atomic_store(&volume->service.why, "Penstock is still opening the folder");
     atomic_store(&volume->service.anew, "");
     list_init(&volume->queue.appends);
@@ -59,6 +60,7 @@ static void volume_end(struct volume *volume)
     metadata_cache_free(&volume->metadata_cache);
     names_free(&volume->names);
     restated_free(&volume->restated);
+    events_free(&volume->events);
     rule_end(&volume->rule);
     pthread_mutex_destroy(&volume->recycler.lock);
     arena_free(&volume->recycler.round.keep);
@@ -194,8 +196,11 @@ bool volume_takes(struct volume *volume)
 
 bool volume_admits(struct volume *volume, const struct object_id *id, uint32_t unit)
 {
-    return volume_is_serving(volume) &&
-           rule_admits(&volume->rule, mean_age_hash(id, rule_first_unit(unit)));
+    bool serves = volume_is_serving(volume);
+    bool admits = serves && rule_admits(&volume->rule, mean_age_hash(id, rule_first_unit(unit)));
+    if (!admits)
+        events_note(volume->events, id, unit, serves ? EVENT_NOT_ADMITTED : EVENT_OUT_OF_SERVICE);
+    return admits;
 }
 
 bool volume_admits_metadata(struct volume *volume, const struct object_id *id)
@@ -249,8 +254,10 @@ enum err volume_append(struct volume *volume, struct store_append *append)
             atomic_fetch_add(coming_counter(volume, &append->metadata->id), 1);
     }
     pthread_mutex_unlock(&volume->queue.lock);
-    if (e == ERR_LIMIT)
+    if (e == ERR_LIMIT) {
         metric_add(M_STORE_QUEUE_FULL, 1);
+        events_note(volume->events, &append->metadata->id, append->first_unit, EVENT_QUEUE_FULL);
+    }
     return e;
 }
 

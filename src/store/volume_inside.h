@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 
 #include "base/clock.h"
+#include "store/events.h"
 #include "store/folder.h"
 #include "store/names.h"
 #include "store/publish.h"
@@ -127,6 +128,7 @@ struct volume {
     struct metadata_cache *metadata_cache;
     struct names *names;
     struct restated *restated;
+    struct events *events;
     struct index *index;
     struct extents *extents;
     atomic_uint generation;

@@ -1,0 +1,78 @@
+/* explain.c - what the store has of one object, for people. SPDX-License-Identifier: Apache-2.0 */
+#include "store/explain.h"
+
+#include "store/inside.h"
+
+static double age_of(struct volume *volume, const struct entry *entry)
+{
+    struct mean_age *policy = volume->rule.policy;
+    struct extent *extent = extent_ref(volume->extents, entry->extent);
+    double age = -1;
+    if (extent && mean_age_is_known(policy))
+        age = (double)mean_age_of_stamp(mean_age_tick(policy),
+                                        ages_stamp(extent_ages_of(extent), entry->ordinal)) /
+              MEAN_AGE_TICKS;
+    extent_release(&extent);
+    return age;
+}
+
+static struct explain_record describe(struct volume *volume, const struct object_id *id,
+                                      uint32_t unit, const struct entry *entry)
+{
+    struct explain_record record = {
+        .folder = volume->number, .serving = volume_is_serving(volume), .age = -1,
+        .kept_out = events_find(volume->events, id, unit, KEPT_OUT),
+        .taken_out = events_find(volume->events, id, unit, TAKEN_OUT),
+    };
+    record.stored = record.serving && entry;
+    if (record.stored) {
+        record.extent = entry->extent;
+        record.age = age_of(volume, entry);
+    }
+    return record;
+}
+
+void explain_metadata(struct store *store, const struct object_id *id,
+                      struct explain_metadata *ret)
+{
+    struct volume *volume = store_home(store, id);
+    struct entry entry;
+    uint32_t unit = METADATA_UNIT;
+    bool found = index_get_metadata(volume->index, id, &unit, &entry) == OK;
+    *ret = (struct explain_metadata){
+        .record = describe(volume, id, found && entry.whole ? 0 : METADATA_UNIT,
+                           found ? &entry : NULL) };
+    if (!ret->record.stored)
+        return;
+    ret->whole = entry.whole;
+    ret->refused = entry.refused;
+    ret->proved = entry.generation == atomic_load(&volume->generation);
+}
+
+/* Missing units in a row, up to the end of their stripe and of what is asked for. */
+static uint32_t missing_from(struct volume *volume, const struct metadata *metadata, uint32_t unit,
+                             uint32_t count)
+{
+    return volume_next_unit(volume, metadata, unit, count) - unit;
+}
+
+uint32_t explain_units(struct store *store, const struct metadata *metadata, uint32_t unit,
+                       uint32_t count, struct explain_record *ret)
+{
+    const struct object_id *id = &metadata->id;
+    struct volume *volume = store_home_of_unit(store, id, unit);
+    struct entry run[RECORD_UNITS];
+    uint32_t same = 0;
+    check(count > 0);
+    count = MIN(count, STRIPE_UNITS - unit % STRIPE_UNITS);
+    if (volume_has_units(volume, metadata, unit, 1) == 0) {
+        *ret = describe(volume, id, unit, NULL);
+        return volume_is_serving(volume) ? MAX(missing_from(volume, metadata, unit, count), 1u)
+                                         : count;
+    }
+    uint32_t found = index_get_run(volume->index, id, unit, MIN(count, RECORD_UNITS), run);
+    while (same < found && run[same].extent == run[0].extent && run[same].ordinal == run[0].ordinal)
+        same++;
+    *ret = describe(volume, id, unit, found ? &run[0] : NULL);
+    return found && run[0].whole ? count : MAX(same, 1u);
+}

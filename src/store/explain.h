@@ -1,0 +1,33 @@
+/* explain.h - what the store has of one object, for people. SPDX-License-Identifier: Apache-2.0
+ *
+ * Reads the index and RAM, never the bytes. Any thread. */
+#ifndef STORE_EXPLAIN_H
+#define STORE_EXPLAIN_H
+
+#include "store/events.h"
+
+/* Where a record lies, or why it is not there. */
+struct explain_record {
+    size_t folder;                    /* by the order of the settings: the one that has, or would have, the record */
+    bool serving;                     /* that folder is in service */
+    bool stored;
+    uint32_t extent;                  /* of a stored record */
+    /* Reads of the folder's records since this one was read, as a share of L, the mean interval
+     * between two reads of a record (mean_age.h). Negative: L is not known yet. */
+    double age;
+    struct event kept_out, taken_out;    /* the latest ones */
+};
+struct explain_metadata {
+    struct explain_record record;
+    bool whole;                       /* with all bytes of the object, in one record */
+    bool refused;                     /* the origin last refused the object to the shared identity */
+    bool proved;                      /* since the last unclean opening */
+};
+void explain_metadata(struct store *store, const struct object_id *id,
+                      struct explain_metadata *ret);
+/* Describes the record that has this unit of the object. Returns the number of units from `unit` on
+ * that are alike, at least 1 and at most `count`: units of one record, or missing ones in a row. */
+uint32_t explain_units(struct store *store, const struct metadata *metadata, uint32_t unit,
+                       uint32_t count, struct explain_record *ret);
+
+#endif
