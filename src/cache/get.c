@@ -109,8 +109,7 @@ enum err get_find(struct get *get, enum get_phase found)
     return err == ERR_WAIT ? err : get_go(get, err ? GET_UNKNOWN : found);
 }
 
-/* What is under way knows best; then the store. */
-static enum err look(struct get *get)
+enum err get_look(struct get *get)
 {
     if (!flights_idle(get->flights, &get->id)) {
         flights_lock(get->flights, &get->id);
@@ -359,7 +358,7 @@ static enum err first(struct get *get)
 }
 
 static enum err (*const phases[])(struct get *get) = {
-    [GET_LOOK] = look,
+    [GET_LOOK] = get_look,
     [GET_FRESH] = judge_freshness,
     [GET_PAGE] = get_wait_for_page,
     [GET_PAGE_OVER] = get_judge_page,

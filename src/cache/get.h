@@ -59,10 +59,39 @@ struct get_cost {
     uint64_t decided_ns, first_ns;    /* from the start to the decision; to the first byte */
 };
 
+/* Whether stored metadata may answer a get, and why. */
+enum judgement {
+    JUDGED_CONFIRMED,             /* yes: the origin confirmed it during this get */
+    JUDGED_FRESH,                 /* yes: confirmed no longer than ttl ago */
+    JUDGED_IMMUTABLE,             /* yes: such a copy never expires */
+    JUDGED_STALE,                 /* yes: within grace; it is revalidated meanwhile */
+    JUDGED_EXPIRED,               /* no: ttl and grace are over */
+    JUDGED_UNPROVED,              /* no: not confirmed since an unclean stop, or in this process */
+    JUDGED_CLOCK_SET_BACK,        /* no: its age is not known */
+    JUDGED_NOT_PERMITTED,         /* no: nothing proves that the identity may read it */
+    JUDGED_NEWEST,                /* no: the client or the settings ask for the newest answer */
+    JUDGED_RESTATED,              /* no: a write may have changed the metadata since */
+    JUDGED_INCOMPLETE,            /* no: it lacks checksums that the client wants */
+    JUDGED_VERSION_EXPIRED,       /* no: a version that the client names must be confirmed */
+    JUDGEMENTS
+};
+
+/* What the cache would do with a get now, found without a call to the origin. */
+struct get_forecast {
+    const struct metadata *metadata;  /* the get's; NULL: none is stored */
+    enum judgement judgement;         /* if there is metadata */
+    int64_t confirmed_s;              /* when the origin last confirmed it, ageing time; 0: not known */
+    int64_t permitted_s;              /* seconds for which the right to read is still proved; 0: not */
+    bool all_permitted;               /* the origin knows no identities: no proof is needed */
+    bool in_flight;                   /* a fetch of the object is in progress */
+};
+
 struct get *get_start(struct cache_loop *loop, const struct get_ask *ask,
                       void (*changed)(void *arg), void *arg) MUST_USE;
 /* Returns OK with the decision, or ERR_WAIT. */
 enum err get_decide(struct get *get, const struct get_answer **ret) MUST_USE;
+/* To be called instead of get_decide: explains the get, and does nothing else. OK or ERR_WAIT. */
+enum err get_forecast(struct get *get, struct get_forecast *ret) MUST_USE;
 /* Returns OK with the next bytes, which are valid until the next call or the end of the get;
  * ERR_WAIT; or another error if the rest can't be delivered. Must not be called after the last
  * byte. */

@@ -13,23 +13,6 @@
 #define SHORT_COPY_BYTES 16384u   /* the same while read buffers are scarce */
 #define AHEAD_READS 5u            /* pieces of at most READ_BYTES_MAX: one is next, four lie behind it */
 
-/* Whether stored metadata may answer a get, and why. */
-enum judgement {
-    JUDGED_CONFIRMED,             /* yes: the origin confirmed it during this get */
-    JUDGED_FRESH,                 /* yes: confirmed no longer than ttl ago */
-    JUDGED_IMMUTABLE,             /* yes: such a copy never expires */
-    JUDGED_STALE,                 /* yes: within grace; it is revalidated meanwhile */
-    JUDGED_EXPIRED,               /* no: ttl and grace are over */
-    JUDGED_UNPROVED,              /* no: not confirmed since an unclean stop, or in this process */
-    JUDGED_CLOCK_SET_BACK,        /* no: its age is not known */
-    JUDGED_NOT_PERMITTED,         /* no: nothing proves that the identity may read it */
-    JUDGED_NEWEST,                /* no: the client or the settings ask for the newest answer */
-    JUDGED_RESTATED,              /* no: a write may have changed the metadata since */
-    JUDGED_INCOMPLETE,            /* no: it lacks checksums that the client wants */
-    JUDGED_VERSION_EXPIRED,       /* no: a version that the client names must be confirmed */
-    JUDGEMENTS
-};
-
 enum get_phase {
     GET_LOOK,            /* looks for the object's metadata */
     GET_FRESH,           /* the metadata is there: may it answer? */
@@ -139,6 +122,8 @@ enum err get_refuse(struct get *get, const struct refusal *refusal) MUST_USE;
 enum err get_fail(struct get *get, enum err err) MUST_USE;
 enum err get_restart(struct get *get) MUST_USE;    /* the origin has another version */
 
+/* The first phase: finds the metadata, in a fetch in progress or in the store. */
+enum err get_look(struct get *get) MUST_USE;
 /* Looks for the metadata in the store; then comes `found`, or GET_UNKNOWN. OK, ERR_WAIT. */
 enum err get_find(struct get *get, enum get_phase found) MUST_USE;
 
@@ -173,6 +158,8 @@ void permit_ask_as(struct get *get, const struct identity *who);    /* after nam
 bool permit_has(struct get *get);
 /* An answer to this get has proven that its identity may read the version of get->metadata. */
 void permit_let(struct get *get);
+/* Until when the proof of the right to read counts, in ageing time; 0: there is no proof. */
+uint64_t permit_until_ms(const struct get *get, uint64_t now_ms) MUST_USE;
 /* True if the answer to this fetch, which is in progress, will count for this get, too. */
 bool permit_shares(struct get *get, const struct fetch *fetch);
 

@@ -98,6 +98,19 @@ void permit_let(struct get *get)
     get->permitted_version = version_of(get->metadata);
 }
 
+/* What was asked before the latest change does not count. */
+static uint64_t unless_restated(const struct get *get, uint64_t until)
+{
+    uint64_t restated_ms = get_restated(get).at_ms;
+    bool before = restated_ms && until <= restated_ms + ttl_ms(get->ask.rules, get->asker.who);
+    return before ? 0 : until;
+}
+
+uint64_t permit_until_ms(const struct get *get, uint64_t now_ms)
+{
+    return unless_restated(get, until_ms(get, now_ms));
+}
+
 bool permit_has(struct get *get)
 {
     uint64_t version = version_of(get->metadata);
@@ -105,10 +118,8 @@ bool permit_has(struct get *get)
         !origin_knows_identities(get->ask.rules->origin) ||
         !guard_on(GUARD_GRANTS))
         return true;
-    uint64_t now_ms = ageing_ms(), until = until_ms(get, now_ms);
-    uint64_t ttl = ttl_ms(get->ask.rules, get->asker.who), restated_ms = get_restated(get).at_ms;
-    if (restated_ms && until <= restated_ms + ttl)
-        until = 0;    /* asked before */
+    uint64_t now_ms = ageing_ms(), until = permit_until_ms(get, now_ms);
+    uint64_t ttl = ttl_ms(get->ask.rules, get->asker.who);
     get->permitted = now_ms < until;    /* once a request, as version and freshness are */
     get->permitted_version = version;
     get->permit_ages = get->permitted && until - now_ms < ttl / 2;

@@ -1,0 +1,43 @@
+/* forecast.c - explains what the cache would do with a get. SPDX-License-Identifier: Apache-2.0
+ *
+ * The get takes its first phase, and then the judgement that the next phase would act on. So the
+ * explanation comes from the code that decides, and neither the origin nor the cache notices. */
+#include "cache/getting.h"
+
+#include "base/clock.h"
+
+static bool is_in_flight(struct get *get)
+{
+    if (flights_idle(get->flights, &get->id))
+        return false;
+    flights_lock(get->flights, &get->id);
+    struct inflight *inflight = inflight_find(get->flights, &get->id);
+    bool found = inflight && !list_empty(&inflight->fetches);
+    inflight_unref(&inflight);
+    flights_unlock(get->flights, &get->id);
+    return found;
+}
+
+enum err get_forecast(struct get *get, struct get_forecast *ret)
+{
+    check(get->magic == GET_MAGIC && get->phase <= GET_UNKNOWN);
+    while (get->phase == GET_LOOK) {
+        if (get->op)    /* the disk will call */
+            return ERR_WAIT;
+        enum err err = get_look(get);
+        if (err)
+            return err;
+    }
+    uint64_t now_ms = ageing_ms(), until_ms = permit_until_ms(get, now_ms);
+    *ret = (struct get_forecast){
+        .metadata = get->metadata,
+        .all_permitted = !origin_knows_identities(get->ask.rules->origin),
+        .permitted_s = until_ms > now_ms ? (int64_t)((until_ms - now_ms + 999) / 1000) : 0,
+        .in_flight = is_in_flight(get),
+    };
+    if (!get->metadata)
+        return OK;
+    ret->confirmed_s = atomic_load(&get->metadata->validated_s);
+    ret->judgement = get_judge(get);
+    return OK;
+}
