@@ -15,7 +15,6 @@
 
 #include "base/metric.h"
 #include "base/workers.h"
-#include "cache/lists.h"
 #include "front/inside.h"
 #include "s3/encode.h"
 #include "store/walk.h"
@@ -38,7 +37,8 @@ struct walk_job {
     struct mailbox *box;
     struct front *front;
     struct call *call;                /* NULL: the client has gone. For the loop alone */
-    struct list_get *get;             /* the list call that proves the right; else NULL */
+    struct list_right *right;         /* in the call: the question whether the client may list */
+    bool is_walking;                  /* the pool has the job */
     atomic_bool gone;
     struct arena keep;
     struct walk_ask ask;
@@ -243,10 +243,9 @@ static void gone(void *arg)
     struct walk_job *job = arg;
     job->call = NULL;
     atomic_store(&job->gone, true);
-    if (!job->get)
-        return;    /* the pool has the job */
-    list_end(&job->get);
-    job_free(job);
+    list_right_drop(&job->right);
+    if (!job->is_walking)    /* else the pool has the job */
+        job_free(job);
 }
 
 /* Ends a call whose right is not proved. */
@@ -258,19 +257,15 @@ static void refuse(struct walk_job *job, enum err err)
     reply_error(call, err, S(""));
 }
 
-static void judged(void *arg)
+static void judged(void *arg, enum err err)
 {
     struct walk_job *job = arg;
-    const struct list_answer *answer;
-    if (!job->get || list_answer(job->get, &answer) == ERR_WAIT)
-        return;
-    enum err err = answer->err ? answer->err : answer->status == 200 ? OK
-                 : answer->status == 404 ? ERR_NO_SUCH_BUCKET : ERR_DENIED;
-    list_end(&job->get);
-    if (err)
+    if (err) {
         refuse(job, err);
-    else
-        workers_put(job->front->walkers, &job->link);
+        return;
+    }
+    job->is_walking = true;
+    workers_put(job->front->walkers, &job->link);
 }
 
 static slice param_of(const struct call *call, slice name)
@@ -310,19 +305,11 @@ static void begin(struct call *call, size_t depth, size_t rows_max)
         .bucket = arena_copy(&job->keep, call->s3.bucket),
         .prefix = arena_copy(&job->keep, param_of(call, S("prefix"))),
         .visit = visit, .is_over = is_over, .arg = job };
-    struct text query = text_in(call->keep);
-    text_add(&query, S("list-type=2&max-keys=1&prefix="));
-    uri_encode(&query, job->ask.prefix, true);
-    struct list_ask ask = { .rules = call->rules, .who = &call->client->who,
-                            .op = S3_LIST_OBJECTS_V2, .bucket = call->s3.bucket,
-                            .query = text_slice(&query), .newest = true };
     call->gone = gone;
     call->gone_arg = job;
-    job->get = list_start(call->loop->cache, &ask, judged, job);
-    if (job->get)
-        judged(job);
-    else
-        refuse(job, ERR_SLOW_DOWN);
+    enum err err = list_right_ask(call, job->ask.prefix, judged, job, &job->right);
+    if (err != ERR_WAIT)
+        judged(job, err);
 }
 
 void cached_read(struct call *call)

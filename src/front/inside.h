@@ -181,6 +181,16 @@ enum err item_span(const struct item *item, const struct get_answer *answer, uin
 void batch_read(struct call *call);     /* judges each item as a request of its own */
 void batch_buffers_free(struct front_loop *loop);    /* batch_load.c */
 
+/* ---- list_right.c ---- */
+/* Asks the origin whether the call's client may list this prefix of the bucket. Returns ERR_WAIT:
+ * done() is called with the verdict, unless list_right_drop is called first. Otherwise returns the
+ * verdict: OK, ERR_DENIED, ERR_NO_SUCH_BUCKET, ERR_SLOW_DOWN, or why the origin gave no answer.
+ * *ret lives as long as the call. */
+struct list_right;
+enum err list_right_ask(struct call *call, slice prefix, void (*done)(void *arg, enum err err),
+                        void *arg, struct list_right **ret) MUST_USE;
+void list_right_drop(struct list_right **right);    /* any time; accepts NULL */
+
 /* ---- cached.c ---- */
 void cached_read(struct call *call);    /* penstock-ls, penstock-du */
 struct workers *cached_walkers_new(void) MUST_USE;
