@@ -9,8 +9,7 @@
 #include "cli/ask.h"
 #include "origin/web.h"
 
-/* A service that listens at every address of this machine listens at its loopback address, too. */
-static slice reachable(struct arena *keep, slice address)
+slice ask_reachable(struct arena *keep, slice address)
 {
     slice host = address, port = url_cut_port(&host);
     return config_is_everywhere(address)
@@ -20,7 +19,7 @@ static slice reachable(struct arena *keep, slice address)
 struct answer ask(struct arena *keep, slice address, slice path, slice token, unsigned ms)
 {
     check(address.len && slice_starts(path, S("/")) && ms > 0);
-    slice host = reachable(keep, address);
+    slice host = ask_reachable(keep, address);
     const struct http_field proof = { S("Authorization"),
                                       arena_printf(keep, "Bearer %.*s", SLICE_ARG(token)) };
     struct web_ask request = {

@@ -19,4 +19,8 @@ struct answer ask(struct arena *keep, slice address, slice path, slice token, un
  * If the URL is wrong, reports that and returns false. */
 bool ask_url(const char *url, struct arena *keep, slice *ret_address, slice *ret_path) MUST_USE;
 
+/* Returns an address at which a service with this `listen` can be reached from this machine. A
+ * service that listens at every address listens at its loopback address, too. */
+slice ask_reachable(struct arena *keep, slice address) MUST_USE;
+
 #endif

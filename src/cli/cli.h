@@ -8,7 +8,8 @@
 
 #include "base/config.h"
 
-enum { EXIT_GOOD = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };    /* documented in penstock(1) */
+/* Documented in penstock(1). EXIT_INCOMPLETE: the answer lacks what the service could not read. */
+enum { EXIT_GOOD = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_INCOMPLETE = 3 };
 
 struct cli {
     size_t argc;           /* number of words after the subcommand */

@@ -14,24 +14,37 @@ static const char *environment(const char *name)
     return getenv(name);
 }
 
+/* `so` says in a message why temporary credentials won't do. */
+static enum err find_fixed(slice profile, const char *so, struct arena *keep,
+                           struct credentials *ret, slice *ret_why)
+{
+    struct credentials_ask ask = { .profile = profile, .env = environment, .now_s = wall_s() };
+    enum err err = credentials_find(keep, &ask, ret, ret_why);
+    if (err || ret->kind != CREDENTIALS_LENT)
+        return err;
+    *ret_why = arena_printf(keep, "Penstock found credentials, but they are temporary ones that "
+                            "only Penstock gets (from: %.*s). So %s", SLICE_ARG(ret->from), so);
+    return ERR_NOT_FOUND;
+}
+
 enum err credentials_of_clients(const struct config *config, struct arena *keep,
                                 struct credentials *ret, slice *ret_why)
 {
-    struct credentials_ask ask = {
-        .profile = slice_of(config->aws_profile), .env = environment, .now_s = wall_s(),
-    };
     check(config->key_count == 0);
-    enum err err = credentials_find(keep, &ask, ret, ret_why);
-    if (!err && ret->kind == CREDENTIALS_LENT) {
-        *ret_why = arena_printf(keep, "Penstock found credentials, but they are temporary ones that "
-                                "only Penstock gets (from: %.*s). So clients can't sign with them: "
-                                "set access_key and secret_key", SLICE_ARG(ret->from));
-        err = ERR_NOT_FOUND;
-    }
+    enum err err = find_fixed(slice_of(config->aws_profile),
+                              "clients can't sign with them: set access_key and secret_key",
+                              keep, ret, ret_why);
     if (err)
         *ret_why = arena_printf(keep, "clients have no key to sign with (access_key and "
                                 "secret_key are not set): %.*s", SLICE_ARG(*ret_why));
     return err;
+}
+
+enum err credentials_of_caller(const struct config *config, struct arena *keep,
+                               struct credentials *ret, slice *ret_why)
+{
+    return find_fixed(config->aws_in_env ? S("") : slice_of(config->aws_profile),
+                      "they can't sign requests of clients", keep, ret, ret_why);
 }
 
 bool credentials_may_lack(const struct config *config, const struct config_origin *origin)

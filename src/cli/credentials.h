@@ -12,6 +12,10 @@
  * After a failure *ret_why is a sentence for people. */
 enum err credentials_of_clients(const struct config *config, struct arena *keep,
                                 struct credentials *ret, slice *ret_why) MUST_USE;
+/* Finds the key of the user who runs a command against the service, as an SDK would, or by the
+ * setting aws_profile. Refuses temporary credentials. */
+enum err credentials_of_caller(const struct config *config, struct arena *keep,
+                               struct credentials *ret, slice *ret_why) MUST_USE;
 /* True if Penstock needs no own credentials at this origin, because no client would use them. */
 bool credentials_may_lack(const struct config *config, const struct config_origin *origin);
 /* True if the origin's answers depend on the signer. */

@@ -9,27 +9,18 @@
 #include <unistd.h>
 
 #include "cli/ask.h"
+#include "cli/show.h"
 
 #define WATCH_S 2u
 
 /* ---- figures ---- */
-
-static slice human_bytes(struct arena *keep, json_int_t bytes)
-{
-    static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB" };
-    double value = (double)bytes;
-    size_t unit = 0;
-    for (; value >= 1024 && unit + 1 < countof(units); unit++)
-        value /= 1024;
-    return arena_printf(keep, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
-}
 
 static slice value_text(struct arena *keep, slice name, json_t *value)
 {
     if (json_is_string(value) && json_string_length(value))
         return slice_of(json_string_value(value));
     if (json_is_integer(value) && slice_ends(name, S("bytes")))
-        return human_bytes(keep, json_integer_value(value));
+        return show_bytes(keep, (uint64_t)MAX(json_integer_value(value), 0));
     if (json_is_integer(value))
         return arena_printf(keep, "%jd", (intmax_t)json_integer_value(value));
     if (json_is_real(value))
@@ -144,8 +135,8 @@ static void print_works(struct arena *keep, json_t *root)
 
 static void print_hits(struct arena *keep, const char *title, json_t *gains, slice when)
 {
-    slice given = human_bytes(keep, number_of(gains, "cache_bytes") +
-                                    number_of(gains, "origin_bytes"));
+    slice given = show_bytes(keep, (uint64_t)(number_of(gains, "cache_bytes") +
+                                              number_of(gains, "origin_bytes")));
     printf("%-10s ", title);
     print_line(keep, gains, "{hit_ratio} of {reads} reads, {byte_hit_ratio} of ");
     printf("%.*s%.*s\n", SLICE_ARG(given), SLICE_ARG(when));

@@ -32,18 +32,20 @@ static size_t on_send(char *ptr, size_t size, size_t count, void *arg)
     return slice_put(ptr, part);
 }
 
-static CURLcode run(CURL *easy, const atomic_bool *stop)
+static CURLcode run(CURL *easy, const struct web_ask *ask)
 {
     CURLM *multi = curl_multi_init();
     CURLcode code = CURLE_ABORTED_BY_CALLBACK;
     int running = 1, left;
     check(multi && curl_multi_add_handle(multi, easy) == CURLM_OK);
-    while (running && !(stop && atomic_load(stop))) {
+    while (running && !(ask->stop && atomic_load(ask->stop))) {
         check(curl_multi_perform(multi, &running) == CURLM_OK);
         if (running)
             check(curl_multi_poll(multi, NULL, 0, LOOK_MS, NULL) == CURLM_OK);
         else
             code = curl_multi_info_read(multi, &left)->data.result;
+        if (running && ask->waiting)
+            ask->waiting(ask->arg);
     }
     check(curl_multi_remove_handle(multi, easy) == CURLM_OK);
     curl_multi_cleanup(multi);
@@ -73,6 +75,13 @@ static enum err judge(CURL *easy, CURLcode code, const char *error, struct arena
         *ret_why = arena_copy(keep, slice_of(*error ? error : curl_easy_strerror(code)));
         return ERR_ORIGIN_CONNECT;
     }
+}
+
+static slice software_of(CURL *easy, struct arena *keep)
+{
+    struct curl_header *header;
+    bool found = curl_easy_header(easy, "Server", 0, CURLH_HEADER, -1, &header) == CURLHE_OK;
+    return found ? arena_copy(keep, slice_of(header->value)) : S("");
 }
 
 enum err web_get(const struct web_ask *ask, struct arena *keep, struct web_reply *ret,
@@ -108,10 +117,12 @@ enum err web_get(const struct web_ask *ask, struct arena *keep, struct web_reply
         CURL_SET(easy, CURLOPT_INFILESIZE_LARGE, (curl_off_t)body.len);
         CURL_SET(easy, CURLOPT_CUSTOMREQUEST, ask->method);
     }
-    enum err e = judge(easy, run(easy, ask->stop), error, keep, ret_why);
+    enum err e = judge(easy, run(easy, ask), error, keep, ret_why);
+    slice software = software_of(easy, keep);
     curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
     curl_easy_cleanup(easy);
     curl_slist_free_all(fields);
-    *ret = (struct web_reply){ (int)status, got.text.len ? text_slice(&got.text) : S("") };
+    *ret = (struct web_reply){ (int)status, got.text.len ? text_slice(&got.text) : S(""),
+                               software };
     return e;
 }

@@ -21,11 +21,14 @@ struct web_ask {
     unsigned time_ms;                   /* limit for the whole request */
     size_t body_bytes_max;              /* limit for the body of the answer; 0: 64 KiB */
     const atomic_bool *stop;            /* may be NULL */
+    void (*waiting)(void *arg);         /* called about every 100 ms until the end; may be NULL */
+    void *arg;
 };
 
 struct web_reply {
     int status;
     slice body;
+    slice software;                     /* the header Server; empty: there was none */
 };
 
 /* Returns OK for an answer with any status. Otherwise *ret_why, in keep, says what went wrong. */

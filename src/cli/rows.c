@@ -1,0 +1,163 @@
+/* rows.c - the lines of an answer about the cache, over all pages. SPDX-License-Identifier: Apache-2.0
+ *
+ * An answer has a JSON object on each line, and the last one is a summary. If there are more rows,
+ * the summary has the name with which the next page begins. */
+#include "cli/rows.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "s3/encode.h"
+
+#define PAGE_ROWS "1000"
+
+uint64_t rows_number(const json_t *row, const char *member)
+{
+    json_int_t value = json_integer_value(json_object_get(row, member));
+    return value > 0 ? (uint64_t)value : 0;
+}
+
+slice rows_name(const json_t *row, const char *member, struct arena *keep)
+{
+    const json_t *plain = json_object_get(row, member);
+    slice name = S("");
+    if (json_is_string(plain))
+        return arena_copy(keep, json_text(plain));
+    slice encoded = json_text(json_object_get(row, arena_printf(keep, "%s_url", member).ptr));
+    return uri_decode(keep, encoded, &name) ? S("") : name;
+}
+
+/* ---- one page ---- */
+
+struct page {
+    rows_visit *visit;
+    void *arg;
+    struct rows_end *end;
+    slice next;               /* empty: this is the last page */
+    bool ended;               /* the summary has come */
+    struct arena *keep;
+};
+
+static void read_summary(struct page *page, const json_t *row)
+{
+    json_t *folder;
+    size_t i;
+    page->ended = true;
+    page->end->rows += rows_number(row, "rows");
+    page->end->complete = page->end->complete && json_is_true(json_object_get(row, "complete"));
+    page->end->extents_unread = MAX(page->end->extents_unread, rows_number(row, "extents_unread"));
+    json_array_foreach(json_object_get(row, "folders_out"), i, folder)
+        if (json_integer_value(folder) > 0 && json_integer_value(folder) <= ROWS_FOLDERS_MAX)
+            page->end->folders[json_integer_value(folder) - 1] = true;
+    page->next = rows_name(row, "next", page->keep);
+}
+
+/* Returns false if the line is not a JSON object. */
+static bool read_line(struct page *page, slice line)
+{
+    json_error_t error;
+    json_t *row = json_loadb(line.ptr, line.len, 0, &error);
+    bool good = json_is_object(row);
+    if (good && json_object_get(row, "complete"))
+        read_summary(page, row);
+    else if (good)
+        page->visit(page->arg, line, row);
+    json_decref(row);
+    return good;
+}
+
+static bool read_page(struct page *page, slice body)
+{
+    bool good = true;
+    while (body.len && good && !page->ended) {
+        size_t end = slice_find(body, S("\n"));
+        slice line = slice_sub(body, 0, end + 1);
+        good = read_line(page, line);
+        body = slice_from(body, line.len);
+    }
+    return good && page->ended;
+}
+
+/* ---- all pages ---- */
+
+static int ask_page(const struct server *server, const struct question *question, slice marker,
+                    struct page *page)
+{
+    struct question ask = *question;
+    struct text query = text_in(page->keep);
+    slice body;
+    text_add(&query, question->query);
+    query_add(&query, "max-keys", S(PAGE_ROWS));
+    if (marker.len)
+        query_add(&query, "marker", marker);
+    ask.query = text_slice(&query);
+    int status = server_ask(server, &ask, page->keep, &body);
+    if (!status && !read_page(page, body)) {
+        fprintf(stderr, "penstock %s: the answer of %.*s is cut or malformed. Check that it is a "
+                "Penstock of this version\n", server->command, SLICE_ARG(server->url));
+        return EXIT_FAILED;
+    }
+    return status;
+}
+
+int rows_read(const struct server *server, const struct question *question, rows_visit *visit,
+              void *arg, struct rows_end *ret)
+{
+    struct arena keep = { 0 }, before = { 0 };
+    slice marker = S("");
+    int status;
+    *ret = (struct rows_end){ .complete = true };
+    do {
+        struct page page = { visit, arg, ret, S(""), false, &keep };
+        status = ask_page(server, question, marker, &page);
+        arena_free(&before);
+        marker = page.next;
+        before = keep;    /* holds the marker */
+        keep = (struct arena){ 0 };
+        fflush(stdout);
+    } while (!status && marker.len);
+    arena_free(&before);
+    return status ? status : ret->complete ? EXIT_GOOD : EXIT_INCOMPLETE;
+}
+
+/* ---- the summary ---- */
+
+/* Writes the numbers of the folders out of service, and returns how many there are. */
+static size_t add_folders(struct text *to, const struct rows_end *end, const char *between)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < ROWS_FOLDERS_MAX; i++)
+        if (end->folders[i])
+            text_printf(to, "%s%zu", count++ ? between : "", i + 1);
+    return count;
+}
+
+void rows_print_end(const struct rows_end *end)
+{
+    struct arena keep = { 0 };
+    struct text folders = text_in(&keep);
+    add_folders(&folders, end, ",");
+    printf("{\"rows\":%" PRIu64 ",\"complete\":%s,\"folders_out\":[%.*s],\"extents_unread\":%" PRIu64
+           "}\n", end->rows, end->complete ? "true" : "false", (int)folders.len,
+           folders.len ? folders.ptr : "", end->extents_unread);
+    arena_free(&keep);
+}
+
+void rows_warn(const struct server *server, const struct rows_end *end, struct arena *keep)
+{
+    struct text text = text_in(keep), folders = text_in(keep);
+    size_t count = add_folders(&folders, end, ", ");
+    if (end->complete)
+        return;
+    if (count)
+        text_printf(&text, "; %s %.*s %s out of service (counted in the order of cache_dirs; "
+                    "penstock stat says why)", count > 1 ? "cache folders" : "cache folder",
+                    (int)folders.len, folders.ptr, count > 1 ? "are" : "is");
+    if (end->extents_unread)
+        text_printf(&text, "; %" PRIu64 " extents could not be read (the log of the service says "
+                    "why)", end->extents_unread);
+    fprintf(stderr, "penstock %s: warning: this is not all that is cached%.*s\n", server->command,
+            (int)text.len, text.len ? text.ptr : "");
+}

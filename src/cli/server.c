@@ -1,0 +1,204 @@
+/* server.c - finds the service that a command asks, and the key that signs.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A value that the caller has set for this command beats one of the environment, and that beats the
+ * settings file. Somebody who may read the settings of the service needs nothing else: its address
+ * and a key are there. */
+#include "cli/server.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "cli/ask.h"
+#include "cli/credentials.h"
+
+#define TIMEOUT_S 600u
+#define TIMEOUT_S_MAX 86400u
+
+/* ---- the address ---- */
+
+struct place {
+    slice url, from;
+};
+
+static struct place env_place(const char *name)
+{
+    return (struct place){ slice_of(getenv(name)), slice_of(name) };
+}
+
+/* The settings always have an address. */
+static struct place settings_place(const struct config *config, struct arena *keep)
+{
+    const struct setting_where *where = &config->where[setting_at(SCOPE_GLOBAL, S("listen"))];
+    slice address = ask_reachable(keep, slice_of(config->listen));
+    return (struct place){ arena_printf(keep, "http://%.*s", SLICE_ARG(address)),
+                           arena_printf(keep, "listen, %.*s",
+                                        SLICE_ARG(config_where(where, keep))) };
+}
+
+static struct place find_place(const struct config *config, const char *url, struct arena *keep)
+{
+    const struct setting_where *where = &config->where[setting_at(SCOPE_GLOBAL, S("listen"))];
+    struct place place = { slice_of(url), S("--url") };
+    if (!url && where->from < FROM_ENV)
+        place = env_place("AWS_ENDPOINT_URL_S3");
+    if (!place.url.len && !url && where->from < FROM_ENV)
+        place = env_place("AWS_ENDPOINT_URL");
+    return place.url.len || url ? place : settings_place(config, keep);
+}
+
+/* Reads scheme://HOST[:PORT][/PATH]. Returns false, and reports it, if the URL has another form. */
+static bool take_url(const struct place *place, struct arena *keep, struct server *server)
+{
+    slice url = place->url, rest;
+    bool tls = slice_starts(url, S("https://"));
+    if (!tls && !slice_starts(url, S("http://"))) {
+        fprintf(stderr, "penstock: the address of the service (%.*s) must be http://HOST:PORT or "
+                "https://HOST:PORT, not \"%.*s\"\n", SLICE_ARG(place->from), SLICE_ARG(url));
+        return false;
+    }
+    rest = slice_from(url, tls ? 8 : 7);
+    slice host = slice_cut(&rest, '/');
+    if (!host.len || slice_has(host, '@') || slice_has(host, ' ') || slice_has(host, '?') ||
+        slice_has_control(host) || rest.len) {
+        fprintf(stderr, "penstock: the address of the service (%.*s) must have a host, and nothing "
+                "after it: \"%.*s\"\n", SLICE_ARG(place->from), SLICE_ARG(url));
+        return false;
+    }
+    server->url = arena_printf(keep, "http%s://%.*s", tls ? "s" : "", SLICE_ARG(host));
+    server->url_from = arena_copy(keep, place->from);
+    return true;
+}
+
+/* ---- the key ---- */
+
+/* The first client that may do everything; else the first one with a key. */
+static const struct config_key *key_of(const struct config *config)
+{
+    const struct config_key *first = NULL;
+    for (size_t i = 0; i < config->key_count; i++) {
+        const struct config_key *key = &config->keys[i];
+        if (!key->access_key[0] || !key->secret_key[0])
+            continue;
+        for (size_t row = 0; row < key->row_count; row++)
+            if (key->rows[row].rights == RIGHT_ALL && !key->rows[row].bucket.len)
+                return key;
+        first = first ? first : key;
+    }
+    return first;
+}
+
+static slice key_from(const struct config_key *key, struct arena *keep)
+{
+    const struct setting_where *where = &key->where[setting_at(SCOPE_KEY, S("access_key"))];
+    return arena_printf(keep, "%s%saccess_key, %.*s", key->name, key->name[0] ? "." : "",
+                        SLICE_ARG(config_where(where, keep)));
+}
+
+static void take_settings_key(const struct config_key *key, struct arena *keep,
+                              struct server *server)
+{
+    server->keys = (struct sigv4_credentials){
+        arena_copy(keep, slice_of(key->access_key)), arena_copy(keep, slice_of(key->secret_key)),
+        arena_copy(keep, slice_of(key->session_token)) };
+    server->keys_from = key_from(key, keep);
+}
+
+/* Takes a key of the environment if it has one, else of the settings, else a profile's. */
+static bool take_key(const struct config *config, struct arena *keep, struct server *server)
+{
+    struct credentials found = { .region = S("") };
+    slice why;
+    const struct config_key *key = key_of(config);
+    bool in_env = config->aws_in_env || getenv("AWS_ACCESS_KEY_ID_FILE");
+    if (key && !in_env) {
+        take_settings_key(key, keep, server);
+    } else if (credentials_of_caller(config, keep, &found, &why)) {
+        fprintf(stderr, "penstock: there is no key to sign the request with: %.*s. %s%s\n",
+                SLICE_ARG(why), config->file_unread ? "The settings file can't be read by this "
+                "user, or has a mistake. " : "", "Use a key pair that the service knows: its "
+                "access_key and secret_key, or a row of its keys");
+        return false;
+    } else {
+        server->keys = (struct sigv4_credentials){ found.access_key, found.secret_key,
+                                                   found.session_token };
+        server->keys_from = found.from;
+    }
+    slice regions = slice_of(config->regions), first = slice_trim(slice_cut(&regions, ','));
+    server->region = found.region.len ? found.region : first.len ? arena_copy(keep, first)
+                                                                 : S("us-east-1");
+    return true;
+}
+
+/* ---- the command line ---- */
+
+bool server_word(struct cli *cli, const char *command, struct s3_url *ret)
+{
+    const char *word = NULL, *why;
+    for (size_t i = 0; i < cli->argc && !word; i++) {
+        if (!slice_starts_nocase(slice_of(cli->argv[i]), S("s3://")))
+            continue;
+        word = cli->argv[i];
+        memmove(cli->argv + i, cli->argv + i + 1, (--cli->argc - i) * sizeof(*cli->argv));
+    }
+    word = word ? word : cli_word(cli);
+    if (!word) {
+        fprintf(stderr, "penstock %s: the bucket is missing: write s3://BUCKET/PREFIX, or see "
+                "penstock %s --help\n", command, command);
+        return false;
+    }
+    if (s3_url_read(word, ret, &why))
+        return true;
+    struct text text = text_in(&cli->arena);
+    show_name(&text, slice_of(word));
+    fprintf(stderr, "penstock %s: \"%.*s\" %s: write s3://BUCKET/PREFIX\n", command, (int)text.len,
+            text.ptr, why);
+    return false;
+}
+
+static bool take_timeout(struct cli *cli, struct server *server)
+{
+    const char *text = cli_option(cli, "--timeout");
+    uint64_t seconds = TIMEOUT_S;
+    if (text && (!slice_u64(slice_of(text), &seconds) || !seconds || seconds > TIMEOUT_S_MAX)) {
+        fprintf(stderr, "penstock: --timeout must be a number of seconds, from 1 to %u, not "
+                "\"%s\"\n", TIMEOUT_S_MAX, text);
+        return false;
+    }
+    server->until_ms = mono_ms() + seconds * 1000;
+    return true;
+}
+
+static int find(struct cli *cli, const struct config *config, const char *url,
+                struct server *server)
+{
+    struct place place = find_place(config, url, &cli->arena);
+    if (!take_url(&place, &cli->arena, server))
+        return EXIT_USAGE;
+    if (!take_key(config, &cli->arena, server))
+        return EXIT_FAILED;
+    if (config->aws_ca_bundle)
+        server->ca_file = arena_copy(&cli->arena, slice_of(config->aws_ca_bundle)).ptr;
+    server->sigv4 = sigv4_new();
+    return EXIT_GOOD;
+}
+
+int server_find(struct cli *cli, const char *command, struct server *ret)
+{
+    const char *url = cli_option(cli, "--url");
+    *ret = (struct server){ .command = command };
+    if (!take_timeout(cli, ret))
+        return EXIT_USAGE;
+    struct config *config = cli_load(cli, NULL);
+    int status = cli_mistakes(cli, config, "command line", stderr) ? EXIT_USAGE
+               : find(cli, config, url, ret);
+    config_free(&config);
+    return status;
+}
+
+void server_end(struct server *server)
+{
+    sigv4_free(&server->sigv4);
+}

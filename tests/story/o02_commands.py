@@ -1,0 +1,200 @@
+"""The commands that ask the cache: penstock ls and du, as an operator types them."""
+import http.server
+
+from harness import *
+
+SIZE = 150_000
+ODD = ["pile/sp ace é", "pile/nl\nnew\x1b[31mred", "pile/back\\slash", "pile/%41"]
+KEYS = [f"pile/{d}/{i:02}" for d in "ab" for i in range(6)] + ODD
+
+
+class Other:
+    """A server that is no Penstock, and says what the story wants."""
+
+    def __init__(self):
+        outer = self
+        self.answer = (200, b"{}", {})
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                status, body, headers = outer.answer
+                self.send_response(status)
+                for name, value in {"Content-Length": str(len(body)), **headers}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(body)
+
+            do_POST = do_GET
+
+            def log_message(self, *_):
+                pass
+
+            def version_string(self):
+                return outer.answer[2].get("Server", "Other/1")
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+
+with Story("o02 commands say what is cached", seconds=120) as story:
+    origin = story.origin(*(f"object={key} {SIZE}" for key in KEYS if key not in ODD))
+    for name in "ab":
+        os.mkdir(story.path(name))
+    keys = [{"access_key": name, "secret_key": name.lower(), "policy": [{"allow": allow, "on": on}]}
+            for name, allow, on in (("LISTERKEY", ["list"], ["pile/a/"]), ("READERKEY", ["read"], ["pile/"]))]
+    server = story.penstock(origin=origin.url, cache_dir=None, cache_size=None, freshness="immutable", keys=keys,
+                            cache_dirs=[{"path": story.path(name) + "/cache", "size": "256MiB"} for name in "ab"])
+    client = server.client_env()
+    none = {"PENSTOCK_CONFIG": "/nonexistent", "HOME": story.folder}
+
+    def penstock(*argv, env=client, **more):
+        return run([PENSTOCK, *argv], {**none, **env}, **more)
+
+    def lines_of(*argv, **more):
+        status, out, err = penstock(*argv, "--json", **more)
+        story.fact(f"{' '.join(argv)} --json succeeds", status in (0, 3) and out.endswith("}\n"), err)
+        return [json.loads(line) for line in out.splitlines()]
+
+    def refused(text, status, words, *argv, **more):
+        got, out, err = penstock(*argv, **more)
+        story.fact(text, got == status and out == "" and all(word in err for word in words) and err.count("\n") == 1,
+                   f"status {got}: {out}{err}")
+
+    story.same("nothing is cached", penstock("ls", "s3://pile/")[:2], (0, "no key of s3://pile/ is cached\n"))
+    for key in ODD:
+        story.same("a write", server.put(key, bytes(SIZE)).status, 200)
+    for key in KEYS:
+        story.same("a read", server.get(key).status, 200)
+    story.same("a read of a part", server.get("pile/a/00", 0, 99).status, 206)
+    want = sorted(key[5:] for key in KEYS)
+    wait_for("all is stored", lambda: [row.get("key") for row in lines_of("ls", "s3://pile")[:-1]] == want, 10)
+
+    # ---- ls ----
+    status, out, err = penstock("ls", "s3://pile/a/0")
+    rows = out.splitlines()
+    story.same("ls has a head, a line for each key, and a sum", (status, err, rows[0].split(), [row.split()[-1] for row in rows[1:-1]], rows[-1]),
+               (0, "", ["SIZE", "CACHED", "AGE", "PINNED", "KEY"], [f"a/{i:02}" for i in range(6)], "6 keys: 878.9 KiB of 878.9 KiB cached"))
+    story.fact("sizes are for people", "146.5 KiB" in rows[1] and "100 %" in rows[1], rows[1])
+    story.fact("... or exact", f"{SIZE}" in penstock("ls", "s3://pile/a/", "--bytes")[1], "")
+    status, out, _ = penstock("ls", "s3://pile/")
+    story.fact("no byte of a name reaches the terminal as a command", not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", out), repr(out))
+    story.fact("odd names can be told apart", all(name in out for name in (
+        "sp ace é", "nl\\x0anew\\x1b[31mred", "back\\\\slash", "%41")), out)
+    story.same("a URL is not decoded", [[row["key"] for row in lines_of("ls", f"s3://{key}")[:-1]] for key in ODD], [[key[5:]] for key in ODD])
+    ask = server.ask("GET", "pile", [("penstock-ls", ""), ("prefix", "a/")])
+    story.same("--json is what the service says", penstock("ls", "s3://pile/a/", "--json")[1], ask.body.decode())
+    story.same("a prefix without a key", penstock("ls", "s3://pile/c")[:2], (0, "no key of s3://pile/c is cached\n"))
+
+    # ---- du ----
+    status, out, err = penstock("du", "s3://pile")
+    story.same("du has a line for each prefix, and a total", [row.split()[-2:] for row in out.splitlines()],
+               [["OBJECTS", "PREFIX"], ["4", "s3://pile/"], ["6", "s3://pile/a/"], ["6", "s3://pile/b/"], ["16", "total"]])
+    story.same("--depth 0 is one line", lines_of("du", "--depth", "0", "s3://pile")[0],
+               {"prefix": "", "objects": 16, "bytes": 16 * SIZE, "cached_bytes": 16 * SIZE})
+    story.same("exact bytes", penstock("du", "--bytes", "s3://pile/a/")[1].splitlines()[-1].split(), [str(6 * SIZE)] * 2 + ["6", "total"])
+
+    # ---- where the service is, and who asks ----
+    pair = {n: v for n, v in client.items() if "KEY" in n}
+    address, config = f"127.0.0.1:{server.port}", server.config_path
+    other_client = {"AWS_ACCESS_KEY_ID": "LISTERKEY", "AWS_SECRET_ACCESS_KEY": "listerkey"}
+    with open(story.path("credentials"), "w") as f:
+        f.write(f"[default]\naws_access_key_id = LISTERKEY\naws_secret_access_key = wrong\n[lister]\naws_access_key_id = LISTERKEY\n"
+                "aws_secret_access_key = listerkey\n")
+    profiles = {"AWS_SHARED_CREDENTIALS_FILE": story.path("credentials")}
+    for text, argv, env in (("--url", ["--url", f"http://{address}/"], pair),
+                            ("--listen", ["--listen", address], {**pair, "AWS_ENDPOINT_URL": "http://127.0.0.1:1"}),
+                            ("PENSTOCK_LISTEN", [], {**pair, "PENSTOCK_LISTEN": address, "AWS_ENDPOINT_URL": "http://127.0.0.1:1"}),
+                            ("AWS_ENDPOINT_URL_S3", [], {**pair, "AWS_ENDPOINT_URL_S3": f"http://{address}", "AWS_ENDPOINT_URL": "http://127.0.0.1:1"}),
+                            ("the settings alone", ["--config", config], {}),
+                            ("the settings, before the default profile", ["--config", config], profiles),
+                            ("the settings, and another client's key", ["--config", config], other_client),
+                            ("a named profile", ["--config", config], {**profiles, "AWS_PROFILE": "lister"})):
+        story.same(f"found by {text}", penstock("ls", *argv, "s3://pile/a/", env=env)[0], 0)
+    refused("no key at all", 1, ["no key to sign", "AWS_ACCESS_KEY_ID", "access_key"], "ls", "s3://pile", env={"AWS_ENDPOINT_URL": f"http://{address}"})
+    refused("an unknown key", 1, ["does not know the access key NOBODY (from env AWS_ACCESS_KEY_ID)", address, "AWS_SECRET_ACCESS_KEY"],
+            "ls", "s3://pile", env={**client, "AWS_ACCESS_KEY_ID": "NOBODY"})
+    refused("a wrong secret", 1, ["another secret key"], "ls", "s3://pile", env={**client, "AWS_SECRET_ACCESS_KEY": "wrong"})
+    refused("a missing right", 1, ["READERKEY", "the right list"], "ls", "--config", config, "s3://pile/a/",
+            env={"AWS_ACCESS_KEY_ID": "READERKEY", "AWS_SECRET_ACCESS_KEY": "readerkey"})
+    refused("more than a client may list", 1, ["LISTERKEY", "the right list"], "du", "--config", config, "s3://pile", env=other_client)
+
+    # ---- wrong words ----
+    for text, words, *argv in (("no URL", ["s3://BUCKET/PREFIX"], "ls"), ("no s3 URL", ["s3://"], "ls", "pile/a"),
+                               ("no bucket", ["names no bucket"], "du", "s3:///a"), ("a wrong depth", ["--depth"], "du", "--depth", "x", "s3://pile"),
+                               ("a deep depth", ["1024"], "du", "--depth", "1025", "s3://pile"), ("a wrong time", ["--timeout"], "ls", "--timeout", "0", "s3://pile"),
+                               ("a wrong URL", ["--url", "http://HOST:PORT"], "ls", "--url", "ftp://x", "s3://pile"),
+                               ("a URL with more", ["--url"], "ls", "--url", f"http://{address}/pile", "s3://pile"),
+                               ("a word too many", ["extra"], "ls", "s3://pile", "extra"), ("an unknown flag", ["--jso"], "ls", "s3://pile", "--jso")):
+        refused(f"{text} is a mistake", 2, words, *argv)
+
+    # ---- other servers ----
+    nobody = f"http://127.0.0.1:{free_port()}"
+    refused("nobody listens", 1, [nobody, "Connection refused", "--url", "AWS_ENDPOINT_URL"], "ls", "--url", nobody, "s3://pile")
+    for other in (origin, story.versity()):
+        refused("an S3 server that is no Penstock", 1, ["not a Penstock", "--url"], "ls", "--url", other.url, "s3://pile",
+                env={"AWS_ACCESS_KEY_ID": server.client_env()["AWS_ACCESS_KEY_ID"], "AWS_SECRET_ACCESS_KEY": server.client_env()["AWS_SECRET_ACCESS_KEY"]})
+    other = Other()
+
+    def error(code, message="Because."):
+        return f"<?xml version=\"1.0\"?><Error><Code>{code}</Code><Message>{message}</Message></Error>".encode()
+    summary = b'{"rows":0,"complete":true,"folders_out":[],"extents_unread":0}\n'
+    for text, answer, words in (
+            ("405", (405, error("MethodNotAllowed"), {}), ["405", "not a Penstock"]),
+            ("501", (501, error("NotImplemented"), {}), ["501", "not a Penstock"]),
+            ("a list of the bucket", (200, b"<?xml version='1.0'?><ListBucketResult/>", {}), ["not a Penstock"]),
+            ("a page for people", (404, b"<html>%s%n%U no</html>", {}), ["404", "not a Penstock"]),
+            ("nothing", (200, b"", {}), ["not a Penstock"]),
+            ("an older Penstock", (400, b"", {"Server": "penstock"}), ["older", "upgrade"]),
+            ("a code that is none", (400, error("\x1b"), {}), ["400"]), ("odd code", (400, error("A%nB;" * 99), {}), ["400"]),
+            ("a message with control characters", (403, error("AccessDenied", "no&#10;&#x9b;31m"), {}), ["\\x0a\\xc2\\x9b31m"]),
+            ("a clock", (403, error("RequestTimeTooSkewed"), {}), ["clock", "15 minutes"]),
+            ("an origin that is down", (503, error("ServiceUnavailable", "The origin can't be reached."), {}), ["The origin can't be reached"]),
+            ("a token", (400, error("InvalidToken"), {}), ["session token"]),
+            ("an answer that is cut", (200, b'{"key":"a","objects":1', {}), ["cut or malformed"]),
+            ("no bucket", (404, error("NoSuchBucket"), {}), ["no bucket pile"]), ("two lines in one", (200, b"{}" + summary, {}), ["cut or malformed"])):
+        other.answer = answer
+        refused(f"the answer is {text}", 1, words, "ls", "--url", other.url, "s3://pile", env=pair)
+    other.answer = (200, b'{"key":"a","objects":1}\n', {})
+    status, out, err = penstock("ls", "--json", "--url", other.url, "s3://pile", env=pair)
+    story.fact("without the summary, a line may be missing", status == 1 and "cut or malformed" in err, err)
+    other.answer = (200, b'{"key_url":"a%FF%0A","objects":1,"bytes":1,"cached_bytes":0,"more":1}\n' + summary, {})
+    story.fact("a name that is not UTF-8, and a member of later versions", "a\\xff\\x0a" in penstock("ls", "--url", other.url, "s3://pile", env=pair)[1])
+
+    # ---- what takes long, and what is busy ----
+    origin.tell("match=pile/ LIST", "first_byte_ms=4000")
+    status, out, err = penstock("ls", "s3://pile/a/")
+    story.fact("a line says that it waits", status == 0 and "waiting for" in err and "Ctrl-C" in err and out.count("\n") == 8, out + err)
+    refused("--timeout ends it", 1, ["did not answer in time", "--timeout"], "ls", "--timeout", "1", "s3://pile/a/")
+    before = origin.counts(settle=False)["list"]
+    child = subprocess.Popen([PENSTOCK, "ls", "s3://pile/a/"], env={**os.environ, **none, **client}, stderr=subprocess.PIPE)
+    wait_for("it asks", lambda: origin.counts(settle=False)["list"] > before, 5)
+    child.send_signal(signal.SIGINT)
+    story.same("Ctrl-C ends it", child.wait(10), -signal.SIGINT)
+    origin.tell("reset=rules")
+    origin.tell("match=pile/ LIST", "first_byte_ms=1500")
+    results = together(*[lambda: penstock("ls", "s3://pile/a/")[0]] * 20)
+    story.same("20 at once: those that find no place ask again", results, [0] * 20)
+    story.fact("... and some found none", server.metric("penstock_walks_limited_total") > 0)
+    origin.tell("reset=rules")
+
+    # ---- many pages ----
+    many = [f"many/{i:04}" for i in range(1203)]
+    origin.tell(*(f"object={key} 10" for key in many))
+    for key in many:
+        server.get(key)
+    wait_for("all is stored", lambda: len(lines_of("ls", "s3://many")) == 1204, 20)
+    *rows, end = lines_of("ls", "s3://many")
+    story.same("ls goes on to the last page, with one summary", ([row["key"] for row in rows], end),
+               ([key[5:] for key in many], {"rows": 1203, "complete": True, "folders_out": [], "extents_unread": 0}))
+    story.same("a table of several pages has one head", [penstock("ls", "s3://many")[1].count(word) for word in ("SIZE", "1203 keys")], [1, 1])
+
+    # ---- a folder is out ----
+    server.stop()
+    os.rename(story.path("b"), story.path("b-away"))
+    server = server.again()
+    wait_for("a folder is out", lambda: server.metric("penstock_store_serving") == 1, 10)
+    status, out, err = penstock("ls", "s3://many")
+    story.fact("an incomplete answer is a status of its own, and a warning", status == 3 and "not all that is cached" in err and "cache folder 2 is out of service" in err
+               and 0 < out.count("\n") < 1204, (status, err))
+    status, out, err = penstock("du", "--json", "s3://many")
+    story.same("... also for du, and --json has it", (status, json.loads(out.splitlines()[-1])), (3, {"rows": 1, "complete": False, "folders_out": [2], "extents_unread": 0}))
