@@ -357,10 +357,10 @@ static void endpoint_has_one_identity(struct config *config, const struct config
         if (authority.len && !same_identity(origin, other) &&
             slice_eq_nocase(authority, authority_of(config, other)))
             config_wrong(config, group, "access_key", "the credentials differ from those of origin "
-                         "\"%s\", which has the same URL, and the cache keeps one copy of the "
-                         "objects of a URL: use the same credentials for both. If a client needs "
-                         "other credentials at this URL, set origin_access_key in its entry of "
-                         "keys", other->name);
+                         "\"%s\", which has the same URL. The cache keeps one copy of each object "
+                         "of a URL, so use the same credentials for both. If a client needs other "
+                         "credentials at this URL, set origin_access_key in its entry of keys",
+                         other->name);
 }
 
 static const char *nearest_origin(const struct config *config, const char *name)

@@ -87,10 +87,10 @@ static void folder(struct check *check, const struct config_folder *folder, cons
         return;
     }
     if (err)
-        check_report(check, STOPPED, "the cache folder %s can't be used, so serve would %s%s: "
-                     "%.*s", path, without_it(check, err), err == ERR_DENIED
-                     ? " (if another user runs Penstock, run this check as that user)" : "",
-                     SLICE_ARG(why));
+        check_report(check, STOPPED, "the cache folder %s can't be used%s serve would %s: %.*s",
+                     path, err == ERR_DENIED
+                     ? " by this user. If another user runs Penstock, run this check as that user. "
+                       "If not," : ", so", without_it(check, err), SLICE_ARG(why));
 }
 
 static void size(struct check *check, const struct config_folder *folder)
@@ -147,7 +147,8 @@ static void fill_socket(struct check *check)
     else if (made_later)
         check_report(check, WARNED, "fill_socket %s: the folder of this path does not exist now, "
                      "and serve needs it. systemd makes the folder if the unit has "
-                     "RuntimeDirectory. Without systemd, make it before you start serve", path);
+                     "RuntimeDirectory. Without systemd, make the folder before you start serve",
+                     path);
     else if (err)
         check_report(check, STOPPED, "serve would not start: %.*s", SLICE_ARG(why));
 }

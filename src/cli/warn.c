@@ -173,10 +173,11 @@ static slice http_is_exposed(const struct config *config, struct arena *keep)
 {
     if (config_is_loopback(slice_of(config->listen)))
         return S("");
-    return arena_printf(keep, "listen is %s, which other machines can reach, and is plain http: "
-                        "anybody who sees the traffic of that network can read objects, and use "
-                        "presigned URLs until they expire. Set tls_listen and tls_cert_file, and "
-                        "set listen to a loopback address; or make sure that you trust the network",
+    return arena_printf(keep, "listen is %s: other machines can reach this address, which is "
+                        "plain http. So anybody who sees the traffic of that network can read "
+                        "objects, and use presigned URLs until they expire. Set tls_listen and "
+                        "tls_cert_file, and set listen to a loopback address; or make sure that "
+                        "you trust the network",
                         config->listen);
 }
 
@@ -186,14 +187,13 @@ static slice admin_is_exposed(const struct config *config, struct arena *keep)
     if (strcmp(address, "off") == 0 || config_is_loopback(slice_of(address)))
         return S("");
     if (!config->admin_token[0])
-        return arena_printf(keep, "admin_listen is %s, which other machines can reach, and "
-                            "admin_token is not set: those machines can read /metrics without a "
-                            "token, and /status (so penstock stat, too) answers everybody with "
-                            "401. Set admin_token_file (and "
-                            "metrics_token, if not everybody may read the metrics), or set "
-                            "admin_listen to a loopback address", address);
-    return arena_printf(keep, "admin_listen is %s, which other machines can reach, and is "
-                        "plain http: anybody who sees the traffic of that network can read "
+        return arena_printf(keep, "admin_listen is %s: other machines can reach this address, and "
+                            "admin_token is not set. So anybody can read /metrics, and nobody "
+                            "can use /status or penstock stat (401). Set admin_token_file, or set "
+                            "admin_listen to a loopback address. If not everybody may read the "
+                            "metrics, set metrics_token, too", address);
+    return arena_printf(keep, "admin_listen is %s: other machines can reach this address, which is "
+                        "plain http. So anybody who sees the traffic of that network can read "
                         "admin_token%s. Set admin_listen to a loopback address, or make sure that "
                         "you trust the network", address,
                         config->metrics_token ? ""

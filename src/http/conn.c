@@ -467,8 +467,9 @@ static void look_at_progress(struct conn *conn)
         return;
     }
     if (ours) {
-        refuse_for_disk(conn, "the disk took too long to take the request body: try again later. "
-                              "The operator of Penstock must check the disk of the cache folder");
+        refuse_for_disk(conn, "Penstock's disk took too long to store the request body: try again "
+                              "later. The operator of Penstock must check the disk of the cache "
+                              "folder");
         return;
     }
     metric_add(M_HTTP_REFUSED_SLOW_BODY, 1);
