@@ -19,19 +19,19 @@ static const struct {
     { "InvalidAccessKeyId", "%U does not know the access key %K. Set AWS_ACCESS_KEY_ID and "
       "AWS_SECRET_ACCESS_KEY to a pair that it knows: its access_key and secret_key, or a row of "
       "its keys" },
-    { "SignatureDoesNotMatch", "%U knows the access key %K, with another secret key. Check the "
-      "secret key that belongs to it" },
+    { "SignatureDoesNotMatch", "%U knows the access key %K, but with another secret key. Set the "
+      "secret key that belongs to this access key" },
     { "InvalidToken", "%U refuses the session token of the access key %K. Use a key pair that it "
       "knows, or set AWS_SESSION_TOKEN to the token of this pair" },
     { "RequestTimeTooSkewed", "the clock of this machine and that of %U differ by more than 15 "
       "minutes. Set the wrong one" },
     { "AuthorizationHeaderMalformed", "%U refuses the signature: %M. If its setting regions names "
       "other regions, set AWS_REGION to one of them" },
-    { "AccessDenied", "%U refuses this to the access key %K: %M. It needs the right %R" },
+    { "AccessDenied", "%U refuses this to the access key %K: %M. That key needs the right %R" },
     { "NoSuchBucket", "%U has no bucket %B. Check the name. If the bucket is at an origin, "
       "the settings of the service must name that origin" },
-    { "SlowDown", "%U has no room for this request now, and has refused it until the time was "
-      "over: %M. Try again later, or give it more time by --timeout" },
+    { "SlowDown", "%U had no room for this request, until the time was over: %M. Try again "
+      "later, or set a longer --timeout" },
     { "ServiceUnavailable", "%U can't do this now: %M" },
 };
 
@@ -87,9 +87,9 @@ static void report_other(const struct server *server, const struct question *que
     if (code.len)
         text_printf(&text, " %.*s (%%M)", SLICE_ARG(code));
     if (is_penstock)
-        text_printf(&text, " to %.*s. Its version of Penstock may be older than this command, or "
-                    "this is its admin_listen. Give the address of listen, or upgrade the service",
-                    SLICE_ARG(name));
+        text_printf(&text, " to %.*s. The service may be an older version of Penstock than this "
+                    "command, or this address is its admin_listen. Give the address of listen, or "
+                    "upgrade the service", SLICE_ARG(name));
     else
         text_printf(&text, " to %.*s, so it is not a Penstock, or not one of this version. Give "
                     "the address of the Penstock by --url http://HOST:PORT or AWS_ENDPOINT_URL",
