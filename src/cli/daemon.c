@@ -181,6 +181,7 @@ static enum err front_up(struct serve *serve)
         .regions = slice_of(serve->config->regions),
         .body_bytes_max = serve->config->body_max_bytes,
         .relays_bytes = serve->memory.budgets.bytes[BUDGET_relays],
+        .memory_bytes = serve->memory.bytes,
         .batches = {
             .list_bytes = serve->config->batch_list_bytes,
             .items = serve->config->batch_items,

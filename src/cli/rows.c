@@ -11,7 +11,8 @@
 #include "base/json.h"
 #include "s3/encode.h"
 
-#define PAGE_ROWS "1000"
+#define FIRST_ROWS "1000"      /* the service answers many such requests at a time */
+#define PAGE_ROWS "100000"     /* and few of these. A page costs a look through the whole cache */
 
 uint64_t rows_number(const json_t *row, const char *member)
 {
@@ -89,7 +90,7 @@ static int ask_page(const struct server *server, const struct question *question
     struct text query = text_in(page->keep);
     slice body;
     text_add(&query, question->query);
-    query_add(&query, "max-keys", S(PAGE_ROWS));
+    query_add(&query, "max-keys", marker.len ? S(PAGE_ROWS) : S(FIRST_ROWS));
     if (marker.len)
         query_add(&query, "marker", marker);
     ask.query = text_slice(&query);

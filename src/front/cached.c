@@ -6,9 +6,9 @@
  * answer from the origin, no name is sent.
  *
  * Then a thread of a pool walks through the store (store/walk.h). It keeps the rows with the lowest
- * names after the marker, one page at most, so memory is bounded. The answer has a JSON object on
- * each line: the rows, then the summary. A client that wants more sends the last name as marker. If
- * the client leaves, the walk ends at the next row. */
+ * names after the marker, one page at most (page.h), so memory is bounded. The answer has a JSON
+ * object on each line: the rows, then the summary. The loop writes it piece by piece. A client that
+ * wants more sends the last name as marker. If the client leaves, the walk ends at the next row. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,20 +16,21 @@
 #include "base/metric.h"
 #include "base/workers.h"
 #include "front/inside.h"
+#include "front/page.h"
 #include "s3/encode.h"
 #include "store/walk.h"
 
 #define THREADS_MAX 2u
-#define WALKS_MAX 16u                 /* H8: that run or wait */
-#define PAGE_ROWS_MAX 1000u
+/* H8: the calls that are in progress, from the question about the right to the last byte of the
+ * answer; and how many of them may want more than PAGE_ROWS rows. */
+#define WALKS_MAX 16u
+#define LARGE_MAX 2u
+#define PAGE_ROWS 1000u
+#define PAGE_ROWS_MAX 100000u
+#define PAGE_BYTES_LEAST MIB          /* of memory, for the rows of a page */
+#define PAGE_BYTES_MOST (16 * MIB)
+#define PIECE_BYTES (64 * KIB)
 #define DEPTH_MAX 1024u               /* a key has at most as many bytes */
-
-/* A line of the answer: a key, or the keys that begin alike. */
-struct row {
-    char *name;
-    size_t len;
-    uint64_t objects, bytes, cached_bytes;
-};
 
 struct walk_job {
     struct list link;
@@ -43,21 +44,25 @@ struct walk_job {
     struct arena keep;
     struct walk_ask ask;
     struct walk_gaps gaps;
-    slice marker;
     bool sums;                        /* penstock-du */
-    size_t depth, rows_max, count;
-    struct row rows[PAGE_ROWS_MAX + 1];
-    bool more;
-    slice body;
+    bool large;                       /* more than PAGE_ROWS rows */
+    size_t depth;
+    struct page *page;
+    const struct page_row *rows;      /* of the page, after the walk */
+    size_t count, sent;
+    bool more;                        /* there are further pages */
+    struct arena piece;               /* the part of the answer that is being sent */
 };
 
 static void job_free(struct walk_job *job)
 {
-    for (size_t i = 0; i < job->count; i++)
-        free(job->rows[i].name);
+    page_free(&job->page);
     atomic_fetch_sub(&job->front->walk_count, 1);
+    if (job->large)
+        atomic_fetch_sub(&job->front->large_count, 1);
     mailbox_unref(&job->box);
     arena_free(&job->keep);
+    arena_free(&job->piece);
     free(job);
 }
 
@@ -82,58 +87,16 @@ static slice directory_of(const struct walk_job *job, slice key)
     return slice_sub(key, 0, end);
 }
 
-static int compare(slice a, slice b)
-{
-    int order = memcmp(a.ptr, b.ptr, MIN(a.len, b.len));
-    return order ? order : (a.len > b.len) - (a.len < b.len);
-}
-
-/* Returns the place of the first row whose name is not lower. */
-static size_t place_of(const struct walk_job *job, slice name, bool *ret_found)
-{
-    size_t low = 0, high = job->count;
-    *ret_found = false;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        const struct row *row = &job->rows[middle];
-        int order = compare((slice){ row->name, row->len }, name);
-        if (order == 0) {
-            *ret_found = true;
-            return middle;
-        }
-        if (order < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-/* A page keeps its lowest names: the highest row makes place for a lower one. A row that was
- * dropped never comes back, because the highest name of a full page only falls. */
 static enum err visit(void *arg, const struct walk_object *object)
 {
     struct walk_job *job = arg;
-    slice name = job->sums ? directory_of(job, object->key) : object->key;
-    bool found;
-    if (job->marker.ptr && compare(name, job->marker) <= 0)
+    struct page_row *row = page_row(job->page, job->sums ? directory_of(job, object->key)
+                                                         : object->key);
+    if (!row)
         return OK;
-    size_t at = place_of(job, name, &found);
-    if (!found) {
-        if (at == job->rows_max) {
-            job->more = true;
-            return OK;
-        }
-        memmove(&job->rows[at + 1], &job->rows[at], (job->count - at) * sizeof(job->rows[0]));
-        job->rows[at] = (struct row){ .name = must_strndup(name.ptr, name.len), .len = name.len };
-        if (++job->count > job->rows_max) {
-            free(job->rows[--job->count].name);
-            job->more = true;
-        }
-    }
-    job->rows[at].objects++;
-    job->rows[at].bytes += object->size;
-    job->rows[at].cached_bytes += object->cached_bytes;
+    row->objects++;
+    row->bytes += object->size;
+    row->cached_bytes += object->cached_bytes;
     return OK;
 }
 
@@ -171,10 +134,10 @@ static void add_name(struct text *to, const char *member, slice name)
     text_char(to, '"');
 }
 
-static void add_row(struct text *to, const struct walk_job *job, const struct row *row)
+static void add_row(struct text *to, const struct walk_job *job, const struct page_row *row)
 {
     text_char(to, '{');
-    add_name(to, job->sums ? "prefix" : "key", (slice){ row->name, row->len });
+    add_name(to, job->sums ? "prefix" : "key", row->name);
     text_printf(to, ",\"objects\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"cached_bytes\":%" PRIu64
                 "}\n", row->objects, row->bytes, row->cached_bytes);
 }
@@ -188,8 +151,7 @@ static void add_summary(struct text *to, const struct walk_job *job)
                 job->gaps.any ? "false" : "true");
     if (job->more && job->count) {
         text_char(to, ',');
-        const struct row *last = &job->rows[job->count - 1];
-        add_name(to, "next", (slice){ last->name, last->len });
+        add_name(to, "next", job->rows[job->count - 1].name);
     }
     text_add(to, S(",\"folders_out\":["));
     for (size_t i = 0; i < countof(job->gaps.folders); i++) {
@@ -201,30 +163,58 @@ static void add_summary(struct text *to, const struct walk_job *job)
     text_printf(to, "],\"extents_unread\":%" PRIu32 "}\n", job->gaps.extents);
 }
 
+/* ---- sending, on the loop ---- */
+
+/* Sends the next rows, or the summary, and then the end. */
+static void proceed(void *arg)
+{
+    struct walk_job *job = arg;
+    struct call *call = job->call;
+    arena_free(&job->piece);
+    struct text text = text_in(&job->piece);
+    if (job->sent > job->count) {
+        job_free(job);
+        return;
+    }
+    while (job->sent < job->count && text.len < PIECE_BYTES)
+        add_row(&text, job, &job->rows[job->sent++]);
+    bool last = job->sent == job->count;
+    if (last) {
+        add_summary(&text, job);
+        job->sent++;
+    }
+    slice piece = text_slice(&text);
+    http_reply_send_runs(call->http, &piece, 1, last);
+}
+
+static void left(void *arg)    /* the client, while it got the answer */
+{
+    job_free(arg);
+}
+
+static const struct http_source source = { proceed, left };
+
 static void deliver(struct mail *mail)    /* runs on the loop */
 {
     struct walk_job *job = container_of(mail, struct walk_job, mail);
     struct call *call = job->call;
-    if (call) {
-        struct fields fields = { .keep = call->keep };
-        call->gone = NULL;
-        fields_add(&fields, S("content-type"), S("application/x-ndjson"));
-        fields_add(&fields, S("x-amz-request-id"), call->id);
-        reply_whole(call, 200, &fields, job->body);
+    if (!call) {
+        job_free(job);
+        return;
     }
-    job_free(job);
+    struct fields fields = { .keep = call->keep };
+    call->gone = NULL;
+    fields_add(&fields, S("content-type"), S("application/x-ndjson"));
+    fields_add(&fields, S("x-amz-request-id"), call->id);
+    http_reply_start(call->http, 200, fields.list, fields.count, HTTP_OPEN, &source, job);
+    proceed(job);
 }
 
 static bool work(struct list *link)
 {
     struct walk_job *job = list_of(link, struct walk_job, link);
-    struct text text = text_in(&job->keep);
-    if (store_walk(cache_store(job->front->options.cache), &job->ask, &job->gaps) == OK) {
-        for (size_t i = 0; i < job->count; i++)
-            add_row(&text, job, &job->rows[i]);
-        add_summary(&text, job);
-    }
-    job->body = text_slice(&text);
+    if (store_walk(cache_store(job->front->options.cache), &job->ask, &job->gaps) == OK)
+        job->count = page_end(job->page, &job->rows, &job->more);
     job->mail.deliver = deliver;
     if (!mailbox_post(job->box, &job->mail))
         job_free(job);    /* the loop is gone, and the request with it */
@@ -288,6 +278,12 @@ static bool read_number(const struct call *call, slice name, uint64_t least, uin
     return true;
 }
 
+/* Memory for the rows of a page. */
+static size_t page_bytes(const struct front *front)
+{
+    return MIN(MAX(front->options.memory_bytes / 64, PAGE_BYTES_LEAST), PAGE_BYTES_MOST);
+}
+
 static void begin(struct call *call, size_t depth, size_t rows_max)
 {
     struct walk_job *job = must_alloc(sizeof(*job));
@@ -296,10 +292,10 @@ static void begin(struct call *call, size_t depth, size_t rows_max)
     job->call = call;
     job->box = mailbox_ref(http_loop_mailbox(http_request_loop(call->http)));
     job->sums = call->s3.op == S3_DU;
+    job->large = rows_max > PAGE_ROWS;
     job->depth = depth;
-    job->rows_max = rows_max;
-    job->marker = marker.len ? arena_copy(&job->keep, marker) : S("");
-    job->marker.ptr = marker.len ? job->marker.ptr : NULL;
+    job->page = page_new(marker.len ? marker : (slice){ NULL, 0 }, rows_max,
+                         page_bytes(call->front));
     job->ask = (struct walk_ask){
         .endpoint = arena_copy(&job->keep, origin_endpoint(call->rules->origin)),
         .bucket = arena_copy(&job->keep, call->s3.bucket),
@@ -312,17 +308,30 @@ static void begin(struct call *call, size_t depth, size_t rows_max)
         judged(job, err);
 }
 
+/* Counts a call, if there is a place for it. */
+static bool take_place(struct front *front, bool large)
+{
+    if (atomic_fetch_add(&front->walk_count, 1) >= WALKS_MAX) {
+        atomic_fetch_sub(&front->walk_count, 1);
+        return false;
+    }
+    if (!large || atomic_fetch_add(&front->large_count, 1) < LARGE_MAX)
+        return true;
+    atomic_fetch_sub(&front->large_count, 1);
+    atomic_fetch_sub(&front->walk_count, 1);
+    return false;
+}
+
 void cached_read(struct call *call)
 {
-    size_t depth = 1, rows_max = PAGE_ROWS_MAX;
+    size_t depth = 1, rows_max = PAGE_ROWS;
     if (!read_number(call, S("depth"), 0, DEPTH_MAX, &depth) ||
         !read_number(call, S("max-keys"), 1, PAGE_ROWS_MAX, &rows_max)) {
-        reply_error(call, ERR_BAD_ARGUMENT, S("max-keys must be a number from 1 to 1000, and depth "
-                                              "a number from 0 to 1024."));
+        reply_error(call, ERR_BAD_ARGUMENT, S("max-keys must be a number from 1 to 100000, and "
+                                              "depth a number from 0 to 1024."));
         return;
     }
-    if (atomic_fetch_add(&call->front->walk_count, 1) >= WALKS_MAX) {
-        atomic_fetch_sub(&call->front->walk_count, 1);
+    if (!take_place(call->front, rows_max > PAGE_ROWS)) {
         metric_add(M_WALKS_LIMITED, 1);
         reply_error(call, ERR_SLOW_DOWN, S(""));
         return;

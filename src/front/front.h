@@ -59,6 +59,7 @@ struct front_options {
     uint64_t body_bytes_max;      /* of the data in a request body */
     uint64_t form_bytes_max;      /* of a browser's form; 0: forms are off */
     struct front_batches batches;
+    uint64_t memory_bytes;        /* the setting memory */
 };
 
 /* Upper limit of the size of a body whose data has `bytes` bytes. S3's framing adds to the data:

@@ -35,7 +35,8 @@ struct front {
     void *fill_page_arg;
     atomic_size_t batch_bytes;    /* memory that batches hold */
     struct workers *walkers;      /* threads that walk through the store (cached.c) */
-    atomic_uint walk_count;       /* calls that run or wait there */
+    atomic_uint walk_count;       /* calls of cached.c in progress */
+    atomic_uint large_count;      /* those of them that want more than a usual page */
 };
 
 bool front_logs(const struct front *front);    /* true: access lines are written */
