@@ -555,7 +555,7 @@ static void route(struct call *call)
     else if (form)
         pass_form(call);
     else if (row->route == S3_CACHED)
-        cached_read(call);
+        (call->s3.op == S3_EXPLAIN ? explain_read : cached_read)(call);
     else if (row->route == S3_CACHE && !call->s3.pass)
         object_read(call);
     else if (row->route == S3_LIST && !call->s3.pass)

@@ -196,6 +196,9 @@ void list_right_drop(struct list_right **right);    /* any time; accepts NULL */
 void cached_read(struct call *call);    /* penstock-ls, penstock-du */
 struct workers *cached_walkers_new(void) MUST_USE;
 
+/* ---- explain.c ---- */
+void explain_read(struct call *call);    /* penstock-explain */
+
 /* ---- object.c, list.c, pass.c: the operations, after rules_judge ---- */
 /* Returns the question to the cache about the object of a call. */
 struct get_ask object_ask(const struct call *call, slice version) MUST_USE;

@@ -240,12 +240,13 @@ static enum err read_form(const struct request_head *head, struct s3_request *re
     return row->method == S3_POST && !bare ? ERR_BAD_METHOD : OK;
 }
 
-/* Penstock's own operations must not reach an origin. */
+/* Penstock's own operations must not reach an origin, not even those of another version. */
 static enum err judge_own(const struct s3_request *request)
 {
-    static const enum s3_op own[] = { S3_BATCH, S3_LS, S3_DU };
-    for (size_t i = 0; i < countof(own); i++)
-        if (request->op != own[i] && s3_param_get(request, slice_of(s3_op_name(own[i]))))
+    slice op = slice_of(s3_op_name(request->op));
+    for (size_t i = 0; i < request->param_count; i++)
+        if (slice_starts(request->params[i].name, S("penstock-")) &&
+            !slice_eq(request->params[i].name, op))
             return ERR_BAD_METHOD;
     return OK;
 }

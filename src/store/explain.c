@@ -40,8 +40,7 @@ void explain_metadata(struct store *store, const struct object_id *id,
     uint32_t unit = METADATA_UNIT;
     bool found = index_get_metadata(volume->index, id, &unit, &entry) == OK;
     *ret = (struct explain_metadata){
-        .record = describe(volume, id, found && entry.whole ? 0 : METADATA_UNIT,
-                           found ? &entry : NULL) };
+        .record = describe(volume, id, 0, found ? &entry : NULL) };
     if (!ret->record.stored)
         return;
     ret->whole = entry.whole;

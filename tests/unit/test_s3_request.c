@@ -128,6 +128,8 @@ TEST(no_origin_hears_of_a_question_about_the_cache)
     static const char *const lines[] = {
         "POST /bkt?penstock-ls", "GET /bkt/k?penstock-ls", "GET /?penstock-du",
         "HEAD /bkt?penstock-du", "DELETE /bkt?penstock-du",
+        "GET /bkt?penstock-explain", "PUT /bkt/k?penstock-explain", "HEAD /bkt/k?penstock-explain",
+        "GET /bkt?penstock-next", "GET /bkt/k?penstock-next=1",
     };
     struct s3_request request;
     ok(read_line("GET /bkt?penstock-ls&prefix=a&max-keys=2&marker=b", &request) == OK);

@@ -1,0 +1,319 @@
+/* explain.c - what the cache would do with a key now, and why: penstock-explain.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The answer tells whether a key is cached, so the client must be allowed to list it
+ * (list_right.c). Then a get is asked for its forecast (cache/get.h): it takes the way of a
+ * GetObject of this client up to the decision, and asks neither the origin nor the disk for bytes.
+ * The store tells where each record lies, or why it is not there (store/explain.h). Threads: the
+ * loop. */
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "front/inside.h"
+#include "s3/encode.h"
+#include "store/explain.h"
+
+#define RECORDS_MAX 256u              /* rows of an answer */
+
+struct explain {
+    struct call *call;
+    struct list_right *right;         /* the question whether the client may list the key */
+    struct get *get;                  /* NULL: the right is not proved yet */
+    struct s3_range range;
+};
+
+/* ---- the document ---- */
+
+static json_t *text_of(slice s)
+{
+    return json_stringn(s.ptr ? s.ptr : "", s.len);    /* NULL if it is not UTF-8 */
+}
+
+/* A name that is not UTF-8 is percent-encoded, and its member is called NAME_url. */
+static void set_name(json_t *to, const char *member, slice name, struct arena *keep)
+{
+    json_t *value = text_of(name);
+    if (!value) {
+        struct text url = text_in(keep);
+        uri_encode(&url, name, false);
+        member = arena_printf(keep, "%s_url", member).ptr;
+        value = text_of(text_slice(&url));
+    }
+    json_object_set_new(to, member, value);
+}
+
+static void set_number(json_t *to, const char *member, uint64_t value)
+{
+    json_object_set_new(to, member, json_integer((json_int_t)value));
+}
+
+static void set_text(json_t *to, const char *member, const char *value)
+{
+    json_object_set_new(to, member, json_string(value));
+}
+
+static void set_flag(json_t *to, const char *member, bool value)
+{
+    json_object_set_new(to, member, json_boolean(value));
+}
+
+static void set_time(json_t *to, const char *member, int64_t unix_s, struct arena *keep)
+{
+    if (unix_s)
+        json_object_set_new(to, member, text_of(iso_date_text(keep, unix_s)));
+}
+
+static void set_event(json_t *to, const char *member, struct event event, struct arena *keep)
+{
+    if (!event.why)
+        return;
+    json_t *object = json_object();
+    set_text(object, "event", event_name(event.why));
+    set_time(object, "at", event.at_s, keep);
+    set_text(object, "why", event_text(event.why));
+    json_object_set_new(to, member, object);
+}
+
+/* Folders are counted from 1, in the order of the settings. */
+static void set_record(json_t *to, const struct explain_record *record, struct arena *keep)
+{
+    set_flag(to, "stored", record->stored);
+    set_number(to, "folder", record->folder + 1);
+    if (!record->serving)
+        set_flag(to, "folder_out", true);
+    if (record->stored) {
+        set_number(to, "extent", record->extent);
+        if (record->age >= 0)
+            json_object_set_new(to, "age", json_real(record->age));
+        return;
+    }
+    set_event(to, "not_stored", record->kept_out, keep);
+    set_event(to, "left", record->taken_out, keep);
+}
+
+/* ---- what would happen, and why ---- */
+
+static const struct {
+    const char *now, *why;
+} judgements[JUDGEMENTS] = {
+    [JUDGED_CONFIRMED] = { "hit", "the origin has just confirmed the copy" },
+    [JUDGED_FRESH] = { "hit", "the origin confirmed the copy no longer than ttl ago" },
+    [JUDGED_IMMUTABLE] = { "hit", "the copy never expires (freshness immutable, or a version that the request names)" },
+    [JUDGED_STALE] = { "stale", "ttl is over, grace is not: the copy is served, and revalidated meanwhile" },
+    [JUDGED_EXPIRED] = { "revalidate", "ttl and grace are over" },
+    [JUDGED_UNPROVED] = { "revalidate", "the origin has not confirmed the copy since the start of this process, or since the cache folder was closed uncleanly" },
+    [JUDGED_CLOCK_SET_BACK] = { "revalidate", "the machine's clock was set back, so the age of the copy is not known" },
+    [JUDGED_NOT_PERMITTED] = { "revalidate", "no answer of the origin proves yet, or still, that this client may read the object" },
+    [JUDGED_NEWEST] = { "revalidate", "freshness is always, or the key needs it: the origin is asked for each request" },
+    [JUDGED_RESTATED] = { "revalidate", "a write through Penstock may have changed the object's metadata since it was confirmed" },
+    [JUDGED_INCOMPLETE] = { "revalidate", "the copy lacks the checksums that the request asks for" },
+    [JUDGED_VERSION_EXPIRED] = { "revalidate", "the version that the request names must be confirmed" },
+};
+
+/* The bytes decide, if the metadata may answer. */
+static void set_outcome(json_t *to, const struct get_forecast *forecast, uint64_t wanted,
+                        uint64_t cached)
+{
+    const char *now = judgements[forecast->judgement].now, *why = judgements[forecast->judgement].why;
+    bool answers = forecast->metadata && forecast->judgement <= JUDGED_STALE;
+    if (!forecast->metadata) {
+        now = "miss";
+        why = forecast->in_flight ? "the object is being fetched, and this request would share that fetch if its client may"
+                                  : "the cache has no metadata of the object: a GET goes to the origin";
+    } else if (answers && wanted && !cached) {
+        now = "miss";
+        why = "the cache has the object's metadata, but none of these bytes: a GET with If-Match goes to the origin";
+    } else if (answers && cached < wanted) {
+        now = "partial";
+        why = "the cache has some of these bytes: a GET with If-Match brings the others";
+    }
+    set_text(to, "now", now);
+    set_text(to, "why", why);
+    if (forecast->in_flight)
+        set_flag(to, "being_fetched", true);
+}
+
+/* ---- records ---- */
+
+static void add_row(json_t *rows, const struct explain_record *record, uint64_t first, uint64_t end,
+                    struct arena *keep)
+{
+    json_t *row = json_object();
+    set_number(row, "first", first);
+    set_number(row, "end", end);
+    set_record(row, record, keep);
+    json_array_append_new(rows, row);
+}
+
+/* Adds a row for each record between two offsets. Returns how many of these bytes are stored. */
+static uint64_t add_records(const struct explain *explain, json_t *to,
+                            const struct metadata *metadata, uint64_t first, uint64_t end)
+{
+    struct call *call = explain->call;
+    struct store *store = cache_store(call->front->options.cache);
+    json_t *rows = json_array();
+    uint64_t cached = 0;
+    for (uint64_t at = first; at < end;) {
+        struct explain_record record;
+        uint32_t unit = (uint32_t)(at / UNIT_BYTES);
+        uint32_t count = (uint32_t)((end - 1) / UNIT_BYTES) - unit + 1;
+        uint64_t next = ((uint64_t)unit + explain_units(store, metadata, unit, count, &record)) *
+                        UNIT_BYTES;
+        next = MIN(next, end);
+        if (record.stored)
+            cached += next - at;
+        if (json_array_size(rows) < RECORDS_MAX)
+            add_row(rows, &record, at, next, call->keep);
+        else
+            set_flag(to, "more_records", true);
+        at = next;
+    }
+    json_object_set_new(to, "records", rows);
+    return cached;
+}
+
+/* ---- parts of the document ---- */
+
+static void set_rules(json_t *to, const struct rules *rules)
+{
+    static const char *const names[] = { "ttl", "immutable", "always" };
+    set_text(to, "freshness", names[rules->freshness]);
+    if (rules->freshness != FRESH_TTL)
+        return;
+    set_number(to, "ttl", (uint64_t)rules->ttl_s);
+    set_number(to, "grace", (uint64_t)rules->grace_s);
+}
+
+static void set_permission(json_t *to, const struct call *call, const struct get_forecast *forecast)
+{
+    json_t *permission = json_object();
+    set_text(permission, "identity", identity_id(&call->client->who) ? "own" : "shared");
+    if (forecast->all_permitted)
+        set_flag(permission, "needed", false);
+    else
+        set_number(permission, "proved_for", (uint64_t)forecast->permitted_s);
+    json_object_set_new(to, "permission", permission);
+}
+
+static void set_metadata(json_t *to, const struct explain *explain,
+                         const struct get_forecast *forecast, const struct object_id *id)
+{
+    struct call *call = explain->call;
+    const struct metadata *metadata = forecast->metadata;
+    struct explain_metadata found;
+    json_t *object = json_object();
+    explain_metadata(cache_store(call->front->options.cache), id, &found);
+    set_record(object, &found.record, call->keep);
+    if (metadata) {
+        const struct rules *rules = call->rules;
+        set_number(object, "bytes", metadata->size);
+        set_name(object, "etag", metadata->etag, call->keep);
+        set_time(object, "last_modified", metadata->modified_s, call->keep);
+        set_time(object, "confirmed", forecast->confirmed_s, call->keep);
+        if (rules->freshness == FRESH_TTL && forecast->confirmed_s)
+            set_time(object, "fresh_until", forecast->confirmed_s + rules->ttl_s, call->keep);
+    }
+    if (found.record.stored) {
+        set_flag(object, "proved", found.proved);
+        set_flag(object, "refused", found.refused);
+    }
+    json_object_set_new(to, "metadata", object);
+}
+
+static json_t *document(const struct explain *explain, const struct get_forecast *forecast)
+{
+    struct call *call = explain->call;
+    const struct metadata *metadata = forecast->metadata;
+    json_t *to = json_object();
+    uint64_t first = 0, end = 0, cached = 0;
+    bool partial;
+    struct object_id id;
+    struct object_name name = { origin_endpoint(call->rules->origin), call->s3.bucket, call->s3.key,
+                                S("") };
+    store_object_id(cache_store(call->front->options.cache), &name, &id);
+    set_name(to, "bucket", call->s3.bucket, call->keep);
+    set_name(to, "key", call->s3.key, call->keep);
+    set_name(to, "origin", name.endpoint, call->keep);
+    json_t *bytes = json_object();
+    if (metadata && s3_range_resolve(&explain->range, metadata->size, &first, &end, &partial) == OK)
+        cached = add_records(explain, bytes, metadata, first, end);
+    set_outcome(to, forecast, end - first, cached);
+    set_rules(to, call->rules);
+    set_permission(to, call, forecast);
+    set_metadata(to, explain, forecast, &id);
+    set_number(bytes, "first", first);
+    set_number(bytes, "end", end);
+    set_number(bytes, "cached", cached);
+    json_object_set_new(to, "bytes", bytes);
+    return to;
+}
+
+/* ---- the call ---- */
+
+static void gone(void *arg)
+{
+    struct explain *explain = arg;
+    list_right_drop(&explain->right);
+    get_end(&explain->get);
+}
+
+static void reply(struct explain *explain, const struct get_forecast *forecast)
+{
+    struct call *call = explain->call;
+    struct fields fields = { .keep = call->keep };
+    json_t *to = document(explain, forecast);
+    char *text = json_dumps(to, JSON_COMPACT | JSON_REAL_PRECISION(3) | JSON_PRESERVE_ORDER);
+    check(text != NULL);
+    slice body = arena_printf(call->keep, "%s\n", text);
+    free(text);
+    json_decref(to);
+    call->gone = NULL;
+    get_end(&explain->get);
+    fields_add(&fields, S("content-type"), S("application/json"));
+    fields_add(&fields, S("x-amz-request-id"), call->id);
+    reply_whole(call, 200, &fields, body);
+}
+
+static void step(void *arg)
+{
+    struct explain *explain = arg;
+    struct get_forecast forecast;
+    if (explain->get && get_forecast(explain->get, &forecast) == OK)
+        reply(explain, &forecast);
+}
+
+static void judged(void *arg, enum err err)
+{
+    struct explain *explain = arg;
+    struct call *call = explain->call;
+    if (err) {
+        call->gone = NULL;
+        reply_error(call, err, S(""));
+        return;
+    }
+    struct get_ask ask = object_ask(call, S(""));
+    ask.range = explain->range;
+    explain->get = get_start(call->loop->cache, &ask, step, explain);
+    step(explain);
+}
+
+void explain_read(struct call *call)
+{
+    struct explain *explain = arena_alloc(call->keep, sizeof(*explain));
+    const struct s3_param *range = s3_param_get(&call->s3, S("range"));
+    *explain = (struct explain){ .call = call, .range = { .kind = RANGE_NONE } };
+    if (range) {
+        explain->range = s3_range_read(arena_printf(call->keep, "bytes=%.*s", SLICE_ARG(range->value)));
+        if (explain->range.kind == RANGE_NONE) {
+            reply_error(call, ERR_BAD_ARGUMENT, S("range must be FIRST-LAST, FIRST- or -LENGTH, in bytes."));
+            return;
+        }
+    }
+    call->gone = gone;
+    call->gone_arg = explain;
+    enum err err = list_right_ask(call, call->s3.key, judged, explain, &explain->right);
+    if (err != ERR_WAIT)
+        judged(explain, err);
+}
