@@ -16,12 +16,18 @@ static slice bytes_text(struct listing *listing, uint64_t bytes)
                           : show_bytes(&listing->keep, bytes);
 }
 
-/* Returns how long ago the key was read. */
 static slice age_text(struct listing *listing, const json_t *row)
 {
-    const json_t *age_s = json_object_get(row, "age_s");
-    return json_is_integer(age_s) ? show_seconds(&listing->keep, rows_number(row, "age_s"))
-                                  : S("-");
+    const json_t *age = json_object_get(row, "age");
+    return json_is_number(age) ? arena_printf(&listing->keep, "%.2f", json_number_value(age))
+                               : S("-");
+}
+
+/* Pinned is the whole, a part, or nothing of what is cached. */
+static slice pinned_text(const json_t *row)
+{
+    uint64_t pinned = rows_number(row, "pinned_bytes");
+    return !pinned ? S("-") : pinned < rows_number(row, "cached_bytes") ? S("part") : S("yes");
 }
 
 static void print_line(slice size, slice cached, slice age, slice pinned, slice name)
@@ -41,9 +47,7 @@ static void print_row(struct listing *listing, const json_t *row)
     listing->cached_bytes += cached;
     print_line(bytes_text(listing, bytes), listing->exact ? bytes_text(listing, cached)
                                                           : show_share(&listing->keep, cached, bytes),
-               age_text(listing, row), json_is_true(json_object_get(row, "pinned")) ? S("pinned")
-                                                                                    : S("-"),
-               text_slice(&name));
+               age_text(listing, row), pinned_text(row), text_slice(&name));
 }
 
 static void visit(void *arg, slice line, const json_t *row)

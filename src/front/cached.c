@@ -97,6 +97,7 @@ static enum err visit(void *arg, const struct walk_object *object)
     row->objects++;
     row->bytes += object->size;
     row->cached_bytes += object->cached_bytes;
+    row->age = page_younger(row->age, object->age);
     return OK;
 }
 
@@ -138,8 +139,11 @@ static void add_row(struct text *to, const struct walk_job *job, const struct pa
 {
     text_char(to, '{');
     add_name(to, job->sums ? "prefix" : "key", row->name);
-    text_printf(to, ",\"objects\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"cached_bytes\":%" PRIu64
-                "}\n", row->objects, row->bytes, row->cached_bytes);
+    text_printf(to, ",\"objects\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"cached_bytes\":%" PRIu64,
+                row->objects, row->bytes, row->cached_bytes);
+    if (row->age >= 0)
+        text_printf(to, ",\"age\":%.2f", row->age);
+    text_add(to, S("}\n"));
 }
 
 /* The last line: where the next page begins, and what could not be read. Folders are counted from 1
@@ -300,7 +304,7 @@ static void begin(struct call *call, size_t depth, size_t rows_max)
         .endpoint = arena_copy(&job->keep, origin_endpoint(call->rules->origin)),
         .bucket = arena_copy(&job->keep, call->s3.bucket),
         .prefix = arena_copy(&job->keep, param_of(call, S("prefix"))),
-        .visit = visit, .is_over = is_over, .arg = job };
+        .wants_age = !job->sums, .visit = visit, .is_over = is_over, .arg = job };
     call->gone = gone;
     call->gone_arg = job;
     enum err err = list_right_ask(call, job->ask.prefix, judged, job, &job->right);

@@ -45,6 +45,11 @@ void page_free(struct page **page)
     free(mine);
 }
 
+double page_younger(double a, double b)
+{
+    return a < 0 ? b : b < 0 ? a : MIN(a, b);
+}
+
 /* Returns the sorted row of this name, or NULL. */
 static struct page_row *find(struct page *page, slice name)
 {
@@ -80,6 +85,7 @@ static void join_alike(struct page *page)
         last->objects += row->objects;
         last->bytes += row->bytes;
         last->cached_bytes += row->cached_bytes;
+        last->age = page_younger(last->age, row->age);
     }
     page->count = count;
 }
@@ -143,7 +149,7 @@ struct page_row *page_row(struct page *page, slice name)
         check(page->rows);
     }
     row = &page->rows[page->count++];
-    *row = (struct page_row){ .name = arena_copy(&page->names, name) };
+    *row = (struct page_row){ .name = arena_copy(&page->names, name), .age = -1 };
     return row;
 }
 

@@ -10,7 +10,10 @@
 struct page_row {
     slice name;
     uint64_t objects, bytes, cached_bytes;
+    double age;                       /* the lowest one; negative: not known */
 };
+/* Returns the lower one of two ages. */
+double page_younger(double a, double b);
 
 struct page;
 /* A page of names above `marker` (ptr NULL: of all names), at most `rows_max`, which take at most

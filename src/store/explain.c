@@ -75,3 +75,44 @@ uint32_t explain_units(struct store *store, const struct metadata *metadata, uin
     *ret = describe(volume, id, unit, found ? &run[0] : NULL);
     return found && run[0].whole ? count : MAX(same, 1u);
 }
+
+/* ---- the age of a whole object ---- */
+
+#define RUN_UNITS 64u                 /* entries of one look-up */
+
+/* Returns the lower one of two ages that may be unknown. */
+static double younger(double a, double b)
+{
+    return a < 0 ? b : b < 0 ? a : MIN(a, b);
+}
+
+static double age_of_units(struct volume *volume, const struct object_id *id, uint64_t etag_hash)
+{
+    struct entry run[RUN_UNITS], *last = NULL;
+    double age = -1;
+    uint32_t unit = 0;
+    while (index_get_next(volume->index, id, unit, &unit, &run[0]) == OK && unit != METADATA_UNIT &&
+           !run[0].whole) {
+        uint32_t count = index_get_run(volume->index, id, unit, RUN_UNITS, run);
+        for (uint32_t i = 0; i < count; i++) {
+            bool is_new = !last || run[i].extent != last->extent || run[i].ordinal != last->ordinal;
+            if (run[i].etag_hash == etag_hash && is_new)    /* else it is in the same record */
+                age = younger(age, age_of(volume, &run[i]));
+            last = &run[i];
+        }
+        last = NULL;
+        unit += MAX(count, 1u);
+    }
+    return age;
+}
+
+double explain_age(struct store *store, const struct object_id *id, const struct entry *metadata)
+{
+    double age = -1;
+    if (metadata->whole)
+        return age_of(store_home(store, id), metadata);
+    for (size_t i = 0; i < store->volume_count; i++)
+        if (volume_is_serving(store->volumes[i]))
+            age = younger(age, age_of_units(store->volumes[i], id, metadata->etag_hash));
+    return age;
+}

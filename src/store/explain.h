@@ -5,6 +5,7 @@
 #define STORE_EXPLAIN_H
 
 #include "store/events.h"
+#include "store/format.h"
 
 /* Where a record lies, or why it is not there. */
 struct explain_record {
@@ -29,5 +30,8 @@ void explain_metadata(struct store *store, const struct object_id *id,
  * that are alike, at least 1 and at most `count`: units of one record, or missing ones in a row. */
 uint32_t explain_units(struct store *store, const struct metadata *metadata, uint32_t unit,
                        uint32_t count, struct explain_record *ret);
+/* Returns the age of the object's record that was read last; `metadata` is the entry of its
+ * metadata. Negative: not known. */
+double explain_age(struct store *store, const struct object_id *id, const struct entry *metadata);
 
 #endif

@@ -11,6 +11,7 @@
 
 #include <string.h>
 
+#include "store/explain.h"
 #include "store/inside.h"
 
 #define RUN_UNITS 64u                 /* entries of one look-up */
@@ -72,7 +73,7 @@ static bool is_wanted(const struct walk_ask *ask, slice name, struct walk_object
 static enum err visit_row(void *arg, const struct toc_row *row)
 {
     struct walk *walk = arg;
-    struct walk_object object = { .size = row->name.size };
+    struct walk_object object = { .size = row->name.size, .age = -1 };
     struct entry entry;
     uint32_t unit;
     if (walk->ask->is_over && walk->ask->is_over(walk->ask->arg))
@@ -84,6 +85,8 @@ static enum err visit_row(void *arg, const struct toc_row *row)
         entry.extent != walk->extent || entry.ordinal != row->ordinal)
         return OK;
     object.cached_bytes = cached_bytes(walk, &row->entry->id, &entry);
+    if (walk->ask->wants_age)
+        object.age = explain_age(walk->store, &row->entry->id, &entry);
     return walk->ended = walk->ask->visit(walk->ask->arg, &object);
 }
 

@@ -14,6 +14,7 @@ struct walk_object {
     slice key, version;               /* version empty: the current one */
     uint64_t size;                    /* of the object */
     uint64_t cached_bytes;            /* the bytes of the object that the cache has */
+    double age;                       /* explain.h; if the caller wants it */
 };
 /* An error ends the walk. */
 typedef enum err walk_visit(void *arg, const struct walk_object *object);
@@ -21,6 +22,7 @@ typedef enum err walk_visit(void *arg, const struct walk_object *object);
 /* The part of the store that a walk visits. */
 struct walk_ask {
     slice endpoint, bucket, prefix;
+    bool wants_age;
     walk_visit *visit;
     /* True if the walk must end with ERR_STOPPING. NULL: it never must. Asked often; cheap. */
     bool (*is_over)(void *arg);

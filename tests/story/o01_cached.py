@@ -72,6 +72,21 @@ with Story("o01 what ls and du list is what is cached", seconds=60) as story:
     for depth, prefix in ((0, ""), (1, ""), (2, ""), (9, ""), (1, "a/"), (1, "a/x/1"), (1024, "b")):
         story.same(f"du to depth {depth} below '{prefix}'", sums(depth, prefix), expected(depth, prefix))
 
+    # ---- ages ----
+    def ages():
+        return {row["key"]: row.get("age") for row in ask("ls")[0]}
+
+    some = want[:8]
+    for _ in range(4):    # after two reads of all, the mean interval between two reads is known
+        for key in want:
+            server.get("pile/" + key)
+    for _ in range(60):
+        for key in some:
+            server.get("pile/" + key)
+    found = ages()
+    story.fact("what is read again has a low age", max(found[key] for key in some) < min(found[key] for key in want[8:]), found)
+    story.fact("du has no age", "age" not in ask("du")[0][0])
+
     # ---- the right ----
     lister, reader = Client(server.port, "LISTERKEY", "listerkey"), Client(server.port, "READERKEY", "readerkey")
     story.same("a client may see what it may list", [r["key"] for r in ask("ls", client=lister, prefix="a/")[0]],
