@@ -8,6 +8,7 @@ struct append_task {
     struct store_append *append;
     struct append_item items[2];         /* a metadata record and a units record, or one WHOLE */
     uint32_t count;
+    bool replaces;                    /* metadata of another version (leftovers.h) */
     uint64_t bucket;                     /* its hash */
     enum err err;
 };

@@ -16,6 +16,7 @@
 #include "store/account.h"
 #include "store/append_task.h"
 #include "store/installation.h"
+#include "store/leftovers.h"
 #include "store/moved.h"
 #include "store/relocation.h"
 #include "store/publish.h"
@@ -114,6 +115,18 @@ static bool is_gone(struct volume *volume, const struct append_task *task)
     return false;
 }
 
+/* Finds out whether the metadata replaces that of another version, which may have units. */
+static enum err note_replaced(struct volume *volume, struct append_task *task)
+{
+    const struct metadata *metadata = task->append->metadata;
+    struct entry old;
+    if (!task->append->with_metadata)
+        return OK;
+    enum err e = index_find(volume->index, &metadata->id, METADATA_UNIT, &old);
+    task->replaces = !e && old.etag_hash != metadata->etag_hash;
+    return e == ERR_NOT_FOUND ? OK : e;
+}
+
 static enum err publish_task(struct commit *commit, struct append_task *task)
 {
     if (is_gone(commit->volume, task)) {
@@ -124,7 +137,7 @@ static enum err publish_task(struct commit *commit, struct append_task *task)
         task->err = ERR_CHANGED;
         return OK;
     }
-    enum err e = OK;
+    enum err e = note_replaced(commit->volume, task);
     bool refused = atomic_load(&task->append->metadata->granted) & GRANTED_REFUSED;
     for (uint32_t i = 0; !e && i < task->count; i++)
         e = publish_record(commit->volume->index, &task->items[i].record, task->items[i].offset,
@@ -188,6 +201,8 @@ static void settle_task(struct volume *volume, const struct append_task *task)
     extent_granted_raise(volume->extents, record->extent, record->ordinal,
                          atomic_load(&metadata->granted));
     atomic_store(&metadata->unproved, false);
+    if (task->replaces)
+        leftovers_add(volume, &metadata->id);
     volume_changed(volume, &metadata->id);
     metadata_cache_put(volume->metadata_cache, metadata);
 }
@@ -373,9 +388,11 @@ static bool next_commit(struct volume *volume, struct commit *commit)
 {
     *commit = (struct commit){ .volume = volume };
     pthread_mutex_lock(&volume->queue.lock);
-    uint64_t until = mono_ms() + (volume->counting.more || volume->moved.active ? COUNT_MS : 500);
-    for (uint64_t ms; (ms = wait_ms(volume)) > 0 && mono_ms() < until;)
-        cond_wait_until(&volume->queue.more, &volume->queue.lock, mono_ns() + ms * 1000000u);
+    bool more = volume->counting.more || volume->moved.active || leftovers_wait(volume);
+    uint64_t until = mono_ms() + (more ? COUNT_MS : 500);
+    for (uint64_t ms, now; (ms = wait_ms(volume)) > 0 && (now = mono_ms()) < until;)
+        cond_wait_until(&volume->queue.more, &volume->queue.lock,
+                        mono_ns() + MIN(ms, until - now) * 1000000u);
     take_commit(volume, commit);
     bool left = !is_empty(commit) || !volume->queue.stopping;
     pthread_mutex_unlock(&volume->queue.lock);
@@ -412,6 +429,17 @@ static bool follow_installation(struct volume *volume)
     return !e || e == ERR_FULL;
 }
 
+/* Returns false if the folder must go out of service. */
+static bool delete_leftovers(struct volume *volume)
+{
+    if (!leftovers_are_due(volume))
+        return true;
+    volume_still_alive(volume);
+    enum err e = leftovers_step(volume);
+    atomic_store(&volume->service.busy_since_ms, 0);
+    return !e && !removals_are_due(volume);
+}
+
 static void tend(struct volume *volume, uint64_t *retried_ms, uint64_t *checked_ms)
 {
     const char *why;
@@ -430,8 +458,10 @@ static void tend(struct volume *volume, uint64_t *retried_ms, uint64_t *checked_
         service_end(volume, why);
     } else if (room_is_exceeded(volume)) {
         shrink(volume);
-    } else if (!follow_installation(volume)) {
+    } else if (!follow_installation(volume) || !delete_leftovers(volume)) {
         service_end(volume, INDEX_FAILED);
+        removals_answer(volume, ERR_IO);    /* those that are due; the others have heard */
+        removals_end(volume);
     } else if (now - *checked_ms >= READER_CHECK_MS) {
         index_check_readers(volume->index);
         *checked_ms = now;

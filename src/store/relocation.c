@@ -1,6 +1,6 @@
 /* relocation.c - what the recycler asks of the committer. SPDX-License-Identifier: Apache-2.0
  *
- * A batch has a transaction of its own, with the removals that wait. A copy of metadata has a
+ * A batch has a transaction of its own (beside.h). A copy of metadata has a
  * higher extent number than the record had, and two facts are told by that number: whether the
  * metadata was learned under another name of the shared identity (names.h), and whether its bucket
  * was restated (restated.h). So the committer looks both up for the old number, at the moment when
@@ -8,8 +8,7 @@
 #include "store/relocation.h"
 
 #include "base/metric.h"
-#include "store/account.h"
-#include "store/removal.h"
+#include "store/beside.h"
 
 enum err relocation_send(struct volume *volume, struct relocation *relocation)
 {
@@ -65,8 +64,9 @@ static enum err publish_move(struct volume *volume, struct relocation_move *move
     return publish_copied(volume->index, copied, atomic_load(&volume->generation));
 }
 
-static enum err publish(struct volume *volume, struct relocation *relocation)
+static enum err publish(struct volume *volume, void *arg)
 {
+    struct relocation *relocation = arg;
     enum err e = OK;
     for (size_t i = 0; !e && i < relocation->move_count; i++)
         e = publish_move(volume, &relocation->moves[i]);
@@ -88,8 +88,9 @@ static void add_copies(struct volume *volume, const struct relocation *relocatio
 }
 
 /* What the process knows of metadata, by extent and ordinal, moves along. */
-static void move_marks(struct volume *volume, const struct relocation *relocation)
+static void move_marks(struct volume *volume, void *arg)
 {
+    const struct relocation *relocation = arg;
     struct extent *extent = extent_ref(volume->extents, relocation->extent);
     for (size_t i = 0; extent && i < relocation->move_count; i++) {
         const struct copied *copied = &relocation->moves[i].copied;
@@ -103,38 +104,6 @@ static void move_marks(struct volume *volume, const struct relocation *relocatio
         volume_changed(volume, &copied->record.id);
     }
     extent_release(&extent);
-}
-
-/* Removals are made again with the appends that came before them (removal.c). */
-static void end_removals(struct volume *volume)
-{
-    pthread_mutex_lock(&volume->queue.lock);
-    bool waits = !list_empty(&volume->queue.appends);
-    pthread_mutex_unlock(&volume->queue.lock);
-    if (!waits)
-        removals_end(volume);
-}
-
-static enum err commit(struct volume *volume, struct relocation *relocation)
-{
-    removals_take(volume);
-    enum err e = index_begin(volume->index);
-    if (!e)
-        e = publish(volume, relocation);
-    if (!e)
-        e = removals_publish(volume, false);
-    if (!e)
-        e = account_commit(volume);
-    index_abort(volume->index);
-    volume_still_alive(volume);
-    if (e)
-        return e;
-    metric_add(M_STORE_COMMITS, 1);
-    move_marks(volume, relocation);
-    removals_settle(volume);
-    removals_answer(volume, OK);
-    end_removals(volume);
-    return OK;
 }
 
 static enum err drop(struct volume *volume, uint32_t number, enum drop how)
@@ -157,7 +126,7 @@ bool relocation_take(struct volume *volume, enum err *ret)
         return false;
     add_copies(volume, relocation);
     if (relocation->move_count || relocation->row_count)
-        *ret = commit(volume, relocation);
+        *ret = beside_commit(volume, publish, move_marks, relocation);
     enum err e = *ret;
     if (!e && relocation->drop)
         e = drop(volume, relocation->extent, relocation->drop);

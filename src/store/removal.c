@@ -15,6 +15,7 @@
 
 #include <stdlib.h>
 
+#include "store/leftovers.h"
 #include "store/publish.h"
 
 static void copy_ids(struct volume *volume, const struct store_removal *removal)
@@ -48,6 +49,20 @@ static enum err publish(struct volume *volume, const struct removed_id *removed)
                             : publish_removal(volume->index, &removed->id);
 }
 
+/* Called when the removal is committed; `is_new` if it was not committed before. The index tells later whether there are units. */
+static void forget(struct volume *volume, const struct removed_id *removed, bool is_new)
+{
+    volume_changed(volume, &removed->id);
+    if (removed->refused)
+        return;
+    metadata_cache_drop(volume->metadata_cache, &removed->id);
+    if (removed->bucket)
+        return;
+    events_note(volume->events, &removed->id, METADATA_UNIT, EVENT_REMOVED);
+    if (is_new)
+        leftovers_add(volume, &removed->id);
+}
+
 enum err removals_publish(struct volume *volume, bool again)
 {
     enum err e = OK;
@@ -58,15 +73,8 @@ enum err removals_publish(struct volume *volume, bool again)
 
 void removals_settle(struct volume *volume)
 {
-    for (size_t i = 0; i < volume->removed.count; i++) {
-        volume_changed(volume, &volume->removed.ids[i].id);
-        const struct removed_id *removed = &volume->removed.ids[i];
-        if (removed->refused)
-            continue;
-        metadata_cache_drop(volume->metadata_cache, &removed->id);
-        if (!removed->bucket)
-            events_note(volume->events, &removed->id, METADATA_UNIT, EVENT_REMOVED);
-    }
+    for (size_t i = 0; i < volume->removed.count; i++)
+        forget(volume, &volume->removed.ids[i], i >= volume->removed.done);
     volume->removed.done = volume->removed.count;
 }
 

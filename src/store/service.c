@@ -15,6 +15,7 @@
 #include "store/account.h"
 #include "store/age_files.h"
 #include "store/installation.h"
+#include "store/leftovers.h"
 #include "store/moved.h"
 #include "store/recycle.h"
 #include "store/removal.h"
@@ -146,6 +147,7 @@ void service_end(struct volume *volume, const char *why)
     /* as after a crash: nothing is believed when it comes back */
     recycle_pause(volume);
     account_end(volume);
+    leftovers_end(volume);
     folder_close(&volume->folder, false);
     metadata_cache_clear(volume->metadata_cache);
     /* The serial of the other folders rises. If this one can't be noted in, and the next process

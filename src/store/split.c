@@ -10,6 +10,8 @@
 
 #include <stdlib.h>
 
+#include "store/leftovers.h"
+
 /* ---- removals ---- */
 
 struct removal_part {
@@ -85,6 +87,16 @@ static void hand_in(struct store *store, const uint8_t *homes, struct store_remo
     }
 }
 
+/* The stripes of an object may lie in any volume. Their units are of no use from now on. */
+static void forget_stripes(struct store *store, const uint8_t *homes,
+                           const struct store_removal *removal)
+{
+    for (size_t i = 0; i < removal->count; i++)
+        for (size_t at = 0; at < store->volume_count; at++)
+            if (at != homes[i])
+                leftovers_add_stripes(store->volumes[at], &removal->ids[i], 1);
+}
+
 void split_removal(struct store *store, struct store_removal *removal)
 {
     uint8_t *homes = must_alloc(removal->count);
@@ -95,6 +107,8 @@ void split_removal(struct store *store, struct store_removal *removal)
                                        &removal->ids[i], 0);
         one = one && homes[i] == homes[0];
     }
+    if (!removal->refused)
+        forget_stripes(store, homes, removal);
     if (one)
         volume_remove(store->volumes[homes[0]], removal);
     else

@@ -13,6 +13,7 @@
 #include "store/account.h"
 #include "store/age_files.h"
 #include "store/installation.h"
+#include "store/leftovers.h"
 #include "store/moved.h"
 #include "store/recycle.h"
 #include "store/service.h"
@@ -43,6 +44,7 @@ struct volume *volume_new(const struct volume_options *options)
     list_init(&volume->queue.relocations);
     pthread_cond_init(&volume->queue.answered, NULL);
     pthread_mutex_init(&volume->recycler.lock, NULL);
+    pthread_mutex_init(&volume->leftovers.lock, NULL);
     atomic_init(&volume->recycler.paused, true);
     rule_init(&volume->rule, options->size_bytes / RECORD_BYTES_MAX);
     pthread_mutex_init(&volume->queue.lock, NULL);
@@ -55,6 +57,8 @@ static void volume_end(struct volume *volume)
 {
     service_gauges_end(volume);
     account_end(volume);
+    leftovers_end(volume);
+    pthread_mutex_destroy(&volume->leftovers.lock);
     index_free(&volume->index);
     extents_free(&volume->extents);
     metadata_cache_free(&volume->metadata_cache);

@@ -65,6 +65,15 @@ struct removed {
     size_t count, done, max;
 };
 
+/* Objects whose units must be deleted (leftovers.c): a ring in the order of their removal. */
+struct leftovers {
+    pthread_mutex_t lock;             /* guards all members but the last two */
+    struct leftover *objects;         /* NULL: none yet */
+    uint32_t first, count;
+    uint32_t unit;                    /* of the first object, the next to look at; committer only */
+    uint64_t worked_ms;               /* the latest batch; committer only */
+};
+
 /* What waits for the committer. */
 struct queue {
     pthread_mutex_t lock;             /* guards all members but the conditions */
@@ -135,6 +144,7 @@ struct volume {
     struct service service;
     struct space space;
     struct removed removed;
+    struct leftovers leftovers;
     struct counting counting;
     struct rule rule;
     struct recycler recycler;
