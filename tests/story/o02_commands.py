@@ -93,6 +93,25 @@ with Story("o02 commands say what is cached", seconds=120) as story:
                {"prefix": "", "objects": 16, "bytes": 16 * SIZE, "cached_bytes": 16 * SIZE})
     story.same("exact bytes", penstock("du", "--bytes", "s3://pile/a/")[1].splitlines()[-1].split(), [str(6 * SIZE)] * 2 + ["6", "total"])
 
+    # ---- explain ----
+    status, out, err = penstock("explain", "s3://pile/a/00")
+    story.fact("explain says what a read would do, and where the bytes are", status == 0 and err == "" and all(word in out for word in (
+        "s3://pile/a/00\nnow          hit: ", "cached       146.5 KiB of 146.5 KiB (100 %), bytes 0-149999", "freshness    immutable\n",
+        "permission   ", f"origin       {origin.url}", "metadata                   cache folder ", "0-149999                   cache folder ")), out + err)
+    status, out, _ = penstock("explain", "s3://pile/a/00", "--range", "0-9")
+    story.fact("... of a range", status == 0 and "10 B of 10 B (100 %), bytes 0-9\n" in out, out)
+    status, out, _ = penstock("explain", "s3://pile/none")
+    story.fact("... of a key that is not cached", status == 0 and "now          miss: " in out and "not cached (its place is cache folder " in out
+               and "no reason is known" in out, out)
+    story.same("DELETE", server.ask("DELETE", "pile/back\\slash").status, 204)
+    status, out, _ = penstock("explain", "s3://pile/back\\slash")
+    story.fact("... of one that was removed", status == 0 and "s3://pile/back\\\\slash\n" in out and "it left 20" in out and " ago): the object was written or deleted" in out, out)
+    ask = server.ask("GET", "pile/a/01", [("penstock-explain", ""), ("range", "5-")])
+    story.same("--json is what the service says", json.loads(penstock("explain", "--json", "--range", "5-", "s3://pile/a/01")[1]), json.loads(ask.body))
+    story.same("a key with odd bytes", json.loads(penstock("explain", "--json", "s3://" + ODD[1])[1])["key"], ODD[1][5:])
+    refused("a wrong range", 1, ["range must be FIRST-LAST"], "explain", "--range", "x", "s3://pile/a/01")
+    refused("no key", 2, ["s3://BUCKET/KEY"], "explain", "s3://pile/")
+
     # ---- where the service is, and who asks ----
     pair = {n: v for n, v in client.items() if "KEY" in n}
     address, config = f"127.0.0.1:{server.port}", server.config_path
@@ -151,9 +170,9 @@ with Story("o02 commands say what is cached", seconds=120) as story:
             ("an origin that is down", (503, error("ServiceUnavailable", "The origin can't be reached."), {}), ["The origin can't be reached"]),
             ("a token", (400, error("InvalidToken"), {}), ["session token"]),
             ("an answer that is cut", (200, b'{"key":"a","objects":1', {}), ["cut or malformed"]),
-            ("no bucket", (404, error("NoSuchBucket"), {}), ["no bucket pile"]), ("two lines in one", (200, b"{}" + summary, {}), ["cut or malformed"])):
+            ("no bucket", (404, error("NoSuchBucket"), {}), ["no bucket pile"]), ("no document", (200, b"{}", {}), ["malformed"]), ("two lines in one", (200, b"{}" + summary, {}), ["cut or malformed"])):
         other.answer = answer
-        refused(f"the answer is {text}", 1, words, "ls", "--url", other.url, "s3://pile", env=pair)
+        refused(f"the answer is {text}", 1, words, "explain" if text == "no document" else "ls", "--url", other.url, "s3://pile/a", env=pair)
     other.answer = (200, b'{"key":"a","objects":1}\n', {})
     status, out, err = penstock("ls", "--json", "--url", other.url, "s3://pile", env=pair)
     story.fact("without the summary, a line may be missing", status == 1 and "cut or malformed" in err, err)

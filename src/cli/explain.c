@@ -1,0 +1,223 @@
+/* explain.c - the subcommand explain: what the cache would do with a key now, and why.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * It prints the answer to penstock-explain: first the outcome and its reason, then the facts behind
+ * it, then where the bytes are, or why they are not there. */
+#include <inttypes.h>
+#include <jansson.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "cli/rows.h"
+#include "s3/encode.h"
+
+/* ---- members ---- */
+
+static slice text_of(const json_t *at, const char *member, struct arena *keep)
+{
+    struct text text = text_in(keep);
+    show_name(&text, rows_name(at, member, keep));
+    return text.len ? text_slice(&text) : S("-");
+}
+
+static bool is_set(const json_t *at, const char *member)
+{
+    return json_is_true(json_object_get(at, member));
+}
+
+/* Returns a time, and how far from now it is. */
+static slice time_of(const json_t *at, const char *member, struct arena *keep)
+{
+    slice text = text_of(at, member, keep);
+    int64_t then_s = iso_date_read(text), now_s = wall_s();
+    if (then_s < 0)
+        return text;
+    slice span = show_seconds(keep, (uint64_t)(then_s > now_s ? then_s - now_s : now_s - then_s));
+    return arena_printf(keep, then_s > now_s ? "%.*s (in %.*s)" : "%.*s (%.*s ago)",
+                        SLICE_ARG(text), SLICE_ARG(span));
+}
+
+/* ---- the facts ---- */
+
+static void print_fact(const char *name, slice value)
+{
+    printf("%-12s %.*s\n", name, SLICE_ARG(value));
+}
+
+static slice rules_of(const json_t *root, struct arena *keep)
+{
+    slice freshness = text_of(root, "freshness", keep);
+    if (!json_object_get(root, "ttl"))
+        return freshness;
+    return arena_printf(keep, "ttl %" PRIu64 "s, grace %" PRIu64 "s", rows_number(root, "ttl"),
+                        rows_number(root, "grace"));
+}
+
+static slice permission_of(const json_t *permission, struct arena *keep)
+{
+    slice identity = text_of(permission, "identity", keep);
+    if (json_is_false(json_object_get(permission, "needed")))
+        return S("not needed: the origin knows no identities");
+    uint64_t seconds = rows_number(permission, "proved_for");
+    return seconds ? arena_printf(keep, "%.*s identity, proved for %.*s more", SLICE_ARG(identity),
+                                  SLICE_ARG(show_seconds(keep, seconds)))
+                   : arena_printf(keep, "%.*s identity, not proved: the origin is asked first",
+                                  SLICE_ARG(identity));
+}
+
+static slice bytes_of(const json_t *bytes, struct arena *keep)
+{
+    uint64_t first = rows_number(bytes, "first"), end = rows_number(bytes, "end");
+    uint64_t cached = rows_number(bytes, "cached");
+    if (end <= first)
+        return S("nothing is known of these bytes");
+    return arena_printf(keep, "%.*s of %.*s (%.*s), bytes %" PRIu64 "-%" PRIu64,
+                        SLICE_ARG(show_bytes(keep, cached)), SLICE_ARG(show_bytes(keep, end - first)),
+                        SLICE_ARG(show_share(keep, cached, end - first)), first, end - 1);
+}
+
+static void print_facts(const json_t *root, struct arena *keep)
+{
+    const json_t *metadata = json_object_get(root, "metadata");
+    print_fact("now", arena_printf(keep, "%.*s: %.*s", SLICE_ARG(text_of(root, "now", keep)),
+                                   SLICE_ARG(text_of(root, "why", keep))));
+    if (is_set(root, "being_fetched"))
+        print_fact("", S("a fetch of the object is in progress"));
+    print_fact("cached", bytes_of(json_object_get(root, "bytes"), keep));
+    if (json_object_get(metadata, "confirmed"))
+        print_fact("confirmed", time_of(metadata, "confirmed", keep));
+    if (json_object_get(metadata, "fresh_until"))
+        print_fact("fresh until", time_of(metadata, "fresh_until", keep));
+    if (json_is_false(json_object_get(metadata, "proved")))
+        print_fact("", S("the origin must confirm it once: the cache folder was not closed cleanly, "
+                         "or it missed a write"));
+    if (is_set(metadata, "refused"))
+        print_fact("", S("the origin refused the object to the shared identity"));
+    print_fact("freshness", rules_of(root, keep));
+    print_fact("permission", permission_of(json_object_get(root, "permission"), keep));
+    print_fact("origin", text_of(root, "origin", keep));
+    if (!json_object_get(metadata, "etag") && !json_object_get(metadata, "etag_url"))
+        return;
+    print_fact("etag", text_of(metadata, "etag", keep));
+    print_fact("modified", time_of(metadata, "last_modified", keep));
+}
+
+/* ---- where the parts are ---- */
+
+/* Returns the latest event that explains why a record is missing. */
+static slice event_of(const json_t *row, struct arena *keep)
+{
+    const json_t *kept_out = json_object_get(row, "not_stored"), *left = json_object_get(row, "left");
+    slice out_at = text_of(kept_out, "at", keep), left_at = text_of(left, "at", keep);
+    bool is_left = left && (!kept_out || slice_cmp(left_at, out_at) >= 0);
+    if (!kept_out && !left)
+        return S("no reason is known since the start of the service");
+    return arena_printf(keep, "%s %.*s: %.*s", is_left ? "it left" : "it was not stored",
+                        SLICE_ARG(time_of(is_left ? left : kept_out, "at", keep)),
+                        SLICE_ARG(text_of(is_left ? left : kept_out, "why", keep)));
+}
+
+static slice place_of(const json_t *row, struct arena *keep)
+{
+    const json_t *age = json_object_get(row, "age");
+    slice folder = arena_printf(keep, "cache folder %" PRIu64 "%s", rows_number(row, "folder"),
+                                is_set(row, "folder_out") ? ", which is out of service" : "");
+    if (!is_set(row, "stored"))
+        return arena_printf(keep, "not cached (its place is %.*s); %.*s", SLICE_ARG(folder),
+                            SLICE_ARG(event_of(row, keep)));
+    slice place = arena_printf(keep, "%.*s, extent %" PRIu64, SLICE_ARG(folder),
+                               rows_number(row, "extent"));
+    return age ? arena_printf(keep, "%.*s, age %.2f", SLICE_ARG(place), json_number_value(age))
+               : place;
+}
+
+static void print_records(const json_t *root, struct arena *keep)
+{
+    const json_t *bytes = json_object_get(root, "bytes");
+    json_t *records = json_object_get(bytes, "records"), *row;
+    size_t i;
+    slice metadata = place_of(json_object_get(root, "metadata"), keep);
+    printf("\n%-25s  %s\n%-25s  %.*s\n", "BYTES", "WHERE", "metadata", SLICE_ARG(metadata));
+    json_array_foreach(records, i, row)
+        printf("%-25.*s  %.*s\n",
+               SLICE_ARG(arena_printf(keep, "%" PRIu64 "-%" PRIu64, rows_number(row, "first"),
+                                      rows_number(row, "end") - 1)),
+               SLICE_ARG(place_of(row, keep)));
+    if (is_set(bytes, "more_records"))
+        puts("... (further parts: give a smaller --range)");
+}
+
+/* ---- the command ---- */
+
+static int print(const struct server *server, const struct s3_url *url, slice body,
+                 struct arena *keep)
+{
+    json_error_t error;
+    json_t *root = json_loadb(body.ptr, body.len, 0, &error);
+    struct text name = text_in(keep);
+    bool good = json_is_object(json_object_get(root, "bytes"));
+    show_name(&name, url->key);
+    if (good) {
+        printf("s3://%.*s/%.*s\n", SLICE_ARG(url->bucket), SLICE_ARG(text_slice(&name)));
+        print_facts(root, keep);
+        print_records(root, keep);
+    } else {
+        fprintf(stderr, "penstock explain: the answer of %.*s is malformed. Check that it is a "
+                "Penstock of this version\n", SLICE_ARG(server->url));
+    }
+    json_decref(root);
+    return good ? EXIT_GOOD : EXIT_FAILED;
+}
+
+static int explain(struct cli *cli, const struct server *server, const struct s3_url *url,
+                   const char *range, bool json)
+{
+    struct text query = text_in(&cli->arena);
+    slice body;
+    text_add(&query, S("penstock-explain="));
+    if (range)
+        query_add(&query, "range", slice_of(range));
+    struct question question = { .method = "GET", .of = *url, .query = text_slice(&query),
+                                 .right = "list on this key, and the origin must let it list the "
+                                          "key" };
+    int status = server_ask(server, &question, &cli->arena, &body);
+    if (status)
+        return status;
+    if (!json)
+        return print(server, url, body, &cli->arena);
+    return fwrite(body.ptr, 1, body.len, stdout) == body.len ? EXIT_GOOD : EXIT_FAILED;
+}
+
+static int run(struct cli *cli)
+{
+    bool json = cli_flag(cli, "--json");
+    const char *range = cli_option(cli, "--range");
+    struct server server;
+    struct s3_url url;
+    if (!server_word(cli, "explain", &url))
+        return EXIT_USAGE;
+    if (!url.key.len) {
+        fputs("penstock explain: the key is missing: write s3://BUCKET/KEY\n", stderr);
+        return EXIT_USAGE;
+    }
+    int status = server_find(cli, "explain", &server);
+    if (!status)
+        status = explain(cli, &server, &url, range, json);
+    server_end(&server);
+    return status;
+}
+
+static const struct command_option options[] = {
+    { "--range", "FIRST-LAST", "explain these bytes, not the whole object; also FIRST- or -LENGTH" },
+    { "--json", NULL, "print the JSON document of the service" },
+    SERVER_OPTIONS,
+    { 0 },
+};
+
+const struct command command_explain = {
+    .name = "explain", .args = "[--range FIRST-LAST] [--json] s3://BUCKET/KEY [SETTINGS]",
+    .run = run, .takes_settings = true, .options = options,
+    .help = "show what the cache would do with a key now, and why",
+    .more = SERVER_MORE "It asks the origin only whether you may list the key.",
+};
