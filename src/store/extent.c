@@ -200,6 +200,17 @@ uint64_t extents_linked_bytes(struct extents *all)
     return bytes;
 }
 
+uint64_t extents_live_bytes(struct extents *all)
+{
+    uint64_t bytes = 0;
+    pthread_mutex_lock(&all->lock);
+    for (size_t i = 0; i < CHAINS; i++)
+        for (struct extent *at = atomic_load(&all->chains[i]); at; at = atomic_load(&at->next))
+            bytes += ages_live_bytes(at->ages);
+    pthread_mutex_unlock(&all->lock);
+    return bytes;
+}
+
 uint32_t extents_count(const struct extents *all)
 {
     return atomic_load_explicit(&all->count, memory_order_relaxed);

@@ -62,6 +62,8 @@ void extents_close(struct extents *all);    /* readers keep the extents that the
 uint64_t extents_bytes(const struct extents *all);
 /* Bytes of the extents in the table alone. Any thread. */
 uint64_t extents_linked_bytes(struct extents *all);
+/* Bytes of data that the index names, of all extents in the table. Any thread. */
+uint64_t extents_live_bytes(struct extents *all);
 uint32_t extents_count(const struct extents *all);    /* any thread */
 /* The highest number that a file in the folder has, or had; 0: there was none. Any thread. */
 uint32_t extents_highest(const struct extents *all);

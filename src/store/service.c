@@ -29,9 +29,9 @@
 static void gauge(struct volume *volume, enum volume_gauge which, int64_t value)
 {
     static const enum metric metrics[] = {
-        [GAUGE_BYTES] = M_STORE_BYTES, [GAUGE_CAPACITY] = M_STORE_CAPACITY,
-        [GAUGE_FREE] = M_STORE_FREE, [GAUGE_ENTRIES] = M_STORE_ENTRIES,
-        [GAUGE_SERVING] = M_STORE_SERVING,
+        [GAUGE_BYTES] = M_STORE_BYTES, [GAUGE_LIVE] = M_STORE_LIVE,
+        [GAUGE_CAPACITY] = M_STORE_CAPACITY, [GAUGE_FREE] = M_STORE_FREE,
+        [GAUGE_ENTRIES] = M_STORE_ENTRIES, [GAUGE_SERVING] = M_STORE_SERVING,
     };
     static_assert(countof(metrics) == VOLUME_GAUGES, "a metric for each gauge");
     metric_gauge_add(metrics[which],
@@ -176,6 +176,7 @@ void *service_watch(void *arg)
         cond_wait_until(&volume->queue.stop, &volume->queue.lock, mono_ns() + WATCH_MS * 1000000u);
         pthread_mutex_unlock(&volume->queue.lock);
         gauge(volume, GAUGE_SERVING, volume_is_serving(volume));
+        gauge(volume, GAUGE_LIVE, (int64_t)extents_live_bytes(volume->extents));
         if (!volume_is_serving(volume))    /* stuck in a commit, or in opening the folder */
             removals_give_up(volume);
         pthread_mutex_lock(&volume->queue.lock);

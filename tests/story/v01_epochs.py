@@ -26,6 +26,8 @@ with Story("v01 epochs of more than fits into the cache") as story:
     first = epoch("a")
     share = first[1]
     story.fact("the first epoch fills the cache", 0.35 < share < 0.6, f"{share:.2f} of the data set")
+    live = lambda: server.metric("penstock_store_live_bytes") == server.metric("penstock_store_entries") * SIZE
+    wait_for("the bytes of the cached objects are counted", live)
     epochs = [epoch("a") for _ in range(EPOCHS - 1)]
     told = ", ".join(f"{hits:.3f}" for hits, _ in epochs)
     story.fact("each later epoch hits what is cached", min(hits for hits, _ in epochs) >= 0.95 * share, f"{told} of {share:.3f}")
