@@ -1,170 +1,216 @@
 """epochs_run.py - what a cache smaller than the data set is worth. SPDX-License-Identifier: Apache-2.0
 
-A real daemon of 64 extents of 4 MiB, in front of a scripted origin whose log tells the hits. Epochs
-read each object once, in random order. f is the share of the data set that is cached after the
-first epoch, by the entries of the index (sizes: by the bytes appended, with headers and padding).
+A real daemon with a cache of 64 extents or more, in front of a scripted origin whose counts tell the hits. An epoch
+reads each part of the data set once, in random order. f is the share of the data set that is cached after the first
+epoch: live bytes of the cache (penstock_store_live_bytes) over bytes of the data set. hit_ratio is the share of the bytes
+that the cache had, over f.
 
-  f10 ... f90   cache of 10 % to 90 % of the data set: hit_ratio beside f, epochs from the second;
-                written: share of the data set that is written in an epoch, epochs from the third
-  sizes         the same, objects of 20 KiB to 2 MiB
-  switch        after 4 epochs, another data set: hit_ratio of its third epoch beside f
-  scan          after 4 epochs, objects that are read once, ten caches full: what is written of them
-                (share of the cache); then the first data set again: hit_ratio beside f
-  zipf08, zipf10  skewed reads: hit_ratio of the second half beside S3-FIFO on the same reads
-                (simulated, tests/policy/epoch_sim.py) """
+  f10 f25 f50 f90   objects of 128 KiB, cache of 10 % to 90 % of the data set. hit_ratio: epochs from the second.
+                    written: share of the data set that is written in an epoch, epochs from the third
+  sizes             the same at 50 %, objects of 20 KiB to 2 MiB, log-normal
+  ranges            the same at 50 %, objects of 32 MiB that are read in ranges of 1 MiB; extents of 16 MiB
+  switch            after 4 epochs, another data set of the same size. third: hit_ratio of its third epoch
+  scan              after 4 epochs, objects that are read once, ten caches full. written: share of the cache that is
+                    written meanwhile. Then the first data set again. back, back_second: hit_ratio of two epochs
+  zipf08-f05 ...    skewed reads, alpha 0.8 and 1.0, cache of 5 % and 25 %. hit_ratio: that of the second half of
+                    the reads, beside S3-FIFO on the same reads (simulated, tests/policy/epoch_sim.py)
+  sizes-f10 ranges-switch ...    each case of epochs with each data set
 
-import concurrent.futures
+A note says what the rule's model (tests/policy/mean_age.py) hits on the same zipf reads, and how many records were
+admitted and then not stored. """
+
 import math
 import os
 import random
+import subprocess
 import sys
+import time
 
-from stage import MIB, Stage, note
+from stage import MIB, SIGN, Failed, Stage, facts, find_tool, note
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "policy"))
-import epoch_sim
+import epoch_sim  # noqa: E402
+import mean_age  # noqa: E402
 
-EXTENT, EXTENTS = 4 * MIB, 64
-EACH = 128 * 1024
-WORKERS = 4
+KIB = 1024
+EXTENTS = 64
+READ_SECONDS = 1800
+
+
+class Data:
+    """A data set: the reads of an epoch, as lines of a trace; what the origin must be told; its bytes."""
+
+    def __init__(self, reads, lines, total, extent=4 * MIB):
+        self.reads, self.lines, self.total, self.extent = reads, lines, total, extent
+
+    def epoch(self, seed):
+        reads = list(self.reads)
+        random.Random(seed).shuffle(reads)
+        return reads
+
+
+def equal(prefix, total):
+    each = 128 * KIB
+    count = total // each
+    return Data([f"/bucket/{prefix}/{n}" for n in range(count)], [f"objects=bucket/{prefix}/%d {count} {each}"],
+                count * each)
+
+
+def sizes(prefix, total):
+    """Log-normal sizes from 20 KiB to 2 MiB."""
+    order, reads = random.Random(12), []
+    while total > 0:
+        size = int(min(2 * MIB, max(20 * KIB, order.lognormvariate(math.log(160 * KIB), 1))))
+        reads.append((f"/bucket/{prefix}/{len(reads)}/size-{size}-x", size))
+        total -= size
+    return Data([read for read, _ in reads], [], sum(size for _, size in reads))
+
+
+def ranges(prefix, total):
+    """Large objects, in ranges of 1 MiB. An extent of 4 MiB would hold three of these."""
+    each, read = 32 * MIB, MIB
+    count = total // each
+    reads = [f"/bucket/{prefix}/{n} {at} {at + read - 1}" for n in range(count) for at in range(0, each, read)]
+    return Data(reads, [f"objects=bucket/{prefix}/%d {count} {each}"], count * each, 16 * MIB)
+
+
+KINDS = {"": equal, "sizes": sizes, "ranges": ranges}
 
 
 class Subject:
-    """A daemon, and the reads that go through it."""
+    """A daemon, its origin, and the reads that go through it."""
 
-    def __init__(self, stage, origin, cache_bytes=EXTENT * EXTENTS):
-        self.origin, self.cache_bytes = origin, cache_bytes
-        self.server = stage.subject(origin, cache_bytes, extent_size="4MiB")
-        self.pool = concurrent.futures.ThreadPoolExecutor(WORKERS)
+    def __init__(self, stage, share, *data):
+        self.data = data[0]
+        self.cache_bytes = int(self.data.total * share) // MIB * MIB
+        self.origin = stage.origin(*(line for each in data for line in each.lines))
+        self.server = stage.subject(self.origin, self.cache_bytes, extent_size=f"{self.data.extent // MIB}MiB")
 
-    def entries(self):
-        return self.server.metrics()["penstock_store_entries"]
+    def fill(self):
+        """The first epoch. Returns f."""
+        self.read(self.data.epoch(1))
+        time.sleep(1.5)    # the last commit, and the count of live bytes
+        return self.server.metrics()["penstock_store_live_bytes"] / self.data.total
 
-    def read(self, keys):
-        """Returns the share of hits, and the bytes written meanwhile."""
-        def one(key):
-            reply = self.server.get(key)
-            if reply.error or reply.status != 200:
-                raise RuntimeError(f"{key}: {reply.status} {reply.error}")
-        before = self.origin.totals()["get"], self.server.metrics()["penstock_store_appended_bytes_total"]
-        for _ in self.pool.map(one, keys):
-            pass
-        gets = self.origin.totals()["get"] - before[0]
-        written = self.server.metrics()["penstock_store_appended_bytes_total"] - before[1]
-        return 1 - gets / len(keys), written
+    def read(self, reads):
+        """Returns the share of the bytes that the cache had, and the bytes that were written meanwhile."""
+        before = self.origin.totals()["bytes"], self.written()
+        trace = "\n".join(reads).encode() + b"\n"
+        argv = [find_tool("replay"), *SIGN, "--port", str(self.server.port)]
+        try:
+            done = subprocess.run(argv, input=trace, capture_output=True, timeout=READ_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise Failed(f"{len(reads)} reads took longer than {READ_SECONDS} s") from None
+        if done.returncode != 0:
+            raise Failed(f"replay: {done.stderr.decode().strip()}")
+        got = facts(done.stdout.decode())["bytes"]
+        return 1 - (self.origin.totals()["bytes"] - before[0]) / got, self.written() - before[1]
 
-    def stop(self):
-        self.pool.shutdown()
+    def written(self):
+        return self.server.metrics()["penstock_store_appended_bytes_total"]
+
+    def stop(self, case):
+        lost = self.server.metrics()["penstock_cache_unpublished_total"]
+        if lost:
+            note(f"{case}: {lost:.0f} records were admitted and then not stored")
         self.server.stop()
+        self.origin.stop()
 
 
-def shuffled(keys, seed):
-    keys = list(keys)
-    random.Random(seed).shuffle(keys)
-    return keys
+# ---- cases: each puts its figures ----
+
+def permutations(figures, stage, case, make, share, size, epochs):
+    subject = Subject(stage, share, make("a", int(size / share)))
+    f = subject.fill()
+    told = [subject.read(subject.data.epoch(n + 2)) for n in range(epochs - 1)]
+    figures.put("epochs", case, "f", "of bytes", [f])
+    figures.put("epochs", case, "hit_ratio", "of f", [hits / f for hits, _ in told])
+    figures.put("epochs", case, "written", "of the data set", [written / subject.data.total for _, written in told[1:]])
+    subject.stop(case)
 
 
-def permutations(figures, stage, case, keys, total, cache_bytes, epochs):
-    origin = stage.origin(*keys.lines)
-    subject = Subject(stage, origin, cache_bytes)
-    _, filled = subject.read(shuffled(keys, 1))
-    f = filled / total if isinstance(keys, Sizes) else subject.entries() / len(keys)
-    told, bytes_hit = [], []
-    for n in range(epochs - 1):
-        before = origin.totals()["bytes"]
-        told.append(subject.read(shuffled(keys, n + 2)))
-        bytes_hit.append(1 - (origin.totals()["bytes"] - before) / total)
-    hits = bytes_hit if isinstance(keys, Sizes) else [hits for hits, _ in told]
-    figures.put("epochs", case, "hit_ratio", "of bytes" if isinstance(keys, Sizes) else "of reads",
-                hits, "f", [f] * len(told))
-    figures.put("epochs", case, "written", "of the data set", [written / total for _, written in told[1:]])
-    subject.stop()
-    origin.stop()
-
-
-class Keys(list):
-    """Keys of equal size, and the origin's lines that make them."""
-
-    def __init__(self, prefix, count, size=EACH):
-        super().__init__(f"bucket/{prefix}/{number}" for number in range(count))
-        self.lines = [f"objects=bucket/{prefix}/%d {count} {size}"]
-
-
-class Sizes(list):
-    """Log-normal sizes from 20 KiB to 2 MiB."""
-
-    def __init__(self, count):
-        order = random.Random(12)
-        sizes = [int(min(2 * MIB, max(20 * 1024, order.lognormvariate(math.log(160 * 1024), 1)))) for _ in range(count)]
-        super().__init__(f"bucket/{number}/size-{size}-x" for number, size in enumerate(sizes))
-        self.lines, self.total = [], sum(sizes)
-
-
-def equal(figures, stage, share, epochs):
-    count = int(EXTENT * EXTENTS / EACH / share)
-    permutations(figures, stage, f"f{share * 100:.0f}", Keys("f", count), count * EACH, EXTENT * EXTENTS, epochs)
-
-
-def switch(figures, stage, count):
-    first, second = Keys("a", count), Keys("b", count)
-    origin = stage.origin(*first.lines, *second.lines)
-    subject = Subject(stage, origin, count * EACH // 2 // MIB * MIB)
-    subject.read(shuffled(first, 1))
-    f = subject.entries() / count
+def switch(figures, stage, case, make, share, size, _):
+    first, second = make("a", int(size / share)), make("b", int(size / share))
+    subject = Subject(stage, share, first, second)
+    f = subject.fill()
     for n in range(3):
-        subject.read(shuffled(first, n + 2))
-    told = [subject.read(shuffled(second, n + 9)) for n in range(4)]
-    note("switch: epochs of the second data set hit " + ", ".join(f"{hits:.3f}" for hits, _ in told))
-    figures.put("epochs", "switch", "hit_ratio", "third epoch", [told[2][0]], "f", [f])
-    subject.stop()
-    origin.stop()
+        subject.read(first.epoch(n + 2))
+    told = [subject.read(second.epoch(n + 9)) for n in range(5)]
+    note(f"{case}: epochs of the second data set hit " + ", ".join(f"{hits / f:.3f} f" for hits, _ in told)
+         + "; written " + ", ".join(f"{written / second.total:.3f}" for _, written in told))
+    figures.put("epochs", case, "third", "of f", [told[2][0] / f])
+    subject.stop(case)
 
 
-def scan(figures, stage, count):
-    data, once = Keys("a", count), Keys("once", 5 * count)
-    origin = stage.origin(*data.lines, *once.lines)
-    subject = Subject(stage, origin, count * EACH // 2 // MIB * MIB)
-    subject.read(shuffled(data, 1))
-    f = subject.entries() / count
+def scan(figures, stage, case, make, share, size, _):
+    data, once = make("a", int(size / share)), make("once", 10 * size)
+    subject = Subject(stage, share, data, once)
+    f = subject.fill()
     for n in range(3):
-        subject.read(shuffled(data, n + 2))
-    _, written = subject.read(once)
-    figures.put("epochs", "scan", "written", "of the cache", [written / subject.cache_bytes])
-    back = [subject.read(shuffled(data, n + 9))[0] for n in range(2)]
-    figures.put("epochs", "scan", "hit_ratio", "first epoch back", [back[0]], "f", [f])
-    figures.put("epochs", "scan", "hit_ratio", "second epoch back", [back[1]], "f", [f])
-    subject.stop()
-    origin.stop()
+        subject.read(data.epoch(n + 2))
+    _, written = subject.read(once.epoch(1))
+    figures.put("epochs", case, "written", "of the cache", [written / subject.cache_bytes])
+    for name in ("back", "back_second"):
+        figures.put("epochs", case, name, "of f", [subject.read(data.epoch(len(name)))[0] / f])
+    subject.stop(case)
 
 
-def zipf(figures, stage, alpha, share, reads):
-    count = int(EXTENT * EXTENTS / EACH / share)
-    keys, trace = Keys("z", count), epoch_sim.zipf(count, reads, alpha)
-    origin = stage.origin(*keys.lines)
-    subject = Subject(stage, origin)
-    subject.read([keys[k] for k in trace[:reads // 2]])
-    records = subject.entries()
-    hits, written = subject.read([keys[k] for k in trace[reads // 2:]])
-    model = epoch_sim.replay(epoch_sim.S3FIFO, records, trace, warm=reads // 2)[0]
-    case = f"zipf{alpha * 10:02.0f}-f{share * 100:02.0f}"
-    figures.put("epochs", case, "hit_ratio", "of reads", [hits], "s3-fifo", [model])
-    figures.put("epochs", case, "written", "bytes a byte read", [written / (reads / 2 * EACH)])
-    subject.stop()
-    origin.stop()
+def model(records, data, trace, warm):
+    """Hits of the rule's model on the same trace."""
+    log = mean_age.Log(records, records // EXTENTS, mean_age.MeanAge(records))
+    hits = [log.get(k) for k in trace]
+    return sum(hits[warm:]) / (len(trace) - warm)
 
 
-def run(figures, quick, subject):
+def zipf(figures, stage, case, alpha, share, size, reads):
+    data = equal("z", int(size / share))
+    trace = epoch_sim.zipf(len(data.reads), reads, alpha)
+    subject, warm = Subject(stage, share, data), reads // 2
+    subject.read([data.reads[k] for k in trace[:warm]])
+    time.sleep(1.5)
+    records = int(subject.server.metrics()["penstock_store_live_bytes"] / (128 * KIB))
+    hits, written = subject.read([data.reads[k] for k in trace[warm:]])
+    beside = epoch_sim.replay(epoch_sim.S3FIFO, records, trace, warm=warm)[0]
+    note(f"{case}: mean_age.py hits {model(records, data, trace, warm):.4f} with {records} records")
+    figures.put("epochs", case, "hit_ratio", "of bytes", [hits], "s3-fifo", [beside])
+    figures.put("epochs", case, "written", "bytes a byte read", [written / (warm * 128 * KIB)])
+    subject.stop(case)
+
+
+def cases(quick):
+    """{name: function of figures and stage}"""
+    size, epochs, reads = (EXTENTS * 4 * MIB // 2, 4, 60000) if quick else (EXTENTS * 4 * MIB, 6, 200000)
+    found = {}
+
+    def add(name, case, *rest):
+        found[name] = lambda figures, stage: case(figures, stage, name, *rest)
+
+    for kind, make in KINDS.items():
+        own = 4 * size if kind == "ranges" else size
+        for share in (.1, .25, .5, .9):
+            name = f"f{share * 100:.0f}"
+            add(kind if kind and share == .5 else "-".join(filter(None, (kind, name))), permutations, make, share, own,
+                epochs)
+        add("-".join(filter(None, (kind, "switch"))), switch, make, .5, own, epochs)
+        add("-".join(filter(None, (kind, "scan"))), scan, make, .5, own, epochs)
+    for alpha in (.8, 1.0):
+        for share in (.05, .25):
+            add(f"zipf{alpha * 10:02.0f}-f{share * 100:02.0f}", zipf, alpha, share, size, reads)
+    return found
+
+
+USUAL = ("f10", "f25", "f50", "f90", "sizes", "ranges", "switch", "scan", "zipf08-f05", "zipf08-f25", "zipf10-f05",
+         "zipf10-f25")
+QUICK = ("f50", "sizes", "ranges", "switch", "scan")
+
+
+def run(figures, quick, subject, chosen=()):
     if subject != "penstock":
         note("epochs: only penstock")
         return
-    with Stage(quick, subject) as stage:
-        for share in (.5,) if quick else (.1, .25, .5, .9):
-            equal(figures, stage, share, 4 if quick else 6)
-        sizes = Sizes(800 if quick else 2600)
-        permutations(figures, stage, "sizes", sizes, sizes.total, sizes.total // 2 // MIB * MIB, 4 if quick else 6)
-        switch(figures, stage, 2048 if quick else 4096)
-        scan(figures, stage, 2048 if quick else 4096)
-        if not quick:
-            for alpha in (.8, 1.0):
-                for share in (.05, .25):
-                    zipf(figures, stage, alpha, share, 200000)
+    known = cases(quick)
+    for name in chosen or (QUICK if quick else USUAL):
+        if name not in known:
+            raise Failed(f"there is no case {name}; there are {' '.join(known)}")
+        with Stage(quick, subject) as stage:
+            known[name](figures, stage)
