@@ -28,6 +28,8 @@
 
 #define COPY_RECORDS 64u              /* in one append */
 #define COPY_BYTES (16 * MIB)
+#define GHOST_SHARE 64u               /* refused records may take memory / GHOST_SHARE ... */
+#define GHOST_BYTES 8u                /* ... and take so many bytes for each record of the volume */
 #define SWEEP_MS 100u                 /* between two sweeps, at least */
 #define WAIT_MS 1000u
 #define SAVE_MS 10u                   /* between two files of ages */
@@ -61,6 +63,21 @@ static bool is_victim(struct volume *volume, uint32_t number, struct extent **re
     return false;
 }
 
+/* How many records the volume can hold, if these are like all of them. 0: these are too few to
+ * tell. */
+static uint64_t records_for(struct volume *volume, const struct mean_age_extent *extents,
+                            size_t count)
+{
+    uint64_t records = 0, size = atomic_load(&volume->space.size_bytes);
+    uint64_t bytes = extents_linked_bytes(volume->extents);
+    uint64_t most = volume->options.memory_bytes / GHOST_SHARE / GHOST_BYTES;
+    for (size_t i = 0; i < count; i++)
+        records += extents[i].records;
+    if (bytes < size / 16 || !records)
+        return 0;
+    return MIN((uint64_t)((double)size / (double)bytes * (double)records), most);
+}
+
 static void sweep(struct volume *volume)
 {
     struct rule *rule = &volume->rule;
@@ -80,7 +97,10 @@ static void sweep(struct volume *volume)
             .stamps = stamps.stamps, .count = stamps.count, .left_out = stamps.left_out }, tick);
         extent_release(&extent);
     }
+    uint64_t records = records_for(volume, extents, count);
     pthread_mutex_lock(&rule->lock);
+    if (records)
+        rule_follow(rule, records);
     mean_age_swept(rule->policy, extents, count);
     rule->swept = true;
     pthread_mutex_unlock(&rule->lock);

@@ -170,10 +170,9 @@ void room_note(struct volume *volume)
     size_t count = room_places(volume, places);
     for (size_t i = 0; i < count; i++)
         left += places[i];
-    pthread_mutex_lock(&volume->queue.lock);
-    uint64_t waiting = volume->queue.bytes;
+    pthread_mutex_lock(&volume->queue.lock);    /* no append is queued meanwhile */
+    atomic_store(&volume->rule.room_left, (int64_t)left - (int64_t)volume->queue.bytes);
     pthread_mutex_unlock(&volume->queue.lock);
-    atomic_store(&volume->rule.room_left, (int64_t)left - (int64_t)waiting);
 }
 
 /* ---- less room than what is there takes ---- */

@@ -49,6 +49,14 @@ void rule_init(struct rule *rule, uint64_t records)
     pthread_cond_init(&rule->more, NULL);
 }
 
+void rule_follow(struct rule *rule, uint64_t records)
+{
+    if (records / 2 < rule->records && records >= rule->records / 4)
+        return;
+    mean_age_resize(rule->policy, records);
+    rule->records = records;
+}
+
 void rule_end(struct rule *rule)
 {
     mean_age_free(&rule->policy);
@@ -128,6 +136,11 @@ bool rule_admits(struct rule *rule, uint64_t hash)
         want(rule, verdict, false);
     pthread_mutex_unlock(&rule->lock);
     return verdict != ADMIT_NO;
+}
+
+void rule_take_room(struct rule *rule, uint64_t bytes)
+{
+    atomic_fetch_sub_explicit(&rule->room_left, (int64_t)bytes, memory_order_relaxed);
 }
 
 bool rule_has_room(struct rule *rule)

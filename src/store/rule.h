@@ -43,8 +43,12 @@ struct rule {
     size_t extent_count;
 };
 
+/* `records` is a guess at how many records the volume can hold. */
 void rule_init(struct rule *rule, uint64_t records);
 void rule_end(struct rule *rule);
+/* Follows a better guess, once it differs much from the one before: the policy then forgets the
+ * records that it refused. Under the lock. */
+void rule_follow(struct rule *rule, uint64_t records);
 
 /* The stamp of a record that is touched now, and that of a dead record. */
 static inline uint8_t rule_stamp(const struct rule *rule)
@@ -71,6 +75,9 @@ void rule_advance(struct rule *rule);
 /* Counts a touch of a record that is not stored, and decides whether to store it. If room must be
  * made, the recycler is told. */
 bool rule_admits(struct rule *rule, uint64_t hash);
+
+/* To be called when an admitted record is queued: these bytes are no room for the next one. */
+void rule_take_room(struct rule *rule, uint64_t bytes);
 
 /* True if there is room for any record, or for hot ones. */
 bool rule_has_room(struct rule *rule);
