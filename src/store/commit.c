@@ -335,7 +335,8 @@ static void take_commit(struct volume *volume, struct commit *commit)
         struct list *first = volume->queue.appends.next;
         struct store_append *append = list_of(first, struct store_append, link);
         if (open && !find_place(&places, append)) {
-            commit->seals_log = count == 0 && open_extent_is_open(volume->extents, OPEN_LOG);
+            commit->seals_log = count == 0 && (open_extent_is_open(volume->extents, OPEN_LOG) ||
+                                               atomic_load(&volume->recycler.ready));
             refused = count == 0 && !commit->seals_log && takes_without_room(volume, append);
             if (!refused)
                 break;
@@ -511,8 +512,8 @@ void *commit_run(void *arg)
                 service_metrics(volume);
         }
         arena_free(&commit.keep);
-        if (commit.seals_log)    /* so that it may be recycled */
-            (void)!open_extent_seal(volume->extents, OPEN_LOG);
+        if (commit.seals_log)
+            room_seal_log(volume);
         serve_recycler(volume);
         tend(volume, &retried_ms, &checked_ms);
         atomic_store(&volume->service.busy_since_ms, mono_ms());    /* it may hang as a commit may (H3) */

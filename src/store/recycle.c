@@ -7,7 +7,7 @@
  * The rule chooses the victim and the age from which records go. What is kept is copied into the
  * copy, an open extent of the recycler's own. When the victim is dropped, the copy takes the place
  * of the log as soon as the log is full, and its room is for whom the rule wanted it. If nothing
- * was kept, the log gets a new file.
+ * was kept, the log gets a new file. No other extent is recycled before.
  *
  * A crash between two steps leaves the victim with what is not moved yet, and in the copy records
  * that the index does not name. Records that are published while the victim is recycled are found
@@ -404,8 +404,6 @@ static void make_room(struct volume *volume)
     uint32_t number;
     bool made = false;
     pthread_mutex_lock(&volume->recycler.lock);
-    /* what is ready has no room for the record that waits: it is sealed */
-    atomic_store(&volume->recycler.ready, false);
     if (!atomic_load(&volume->recycler.paused) && choose(volume, &why, &number)) {
         made = recycle_extent(volume, number, why) == OK;
         if (made)
@@ -415,17 +413,25 @@ static void make_room(struct volume *volume)
     end_wish(volume, made);
 }
 
+/* The copy that is ready must become the log first: records that were promised its room wait for
+ * it. Under the lock. */
+static bool makes_room(const struct volume *volume)
+{
+    return volume->rule.wanted != ADMIT_NO && !atomic_load(&volume->recycler.ready);
+}
+
 /* Sleeps until there is something to do. Ticks that end sooner than SWEEP_MS after the last sweep
  * wait: then all that is read is young. Under the lock. */
-static void wait_for_work(struct rule *rule, uint64_t swept_ms, uint64_t wait)
+static void wait_for_work(struct volume *volume, uint64_t swept_ms, uint64_t wait)
 {
+    struct rule *rule = &volume->rule;
     uint64_t now = mono_ms();
     rule_drain(rule);
     if (atomic_load(&rule->due) && now >= swept_ms + SWEEP_MS)
         rule_advance(rule);
     if (!rule->swept || atomic_load(&rule->due))
         wait = now >= swept_ms + SWEEP_MS ? 0 : MIN(wait, swept_ms + SWEEP_MS - now);
-    if (wait && rule->wanted == ADMIT_NO && !rule->stopping)
+    if (wait && !makes_room(volume) && !rule->stopping)
         cond_wait_until(&rule->more, &rule->lock, mono_ns() + wait * 1000000u);
 }
 
@@ -436,8 +442,8 @@ void *recycle_run(void *arg)
     uint64_t swept_ms = 0;
     pthread_mutex_lock(&rule->lock);
     while (!rule->stopping) {
-        wait_for_work(rule, swept_ms, age_files_are_due(volume) ? SAVE_MS : WAIT_MS);
-        bool wanted = rule->wanted != ADMIT_NO;
+        wait_for_work(volume, swept_ms, age_files_are_due(volume) ? SAVE_MS : WAIT_MS);
+        bool wanted = makes_room(volume);
         bool sweeps = !rule->swept && mono_ms() >= swept_ms + SWEEP_MS;
         pthread_mutex_unlock(&rule->lock);
         if (wanted)

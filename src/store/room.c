@@ -125,19 +125,46 @@ static enum mean_age_room next_class(struct volume *volume)
     return !is_ready(volume) && free_extents(volume) > 1 ? ROOM_FOR_ANY : class;
 }
 
+/* The copy takes the place of the log, and the recycler may go on. Returns false if no copy is
+ * ready. */
+static bool adopt_copy(struct volume *volume)
+{
+    if (!atomic_load(&volume->recycler.ready))
+        return false;
+    open_extent_adopt(volume->extents);
+    pthread_mutex_lock(&volume->rule.lock);
+    atomic_store(&volume->recycler.ready, false);
+    pthread_cond_signal(&volume->rule.more);
+    pthread_mutex_unlock(&volume->rule.lock);
+    return true;
+}
+
+void room_seal_log(struct volume *volume)
+{
+    enum mean_age_room class = next_class(volume);
+    if (adopt_copy(volume))
+        atomic_store(&volume->rule.log_class, (uint32_t)class);
+    else
+        (void)!open_extent_seal(volume->extents, OPEN_LOG);
+}
+
 enum err room_next_extent(struct volume *volume)
 {
     enum mean_age_room class = next_class(volume);
     enum err e = OK;
-    if (atomic_exchange(&volume->recycler.ready, false)) {
-        open_extent_adopt(volume->extents);
-    } else {
+    if (!adopt_copy(volume)) {
         (void)!open_extent_seal(volume->extents, OPEN_LOG);    /* it may be recycled, then */
         e = free_extents(volume) ? open_extent_begin(volume->extents, OPEN_LOG) : ERR_FULL;
     }
     if (!e)
         atomic_store(&volume->rule.log_class, (uint32_t)class);
     return e == ERR_LIMIT ? ERR_FULL : e;    /* no descriptor: as good as no room */
+}
+
+/* What an extent without records takes. */
+static uint64_t extent_room(const struct volume *volume)
+{
+    return volume->folder.format.extent_bytes - 3 * PAGE_BYTES;
 }
 
 size_t room_places(const struct volume *volume, uint64_t ret[ROOM_PLACES])
@@ -148,8 +175,16 @@ size_t room_places(const struct volume *volume, uint64_t ret[ROOM_PLACES])
     if (is_ready(volume))
         ret[count++] = open_extent_left(volume->extents, OPEN_COPY);
     while (count < ROOM_PLACES && more--)
-        ret[count++] = volume->folder.format.extent_bytes - 3 * PAGE_BYTES;
+        ret[count++] = extent_room(volume);
     return count;
+}
+
+/* In all places, however many there are: the queue may hold more bytes than a few extents. */
+static uint64_t room_bytes(const struct volume *volume)
+{
+    uint64_t bytes = open_extent_left(volume->extents, OPEN_LOG) +
+                     free_extents(volume) * extent_room(volume);
+    return bytes + (is_ready(volume) ? open_extent_left(volume->extents, OPEN_COPY) : 0);
 }
 
 /* Padding, two headers, and twice the name: in the metadata block, and in the row. */
@@ -166,10 +201,7 @@ uint64_t room_of_append(const struct store_append *append)
 
 void room_note(struct volume *volume)
 {
-    uint64_t places[ROOM_PLACES], left = 0;
-    size_t count = room_places(volume, places);
-    for (size_t i = 0; i < count; i++)
-        left += places[i];
+    uint64_t left = room_bytes(volume);
     pthread_mutex_lock(&volume->queue.lock);    /* no append is queued meanwhile */
     atomic_store(&volume->rule.room_left, (int64_t)left - (int64_t)volume->queue.bytes);
     pthread_mutex_unlock(&volume->queue.lock);

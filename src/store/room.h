@@ -9,6 +9,9 @@
 /* To be called when the log is full. Returns OK if there is another log; ERR_FULL if the recycler
  * must make room first, ERR_IO. */
 enum err room_next_extent(struct volume *volume) MUST_USE;
+/* To be called when the log has no room for the next append, nor has a copy that is ready. Seals the
+ * log, so that it may be recycled; the copy takes its place. */
+void room_seal_log(struct volume *volume);
 /* Notes how many bytes the log can take, and for whom, for the next admissions. */
 void room_note(struct volume *volume);
 /* The number of bytes that each of the next extents of the log can take, beginning with the present

@@ -159,6 +159,8 @@ bool rule_waits_for_room(struct rule *rule, bool must)
     else if (rule->wanted == ADMIT_NO &&
              atomic_load(&rule->log_class) == ROOM_FOR_HOT)    /* admitted while there was room */
         want(rule, RECYCLE_FOR_HOT, false);
+    else if (rule->wanted == ADMIT_NO && mean_age_is_stale(rule->policy))
+        want(rule, RECYCLE_FOR_ANY, false);
     bool waits = rule->wanted != ADMIT_NO;
     pthread_mutex_unlock(&rule->lock);
     return waits;

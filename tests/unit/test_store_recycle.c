@@ -1,6 +1,10 @@
 /* test_store_recycle.c - the size is kept. SPDX-License-Identifier: Apache-2.0 */
 #include "store_unit.h"
 
+#include "store/extent_inside.h"
+#include "store/inside.h"
+#include "store/room.h"
+
 #define EXTENT (2 * MIB)
 
 TEST(the_size_is_kept_and_the_newest_stays)
@@ -73,6 +77,64 @@ TEST(what_lies_in_an_extent_that_grew_old_is_read_until_it_goes)
             ok(got == MIB || back > 0);
         }
     }
+    unit_close(&unit);
+}
+
+/* ---- the copy ---- */
+
+static bool put_number(struct unit_store *unit, const char *name, int number, uint64_t size)
+{
+    char key[32];
+    snprintf(key, sizeof(key), "%s%d", name, number);
+    return put_object(unit, key, "\"1\"", size) == OK;
+}
+
+/* Every other record of every extent was not read for long, so that a copy keeps half. */
+static void make_half_old(struct volume *volume)
+{
+    struct arena keep = { 0 };
+    uint32_t *numbers;
+    size_t count = extents_numbers(volume->extents, &keep, &numbers);
+    for (size_t i = 0; i < count; i++) {
+        struct extent *extent = extent_ref(volume->extents, numbers[i]);
+        for (uint32_t record = 0; record < ages_counted(extent_ages_of(extent)); record += 2)
+            extent_touch(extent, record, rule_dead_stamp(&volume->rule));
+        extent_release(&extent);
+    }
+    arena_free(&keep);
+}
+
+/* Fills the store, then lets the recycler make a copy while the log has room. */
+static bool make_copy_ahead(struct unit_store *unit, struct volume *volume)
+{
+    int i = 0;
+    while (room_places(volume, (uint64_t[ROOM_PLACES]){ 0 }) > 1)
+        ok(put_number(unit, "old", i++, 100000));
+    for (; i < 200 && !open_extent_left(volume->extents, OPEN_LOG); i++)
+        ok(put_number(unit, "old", i, 100000));
+    make_half_old(volume);
+    ok(rule_waits_for_room(&volume->rule, true));
+    for (int small = 0; small < 30 && !atomic_load(&volume->recycler.ready); small++)
+        ok(put_number(unit, "small", small, 1000));
+    return atomic_load(&volume->recycler.ready);
+}
+
+TEST(a_copy_takes_its_turn_in_the_log_before_another_extent_is_recycled)
+{
+    struct unit_store unit = unit_open_sized(8 * MIB, EXTENT);
+    struct volume *volume = unit.store->volumes[0];
+    ok(make_copy_ahead(&unit, volume));
+    uint32_t copy = volume->extents->opens[OPEN_COPY]->extent->number;
+    uint64_t left = open_extent_left(volume->extents, OPEN_LOG) +
+                    open_extent_left(volume->extents, OPEN_COPY) / 2;
+    ok(rule_waits_for_room(&volume->rule, true));    /* as an admission does when all room is promised */
+    for (int i = 0; i < (int)(left / 110000); i++)
+        ok(put_number(&unit, "new", i, 100000));
+    ok(extent_is_open(volume->extents, copy));
+    uint64_t before = metric_read(M_STORE_RECYCLED);
+    for (int i = 0; i < 30; i++)
+        ok(put_number(&unit, "more", i, 100000));
+    ok(!extent_is_open(volume->extents, copy) && metric_read(M_STORE_RECYCLED) > before);
     unit_close(&unit);
 }
 
@@ -197,6 +259,7 @@ TEST(names_are_told_while_the_folder_shrinks)
 }
 
 RUN_STORE(STORE_TEST(names_are_told_while_the_folder_shrinks),
+          STORE_TEST(a_copy_takes_its_turn_in_the_log_before_another_extent_is_recycled),
           STORE_TEST(a_removal_need_not_wait_until_an_extent_of_many_records_is_recycled),
           STORE_TEST(a_removal_that_comes_while_room_is_made_wins_over_what_was_handed_in_before),
           STORE_TEST(the_size_is_kept_and_the_newest_stays),
