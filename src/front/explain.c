@@ -101,12 +101,15 @@ static const struct {
     [JUDGED_CONFIRMED] = { "hit", "the origin has just confirmed the copy" },
     [JUDGED_FRESH] = { "hit", "the origin confirmed the copy no longer than ttl ago" },
     [JUDGED_IMMUTABLE] = { "hit", "the copy never expires (freshness immutable, or a version that the request names)" },
-    [JUDGED_STALE] = { "stale", "ttl is over, grace is not: the copy is served, and revalidated meanwhile" },
+    [JUDGED_STALE] = { "stale", "ttl is over, and grace is not: the copy is served, and revalidated in the background" },
     [JUDGED_EXPIRED] = { "revalidate", "ttl and grace are over" },
     [JUDGED_UNPROVED] = { "revalidate", "the origin has not confirmed the copy since the start of this process, or since the cache folder was closed uncleanly" },
     [JUDGED_CLOCK_SET_BACK] = { "revalidate", "the machine's clock was set back, so the age of the copy is not known" },
-    [JUDGED_NOT_PERMITTED] = { "revalidate", "no answer of the origin proves yet, or still, that this client may read the object" },
-    [JUDGED_NEWEST] = { "revalidate", "freshness is always, or the key needs it: the origin is asked for each request" },
+    [JUDGED_NOT_PERMITTED] = { "revalidate", "no answer of the origin that still counts proves that "
+                               "this client may read the object" },
+    [JUDGED_NEWEST] = { "revalidate", "freshness is always, the request has Cache-Control: no-cache, "
+                        "or the key may be a second name of an object: the origin is asked each "
+                        "time" },
     [JUDGED_RESTATED] = { "revalidate", "a write through Penstock may have changed the object's metadata since it was confirmed" },
     [JUDGED_INCOMPLETE] = { "revalidate", "the copy lacks the checksums that the request asks for" },
     [JUDGED_VERSION_EXPIRED] = { "revalidate", "the version that the request names must be confirmed" },
@@ -120,7 +123,7 @@ static void set_outcome(json_t *to, const struct get_forecast *forecast, uint64_
     bool answers = forecast->metadata && forecast->judgement <= JUDGED_STALE;
     if (!forecast->metadata) {
         now = "miss";
-        why = forecast->in_flight ? "the object is being fetched, and this request would share that fetch if its client may"
+        why = forecast->in_flight ? "the object is being fetched, and a client that may read it shares that fetch"
                                   : "the cache has no metadata of the object: a GET goes to the origin";
     } else if (answers && wanted && !cached) {
         now = "miss";
