@@ -61,7 +61,8 @@ static int sum(struct cli *cli, const struct server *server, const struct s3_url
     query_add(&query, "prefix", url->key);
     text_printf(&query, "&depth=%" PRIu64, depth);
     struct question question = { .method = "GET", .of = { url->bucket, S("") },
-                                 .query = text_slice(&query), .right = SERVER_LIST_RIGHT };
+                                 .query = text_slice(&query), .right = SERVER_LIST_RIGHT,
+                                 .slow = SERVER_SLOW_WALK };
     int status = rows_read(server, &question, visit, usage, &end);
     if (status == EXIT_FAILED)
         return status;

@@ -180,7 +180,8 @@ static int explain(struct cli *cli, const struct server *server, const struct s3
         query_add(&query, "range", slice_of(range));
     struct question question = { .method = "GET", .of = *url, .query = text_slice(&query),
                                  .right = "list on this key, and the origin must let it list the "
-                                          "key" };
+                                          "key",
+                                 .slow = "It asks the origin whether you may list the key" };
     int status = server_ask(server, &question, &cli->arena, &body);
     if (status)
         return status;

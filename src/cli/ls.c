@@ -83,7 +83,8 @@ static int list(struct cli *cli, const struct server *server, const struct s3_ur
     text_add(&query, S("penstock-ls="));
     query_add(&query, "prefix", url->key);
     struct question question = { .method = "GET", .of = { url->bucket, S("") },
-                                 .query = text_slice(&query), .right = SERVER_LIST_RIGHT };
+                                 .query = text_slice(&query), .right = SERVER_LIST_RIGHT,
+                                 .slow = SERVER_SLOW_WALK };
     int status = rows_read(server, &question, visit, listing, &end);
     if (status == EXIT_FAILED)
         return status;
@@ -122,5 +123,5 @@ const struct command command_ls = {
     .takes_settings = true, .options = options,
     .help = "show which keys of a bucket are cached, and how much of each",
     .more = SERVER_MORE
-            "PREFIX is compared byte by byte: train also finds training/1, and train/ does not.",
+            "PREFIX is compared byte by byte: train also names training/1, and train/ does not.",
 };

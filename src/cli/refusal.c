@@ -30,8 +30,7 @@ static const struct {
     { "AccessDenied", "%U refuses this to the access key %K: %M. That key needs the right %R" },
     { "NoSuchBucket", "%U has no bucket %B. Check the name. If the bucket is at an origin, "
       "the settings of the service must name that origin" },
-    { "SlowDown", "%U had no room for this request, until the time was over: %M. Try again "
-      "later, or set a longer --timeout" },
+    { "SlowDown", "%U has no room for this request: %M" },
     { "ServiceUnavailable", "%U can't do this now: %M" },
 };
 
@@ -111,7 +110,8 @@ bool refusal_is_busy(const struct refused *refused, struct arena *keep)
 {
     slice code, message;
     read_error(refused, keep, &code, &message);
-    return refused->status == 503 && slice_eq(code, S("SlowDown"));
+    return refused->status == 503 && slice_eq(code, S("SlowDown")) &&
+           slice_starts(message, S("Please reduce"));    /* else it says what to do instead */
 }
 
 void refusal_report(const struct server *server, const struct question *question,

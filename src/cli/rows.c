@@ -55,30 +55,42 @@ static void read_summary(struct page *page, const json_t *row)
     page->next = rows_name(row, "next", page->keep);
 }
 
-/* Returns false if the line is not a JSON object. */
-static bool read_line(struct page *page, slice line)
+static void visit_of_page(void *arg, slice line, const json_t *row)
 {
-    json_error_t error;
-    json_t *row = json_loadb(line.ptr, line.len, 0, &error);
-    bool good = json_is_object(row);
-    if (good && json_object_get(row, "complete"))
+    struct page *page = arg;
+    if (json_object_get(row, "complete"))
         read_summary(page, row);
-    else if (good)
+    else
         page->visit(page->arg, line, row);
-    json_decref(row);
+}
+
+/* Returns false if a line is not a JSON object. */
+static bool read_lines(slice body, rows_visit *visit, void *arg)
+{
+    bool good = true;
+    while (body.len && good) {
+        json_error_t error;
+        slice line = slice_sub(body, 0, slice_find(body, S("\n")) + 1);
+        json_t *row = json_loadb(line.ptr, line.len, 0, &error);
+        good = json_is_object(row);
+        if (good)
+            visit(arg, line, row);
+        json_decref(row);
+        body = slice_from(body, line.len);
+    }
     return good;
 }
 
-static bool read_page(struct page *page, slice body)
+static int malformed(const struct server *server)
 {
-    bool good = true;
-    while (body.len && good && !page->ended) {
-        size_t end = slice_find(body, S("\n"));
-        slice line = slice_sub(body, 0, end + 1);
-        good = read_line(page, line);
-        body = slice_from(body, line.len);
-    }
-    return good && page->ended;
+    fprintf(stderr, "penstock %s: the answer of %.*s is cut or malformed. Check that it is a "
+            "Penstock of this version\n", server->command, SLICE_ARG(server->url));
+    return EXIT_FAILED;
+}
+
+int rows_each(const struct server *server, slice body, rows_visit *visit, void *arg)
+{
+    return read_lines(body, visit, arg) ? EXIT_GOOD : malformed(server);
 }
 
 /* ---- all pages ---- */
@@ -95,11 +107,8 @@ static int ask_page(const struct server *server, const struct question *question
         query_add(&query, "marker", marker);
     ask.query = text_slice(&query);
     int status = server_ask(server, &ask, page->keep, &body);
-    if (!status && !read_page(page, body)) {
-        fprintf(stderr, "penstock %s: the answer of %.*s is cut or malformed. Check that it is a "
-                "Penstock of this version\n", server->command, SLICE_ARG(server->url));
-        return EXIT_FAILED;
-    }
+    if (!status && !(read_lines(body, visit_of_page, page) && page->ended))
+        return malformed(server);
     return status;
 }
 
@@ -161,4 +170,14 @@ void rows_warn(const struct server *server, const struct rows_end *end, struct a
                     "why)", end->extents_unread);
     fprintf(stderr, "penstock %s: warning: this is not all that is cached%.*s\n", server->command,
             (int)text.len, text.len ? text.ptr : "");
+}
+
+void rows_warn_folders(const struct server *server, const json_t *row, const char *so)
+{
+    json_t *folders = json_object_get(row, "folders_out"), *folder;
+    size_t i;
+    json_array_foreach(folders, i, folder)
+        fprintf(stderr, "penstock %s: warning: cache folder %" JSON_INTEGER_FORMAT " (counted in the "
+                "order of cache_dirs) is out of service; %s\n", server->command,
+                json_integer_value(folder), so);
 }

@@ -29,6 +29,12 @@ void rows_print_end(const struct rows_end *end);
 /* Warns on stderr if the answer is incomplete. */
 void rows_warn(const struct server *server, const struct rows_end *end, struct arena *keep);
 
+/* Gives each line of an answer that has no pages to `visit`. Returns EXIT_GOOD, or EXIT_FAILED after
+ * it has reported that the answer is malformed. */
+int rows_each(const struct server *server, slice body, rows_visit *visit, void *arg) MUST_USE;
+/* Warns on stderr of the cache folders in a member "folders_out". `so` says what that means. */
+void rows_warn_folders(const struct server *server, const struct json_t *row, const char *so);
+
 /* A member that is a number or a name. A name that is not UTF-8 is decoded (NAME_url). */
 uint64_t rows_number(const struct json_t *row, const char *member);
 slice rows_name(const struct json_t *row, const char *member, struct arena *keep);

@@ -36,12 +36,16 @@ bool server_word(struct cli *cli, const char *command, struct s3_url *ret) MUST_
 int server_find(struct cli *cli, const char *command, struct server *ret) MUST_USE;
 void server_end(struct server *server);
 
+#define SERVER_SLOW_WALK \
+    "It looks through all of its cache, which takes long if the cache is large"
 #define SERVER_LIST_RIGHT "list on this prefix, and the origin must let it list the prefix"
 struct question {
     const char *method;
     struct s3_url of;          /* the key stands in the path, if there is one */
     slice query;               /* "penstock-ls&prefix=a%2F" */
-    const char *right;         /* end of a sentence that begins "It needs the right" */
+    const char *right;         /* which right the client needs, for messages */
+    const char *slow;          /* a sentence: why the answer may take long */
+    bool may_be_empty;         /* an answer without a line is one, too */
 };
 /* Asks, and waits for the whole answer, in keep. If the service has no place for the request now,
  * asks again. If the answer takes long, says so on stderr. Returns EXIT_GOOD, or EXIT_FAILED after

@@ -77,9 +77,11 @@ with Story("o01 what ls and du list is what is cached", seconds=60) as story:
         return {row["key"]: row.get("age") for row in ask("ls")[0]}
 
     some = want[:8]
-    for _ in range(4):    # after two reads of all, the mean interval between two reads is known
+    for _ in range(20):    # after some reads, each folder knows the mean interval between two reads
         for key in want:
             server.get("pile/" + key)
+        if None not in ages().values():
+            break
     for _ in range(60):
         for key in some:
             server.get("pile/" + key)
