@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <jansson.h>
 
-#include "cli/rows.h"
+#include "cli/lines.h"
 
 #define DEPTH_MAX 1024u
 
@@ -34,15 +34,15 @@ static void print_head(const struct usage *usage)
 static void visit(void *arg, slice line, const json_t *row)
 {
     struct usage *usage = arg;
-    uint64_t objects = rows_number(row, "objects"), bytes = rows_number(row, "bytes");
-    uint64_t cached = rows_number(row, "cached_bytes");
+    uint64_t objects = lines_number(row, "objects"), bytes = lines_number(row, "bytes");
+    uint64_t cached = lines_number(row, "cached_bytes");
     if (usage->json) {
         fwrite(line.ptr, 1, line.len, stdout);
         return;
     }
     struct text name = text_in(&usage->keep);
     text_printf(&name, "s3://%.*s/", SLICE_ARG(usage->bucket));
-    show_name(&name, rows_name(row, "prefix", &usage->keep));
+    show_name(&name, lines_name(row, "prefix", &usage->keep));
     if (!usage->objects)
         print_head(usage);
     print_line(usage, cached, bytes, objects, text_slice(&name));
@@ -55,7 +55,7 @@ static void visit(void *arg, slice line, const json_t *row)
 static int sum(struct cli *cli, const struct server *server, const struct s3_url *url,
                uint64_t depth, struct usage *usage)
 {
-    struct rows_end end;
+    struct lines_end end;
     struct text query = text_in(&cli->arena);
     text_add(&query, S("penstock-du="));
     query_add(&query, "prefix", url->key);
@@ -63,14 +63,14 @@ static int sum(struct cli *cli, const struct server *server, const struct s3_url
     struct question question = { .method = "GET", .of = { url->bucket, S("") },
                                  .query = text_slice(&query), .right = SERVER_LIST_RIGHT,
                                  .slow = SERVER_SLOW_WALK };
-    int status = rows_read(server, &question, visit, usage, &end);
+    int status = lines_read(server, &question, visit, usage, &end);
     if (status == EXIT_FAILED)
         return status;
     if (usage->json)
-        rows_print_end(&end);
+        lines_print_end(&end);
     else
         print_line(usage, usage->cached_bytes, usage->bytes, usage->objects, S("total"));
-    rows_warn(server, &end, &cli->arena);
+    lines_warn(server, &end, &cli->arena);
     return status;
 }
 

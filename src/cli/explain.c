@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
-#include "cli/rows.h"
+#include "cli/lines.h"
 #include "s3/encode.h"
 
 /* ---- members ---- */
@@ -17,7 +17,7 @@
 static slice text_of(const json_t *at, const char *member, struct arena *keep)
 {
     struct text text = text_in(keep);
-    show_name(&text, rows_name(at, member, keep));
+    show_name(&text, lines_name(at, member, keep));
     return text.len ? text_slice(&text) : S("-");
 }
 
@@ -50,8 +50,8 @@ static slice rules_of(const json_t *root, struct arena *keep)
     slice freshness = text_of(root, "freshness", keep);
     if (!json_object_get(root, "ttl"))
         return freshness;
-    return arena_printf(keep, "ttl %" PRIu64 "s, grace %" PRIu64 "s", rows_number(root, "ttl"),
-                        rows_number(root, "grace"));
+    return arena_printf(keep, "ttl %" PRIu64 "s, grace %" PRIu64 "s", lines_number(root, "ttl"),
+                        lines_number(root, "grace"));
 }
 
 static slice permission_of(const json_t *permission, struct arena *keep)
@@ -59,7 +59,7 @@ static slice permission_of(const json_t *permission, struct arena *keep)
     slice identity = text_of(permission, "identity", keep);
     if (json_is_false(json_object_get(permission, "needed")))
         return S("not needed: the origin knows no identities");
-    uint64_t seconds = rows_number(permission, "proved_for");
+    uint64_t seconds = lines_number(permission, "proved_for");
     return seconds ? arena_printf(keep, "%.*s identity, proved for %.*s more", SLICE_ARG(identity),
                                   SLICE_ARG(show_seconds(keep, seconds)))
                    : arena_printf(keep, "%.*s identity, not proved: the origin is asked first",
@@ -68,13 +68,14 @@ static slice permission_of(const json_t *permission, struct arena *keep)
 
 static slice bytes_of(const json_t *bytes, struct arena *keep)
 {
-    uint64_t first = rows_number(bytes, "first"), end = rows_number(bytes, "end");
-    uint64_t cached = rows_number(bytes, "cached");
+    uint64_t first = lines_number(bytes, "first"), end = lines_number(bytes, "end");
+    uint64_t cached = lines_number(bytes, "cached");
     if (end <= first)
         return S("nothing is known of these bytes");
-    return arena_printf(keep, "%.*s of %.*s (%.*s), bytes %" PRIu64 "-%" PRIu64,
-                        SLICE_ARG(show_bytes(keep, cached)), SLICE_ARG(show_bytes(keep, end - first)),
-                        SLICE_ARG(show_share(keep, cached, end - first)), first, end - 1);
+    slice part = show_bytes(keep, cached), whole = show_bytes(keep, end - first);
+    return arena_printf(keep, "%.*s of %.*s (%.*s), bytes %" PRIu64 "-%" PRIu64, SLICE_ARG(part),
+                        SLICE_ARG(whole), SLICE_ARG(show_share(keep, cached, end - first)), first,
+                        end - 1);
 }
 
 static void print_facts(const json_t *root, struct arena *keep)
@@ -90,8 +91,8 @@ static void print_facts(const json_t *root, struct arena *keep)
     if (json_object_get(metadata, "fresh_until"))
         print_fact("fresh until", time_of(metadata, "fresh_until", keep));
     if (json_is_false(json_object_get(metadata, "proved")))
-        print_fact("", S("the origin must confirm it once: the cache folder was not closed cleanly, "
-                         "or it missed a write"));
+        print_fact("", S("the origin must confirm it once: the cache folder was not closed "
+                         "cleanly, or it missed a write"));
     if (is_set(metadata, "refused"))
         print_fact("", S("the origin refused the object to the shared identity"));
     print_fact("freshness", rules_of(root, keep));
@@ -108,7 +109,8 @@ static void print_facts(const json_t *root, struct arena *keep)
 /* Returns the latest event that explains why a record is missing. */
 static slice event_of(const json_t *row, struct arena *keep)
 {
-    const json_t *kept_out = json_object_get(row, "not_stored"), *left = json_object_get(row, "left");
+    const json_t *kept_out = json_object_get(row, "not_stored");
+    const json_t *left = json_object_get(row, "left");
     slice out_at = text_of(kept_out, "at", keep), left_at = text_of(left, "at", keep);
     bool is_left = left && (!kept_out || slice_cmp(left_at, out_at) >= 0);
     if (!kept_out && !left)
@@ -121,13 +123,13 @@ static slice event_of(const json_t *row, struct arena *keep)
 static slice place_of(const json_t *row, struct arena *keep)
 {
     const json_t *age = json_object_get(row, "age");
-    slice folder = arena_printf(keep, "cache folder %" PRIu64 "%s", rows_number(row, "folder"),
+    slice folder = arena_printf(keep, "cache folder %" PRIu64 "%s", lines_number(row, "folder"),
                                 is_set(row, "folder_out") ? ", which is out of service" : "");
     if (!is_set(row, "stored"))
         return arena_printf(keep, "not cached (its place is %.*s); %.*s", SLICE_ARG(folder),
                             SLICE_ARG(event_of(row, keep)));
     slice place = arena_printf(keep, "%.*s, extent %" PRIu64, SLICE_ARG(folder),
-                               rows_number(row, "extent"));
+                               lines_number(row, "extent"));
     return age ? arena_printf(keep, "%.*s, age %.2f", SLICE_ARG(place), json_number_value(age))
                : place;
 }
@@ -141,8 +143,8 @@ static void print_records(const json_t *root, struct arena *keep)
     printf("\n%-25s  %s\n%-25s  %.*s\n", "BYTES", "WHERE", "metadata", SLICE_ARG(metadata));
     json_array_foreach(records, i, row)
         printf("%-25.*s  %.*s\n",
-               SLICE_ARG(arena_printf(keep, "%" PRIu64 "-%" PRIu64, rows_number(row, "first"),
-                                      rows_number(row, "end") - 1)),
+               SLICE_ARG(arena_printf(keep, "%" PRIu64 "-%" PRIu64, lines_number(row, "first"),
+                                      lines_number(row, "end") - 1)),
                SLICE_ARG(place_of(row, keep)));
     if (is_set(bytes, "more_records"))
         puts("... (further parts: give a smaller --range)");
@@ -210,7 +212,8 @@ static int run(struct cli *cli)
 }
 
 static const struct command_option options[] = {
-    { "--range", "FIRST-LAST", "explain these bytes, not the whole object; also FIRST- or -LENGTH" },
+    { "--range", "FIRST-LAST", "explain these bytes, not the whole object; also FIRST- or "
+                               "-LENGTH" },
     { "--json", NULL, "print the JSON document of the service" },
     SERVER_OPTIONS,
     { 0 },

@@ -2,7 +2,7 @@
 #include <inttypes.h>
 #include <jansson.h>
 
-#include "cli/rows.h"
+#include "cli/lines.h"
 
 struct listing {
     bool json, exact;
@@ -26,8 +26,8 @@ static slice age_text(struct listing *listing, const json_t *row)
 /* Pinned is the whole, a part, or nothing of what is cached. */
 static slice pinned_text(const json_t *row)
 {
-    uint64_t pinned = rows_number(row, "pinned_bytes");
-    return !pinned ? S("-") : pinned < rows_number(row, "cached_bytes") ? S("part") : S("yes");
+    uint64_t pinned = lines_number(row, "pinned_bytes");
+    return !pinned ? S("-") : pinned < lines_number(row, "cached_bytes") ? S("part") : S("yes");
 }
 
 static void print_line(slice size, slice cached, slice age, slice pinned, slice name)
@@ -38,15 +38,16 @@ static void print_line(slice size, slice cached, slice age, slice pinned, slice 
 
 static void print_row(struct listing *listing, const json_t *row)
 {
-    uint64_t bytes = rows_number(row, "bytes"), cached = rows_number(row, "cached_bytes");
+    uint64_t bytes = lines_number(row, "bytes"), cached = lines_number(row, "cached_bytes");
     struct text name = text_in(&listing->keep);
-    show_name(&name, rows_name(row, "key", &listing->keep));
+    show_name(&name, lines_name(row, "key", &listing->keep));
     if (listing->keys++ == 0)
         print_line(S("SIZE"), S("CACHED"), S("AGE"), S("PINNED"), S("KEY"));
     listing->bytes += bytes;
     listing->cached_bytes += cached;
-    print_line(bytes_text(listing, bytes), listing->exact ? bytes_text(listing, cached)
-                                                          : show_share(&listing->keep, cached, bytes),
+    slice share = listing->exact ? bytes_text(listing, cached)
+                                 : show_share(&listing->keep, cached, bytes);
+    print_line(bytes_text(listing, bytes), share,
                age_text(listing, row), pinned_text(row), text_slice(&name));
 }
 
@@ -78,21 +79,21 @@ static void print_total(struct listing *listing, const struct s3_url *of)
 static int list(struct cli *cli, const struct server *server, const struct s3_url *url,
                 struct listing *listing)
 {
-    struct rows_end end;
+    struct lines_end end;
     struct text query = text_in(&cli->arena);
     text_add(&query, S("penstock-ls="));
     query_add(&query, "prefix", url->key);
     struct question question = { .method = "GET", .of = { url->bucket, S("") },
                                  .query = text_slice(&query), .right = SERVER_LIST_RIGHT,
                                  .slow = SERVER_SLOW_WALK };
-    int status = rows_read(server, &question, visit, listing, &end);
+    int status = lines_read(server, &question, visit, listing, &end);
     if (status == EXIT_FAILED)
         return status;
     if (listing->json)
-        rows_print_end(&end);
+        lines_print_end(&end);
     else
         print_total(listing, url);
-    rows_warn(server, &end, &cli->arena);
+    lines_warn(server, &end, &cli->arena);
     return status;
 }
 

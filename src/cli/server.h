@@ -24,8 +24,8 @@ struct server {
     { "--url", "URL", "ask the Penstock at this URL, http://HOST:PORT or https://HOST:PORT" }, \
     { "--timeout", "SECONDS", "give up after this time (default 600)" }
 #define SERVER_MORE \
-    "The address of the service comes from --url, --listen, PENSTOCK_LISTEN, AWS_ENDPOINT_URL_S3, " \
-    "AWS_ENDPOINT_URL or the setting listen. The key comes from AWS_ACCESS_KEY_ID and " \
+    "The address of the service comes from --url, --listen, PENSTOCK_LISTEN, " \
+    "AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL or the setting listen. The key comes from AWS_ACCESS_KEY_ID and " \
     "AWS_SECRET_ACCESS_KEY, from AWS_PROFILE, or from the settings, if you may read them.\n"
 
 /* Takes the s3:// URL out of argv. Returns false, and reports it, if there is none, or a wrong

@@ -1,8 +1,9 @@
-/* rows.c - the lines of an answer about the cache, over all pages. SPDX-License-Identifier: Apache-2.0
+/* lines.c - the lines of an answer about the cache, over all pages.
+ * SPDX-License-Identifier: Apache-2.0
  *
  * An answer has a JSON object on each line, and the last one is a summary. If there are more rows,
  * the summary has the name with which the next page begins. */
-#include "cli/rows.h"
+#include "cli/lines.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -14,13 +15,13 @@
 #define FIRST_ROWS "1000"      /* the service answers many such requests at a time */
 #define PAGE_ROWS "100000"     /* and few of these. A page costs a look through the whole cache */
 
-uint64_t rows_number(const json_t *row, const char *member)
+uint64_t lines_number(const json_t *row, const char *member)
 {
     json_int_t value = json_integer_value(json_object_get(row, member));
     return value > 0 ? (uint64_t)value : 0;
 }
 
-slice rows_name(const json_t *row, const char *member, struct arena *keep)
+slice lines_name(const json_t *row, const char *member, struct arena *keep)
 {
     const json_t *plain = json_object_get(row, member);
     slice name = S("");
@@ -33,9 +34,9 @@ slice rows_name(const json_t *row, const char *member, struct arena *keep)
 /* ---- one page ---- */
 
 struct page {
-    rows_visit *visit;
+    line_visit *visit;
     void *arg;
-    struct rows_end *end;
+    struct lines_end *end;
     slice next;               /* empty: this is the last page */
     bool ended;               /* the summary has come */
     struct arena *keep;
@@ -46,13 +47,13 @@ static void read_summary(struct page *page, const json_t *row)
     json_t *folder;
     size_t i;
     page->ended = true;
-    page->end->rows += rows_number(row, "rows");
+    page->end->rows += lines_number(row, "rows");
     page->end->complete = page->end->complete && json_is_true(json_object_get(row, "complete"));
-    page->end->extents_unread = MAX(page->end->extents_unread, rows_number(row, "extents_unread"));
+    page->end->extents_unread = MAX(page->end->extents_unread, lines_number(row, "extents_unread"));
     json_array_foreach(json_object_get(row, "folders_out"), i, folder)
-        if (json_integer_value(folder) > 0 && json_integer_value(folder) <= ROWS_FOLDERS_MAX)
+        if (json_integer_value(folder) > 0 && json_integer_value(folder) <= LINES_FOLDERS_MAX)
             page->end->folders[json_integer_value(folder) - 1] = true;
-    page->next = rows_name(row, "next", page->keep);
+    page->next = lines_name(row, "next", page->keep);
 }
 
 static void visit_of_page(void *arg, slice line, const json_t *row)
@@ -65,7 +66,7 @@ static void visit_of_page(void *arg, slice line, const json_t *row)
 }
 
 /* Returns false if a line is not a JSON object. */
-static bool read_lines(slice body, rows_visit *visit, void *arg)
+static bool read_lines(slice body, line_visit *visit, void *arg)
 {
     bool good = true;
     while (body.len && good) {
@@ -88,7 +89,7 @@ static int malformed(const struct server *server)
     return EXIT_FAILED;
 }
 
-int rows_each(const struct server *server, slice body, rows_visit *visit, void *arg)
+int lines_each(const struct server *server, slice body, line_visit *visit, void *arg)
 {
     return read_lines(body, visit, arg) ? EXIT_GOOD : malformed(server);
 }
@@ -112,13 +113,13 @@ static int ask_page(const struct server *server, const struct question *question
     return status;
 }
 
-int rows_read(const struct server *server, const struct question *question, rows_visit *visit,
-              void *arg, struct rows_end *ret)
+int lines_read(const struct server *server, const struct question *question, line_visit *visit,
+              void *arg, struct lines_end *ret)
 {
     struct arena keep = { 0 }, before = { 0 };
     slice marker = S("");
     int status;
-    *ret = (struct rows_end){ .complete = true };
+    *ret = (struct lines_end){ .complete = true };
     do {
         struct page page = { visit, arg, ret, S(""), false, &keep };
         status = ask_page(server, question, marker, &page);
@@ -135,27 +136,27 @@ int rows_read(const struct server *server, const struct question *question, rows
 /* ---- the summary ---- */
 
 /* Writes the numbers of the folders out of service, and returns how many there are. */
-static size_t add_folders(struct text *to, const struct rows_end *end, const char *between)
+static size_t add_folders(struct text *to, const struct lines_end *end, const char *between)
 {
     size_t count = 0;
-    for (size_t i = 0; i < ROWS_FOLDERS_MAX; i++)
+    for (size_t i = 0; i < LINES_FOLDERS_MAX; i++)
         if (end->folders[i])
             text_printf(to, "%s%zu", count++ ? between : "", i + 1);
     return count;
 }
 
-void rows_print_end(const struct rows_end *end)
+void lines_print_end(const struct lines_end *end)
 {
     struct arena keep = { 0 };
     struct text folders = text_in(&keep);
     add_folders(&folders, end, ",");
-    printf("{\"rows\":%" PRIu64 ",\"complete\":%s,\"folders_out\":[%.*s],\"extents_unread\":%" PRIu64
-           "}\n", end->rows, end->complete ? "true" : "false", (int)folders.len,
+    printf("{\"rows\":%" PRIu64 ",\"complete\":%s,\"folders_out\":[%.*s],"
+           "\"extents_unread\":%" PRIu64 "}\n", end->rows, end->complete ? "true" : "false", (int)folders.len,
            folders.len ? folders.ptr : "", end->extents_unread);
     arena_free(&keep);
 }
 
-void rows_warn(const struct server *server, const struct rows_end *end, struct arena *keep)
+void lines_warn(const struct server *server, const struct lines_end *end, struct arena *keep)
 {
     struct text text = text_in(keep), folders = text_in(keep);
     size_t count = add_folders(&folders, end, ", ");
@@ -172,12 +173,12 @@ void rows_warn(const struct server *server, const struct rows_end *end, struct a
             (int)text.len, text.len ? text.ptr : "");
 }
 
-void rows_warn_folders(const struct server *server, const json_t *row, const char *so)
+void lines_warn_folders(const struct server *server, const json_t *row, const char *so)
 {
     json_t *folders = json_object_get(row, "folders_out"), *folder;
     size_t i;
     json_array_foreach(folders, i, folder)
-        fprintf(stderr, "penstock %s: warning: cache folder %" JSON_INTEGER_FORMAT " (counted in the "
-                "order of cache_dirs) is out of service; %s\n", server->command,
+        fprintf(stderr, "penstock %s: warning: cache folder %" JSON_INTEGER_FORMAT " (counted in "
+                "the order of cache_dirs) is out of service; %s\n", server->command,
                 json_integer_value(folder), so);
 }

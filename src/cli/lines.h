@@ -1,0 +1,43 @@
+/* lines.h - the lines of an answer about the cache, over all pages.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef CLI_LINES_H
+#define CLI_LINES_H
+
+#include "cli/server.h"
+
+#define LINES_FOLDERS_MAX 64u
+
+/* The summary of all pages. */
+struct lines_end {
+    uint64_t rows;
+    bool complete;
+    bool folders[LINES_FOLDERS_MAX];    /* those out of service; the first one is cache folder 1 */
+    uint64_t extents_unread;
+};
+
+/* A line of the answer: its text, with the line's end, and its members. */
+struct json_t;
+typedef void line_visit(void *arg, slice line, const struct json_t *row);
+
+/* Asks for the pages of an answer, one after another, and gives each line but the summaries to
+ * `visit`. Returns EXIT_GOOD; EXIT_INCOMPLETE if the service could not read all of its cache; or
+ * EXIT_FAILED. A failure is reported; an incomplete answer is not. */
+int lines_read(const struct server *server, const struct question *question, line_visit *visit,
+              void *arg, struct lines_end *ret) MUST_USE;
+
+/* Prints the summary as the service writes it. */
+void lines_print_end(const struct lines_end *end);
+/* Warns on stderr if the answer is incomplete. */
+void lines_warn(const struct server *server, const struct lines_end *end, struct arena *keep);
+
+/* Gives each line of an answer that has no pages to `visit`. Returns EXIT_GOOD, or EXIT_FAILED
+ * after it has reported that the answer is malformed. */
+int lines_each(const struct server *server, slice body, line_visit *visit, void *arg) MUST_USE;
+/* Warns on stderr of the cache folders in a member "folders_out". `so` says what that means. */
+void lines_warn_folders(const struct server *server, const struct json_t *row, const char *so);
+
+/* A member that is a number or a name. A name that is not UTF-8 is decoded (NAME_url). */
+uint64_t lines_number(const struct json_t *row, const char *member);
+slice lines_name(const struct json_t *row, const char *member, struct arena *keep);
+
+#endif
