@@ -100,34 +100,46 @@ static const struct {
 } judgements[JUDGEMENTS] = {
     [JUDGED_CONFIRMED] = { "hit", "the origin has just confirmed the copy" },
     [JUDGED_FRESH] = { "hit", "the origin confirmed the copy no longer than ttl ago" },
-    [JUDGED_IMMUTABLE] = { "hit", "the copy never expires (freshness immutable, or a version that the request names)" },
-    [JUDGED_STALE] = { "stale", "ttl is over, and grace is not: the copy is served, and revalidated in the background" },
+    [JUDGED_IMMUTABLE] = { "hit", "the copy never expires (freshness immutable, or a version that "
+                                  "the request names)" },
+    [JUDGED_STALE] = { "stale", "ttl is over, and grace is not: the copy is served, and "
+                                "revalidated in the background" },
     [JUDGED_EXPIRED] = { "revalidate", "ttl and grace are over" },
-    [JUDGED_UNPROVED] = { "revalidate", "the origin has not confirmed the copy since the start of this process, or since the cache folder was closed uncleanly" },
-    [JUDGED_CLOCK_SET_BACK] = { "revalidate", "the machine's clock was set back, so the age of the copy is not known" },
-    [JUDGED_NOT_PERMITTED] = { "revalidate", "no answer of the origin that still counts proves that "
-                               "this client may read the object" },
-    [JUDGED_NEWEST] = { "revalidate", "freshness is always, the request has Cache-Control: no-cache, "
-                        "or the key may be a second name of an object: the origin is asked each "
-                        "time" },
-    [JUDGED_RESTATED] = { "revalidate", "a write through Penstock may have changed the object's metadata since it was confirmed" },
-    [JUDGED_INCOMPLETE] = { "revalidate", "the copy lacks the checksums that the request asks for" },
-    [JUDGED_VERSION_EXPIRED] = { "revalidate", "the version that the request names must be confirmed" },
+    [JUDGED_UNPROVED] = { "revalidate",
+        "the origin has not confirmed the copy since the start of this process, or since the "
+        "cache folder was closed uncleanly" },
+    [JUDGED_CLOCK_SET_BACK] = { "revalidate",
+        "the machine's clock was set back, so the age of the copy is not known" },
+    [JUDGED_NOT_PERMITTED] = { "revalidate",
+        "no answer of the origin that still counts proves that this client may read the object" },
+    [JUDGED_NEWEST] = { "revalidate",
+        "freshness is always, the request has Cache-Control: no-cache, or the key may be a second "
+        "name of an object: the origin is asked each time" },
+    [JUDGED_RESTATED] = { "revalidate",
+        "a write through Penstock may have changed the object's metadata since it was confirmed" },
+    [JUDGED_INCOMPLETE] = { "revalidate",
+        "the copy lacks the checksums that the request asks for" },
+    [JUDGED_VERSION_EXPIRED] = { "revalidate",
+        "the version that the request names must be confirmed" },
 };
 
 /* The bytes decide, if the metadata may answer. */
 static void set_outcome(json_t *to, const struct get_forecast *forecast, uint64_t wanted,
                         uint64_t cached)
 {
-    const char *now = judgements[forecast->judgement].now, *why = judgements[forecast->judgement].why;
+    const char *now = judgements[forecast->judgement].now;
+    const char *why = judgements[forecast->judgement].why;
     bool answers = forecast->metadata && forecast->judgement <= JUDGED_STALE;
     if (!forecast->metadata) {
         now = "miss";
-        why = forecast->in_flight ? "the object is being fetched, and a client that may read it shares that fetch"
-                                  : "the cache has no metadata of the object: a GET goes to the origin";
+        why = forecast->in_flight ? "the object is being fetched, and a client that may read it "
+                                    "shares that fetch"
+                                  : "the cache has no metadata of the object: a GET goes to the "
+                                    "origin";
     } else if (answers && wanted && !cached) {
         now = "miss";
-        why = "the cache has the object's metadata, but none of these bytes: a GET with If-Match goes to the origin";
+        why = "the cache has the object's metadata, but none of these bytes: a GET with If-Match "
+              "goes to the origin";
     } else if (answers && cached < wanted) {
         now = "partial";
         why = "the cache has some of these bytes: a GET with If-Match brings the others";
@@ -308,9 +320,11 @@ void explain_read(struct call *call)
     const struct s3_param *range = s3_param_get(&call->s3, S("range"));
     *explain = (struct explain){ .call = call, .range = { .kind = RANGE_NONE } };
     if (range) {
-        explain->range = s3_range_read(arena_printf(call->keep, "bytes=%.*s", SLICE_ARG(range->value)));
+        explain->range = s3_range_read(arena_printf(call->keep,
+            "bytes=%.*s", SLICE_ARG(range->value)));
         if (explain->range.kind == RANGE_NONE) {
-            reply_error(call, ERR_BAD_ARGUMENT, S("range must be FIRST-LAST, FIRST- or -LENGTH, in bytes."));
+            reply_error(call, ERR_BAD_ARGUMENT, S(
+                "range must be FIRST-LAST, FIRST- or -LENGTH, in bytes."));
             return;
         }
     }

@@ -9,7 +9,7 @@
 
 /* Where a record lies, or why it is not there. */
 struct explain_record {
-    size_t folder;                    /* by the order of the settings: the one that has, or would have, the record */
+    size_t folder;                    /* by the order of the settings: the home of the record */
     bool serving;                     /* that folder is in service */
     bool stored;
     uint32_t extent;                  /* of a stored record */
@@ -21,7 +21,7 @@ struct explain_record {
 struct explain_metadata {
     struct explain_record record;
     bool whole;                       /* with all bytes of the object, in one record */
-    bool refused;                     /* the origin last refused the object to the shared identity */
+    bool refused;                     /* the origin last refused it to the shared identity */
     bool proved;                      /* since the last unclean opening */
 };
 void explain_metadata(struct store *store, const struct object_id *id,

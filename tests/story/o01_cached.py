@@ -77,11 +77,12 @@ with Story("o01 what ls and du list is what is cached", seconds=60) as story:
         return {row["key"]: row.get("age") for row in ask("ls")[0]}
 
     some = want[:8]
-    for _ in range(20):    # after some reads, each folder knows the mean interval between two reads
+    def read_all():
         for key in want:
             server.get("pile/" + key)
-        if None not in ages().values():
-            break
+        return None not in ages().values()
+
+    wait_for("each folder knows the mean interval between two reads", read_all, 20)    # counted each second
     for _ in range(60):
         for key in some:
             server.get("pile/" + key)
