@@ -193,6 +193,11 @@ uint8_t ages_stamp(const struct ages *ages, uint32_t ordinal)
                ? atomic_load_explicit(&ages->stamps[ordinal], memory_order_relaxed) : 0;
 }
 
+bool ages_is_live(const struct ages *ages, uint32_t ordinal)
+{
+    return is_known(ages, ordinal) && (live_of(ages, ordinal) & LIVE_ENTRIES);
+}
+
 bool ages_is_dead(const struct ages *ages, uint32_t ordinal)
 {
     return is_known(ages, ordinal) && !(live_of(ages, ordinal) & LIVE_ENTRIES);

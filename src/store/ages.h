@@ -58,6 +58,8 @@ uint64_t ages_live_bytes(const struct ages *ages);
 uint64_t ages_entries(const struct ages *ages);
 uint8_t ages_stamp(const struct ages *ages, uint32_t ordinal);
 bool ages_is_dead(const struct ages *ages, uint32_t ordinal);
+/* True if the record is counted, and the index names it. Any thread. */
+bool ages_is_live(const struct ages *ages, uint32_t ordinal);
 
 /* The stamps of all counted records. Those of metadata alone are marked in `left_out`, a bit each.
  * Valid as long as the ages are. Any thread. */

@@ -1,8 +1,10 @@
 /* walk.c - the objects that the cache has, by their names. SPDX-License-Identifier: Apache-2.0
  *
  * A row of a WHOLE or HEAD record has the object's name. The row counts if the index names this
- * record for the object's metadata; else the object was removed, replaced or moved. The units of an
- * object lie in the volumes of its stripes, and the index finds them by the object's id.
+ * record for the object's metadata; else the object was removed, replaced or moved. The ages of the
+ * extent know that, unless they are still being counted (account.h): a look-up in the index takes
+ * longer than all else. The units of an object lie in the volumes of its stripes, and the index
+ * finds them by the object's id.
  *
  * The recycler moves records to the open copy, whose number may be lower than that of the extent
  * they leave. So extents that were open or did not exist when the walk began are read after all
@@ -22,6 +24,7 @@ struct walk {
     struct volume *volume;            /* the one that is being read */
     uint64_t bucket;                  /* its hash */
     uint32_t extent;
+    const struct ages *ages;          /* of the extent */
     enum err ended;                   /* why the walk must end; OK: it goes on */
     struct walk_gaps *gaps;
 };
@@ -70,19 +73,33 @@ static bool is_wanted(const struct walk_ask *ask, slice name, struct walk_object
            slice_starts(ret->key, ask->prefix);
 }
 
+/* Finds the entry of the object's metadata. Returns false if it does not name this record. */
+static bool find_entry(const struct walk *walk, const struct toc_row *row, struct entry *ret)
+{
+    const struct toc_entry *entry = row->entry;
+    uint32_t unit;
+    if (ages_is_dead(walk->ages, row->ordinal))
+        return false;
+    if (entry->kind == KIND_WHOLE && ages_is_live(walk->ages, row->ordinal)) {
+        *ret = (struct entry){ .extent = walk->extent, .ordinal = row->ordinal, .whole = true,
+                               .len = entry->data_len };
+        return true;
+    }
+    return index_get_metadata(walk->volume->index, &entry->id, &unit, ret) == OK &&
+           ret->extent == walk->extent && ret->ordinal == row->ordinal;
+}
+
 static enum err visit_row(void *arg, const struct toc_row *row)
 {
     struct walk *walk = arg;
     struct walk_object object = { .size = row->name.size, .age = -1 };
     struct entry entry;
-    uint32_t unit;
     if (walk->ask->is_over && walk->ask->is_over(walk->ask->arg))
         return walk->ended = ERR_STOPPING;
     if (!row->name.name.len || row->entry->bucket != walk->bucket ||
         !is_wanted(walk->ask, row->name.name, &object) ||
         store_home(walk->store, &row->entry->id) != walk->volume ||
-        index_get_metadata(walk->volume->index, &row->entry->id, &unit, &entry) != OK ||
-        entry.extent != walk->extent || entry.ordinal != row->ordinal)
+        !find_entry(walk, row, &entry))
         return OK;
     object.cached_bytes = cached_bytes(walk, &row->entry->id, &entry);
     if (walk->ask->wants_age)
@@ -92,10 +109,15 @@ static enum err visit_row(void *arg, const struct toc_row *row)
 
 static enum err read_extent(struct walk *walk, uint32_t number)
 {
+    struct extent *extent = extent_ref(walk->volume->extents, number);
+    if (!extent)
+        return OK;    /* it was recycled */
     walk->extent = number;
+    walk->ages = extent_ages_of(extent);
     enum err err = extent_each_row(walk->volume->extents, number, visit_row, walk);
     if (err && !walk->ended)    /* an extent that is gone was recycled */
         walk->gaps->extents += extent_is_there(walk->volume->extents, number);
+    extent_release(&extent);
     return walk->ended;
 }
 
@@ -142,7 +164,7 @@ enum err store_walk(struct store *store, const struct walk_ask *ask, struct walk
     enum err err = OK;
     *ret = (struct walk_gaps){ .any = false };
     for (size_t i = 0; i < store->volume_count && !err; i++) {
-        struct walk walk = { store, ask, store->volumes[i], 0, 0, OK, ret };
+        struct walk walk = { .store = store, .ask = ask, .volume = store->volumes[i], .gaps = ret };
         walk.bucket = bucket_hash(walk.volume->secret, ask->endpoint, ask->bucket);
         bool serves = volume_is_serving(walk.volume);
         if (serves)
