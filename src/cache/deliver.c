@@ -112,7 +112,7 @@ static bool is_stored(struct fetch *fetch)
         return fetch->stores;
     fetch->judged = fetch->next;
     fetch->stores = fetch->admitted &&
-                    store_admits(cache_store(fetch->inflight->cache), &fetch->inflight->id,
+                    store_admits(cache_store(fetch->inflight->cache), fetch->metadata,
                                  (uint32_t)(fetch->next / UNIT_BYTES));
     return fetch->stores;
 }

@@ -215,6 +215,8 @@ static bool may_be_stored(const struct fetch *fetch, const struct origin_reply *
         cause = M_NOT_STORED_WRITTEN;
     else if (!store_takes(cache_store(fetch->inflight->cache), &fetch->inflight->id))
         cause = M_NOT_STORED_FOLDER;
+    else if (!store_allows(cache_store(fetch->inflight->cache), fetch->metadata))
+        cause = M_NOT_STORED_LIMITS;
     else
         return true;
     if (fetch->kind == FETCH_GET)
@@ -309,7 +311,7 @@ enum err learn_answer(struct fetch *fetch, const struct origin_reply *reply)
         return OK;
     if (fetch->admitted && !fetch->known_metadata && fetch->metadata != old &&
         !comes_with_its_bytes &&
-        store_admits_metadata(cache_store(fetch->inflight->cache), &fetch->inflight->id))
+        store_admits_metadata(cache_store(fetch->inflight->cache), fetch->metadata))
         keep_metadata_alone(fetch);
     return OK;
 }

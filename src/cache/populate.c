@@ -77,7 +77,7 @@ static bool send_record(struct populate *populate)
 {
     const struct origin_body *body = &populate->ask.body;
     size_t bytes = MIN(body->length - populate->next, RECORD_BYTES_MAX);
-    if (!store_admits(cache_store(populate->loop->cache), &populate->metadata->id,
+    if (!store_admits(cache_store(populate->loop->cache), populate->metadata,
                       (uint32_t)(populate->next / UNIT_BYTES)))
         return false;
     struct record *record = must_alloc(sizeof(*record) + bytes);
@@ -132,6 +132,7 @@ static bool is_what_was_written(const struct populate *populate, const struct ge
            metadata->size == populate->ask.body.length &&
            !learn_says_no_store(metadata_field(metadata, S("cache-control"))) &&
            epoch_holds(&metadata->id, populate->epoch) &&
+           store_allows(cache_store(populate->loop->cache), metadata) &&
            store_takes(cache_store(populate->loop->cache), &metadata->id);
 }
 

@@ -205,7 +205,11 @@ static uint64_t figure(const struct store_status *status, enum metric_family fam
     case F_VOLUME_EXTENTS: return status->extents;
     case F_VOLUME_SERVING: return status->serving;
     case F_VOLUME_FAULTS: return status->faults;
-    case METRIC_FAMILY_COUNT: break;
+    case F_VOLUME_APPENDED: return status->appended_bytes;
+    case F_VOLUME_COPIED: return status->copied_bytes;
+    case F_VOLUME_RECYCLED: return status->recycled;
+    case F_VOLUME_BAD: return status->bad_blocks;
+    default: break;
     }
     check(!"a family of folders");
     return 0;
@@ -215,7 +219,7 @@ void folders_expose(void *arg, struct text *to)
 {
     static const enum metric_family families[] = {
         F_VOLUME_BYTES, F_VOLUME_CAPACITY, F_VOLUME_FREE, F_VOLUME_EXTENTS, F_VOLUME_SERVING,
-        F_VOLUME_FAULTS,
+        F_VOLUME_FAULTS, F_VOLUME_APPENDED, F_VOLUME_COPIED, F_VOLUME_RECYCLED, F_VOLUME_BAD,
     };
     struct serve *serve = arg;
     size_t count = store_folder_count(serve->store);
@@ -229,6 +233,9 @@ void folders_expose(void *arg, struct text *to)
                                                  figure(&all[i], families[k]) };
         metric_expose_family(to, families[k], samples, count);
     }
+    struct bucket_holds *holds = arena_alloc(to->arena, METRIC_BUCKETS_MAX * sizeof(*holds));
+    store_bucket_holds(serve->store, holds);
+    metric_buckets_expose(to, holds);
 }
 
 void folders_tell(struct serve *serve, struct arena *keep, struct status_document *to)

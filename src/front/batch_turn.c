@@ -72,7 +72,7 @@ static void refuse(struct batch *batch, const struct get_answer *answer)
     const struct s3_error *error = s3_error_of(refusal->err);
     slice code = S(""), message;
     if (answer->source == GET_NEGATIVE)
-        object_count(GET_NEGATIVE);
+        object_count(batch->call->s3.bucket, GET_NEGATIVE);
     if (refusal->status && refusal->body.len &&
         xml_read_error(&batch->arena, refusal->body, &code, &message) == OK && code.len)
         code = arena_copy(&batch->arena, slice_sub(code, 0, CODE_BYTES));
@@ -214,7 +214,7 @@ static void close_item(struct batch *batch)
     if (batch->form->tail)
         batch->load->len += batch->form->tail(load_room(batch), &batch->entry);
     batch->bytes += batch->entry.length;
-    object_count(slot->answer->source);
+    object_count(batch->call->s3.bucket, slot->answer->source);
     metric_add(M_BATCH_SENT, 1);
     if (batch->piece_out)
         load_take_get(load_other(batch), &slot->get);

@@ -593,6 +593,19 @@ static void log_request(const struct call *call, const struct http_outcome *outc
                outcome->took_ns / 1000, outcome->complete, SLICE_ARG(more));
 }
 
+/* The bytes of objects. Their bucket exists: the origin gave them, now or earlier. */
+static void count_bytes(const struct call *call)
+{
+    const struct get_cost *cost = &call->cost;
+    metric_add(M_FRONT_FROM_CACHE, cost->cache_bytes);
+    metric_add(M_FRONT_FROM_ORIGIN, cost->origin_bytes);
+    if (cost->cache_bytes + cost->origin_bytes == 0)
+        return;
+    uint32_t number = metric_bucket(call->s3.bucket);
+    metric_bucket_add(number, BUCKET_BYTES, cost->cache_bytes + cost->origin_bytes);
+    metric_bucket_add(number, BUCKET_CACHE_BYTES, cost->cache_bytes);
+}
+
 static void ended(void *arg, const struct http_outcome *outcome)
 {
     struct call *call = arg;
@@ -600,10 +613,8 @@ static void ended(void *arg, const struct http_outcome *outcome)
         call->gone(call->gone_arg);
     metric_add(class_of(outcome->status), 1);
     metric_add(M_FRONT_SENT, outcome->body_bytes_sent);
-    if (outcome->body_bytes_sent) {
-        metric_add(M_FRONT_FROM_CACHE, call->cost.cache_bytes);
-        metric_add(M_FRONT_FROM_ORIGIN, call->cost.origin_bytes);
-    }
+    if (outcome->body_bytes_sent)
+        count_bytes(call);
     metric_time(M_FRONT_SECONDS, outcome->took_ns);
     if (!outcome->complete)
         metric_add(M_FRONT_INCOMPLETE, 1);

@@ -202,7 +202,8 @@ void explain_read(struct call *call);    /* penstock-explain */
 /* ---- object.c, list.c, pass.c: the operations, after rules_judge ---- */
 /* Returns the question to the cache about the object of a call. */
 struct get_ask object_ask(const struct call *call, slice version) MUST_USE;
-void object_count(enum get_source source);    /* counts an answer by its source */
+/* Counts an answer by its source. If the origin has confirmed it, it counts for its bucket, too. */
+void object_count(slice bucket, enum get_source source);
 void object_read(struct call *call);    /* GetObject, HeadObject */
 void list_read(struct call *call);      /* lists of keys; equal calls share an answer */
 void pass_read(struct call *call);      /* other reads: the origin's own answer */

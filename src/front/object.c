@@ -7,7 +7,7 @@
 #include <inttypes.h>
 
 #include "base/clock.h"
-#include "base/metric.h"
+#include "base/metric_bucket.h"
 #include "cache/alias.h"
 #include "front/inside.h"
 #include "s3/encode.h"
@@ -94,9 +94,15 @@ static const enum metric counters[] = {
     [GET_PARTIAL] = M_CACHE_PARTIAL, [GET_MISS] = M_CACHE_MISS, [GET_NEGATIVE] = M_CACHE_NEGATIVE,
 };
 
-void object_count(enum get_source source)
+void object_count(slice bucket, enum get_source source)
 {
     metric_add(counters[source], 1);
+    if (source == GET_NEGATIVE)
+        return;
+    uint32_t number = metric_bucket(bucket);
+    metric_bucket_add(number, BUCKET_READS, 1);
+    if (source == GET_HIT || source == GET_STALE || source == GET_REVALIDATED)
+        metric_bucket_add(number, BUCKET_HITS, 1);
 }
 
 static void add_cache_fields(struct fields *fields, struct call *call,
@@ -104,7 +110,7 @@ static void add_cache_fields(struct fields *fields, struct call *call,
 {
     int64_t age_s = MAX(ageing_s() - answer->validated_s, (int64_t)0);
     call->cache_result = get_source_name(answer->source);
-    object_count(answer->source);
+    object_count(call->s3.bucket, answer->source);
     fields_add(fields, S("x-amz-request-id"), call->id);
     fields_add(fields, S("x-cache"), slice_of(call->cache_result));
     if (answer->source != GET_MISS)
@@ -167,7 +173,7 @@ static void refuse(struct object *object, const struct get_answer *answer)
     if (answer->refusal) {
         if (answer->source == GET_NEGATIVE) {
             call->cache_result = get_source_name(answer->source);
-            object_count(GET_NEGATIVE);
+            object_count(call->s3.bucket, GET_NEGATIVE);
         }
         reply_refusal(call, answer->refusal);
     } else if (answer->err == ERR_NOT_MODIFIED) {

@@ -43,6 +43,19 @@ static bool put(struct run *run, slice bytes)
 
 /* ---- an item ---- */
 
+/* An item that was read. */
+static void count(const struct run *run)
+{
+    const struct fill *fill = run->share->fill;
+    uint64_t cache_bytes = fill->buffer ? get_cost(run->get)->cache_bytes : 0;
+    uint32_t number = metric_bucket(fill->message->bucket);
+    metric_add(M_FILL_FROM_CACHE, cache_bytes);
+    metric_bucket_add(number, BUCKET_READS, 1);
+    metric_bucket_add(number, BUCKET_HITS, run->result->hit);
+    metric_bucket_add(number, BUCKET_BYTES, run->at);
+    metric_bucket_add(number, BUCKET_CACHE_BYTES, cache_bytes);
+}
+
 static void finish(struct run *run, enum err err)
 {
     struct share *share = run->share;
@@ -51,8 +64,8 @@ static void finish(struct run *run, enum err err)
     run->result->err = err;
     run->result->bytes = err ? 0 : run->at;
     run->result->hit = run->get && !get_cost(run->get)->origin_bytes;
-    if (fill->buffer && run->get && !err)
-        metric_add(M_FILL_FROM_CACHE, get_cost(run->get)->cache_bytes);
+    if (run->get && !err)
+        count(run);
     if (err && !fill->message->skip)
         atomic_store(&fill->failed, true);
     get_end(&run->get);

@@ -1,17 +1,47 @@
-/* account.c - which records of a volume are live, in step with its index.
+/* account.c - which records of a volume are live, and whose they are, in step with its index.
  * SPDX-License-Identifier: Apache-2.0
  *
  * The index tells which entries a commit added and removed, by the records that they name. Records
  * from an earlier process that no file of ages tells (age_files.h) are counted by looking their
  * entries up, extent by extent, between commits: what a commit changes is then either in the count
- * or in the commit's changes, never in both. */
+ * or in the commit's changes, never in both. Records that a file tells get only their tally so.
+ *
+ * A record of metadata has the object's name, so its tally is known. A record of units has the hash
+ * of its bucket; only if the bucket is split at prefixes, the object's name is looked up. When a
+ * reload splits buckets in another way, all records get their tally again, by the same walk. */
 #include "store/account.h"
 
+#include <string.h>
+
+#include "store/find_name.h"
 #include "store/index.h"
 
 #define COUNT_BATCH 2000u
+#define NAME_COST 50u                 /* a look-up of a name takes as long as so many rows */
 
 /* ---- changes ---- */
+
+static void note(struct volume *volume, const struct tally_change *change)
+{
+    if (change->records || change->objects || change->bytes)
+        tallies_add(volume_tallies(volume), volume->number, change);
+}
+
+static void apply(struct volume *volume, const struct index_change *change)
+{
+    struct ages *ages = extent_ages(volume->extents, change->extent);
+    const struct ages_entries entry = { .count = 1, .objects = change->metadata,
+                                        .bytes = change->len,
+                                        .data_bytes = change->data ? change->len : 0 };
+    if (!ages)
+        return;
+    struct tally_change done = change->added
+        ? ages_entry_added(ages, change->ordinal, &entry)
+        : ages_entry_removed(ages, change->ordinal, &entry, rule_dead_stamp(&volume->rule));
+    note(volume, &done);
+    if (change->evicted && done.bytes < 0)
+        tallies_evicted(volume_tallies(volume), done.tally, (uint64_t)-done.bytes);
+}
 
 /* True if an entry was put again, with other marks: its record lives on. */
 static bool is_put_again(const struct index_change *old, const struct index_change *new)
@@ -26,15 +56,10 @@ enum err account_commit(struct volume *volume)
     const struct index_change *changes;
     size_t count = index_changes(volume->index, &changes);
     for (size_t i = 0; !e && i < count; i++) {
-        if (i + 1 < count && is_put_again(&changes[i], &changes[i + 1])) {
+        if (i + 1 < count && is_put_again(&changes[i], &changes[i + 1]))
             i++;
-            continue;
-        }
-        struct ages *ages = extent_ages(volume->extents, changes[i].extent);
-        if (ages && changes[i].added)
-            ages_entry_added(ages, changes[i].ordinal, changes[i].len);
-        else if (ages)
-            ages_entry_removed(ages, changes[i].ordinal, changes[i].len, rule_dead_stamp(&volume->rule));
+        else
+            apply(volume, &changes[i]);
     }
     return e;
 }
@@ -45,8 +70,67 @@ void account_appended(struct volume *volume, struct append_item *const *items, s
         const struct record *record = &items[i]->record;
         struct ages *ages = extent_ages(volume->extents, record->extent);
         if (ages)
-            ages_add(ages, record->ordinal, rule_stamp(&volume->rule), record->kind == KIND_HEAD);
+            ages_add(ages, record->ordinal, &(struct ages_record){
+                .stamp = rule_stamp(&volume->rule), .metadata = record->kind == KIND_HEAD,
+                .tally = items[i]->tally });
     }
+}
+
+void account_dropped(struct volume *volume, uint32_t number)
+{
+    struct ages *ages = extent_ages(volume->extents, number);
+    const struct tally_change *sums;
+    size_t count = ages ? ages_sums(ages, &sums) : 0;
+    for (size_t i = 0; i < count; i++) {
+        struct tally_change gone = { sums[i].tally, -sums[i].records, -sums[i].objects,
+                                     -sums[i].bytes };
+        note(volume, &gone);
+        tallies_evicted(volume_tallies(volume), gone.tally,
+                        (uint64_t)sums[i].bytes);
+    }
+}
+
+/* ---- the tally of a record ---- */
+
+/* Units of one object lie one behind the other, so the last name that was looked up is kept. */
+static uint16_t tally_by_id(struct volume *volume, const struct object_id *id, uint16_t otherwise,
+                            uint32_t *cost)
+{
+    struct counting *counting = &volume->counting;
+    struct arena keep = { 0 };
+    slice name;
+    if (counting->found && memcmp(&counting->found_id, id, sizeof(*id)) == 0)
+        return counting->found_tally;
+    *cost += NAME_COST;
+    bool found = find_name(volume, id, &keep, &name);
+    if (found) {
+        counting->found_id = *id;
+        counting->found_tally = tallies_of_name(volume_tallies(volume), name);
+    }
+    counting->found = found;
+    arena_free(&keep);
+    return found ? counting->found_tally : otherwise;
+}
+
+static uint16_t tally_of(struct volume *volume, const struct toc_row *row, uint32_t *cost)
+{
+    struct tallies *tallies = volume_tallies(volume);
+    uint16_t tally;
+    if (row->name.name.len)
+        return tallies_of_name(tallies, row->name.name);
+    if (tallies_of_bucket(tallies, row->entry->bucket, &tally))
+        return tally;
+    return tally_by_id(volume, &row->entry->id, tally, cost);
+}
+
+uint16_t account_tally_of_copy(struct volume *volume, const struct record *record, slice name,
+                               uint16_t before)
+{
+    const struct toc_entry entry = { .id = record->id, .kind = record->kind,
+                                     .bucket = record->kind == KIND_UNITS ? record->mark : 0 };
+    const struct toc_row row = { .entry = &entry, .name = { 0, name } };
+    uint32_t cost = 0;
+    return volume->counting.again ? tally_of(volume, &row, &cost) : before;
 }
 
 /* ---- counting ---- */
@@ -55,36 +139,45 @@ void account_begin(struct volume *volume)
 {
     account_end(volume);
     atomic_store(&volume->service.counted, false);
+    volume->counting.layout = tallies_layout(volume_tallies(volume));
     volume->counting.last = extents_highest(volume->extents);
 }
 
 void account_end(struct volume *volume)
 {
-    arena_free(&volume->counting.keep);
+    toc_free(&volume->counting.toc);
     volume->counting = (struct counting){ 0 };
+    tallies_clear(volume_tallies(volume), volume->number);
 }
 
 /* An extent that can't be read has no rows: nothing of it is known. */
 static void begin_extent(struct volume *volume, uint32_t number)
 {
     struct counting *counting = &volume->counting;
-    arena_free(&counting->keep);
+    toc_free(&counting->toc);
     counting->extent = number;
-    counting->row_count = counting->row = 0;
-    if (extent_contents(volume->extents, number, &counting->keep, &counting->rows,
-                        &counting->row_count) != OK)
-        counting->row_count = 0;
+    counting->found = false;
+    if (extent_table(volume->extents, number, &counting->toc) != OK)
+        counting->toc = (struct toc){ 0 };
+    counting->next = toc_begin(&counting->toc);
+}
+
+/* True if the walk has something to do there. */
+static bool is_wanted(const struct volume *volume, uint32_t number)
+{
+    const struct counting *counting = &volume->counting;
+    const struct ages *ages = extent_ages(volume->extents, number);
+    return number > counting->extent && number <= counting->last && ages &&
+           (counting->again || ages_are_counting(ages) || ages_tallied(ages) < ages_counted(ages));
 }
 
 static bool find_next_extent(struct volume *volume)
 {
-    struct counting *counting = &volume->counting;
     struct arena keep = { 0 };
     uint32_t *numbers, next = 0;
     size_t count = extents_numbers(volume->extents, &keep, &numbers);
     for (size_t i = 0; i < count && !next; i++)
-        if (numbers[i] > counting->extent && numbers[i] <= counting->last &&
-            ages_are_counting(extent_ages(volume->extents, numbers[i])))
+        if (is_wanted(volume, numbers[i]))
             next = numbers[i];
     arena_free(&keep);
     if (next)
@@ -92,39 +185,81 @@ static bool find_next_extent(struct volume *volume)
     return next != 0;
 }
 
-static void count_row(struct volume *volume, struct ages *ages, const struct toc_entry *row)
+/* Finds the entries of the index that name the record of a row. If a file says that all or none of
+ * them live, nothing is looked up. */
+static struct ages_entries entries_of(struct volume *volume, const struct ages *ages,
+                                      const struct toc_row *row)
 {
-    struct counting *counting = &volume->counting;
-    struct record record = { .kind = row->kind, .data_len = row->data_len };
-    uint32_t units = record_units(&record), entries = 0;
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < units; i++) {
+    const struct toc_entry *at = row->entry;
+    struct record record = { .kind = at->kind, .data_len = at->data_len };
+    struct ages_entries sum = { .count = 0 };
+    if (ages_is_dead(ages, row->ordinal))
+        return sum;
+    if (ages_live(ages, row->ordinal) == record_units(&record) && at->kind != KIND_HEAD)
+        return (struct ages_entries){ record_units(&record), at->kind != KIND_UNITS, at->data_len,
+                                      at->data_len };
+    for (uint32_t i = 0; i < record_units(&record); i++) {
         struct entry entry;
         uint32_t unit;
-        bool found = row->kind == KIND_UNITS
-            ? index_get_run(volume->index, &row->id, row->first_unit + i, 1, &entry) == 1
-            : index_get_metadata(volume->index, &row->id, &unit, &entry) == OK;
-        if (!found || entry.extent != counting->extent || entry.ordinal != counting->row)
+        bool found = at->kind == KIND_UNITS
+            ? index_get_run(volume->index, &at->id, at->first_unit + i, 1, &entry) == 1
+            : index_get_metadata(volume->index, &at->id, &unit, &entry) == OK;
+        if (!found || entry.extent != volume->counting.extent || entry.ordinal != row->ordinal)
             continue;
-        entries++;
-        bytes += entry.len;
+        sum.count++;
+        sum.objects |= at->kind != KIND_UNITS;
+        sum.bytes += entry.len;
+        sum.data_bytes += at->kind == KIND_HEAD ? 0 : entry.len;
     }
-    ages_count(ages, rule_stamp(&volume->rule), row->kind == KIND_HEAD, entries, bytes,
-               rule_dead_stamp(&volume->rule));
+    return sum;
+}
+
+static void count_row(struct volume *volume, struct ages *ages, const struct toc_row *row,
+                      uint32_t *cost)
+{
+    struct ages_entries entries = entries_of(volume, ages, row);
+    struct ages_record record = { .stamp = rule_stamp(&volume->rule),
+                                  .dead = rule_dead_stamp(&volume->rule),
+                                  .metadata = row->entry->kind == KIND_HEAD,
+                                  .tally = tally_of(volume, row, cost) };
+    struct tally_change change;
+    if (volume->counting.again) {
+        change = ages_move(ages, row->ordinal, record.tally, &entries);
+        note(volume, &change);
+        change = (struct tally_change){ record.tally, -change.records, -change.objects,
+                                        -change.bytes };
+    } else {
+        change = ages_are_counting(ages) ? ages_count(ages, &record, &entries)
+                                         : ages_adopt(ages, record.tally, &entries);
+    }
+    note(volume, &change);
+}
+
+/* Every record is counted. If buckets were split in another way since, all get their tally again. */
+static bool begin_again(struct volume *volume)
+{
+    uint32_t layout = tallies_layout(volume_tallies(volume));
+    struct counting *counting = &volume->counting;
+    bool again = layout != counting->layout;
+    counting->again = again;
+    counting->layout = layout;
+    counting->extent = 0;
+    counting->last = again ? extents_highest(volume->extents) : 0;
+    return again;
 }
 
 bool account_count(struct volume *volume)
 {
     struct counting *counting = &volume->counting;
-    if (counting->row == counting->row_count && !find_next_extent(volume))
-        return false;
+    if (counting->next.ordinal == counting->toc.count && !find_next_extent(volume))
+        return begin_again(volume);
     struct ages *ages = extent_ages(volume->extents, counting->extent);
-    uint32_t end = MIN(counting->row_count, counting->row + COUNT_BATCH);
-    for (; ages && counting->row < end; counting->row++)
-        count_row(volume, ages, &counting->rows[counting->row]);
-    if (!ages)
-        counting->row = counting->row_count;    /* it was recycled meanwhile */
-    else if (counting->row == counting->row_count)
+    struct toc_row row;
+    for (uint32_t cost = 0; cost < COUNT_BATCH && ages && toc_next(&counting->next, &row); cost++)
+        count_row(volume, ages, &row, &cost);
+    if (!ages)    /* it was recycled meanwhile */
+        begin_extent(volume, counting->extent);
+    else if (counting->next.ordinal == counting->toc.count)
         ages_set_counting(ages, false);
     return true;
 }

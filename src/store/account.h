@@ -12,6 +12,12 @@
 enum err account_commit(struct volume *volume) MUST_USE;
 /* To be called when these records are on disk, before they are published. */
 void account_appended(struct volume *volume, struct append_item *const *items, size_t count);
+/* To be called before an extent is dropped: what it still holds is gone. */
+void account_dropped(struct volume *volume, uint32_t number);
+/* Returns the tally of a copy. `name` is that of its object, or empty for units; `before` is the
+ * tally that the record had. */
+uint16_t account_tally_of_copy(struct volume *volume, const struct record *record, slice name,
+                               uint16_t before) MUST_USE;
 /* Counts some records that an earlier process wrote: at most 2,000 of one extent. Returns true if
  * there are more. No transaction may be running. */
 bool account_count(struct volume *volume) MUST_USE;

@@ -22,6 +22,10 @@ struct ages {
     _Atomic uint8_t *stamps;
     _Atomic uint8_t *live;
     _Atomic uint64_t *left_out;       /* a bit each */
+    _Atomic uint16_t *tallies;
+    uint32_t tallied;                 /* the records before this one have a tally */
+    struct tally_change *sums;        /* of live records that have a tally, for each tally */
+    size_t sum_count, sum_max, sum_last;    /* sum_last: the one that changed last */
 };
 
 struct ages *ages_new(uint32_t records)
@@ -31,6 +35,7 @@ struct ages *ages_new(uint32_t records)
     ages->stamps = must_alloc(records + 1);
     ages->live = must_alloc(records + 1);
     ages->left_out = must_alloc((records / 64 + 1) * sizeof(*ages->left_out));
+    ages->tallies = must_alloc((records + 1) * sizeof(*ages->tallies));
     return ages;
 }
 
@@ -43,6 +48,8 @@ void ages_free(struct ages **ages)
     free(mine->stamps);
     free(mine->live);
     free(mine->left_out);
+    free(mine->tallies);
+    free(mine->sums);
     free(mine);
 }
 
@@ -85,47 +92,130 @@ static void know(struct ages *ages, uint32_t ordinal, bool metadata, unsigned en
         atomic_store_explicit(&ages->counted, ordinal + 1, memory_order_release);
 }
 
-void ages_add(struct ages *ages, uint32_t ordinal, uint8_t value, bool metadata)
+/* ---- tallies ---- */
+
+/* The sum of a tally; the one of the last change is found at once. */
+static struct tally_change *sum_of(struct ages *ages, uint16_t tally)
+{
+    size_t i = ages->sum_last;
+    if (i >= ages->sum_count || ages->sums[i].tally != tally)
+        for (i = 0; i < ages->sum_count && ages->sums[i].tally != tally; i++)
+            ;
+    if (i == ages->sum_max) {
+        ages->sum_max = MAX(4, 2 * ages->sum_max);
+        ages->sums = realloc(ages->sums, ages->sum_max * sizeof(*ages->sums));
+        check(ages->sums != NULL);
+    }
+    if (i == ages->sum_count)
+        ages->sums[ages->sum_count++] = (struct tally_change){ .tally = tally };
+    ages->sum_last = i;
+    return &ages->sums[i];
+}
+
+/* Adds to the sums, or takes away from them (sign -1). Returns the change. Records without a tally
+ * are not in the sums. */
+static struct tally_change note(struct ages *ages, uint32_t ordinal, int sign, bool record,
+                                const struct ages_entries *entries)
+{
+    if (ordinal >= ages->tallied)
+        return (struct tally_change){ 0 };
+    struct tally_change change = { .tally = ages_tally(ages, ordinal), .records = sign * record,
+                                   .objects = sign * (int32_t)entries->objects,
+                                   .bytes = sign * (int64_t)entries->data_bytes };
+    struct tally_change *sum = sum_of(ages, change.tally);
+    sum->records += change.records;
+    sum->objects += change.objects;
+    sum->bytes += change.bytes;
+    return change;
+}
+
+static void set_tally(struct ages *ages, uint32_t ordinal, uint16_t tally)
+{
+    atomic_store_explicit(&ages->tallies[ordinal], tally, memory_order_relaxed);
+    if (ordinal == ages->tallied)
+        ages->tallied++;
+}
+
+uint32_t ages_tallied(const struct ages *ages)
+{
+    return ages->tallied;
+}
+
+struct tally_change ages_adopt(struct ages *ages, uint16_t tally,
+                               const struct ages_entries *entries)
+{
+    uint32_t ordinal = ages->tallied;
+    if (!is_known(ages, ordinal))
+        return (struct tally_change){ 0 };
+    set_tally(ages, ordinal, tally);
+    return note(ages, ordinal, 1, entries->count > 0, entries);
+}
+
+struct tally_change ages_move(struct ages *ages, uint32_t ordinal, uint16_t tally,
+                              const struct ages_entries *entries)
+{
+    if (!is_known(ages, ordinal) || ages_tally(ages, ordinal) == tally)
+        return (struct tally_change){ 0 };
+    bool lives = ages_live(ages, ordinal);
+    struct tally_change before = note(ages, ordinal, -1, lives, entries);
+    set_tally(ages, ordinal, tally);
+    (void)note(ages, ordinal, 1, lives, entries);
+    return before;
+}
+
+/* ---- changes ---- */
+
+void ages_add(struct ages *ages, uint32_t ordinal, const struct ages_record *record)
 {
     if (ordinal >= ages->records)
         return;
-    stamp(ages, ordinal, value);
-    know(ages, ordinal, metadata, 0);
+    stamp(ages, ordinal, record->stamp);
+    know(ages, ordinal, record->metadata, 0);
+    set_tally(ages, ordinal, record->tally);
 }
 
-void ages_entry_added(struct ages *ages, uint32_t ordinal, uint32_t bytes)
+struct tally_change ages_entry_added(struct ages *ages, uint32_t ordinal,
+                                     const struct ages_entries *entry)
 {
     if (!is_known(ages, ordinal))
-        return;
-    check((live_of(ages, ordinal) & LIVE_ENTRIES) < LIVE_ENTRIES);
-    set_live(ages, ordinal, live_of(ages, ordinal) + 1);
+        return (struct tally_change){ 0 };
+    unsigned live = live_of(ages, ordinal);
+    check((live & LIVE_ENTRIES) < LIVE_ENTRIES);
+    set_live(ages, ordinal, live + 1);
     atomic_fetch_add_explicit(&ages->entries, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&ages->live_bytes, bytes, memory_order_relaxed);
+    atomic_fetch_add_explicit(&ages->live_bytes, entry->bytes, memory_order_relaxed);
+    return note(ages, ordinal, 1, !(live & LIVE_ENTRIES), entry);
 }
 
-void ages_entry_removed(struct ages *ages, uint32_t ordinal, uint32_t bytes, uint8_t dead)
+struct tally_change ages_entry_removed(struct ages *ages, uint32_t ordinal,
+                                       const struct ages_entries *entry, uint8_t dead)
 {
     if (!is_known(ages, ordinal) || !(live_of(ages, ordinal) & LIVE_ENTRIES))
-        return;
-    set_live(ages, ordinal, live_of(ages, ordinal) - 1);
+        return (struct tally_change){ 0 };
+    unsigned live = live_of(ages, ordinal) - 1;
+    bool dies = !(live & LIVE_ENTRIES);
+    set_live(ages, ordinal, live);
     atomic_fetch_sub_explicit(&ages->entries, 1, memory_order_relaxed);
-    atomic_fetch_sub_explicit(&ages->live_bytes, bytes, memory_order_relaxed);
-    if (!(live_of(ages, ordinal) & LIVE_ENTRIES))
+    atomic_fetch_sub_explicit(&ages->live_bytes, entry->bytes, memory_order_relaxed);
+    if (dies)
         stamp(ages, ordinal, dead);
+    return note(ages, ordinal, -1, dies, entry);
 }
 
-void ages_count(struct ages *ages, uint8_t value, bool metadata, uint32_t entries, uint64_t bytes,
-                uint8_t dead)
+struct tally_change ages_count(struct ages *ages, const struct ages_record *record,
+                               const struct ages_entries *entries)
 {
     uint32_t ordinal = ages_counted(ages);
     if (ordinal >= ages->records)
-        return;
-    check(entries < LIVE_ENTRIES);
-    if (!entries || !(live_of(ages, ordinal) & LIVE_STAMPED))
-        stamp(ages, ordinal, entries ? value : dead);
-    know(ages, ordinal, metadata, entries);
-    atomic_fetch_add_explicit(&ages->live_bytes, bytes, memory_order_relaxed);
-    atomic_fetch_add_explicit(&ages->entries, entries, memory_order_relaxed);
+        return (struct tally_change){ 0 };
+    check(entries->count < LIVE_ENTRIES);
+    if (!entries->count || !(live_of(ages, ordinal) & LIVE_STAMPED))
+        stamp(ages, ordinal, entries->count ? record->stamp : record->dead);
+    know(ages, ordinal, record->metadata, entries->count);
+    set_tally(ages, ordinal, record->tally);
+    atomic_fetch_add_explicit(&ages->live_bytes, entries->bytes, memory_order_relaxed);
+    atomic_fetch_add_explicit(&ages->entries, entries->count, memory_order_relaxed);
+    return note(ages, ordinal, 1, entries->count > 0, entries);
 }
 
 uint32_t ages_counted(const struct ages *ages)
@@ -201,6 +291,23 @@ bool ages_is_live(const struct ages *ages, uint32_t ordinal)
 bool ages_is_dead(const struct ages *ages, uint32_t ordinal)
 {
     return is_known(ages, ordinal) && !(live_of(ages, ordinal) & LIVE_ENTRIES);
+}
+
+uint32_t ages_live(const struct ages *ages, uint32_t ordinal)
+{
+    return is_known(ages, ordinal) ? live_of(ages, ordinal) & LIVE_ENTRIES : 0;
+}
+
+uint16_t ages_tally(const struct ages *ages, uint32_t ordinal)
+{
+    return ordinal < ages->records
+               ? atomic_load_explicit(&ages->tallies[ordinal], memory_order_relaxed) : 0;
+}
+
+size_t ages_sums(const struct ages *ages, const struct tally_change **ret)
+{
+    *ret = ages->sums;
+    return ages->sum_count;
 }
 
 struct ages_stamps ages_stamps(struct ages *ages)

@@ -8,8 +8,9 @@
  *
  * The entries of a record that an earlier process wrote are not known at first, unless a file says
  * them (age_files.h). They are counted in the order of the records (ages_count). Changes of a record
- * that is not counted yet are ignored, because the count will see them. Two bytes and a bit of RAM
- * a record.
+ * that is not counted yet are ignored, because the count will see them. A record also has
+ * the number of its tally (tallies.h), and the extent has a sum for each tally of its records. Four
+ * bytes and a bit of RAM a record.
  *
  * Threads: any thread may call ages_touch and read the totals. All other functions are for the
  * committer, or for a caller that has stopped it. */
@@ -19,6 +20,7 @@
 #include <stdatomic.h>
 
 #include "base/base.h"
+#include "store/tallies.h"
 
 struct ages;
 
@@ -29,16 +31,38 @@ void ages_free(struct ages **ages);
 /* Sets the stamp of a record. Cheap: it writes only if the stamp differs. */
 void ages_touch(struct ages *ages, uint32_t ordinal, uint8_t stamp);
 
-/* Adds a record that was appended in this process. `metadata`: it has metadata alone. */
-void ages_add(struct ages *ages, uint32_t ordinal, uint8_t stamp, bool metadata);
-/* An entry of the index with `bytes` of data names the record from now on, or no longer. `dead` is
- * the stamp that a dead record gets. */
-void ages_entry_added(struct ages *ages, uint32_t ordinal, uint32_t bytes);
-void ages_entry_removed(struct ages *ages, uint32_t ordinal, uint32_t bytes, uint8_t dead);
-/* Counts the next record of an extent from an earlier process: `entries` of its entries are in the
- * index, with `bytes` of data. A record that has a stamp already keeps it. */
-void ages_count(struct ages *ages, uint8_t stamp, bool metadata, uint32_t entries, uint64_t bytes,
-                uint8_t dead);
+/* A record: its first stamp, the stamp that it gets when it is dead, whether it has metadata alone,
+ * and its tally. */
+struct ages_record {
+    uint8_t stamp, dead;
+    bool metadata;
+    uint16_t tally;
+};
+/* Adds a record that was appended in this process. */
+void ages_add(struct ages *ages, uint32_t ordinal, const struct ages_record *record);
+
+/* Entries of the index that name a record. */
+struct ages_entries {
+    uint32_t count, objects;          /* objects: 1 if one of them is an object's metadata */
+    uint64_t bytes, data_bytes;       /* as in struct entry; without those of metadata alone */
+};
+/* An entry names the record from now on, or no longer. Both return what has changed. */
+struct tally_change ages_entry_added(struct ages *ages, uint32_t ordinal,
+                                     const struct ages_entries *entry);
+struct tally_change ages_entry_removed(struct ages *ages, uint32_t ordinal,
+                                       const struct ages_entries *entry, uint8_t dead);
+/* Counts the next record of an extent from an earlier process, with its entries in the index. A
+ * record that has a stamp already keeps it. */
+struct tally_change ages_count(struct ages *ages, const struct ages_record *record,
+                               const struct ages_entries *entries);
+/* Gives the next record that a file told (ages_restore) its tally. */
+struct tally_change ages_adopt(struct ages *ages, uint16_t tally,
+                               const struct ages_entries *entries);
+/* Returns the number of records that have a tally, and are in the sums. */
+uint32_t ages_tallied(const struct ages *ages);
+/* Gives a record another tally. Returns what the old one had of it. */
+struct tally_change ages_move(struct ages *ages, uint32_t ordinal, uint16_t tally,
+                              const struct ages_entries *entries);
 /* Returns the number of records that are counted. */
 uint32_t ages_counted(const struct ages *ages);
 /* While `counting`, the extent may have records that are not counted. Any thread may ask. */
@@ -60,6 +84,11 @@ uint8_t ages_stamp(const struct ages *ages, uint32_t ordinal);
 bool ages_is_dead(const struct ages *ages, uint32_t ordinal);
 /* True if the record is counted, and the index names it. Any thread. */
 bool ages_is_live(const struct ages *ages, uint32_t ordinal);
+/* Returns the number of a record's entries in the index; 0 if it is not known. */
+uint32_t ages_live(const struct ages *ages, uint32_t ordinal);
+uint16_t ages_tally(const struct ages *ages, uint32_t ordinal);    /* any thread */
+/* Returns the sums of the extent's live records, one for each tally. Valid until the next change. */
+size_t ages_sums(const struct ages *ages, const struct tally_change **ret);
 
 /* The stamps of all counted records. Those of metadata alone are marked in `left_out`, a bit each.
  * Valid as long as the ages are. Any thread. */

@@ -35,6 +35,7 @@ static struct append_item *add_item(struct append_task *task, enum record_kind k
     const struct metadata *metadata = task->append->metadata;
     struct append_item *item = &task->items[task->count++];
     item->bucket = task->bucket;
+    item->tally = task->tally;
     item->record = (struct record){ .kind = (uint8_t)kind, .id = metadata->id,
                                     .first_unit = first_unit, .etag_hash = metadata->etag_hash };
     if (kind == KIND_UNITS)
@@ -70,6 +71,7 @@ void append_task_make(struct volume *volume, struct append_task *task, struct st
     slice bytes;
     task->append = append;
     task->bucket = bucket_hash_of(volume->secret, append->metadata->name);
+    task->tally = append->tally;
     enum err found = find_whole(volume, append, keep, &bytes);
     /* metadata by itself would cost us the bytes */
     task->err = found == ERR_LIMIT ? ERR_FULL : OK;

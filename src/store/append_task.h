@@ -10,6 +10,7 @@ struct append_task {
     uint32_t count;
     bool replaces;                    /* metadata of another version (leftovers.h) */
     uint64_t bucket;                     /* its hash */
+    uint16_t tally;
     enum err err;
 };
 

@@ -237,6 +237,7 @@ static void answer_append(struct volume *volume, struct store_append *append, en
         events_note(volume->events, &append->metadata->id, append->first_unit,
                     e == ERR_FULL ? EVENT_NO_ROOM
                                   : e == ERR_CHANGED ? EVENT_CHANGED : EVENT_OUT_OF_SERVICE);
+    tallies_give(volume_tallies(volume), append->tally, append->bytes.len);
     list_del(&append->link);
     append->done(append, e);    /* gone, perhaps */
 }

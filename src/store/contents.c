@@ -248,20 +248,29 @@ enum err extent_contents(struct extents *all, uint32_t number, struct arena *kee
     return OK;
 }
 
-enum err extent_each_row(struct extents *all, uint32_t number, extent_row_visit *visit, void *arg)
+enum err extent_table(struct extents *all, uint32_t number, struct toc *ret)
 {
     struct extent *extent;
-    struct toc toc;
-    struct toc_row row;
     enum err e = extent_hold(all, number, &extent);
     if (e)
         return e;
-    if (!open_extent_toc(extent, &toc))
-        find_toc(extent, &toc);
+    *ret = (struct toc){ .count = 0 };
+    if (!open_extent_toc(extent, ret))
+        find_toc(extent, ret);
+    extent_release(&extent);
+    return OK;
+}
+
+enum err extent_each_row(struct extents *all, uint32_t number, extent_row_visit *visit, void *arg)
+{
+    struct toc toc;
+    struct toc_row row;
+    enum err e = extent_table(all, number, &toc);
+    if (e)
+        return e;
     for (struct toc_cursor at = toc_begin(&toc); !e && toc_next(&at, &row);)
         e = visit(arg, &row);
     toc_free(&toc);
-    extent_release(&extent);
     return e;
 }
 

@@ -211,6 +211,11 @@ uint64_t extents_live_bytes(struct extents *all)
     return bytes;
 }
 
+uint64_t extents_appended(const struct extents *all)
+{
+    return atomic_load_explicit(&all->appended, memory_order_relaxed);
+}
+
 uint32_t extents_count(const struct extents *all)
 {
     return atomic_load_explicit(&all->count, memory_order_relaxed);

@@ -64,6 +64,8 @@ uint64_t extents_bytes(const struct extents *all);
 uint64_t extents_linked_bytes(struct extents *all);
 /* Bytes of data that the index names, of all extents in the table. Any thread. */
 uint64_t extents_live_bytes(struct extents *all);
+/* Bytes that were appended since the process began. Any thread. */
+uint64_t extents_appended(const struct extents *all);
 uint32_t extents_count(const struct extents *all);    /* any thread */
 /* The highest number that a file in the folder has, or had; 0: there was none. Any thread. */
 uint32_t extents_highest(const struct extents *all);
@@ -86,6 +88,9 @@ enum err extent_each_row(struct extents *all, uint32_t number, extent_row_visit 
 /* Reads the footer of a sealed extent: its kind and its totals at sealing. Returns ERR_GONE if the
  * extent is not sealed. Any thread. */
 enum err extent_footer(struct extents *all, uint32_t number, struct toc_footer *ret) MUST_USE;
+/* Reads the table of contents with its names, into *ret, which the caller frees. Of an open extent,
+ * these are the records that are written. Any thread; waits for the disk. */
+enum err extent_table(struct extents *all, uint32_t number, struct toc *ret) MUST_USE;
 /* Finds the extent's table of contents, in keep. It comes from the file, or, if the file has none,
  * from the record headers. */
 enum err extent_contents(struct extents *all, uint32_t number, struct arena *keep,
@@ -119,6 +124,7 @@ enum open_which { OPEN_LOG, OPEN_COPY, OPEN_COUNT };
 struct append_item {
     struct record record;             /* open_extent_add sets the members extent and ordinal */
     uint64_t bucket;                  /* its hash */
+    uint16_t tally;
     slice metadata_block, bytes;      /* must stay until open_extent_write */
     uint32_t offset;                  /* set by open_extent_add */
 };

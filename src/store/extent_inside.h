@@ -93,6 +93,7 @@ struct extents {
     uint8_t secret[STORE_SECRET_BYTES];
     atomic_uint highest;              /* the highest number of a file; 0: there is no file */
     _Atomic uint64_t bytes;
+    _Atomic uint64_t appended;        /* bytes, since the process began */
     atomic_uint count;
     /* The log is for the committer, the copy for the recycler, until the log takes its place. */
     struct open_extent *opens[OPEN_COUNT];

@@ -247,3 +247,8 @@ bool index_is_bad(const struct index *index)
 {
     return atomic_load_explicit(&index->bad, memory_order_relaxed);
 }
+
+uint64_t index_damaged(const struct index *index)
+{
+    return atomic_load_explicit(&index->damaged, memory_order_relaxed);
+}

@@ -25,6 +25,8 @@ bool index_is_suspect(const char *path) MUST_USE;
 /* True if the entries can't be trusted: there was a fault in the map, a broken page, or an entry
  * that failed its checksum. The caller must set the index aside and build another. */
 bool index_is_bad(const struct index *index);
+/* Returns how many entries failed their checksum since the index was made. Any thread. */
+uint64_t index_damaged(const struct index *index);
 
 /* Finds the entry of the metadata: that of the WHOLE record (unit 0), or that of a metadata record
  * (METADATA_UNIT). */
@@ -69,10 +71,14 @@ enum err index_delete(struct index *index, const struct object_id *id, uint32_t 
 /* Reads the number of the opening of the folder that this index belongs to; 0: the index is new. */
 enum err index_opening(struct index *index, uint64_t *ret) MUST_USE;
 enum err index_set_opening(struct index *index, uint64_t opening) MUST_USE;
+/* Says whether the next changes of this transaction evict records. At first they do not. */
+void index_set_evicting(struct index *index, bool evicting);
 /* An entry that a transaction put, replaced or deleted, by the record that it names. */
 struct index_change {
     uint32_t extent, ordinal, len;    /* as in struct entry */
     bool added;                       /* the entry names the record from now on; else no longer */
+    bool metadata, data;              /* it is an entry of metadata, of bytes, or of both (WHOLE) */
+    bool evicted;                     /* see index_set_evicting */
 };
 /* Returns the changes of the latest transaction, in order. They count only if index_commit returned
  * OK. Valid until the next index_begin. */

@@ -35,6 +35,8 @@ struct index {
     /* what the write transaction changed so far; then what the latest commit changed */
     struct index_change *changes;
     size_t change_count, change_max;
+    bool evicting;
+    _Atomic uint64_t damaged;         /* entries whose checksum failed */
 };
 
 /* The arguments and results of one call into LMDB. */

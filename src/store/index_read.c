@@ -111,6 +111,7 @@ int index_decode(const struct ask *ask, const MDB_val *key, const MDB_val *value
     if (key->mv_size == ENTRY_KEY_BYTES && entry_decode(key->mv_data, bytes, ret) == OK)
         return MDB_SUCCESS;
     metric_add(M_STORE_CRC_BAD, 1);
+    atomic_fetch_add(&ask->index->damaged, 1);
     return MDB_CORRUPTED;
 }
 

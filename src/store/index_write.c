@@ -43,8 +43,16 @@ static void note_change(struct index *index, const MDB_val *key, const MDB_val *
         index->changes = realloc(index->changes, index->change_max * sizeof(*index->changes));
         check(index->changes != NULL);
     }
+    bool alone = entry_key_unit(key->mv_data) == METADATA_UNIT;
     index->changes[index->change_count++] =
-        (struct index_change){ entry.extent, entry.ordinal, entry.len, added };
+        (struct index_change){ entry.extent, entry.ordinal, entry.len, added,
+                               .metadata = entry.whole || alone, .data = !alone,
+                               .evicted = index->evicting };
+}
+
+void index_set_evicting(struct index *index, bool evicting)
+{
+    index->evicting = evicting;
 }
 
 size_t index_changes(const struct index *index, const struct index_change **ret)
@@ -88,6 +96,7 @@ enum err index_begin(struct index *index)
     check(index->writing == NULL);
     struct ask ask = { .env = atomic_load(&index->env) };
     index->change_count = 0;
+    index->evicting = false;
     if (!ask.env || index_is_bad(index))
         return ERR_IO;
     enum err e = index_call(index, do_begin, &ask);

@@ -21,6 +21,11 @@ struct store {
     size_t lately_count;
 };
 
+static inline struct store *store_of(const struct volume *volume)
+{
+    return container_of(volume->options.installation, struct store, installation);
+}
+
 /* Returns the volume that has this unit of the object. */
 static inline struct volume *store_home_of_unit(const struct store *store,
                                                 const struct object_id *id, uint32_t unit)

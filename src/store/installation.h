@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "store/folder.h"
+#include "store/tallies.h"
 
 struct installation {
     uint8_t secret[STORE_SECRET_BYTES];    /* never changes */
@@ -19,6 +20,7 @@ struct installation {
     uint64_t serial_least;
     /* The present serial. It rises when a folder goes out of service. */
     _Atomic uint64_t serial;
+    struct tallies *tallies;          /* made by the store */
 };
 
 /* Reads the format files of all folders, without their locks. */

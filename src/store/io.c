@@ -59,6 +59,7 @@ void plan_disown(const struct plan *plan)
 {
     metric_add(M_STORE_CRC_BAD, 1);
     events_note(plan->volume->events, &plan->id, plan->unit, EVENT_DAMAGED);
+    atomic_fetch_add(&plan->volume->service.bad, 1);
     forget(plan);
 }
 

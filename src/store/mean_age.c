@@ -166,6 +166,12 @@ static void move_up(_Atomic uint8_t *at, uint8_t stamp, uint64_t tick)
                                             memory_order_relaxed, memory_order_relaxed);
 }
 
+uint8_t mean_age_of_record(const struct mean_age_stamps *stamps, uint32_t record, uint64_t tick)
+{
+    uint8_t stamp = atomic_load_explicit(&stamps->stamps[record], memory_order_relaxed);
+    return is_in(stamps->old, record) ? MEAN_AGE_CAP : mean_age_of_stamp(tick, stamp);
+}
+
 struct mean_age_extent mean_age_sweep(const struct mean_age_stamps *stamps, uint64_t tick)
 {
     struct mean_age_extent sum = { 0 };
@@ -178,7 +184,7 @@ struct mean_age_extent mean_age_sweep(const struct mean_age_stamps *stamps, uint
         uint8_t age = (uint8_t)(tick - stamp);
         if (age > MEAN_AGE_CAP)
             move_up(&stamps->stamps[i], stamp, tick);
-        sum.ages += MIN(age, MEAN_AGE_CAP);
+        sum.ages += is_in(stamps->old, i) ? MEAN_AGE_CAP : MIN(age, MEAN_AGE_CAP);
         sum.records++;
     }
     return sum;
@@ -233,16 +239,20 @@ bool mean_age_is_hot(struct mean_age *policy, uint64_t hash)
     return ghost_touch(&policy->ghost, hash, mean_age_stamp(mean_age_tick(policy)));
 }
 
-enum mean_age_verdict mean_age_admit(struct mean_age *policy, uint64_t hash,
-                                     enum mean_age_room room)
+enum mean_age_verdict mean_age_admit_hot(const struct mean_age *policy, enum mean_age_room room)
 {
     if (room == ROOM_FOR_ANY)
         return ADMIT_YES;
     if (mean_age_is_stale(policy))
         return RECYCLE_FOR_ANY;
-    if (!mean_age_is_hot(policy, hash))
-        return ADMIT_NO;
     return room == ROOM_FOR_HOT ? ADMIT_YES : RECYCLE_FOR_HOT;
+}
+
+enum mean_age_verdict mean_age_admit(struct mean_age *policy, uint64_t hash,
+                                     enum mean_age_room room)
+{
+    bool asks = room != ROOM_FOR_ANY && !mean_age_is_stale(policy);
+    return asks && !mean_age_is_hot(policy, hash) ? ADMIT_NO : mean_age_admit_hot(policy, room);
 }
 
 size_t mean_age_victim(struct mean_age *policy, struct mean_age_extent *extents, size_t count,
@@ -264,8 +274,7 @@ static uint8_t median_age(const struct mean_age_stamps *stamps, uint64_t tick)
     for (uint32_t i = 0; i < stamps->count; i++) {
         if (is_in(stamps->left_out, i))
             continue;
-        uint8_t stamp = atomic_load_explicit(&stamps->stamps[i], memory_order_relaxed);
-        of_age[mean_age_of_stamp(tick, stamp)]++;
+        of_age[mean_age_of_record(stamps, i, tick)]++;
         records++;
     }
     for (uint8_t age = 0; records && age <= MEAN_AGE_CAP; age++) {

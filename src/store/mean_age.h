@@ -85,6 +85,7 @@ struct mean_age_stamps {
     uint32_t count;
     const _Atomic uint64_t *pinned;   /* these count as touched now; NULL: none is */
     const _Atomic uint64_t *left_out; /* metadata records have no age; NULL: there are none */
+    const _Atomic uint64_t *old;      /* these count as CAP old; NULL: none does */
 };
 
 /* An extent that may be recycled: sealed, swept in this tick, not being recycled. */
@@ -94,6 +95,9 @@ struct mean_age_extent {
     bool taken;                       /* by mean_age_victim, until the next sweep */
 };
 
+/* The age of a record that is not left out. */
+uint8_t mean_age_of_record(const struct mean_age_stamps *stamps, uint32_t record,
+                           uint64_t tick) MUST_USE;
 /* Adds up the ages of an extent. Moves old stamps up, so that no stamp seems young when the byte
  * wraps: every extent must be swept at least once in 128 ticks. Any thread; a touch that comes at
  * the same time is not lost. */
@@ -119,6 +123,9 @@ enum mean_age_verdict {
 /* To be called once for each record that is fetched. */
 enum mean_age_verdict mean_age_admit(struct mean_age *policy, uint64_t hash,
                                      enum mean_age_room room) MUST_USE;
+/* The same for a record that counts as hot, whatever was read before. */
+enum mean_age_verdict mean_age_admit_hot(const struct mean_age *policy,
+                                         enum mean_age_room room) MUST_USE;
 /* The two halves of mean_age_admit, for rules that leave one out. True if an extent is worth
  * recycling for any record. */
 bool mean_age_is_stale(const struct mean_age *policy) MUST_USE;

@@ -185,6 +185,7 @@ enum err open_extent_write(struct extents *all, enum open_which which)
         extent_grew(open->extent, len);
         open->end = open->gathered_end;
         metric_add(M_STORE_APPENDED, len);
+        atomic_fetch_add(&all->appended, len);
     }
     note_written(all, which, e == OK);
     open->broken = e != OK;

@@ -39,6 +39,7 @@
 struct pass {
     struct volume *volume;
     struct extent *victim;
+    struct mean_age_stamps stamps;    /* of the victim */
     uint32_t number;
     uint8_t cut;
     uint64_t tick;
@@ -78,6 +79,37 @@ static uint64_t records_for(struct volume *volume, const struct mean_age_extent 
     return MIN((uint64_t)((double)size / (double)bytes * (double)records), most);
 }
 
+/* The records of tallies that are at their quota, a bit each; NULL: there are none. The caller frees
+ * the set. */
+static _Atomic uint64_t *over_quota(struct volume *volume, const struct extent *extent)
+{
+    const struct tallies *tallies = volume_tallies(volume);
+    const struct ages *ages = extent_ages_of(extent);
+    uint32_t count = ages_counted(ages);
+    if (!tallies_any_full(tallies))
+        return NULL;
+    _Atomic uint64_t *set = must_alloc((count / 64 + 1) * sizeof(*set));
+    for (uint32_t i = 0; i < count; i++)
+        if (tallies_is_full(tallies, ages_tally(ages, i)))
+            atomic_fetch_or_explicit(&set[i / 64], 1ull << i % 64, memory_order_relaxed);
+    return set;
+}
+
+/* What the rule looks at. stamps_end frees it. */
+static struct mean_age_stamps stamps_of(struct volume *volume, const struct extent *extent)
+{
+    struct ages_stamps stamps = ages_stamps(extent_ages_of(extent));
+    return (struct mean_age_stamps){ .stamps = stamps.stamps, .count = stamps.count,
+                                     .left_out = stamps.left_out,
+                                     .old = over_quota(volume, extent) };
+}
+
+static void stamps_end(struct mean_age_stamps *stamps)
+{
+    free((void *)(uintptr_t)stamps->old);
+    stamps->old = NULL;
+}
+
 static void sweep(struct volume *volume)
 {
     struct rule *rule = &volume->rule;
@@ -91,10 +123,10 @@ static void sweep(struct volume *volume)
         struct extent *extent;
         if (!is_victim(volume, numbers[i], &extent))
             continue;
-        struct ages_stamps stamps = ages_stamps(extent_ages_of(extent));
+        struct mean_age_stamps stamps = stamps_of(volume, extent);
         of[count] = numbers[i];
-        extents[count++] = mean_age_sweep(&(struct mean_age_stamps){
-            .stamps = stamps.stamps, .count = stamps.count, .left_out = stamps.left_out }, tick);
+        extents[count++] = mean_age_sweep(&stamps, tick);
+        stamps_end(&stamps);
         extent_release(&extent);
     }
     uint64_t records = records_for(volume, extents, count);
@@ -261,6 +293,7 @@ static void copy_row(struct pass *pass, const struct toc_entry *row, uint32_t or
     struct relocation_move *move = &pass->moves[pass->count];
     if (!read_record(pass, row, ordinal, item)) {
         metric_add(M_STORE_CRC_BAD, 1);
+        atomic_fetch_add(&pass->volume->service.bad, 1);
         forget_row(pass, row, ordinal, EVENT_DAMAGED);
         return;
     }
@@ -277,6 +310,7 @@ static void copy_row(struct pass *pass, const struct toc_entry *row, uint32_t or
     if (item->metadata_block.len)
         move->metadata = metadata_block_decode(&item->record.id, item->metadata_block);
     metric_add(M_STORE_COPIED, row->data_len);
+    atomic_fetch_add(&pass->volume->recycler.copied, row->data_len);
     pass->bytes += row->data_len + row->metadata_len;
     pass->count++;
     add_entries(pass, row);
@@ -301,7 +335,10 @@ static bool is_kept(struct pass *pass, const struct toc_entry *row, uint32_t ord
     if (row->kind == KIND_HEAD)
         return has_units(pass->volume, &row->id);
     uint8_t stamp = ages_stamp(extent_ages_of(pass->victim), ordinal);
-    return mean_age_keeps(pass->cut, mean_age_of_stamp(pass->tick, stamp), false);
+    uint8_t age = ordinal < pass->stamps.count    /* later ones came since */
+        ? mean_age_of_record(&pass->stamps, ordinal, pass->tick)
+        : mean_age_of_stamp(pass->tick, stamp);
+    return mean_age_keeps(pass->cut, age, false);
 }
 
 static void walk(struct pass *pass, const struct toc_entry *rows, uint32_t count)
@@ -356,13 +393,12 @@ static enum err recycle_extent(struct volume *volume, uint32_t number, enum mean
     if (!e && number == extents_highest(volume->extents))    /* its number must stay in use */
         e = open_extent_begin(volume->extents, OPEN_COPY);
     if (!e && pass->victim) {
-        struct ages_stamps stamps = ages_stamps(extent_ages_of(pass->victim));
-        pass->cut = mean_age_cut(&(struct mean_age_stamps){
-            .stamps = stamps.stamps, .count = stamps.count, .left_out = stamps.left_out },
-            pass->tick, why);
+        pass->stamps = stamps_of(volume, pass->victim);
+        pass->cut = mean_age_cut(&pass->stamps, pass->tick, why);
         for (unsigned i = 0; i < PASSES_MAX && (!i || e == ERR_BUSY); i++)
             e = recycle(pass);
     }
+    stamps_end(&pass->stamps);
     extent_release(&pass->victim);
     drop_batch(pass);
     free(pass);

@@ -8,6 +8,7 @@
 #include "store/relocation.h"
 
 #include "base/metric.h"
+#include "store/account.h"
 #include "store/beside.h"
 
 enum err relocation_send(struct volume *volume, struct relocation *relocation)
@@ -70,21 +71,30 @@ static enum err publish(struct volume *volume, void *arg)
     enum err e = OK;
     for (size_t i = 0; !e && i < relocation->move_count; i++)
         e = publish_move(volume, &relocation->moves[i]);
+    index_set_evicting(volume->index, true);
     for (size_t i = 0; !e && i < relocation->row_count; i++)
         e = publish_recycled(volume->index, &relocation->rows[i].row, relocation->extent,
                              relocation->rows[i].ordinal);
+    index_set_evicting(volume->index, false);
     return e;
 }
 
 /* The copies have ages before the index names them. */
 static void add_copies(struct volume *volume, const struct relocation *relocation)
 {
-    for (size_t i = 0; i < relocation->move_count; i++) {
-        const struct record *record = &relocation->moves[i].copied.record;
+    struct extent *old = extent_ref(volume->extents, relocation->extent);
+    for (size_t i = 0; old && i < relocation->move_count; i++) {
+        const struct relocation_move *move = &relocation->moves[i];
+        const struct record *record = &move->copied.record;
         struct ages *ages = extent_ages(volume->extents, record->extent);
+        uint16_t before = ages_tally(extent_ages_of(old), move->copied.old_ordinal);
+        slice name = move->metadata ? move->metadata->name : (slice){ "", 0 };
         if (ages)
-            ages_add(ages, record->ordinal, relocation->moves[i].stamp, record->kind == KIND_HEAD);
+            ages_add(ages, record->ordinal, &(struct ages_record){
+                .stamp = move->stamp, .metadata = record->kind == KIND_HEAD,
+                .tally = account_tally_of_copy(volume, record, name, before) });
     }
+    extent_release(&old);
 }
 
 /* What the process knows of metadata, by extent and ordinal, moves along. */
@@ -113,8 +123,10 @@ static enum err drop(struct volume *volume, uint32_t number, enum drop how)
         return OK;
     if (how == DROP && ages_entries(ages))
         return ERR_BUSY;    /* published meanwhile */
+    account_dropped(volume, number);
     extent_drop(volume->extents, number);
     metric_add(M_STORE_RECYCLED, 1);
+    atomic_fetch_add(&volume->recycler.recycled, 1);
     return OK;
 }
 

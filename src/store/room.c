@@ -30,6 +30,7 @@ static enum err forget_extent(struct volume *volume, uint32_t number, const stru
         e = index_begin(volume->index);
         if (!e)
             e = removals_publish(volume, false);
+        index_set_evicting(volume->index, true);
         for (uint32_t end = MIN(count, i + RECYCLE_BATCH); !e && i < end; i++) {
             e = publish_recycled(volume->index, &entries[i], number, i);
             if (!ages || !ages_is_dead(ages, i))
@@ -62,8 +63,10 @@ static enum err recycle(struct volume *volume, uint32_t number, struct arena *ke
         return e;
     /* A full disk has no room for the deletions: the file goes first. A number that is not there is
      * a miss (H1), and the number is not used again. */
+    account_dropped(volume, number);
     extent_drop(volume->extents, number);
     metric_add(M_STORE_RECYCLED, 1);
+    atomic_fetch_add(&volume->recycler.recycled, 1);
     return full ? forget_extent(volume, number, entries, count) : OK;
 }
 

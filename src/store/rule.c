@@ -123,13 +123,14 @@ static void want(struct rule *rule, enum mean_age_verdict why, bool must)
     pthread_cond_signal(&rule->more);
 }
 
-bool rule_admits(struct rule *rule, uint64_t hash)
+bool rule_admits(struct rule *rule, uint64_t hash, bool always)
 {
     count(rule, 1, hash);
     pthread_mutex_lock(&rule->lock);
     rule_advance(rule);
     enum mean_age_room before = room(rule);
-    enum mean_age_verdict verdict = mean_age_admit(rule->policy, hash, before);
+    enum mean_age_verdict verdict = always ? mean_age_admit_hot(rule->policy, before)
+                                           : mean_age_admit(rule->policy, hash, before);
     if (verdict == RECYCLE_FOR_ANY && before == ROOM_FOR_HOT)
         atomic_store(&rule->log_class, ROOM_FOR_ANY);    /* made for hot records, now for all */
     else if (verdict == RECYCLE_FOR_ANY || verdict == RECYCLE_FOR_HOT)

@@ -73,8 +73,8 @@ void rule_drain(struct rule *rule);
 /* Gives the policy the sampled touches, and begins the next tick if it is due. Under the lock. */
 void rule_advance(struct rule *rule);
 /* Counts a touch of a record that is not stored, and decides whether to store it. If room must be
- * made, the recycler is told. */
-bool rule_admits(struct rule *rule, uint64_t hash);
+ * made, the recycler is told. `always`: the record counts as hot. */
+bool rule_admits(struct rule *rule, uint64_t hash, bool always);
 
 /* To be called when an admitted record is queued: these bytes are no room for the next one. */
 void rule_take_room(struct rule *rule, uint64_t bytes);

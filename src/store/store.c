@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "store/events.h"
 #include "store/split.h"
 
 #define LATELY_MIN 1024u              /* marks, each of a read of about a unit */
@@ -27,6 +28,7 @@ static struct store *store_new(const struct store_options *options)
     check(options->folder_count > 0 && options->folder_count <= VOLUMES_MAX);
     store->options = *options;
     store->options.folders = NULL;
+    store->options.limits = NULL;
     store->lately_count = LATELY_MIN;
     while (store->lately_count < LATELY_MAX &&
            store->lately_count * UNIT_BYTES < options->memory_bytes / 2)
@@ -61,6 +63,8 @@ enum err store_open(const struct store_options *options, struct arena *keep, str
     struct store *store = store_new(options);
     enum err e = OK;
     installation_find(&store->installation, options->folders, options->folder_count);
+    store->installation.tallies = tallies_new(store->installation.secret);
+    store_set_limits(store, options->limits, options->limit_count);
     for (size_t i = 0; i < options->folder_count; i++) {
         add_volume(store, &options->folders[i]);
         ret_whys[i] = S("");
@@ -81,7 +85,10 @@ void store_close(struct store **store)
     if (!mine)
         return;
     for (size_t i = 0; i < mine->volume_count; i++)
+        volume_stop(mine->volumes[i]);
+    for (size_t i = 0; i < mine->volume_count; i++)
         volume_free(&mine->volumes[i]);
+    tallies_free(&mine->installation.tallies);
     free(mine->lately);
     free(mine);
 }
@@ -119,6 +126,10 @@ static void add_status(struct store_status *sum, const struct store_status *stat
     sum->reserve_bytes += status->reserve_bytes;
     sum->capacity_bytes += status->capacity_bytes;
     sum->extents += status->extents;
+    sum->appended_bytes += status->appended_bytes;
+    sum->copied_bytes += status->copied_bytes;
+    sum->recycled += status->recycled;
+    sum->bad_blocks += status->bad_blocks;
 }
 
 void store_status(struct store *store, struct store_status *ret)
@@ -129,6 +140,11 @@ void store_status(struct store *store, struct store_status *ret)
         volume_status(store->volumes[i], &status);
         add_status(ret, &status);
     }
+}
+
+void store_bucket_holds(struct store *store, struct bucket_holds *ret)
+{
+    tallies_holds(store->installation.tallies, ret);
 }
 
 void store_names(struct store *store, const struct store_name *list, size_t count)
@@ -196,14 +212,49 @@ bool store_takes(struct store *store, const struct object_id *id)
     return volume_takes(store_home(store, id));
 }
 
-bool store_admits(struct store *store, const struct object_id *id, uint32_t unit)
+void store_set_limits(struct store *store, const struct store_limits *rows, size_t count)
 {
-    return volume_admits(store_home_of_unit(store, id, unit), id, unit);
+    tallies_set_limits(store->installation.tallies, rows, count);
 }
 
-bool store_admits_metadata(struct store *store, const struct object_id *id)
+bool store_allows(struct store *store, const struct metadata *metadata)
 {
-    return volume_admits_metadata(store_home(store, id), id);
+    struct store_limits limits = tallies_limits(store->installation.tallies, metadata->name);
+    bool allows = limits.admission != ADMISSION_NEVER &&
+                  (!limits.object_bytes_max || metadata->size <= limits.object_bytes_max);
+    if (!allows)
+        events_note(store_home(store, &metadata->id)->events, &metadata->id, METADATA_UNIT,
+                    EVENT_NOT_ALLOWED);
+    return allows;
+}
+
+/* The bytes of the record that has this unit, if all of it is fetched. */
+static uint64_t record_bytes(const struct metadata *metadata, uint32_t unit)
+{
+    uint64_t start = (uint64_t)rule_first_unit(unit) * UNIT_BYTES;
+    return MIN(metadata->size - MIN(start, metadata->size), RECORD_BYTES_MAX);
+}
+
+bool store_admits(struct store *store, const struct metadata *metadata, uint32_t unit)
+{
+    struct tallies *tallies = store->installation.tallies;
+    struct volume *home = store_home_of_unit(store, &metadata->id, unit);
+    struct store_limits limits = tallies_limits(tallies, metadata->name);
+    if (limits.quota_bytes && !tallies_has_room(tallies, tallies_of_name(tallies, metadata->name),
+                                                record_bytes(metadata, unit))) {
+        volume_over_quota(home, &metadata->id, unit);
+        return false;
+    }
+    return volume_admits(home, &metadata->id, unit, limits.admission == ADMISSION_ALWAYS);
+}
+
+bool store_admits_metadata(struct store *store, const struct metadata *metadata)
+{
+    struct tallies *tallies = store->installation.tallies;
+    struct volume *home = store_home(store, &metadata->id);
+    bool full = tallies_is_full(tallies, tallies_of_name(tallies, metadata->name));
+    return (!full || volume_knows(home, &metadata->id)) &&
+           volume_admits_metadata(home, &metadata->id);
 }
 
 enum err store_append(struct store *store, struct store_append *append)

@@ -12,6 +12,7 @@
 #define STORE_STORE_H
 
 #include "base/arena.h"
+#include "base/metric_bucket.h"
 #include "store/disk.h"
 #include "store/metadata.h"
 
@@ -30,9 +31,21 @@ struct store_folder {
     uint64_t size_bytes;
 };
 
+/* The limits of a bucket, or of the keys of a bucket that begin with a prefix. */
+struct store_limits {
+    slice bucket, prefix;             /* prefix empty: the whole bucket */
+    uint64_t quota_bytes;             /* of the objects' bytes in the cache; 0: none */
+    uint64_t object_bytes_max;        /* of an object that is stored; 0: any */
+    uint64_t expire_ms;               /* records that were not read for so long go; 0: never */
+    /* HOT: the rule decides. ALWAYS: as if each record had been read often. NEVER: not stored. */
+    enum store_admission { ADMISSION_HOT, ADMISSION_ALWAYS, ADMISSION_NEVER } admission;
+};
+
 struct store_options {
     const struct store_folder *folders;    /* copied */
     size_t folder_count;              /* 1 to VOLUMES_MAX */
+    const struct store_limits *limits;    /* copied; see store_set_limits */
+    size_t limit_count;
     uint64_t reserve_bytes;           /* space of the file system that stays free; 0: automatic */
     uint32_t extent_bytes;            /* 0: size / 64, between 4 and 64 MiB */
     size_t metadata_bytes;            /* RAM for metadata */
@@ -78,8 +91,14 @@ struct store_status {
     uint64_t capacity_bytes;          /* the part of size_bytes that the file system has room for */
     bool derived;                     /* no setting gives size_bytes */
     uint32_t extents;
+    /* Since the process began: bytes that were appended, bytes of data of them that the recycler
+     * copied, extents that were evicted, and reads whose checksum failed. */
+    uint64_t appended_bytes, copied_bytes, recycled, bad_blocks;
 };
 size_t store_folder_count(const struct store *store);
+/* Adds what the cache holds of each bucket to ret[METRIC_BUCKETS_MAX], by the numbers of the buckets
+ * (metric_bucket). Any thread; waits for no disk. */
+void store_bucket_holds(struct store *store, struct bucket_holds *ret);
 /* Both never wait for a disk. store_status is the sum of all folders: serving if one of them is.
  * folder, why and anew are those of the first folder that is out of service, else those of the
  * first folder. */
@@ -186,11 +205,17 @@ uint64_t store_capacity(struct store *store);
 /* True if the object's folder is in service, and its disk keeps up with what is stored. To be called
  * once, when a fill starts. */
 bool store_takes(struct store *store, const struct object_id *id);
+/* Replaces the limits of buckets and prefixes. Any thread. */
+void store_set_limits(struct store *store, const struct store_limits *rows, size_t count);
+/* False if the limits of the object's bucket or prefix forbid to store anything of it: its admission
+ * is NEVER, or the object is too large. */
+bool store_allows(struct store *store, const struct metadata *metadata);
 /* True if the record that has this unit may be stored (admission). To be called once for each record
  * that is fetched, when its flight begins: the call counts as a touch of the record. */
-bool store_admits(struct store *store, const struct object_id *id, uint32_t unit);
-/* True if metadata of this object may be stored without bytes. */
-bool store_admits_metadata(struct store *store, const struct object_id *id);
+bool store_admits(struct store *store, const struct metadata *metadata, uint32_t unit);
+/* True if metadata of this object may be stored without bytes. At the quota of its bucket or prefix,
+ * only newer metadata of an object that the store knows may be stored. */
+bool store_admits_metadata(struct store *store, const struct metadata *metadata);
 
 /* A finished record. The caller fills in this struct, and keeps it, the metadata and the bytes
  * until done() is called, once, on the committer's thread. done() gets OK if the record is
@@ -211,9 +236,11 @@ struct store_append {
     bool (*may_publish)(const struct store_append *append);
     void (*done)(struct store_append *append, enum err err);
     struct list link;                 /* the store's */
+    uint16_t tally;                   /* the store's */
 };
 /* The bytes must lie in one stripe. ERR_LIMIT (the queue is full), ERR_IO (out of service),
- * ERR_STOPPING: the append was not taken, and done() will not come. */
+ * ERR_FULL (the quota of the bucket or prefix has no room), ERR_STOPPING: the append was not taken,
+ * and done() will not come. */
 enum err store_append(struct store *store, struct store_append *append) MUST_USE;
 
 /* Removes the metadata of each id: before a write (H7), or because the origin contradicts the

@@ -110,8 +110,10 @@ enum err volume_start(struct volume *volume, struct arena *keep, slice *ret_why)
     return OK;
 }
 
-static void stop_threads(struct volume *volume)
+void volume_stop(struct volume *volume)
 {
+    if (!volume->committer)
+        return;
     recycle_stop(volume);    /* while the committer answers it */
     pthread_mutex_lock(&volume->queue.lock);
     volume->queue.stopping = true;
@@ -120,6 +122,7 @@ static void stop_threads(struct volume *volume)
     pthread_mutex_unlock(&volume->queue.lock);
     pthread_join(volume->committer, NULL);
     pthread_join(volume->watch, NULL);
+    volume->committer = 0;
 }
 
 void volume_free(struct volume **volume)
@@ -128,8 +131,6 @@ void volume_free(struct volume **volume)
     *volume = NULL;
     if (!mine)
         return;
-    if (mine->committer)
-        stop_threads(mine);
     bool clean = !atomic_load(&mine->service.unproved) && !mine->moved.active;
     if (atomic_exchange(&mine->service.open, false)) {
         if (clean)
@@ -161,6 +162,10 @@ void volume_status(struct volume *volume, struct store_status *ret)
         .index_bytes = index.bytes,
         .metadata_bytes = metadata_cache_bytes(volume->metadata_cache),
         .extents = extents_count(volume->extents),
+        .appended_bytes = extents_appended(volume->extents),
+        .copied_bytes = atomic_load(&volume->recycler.copied),
+        .recycled = atomic_load(&volume->recycler.recycled),
+        .bad_blocks = atomic_load(&volume->service.bad) + index_damaged(volume->index),
     };
 }
 
@@ -198,10 +203,16 @@ bool volume_takes(struct volume *volume)
     return room;
 }
 
-bool volume_admits(struct volume *volume, const struct object_id *id, uint32_t unit)
+void volume_over_quota(struct volume *volume, const struct object_id *id, uint32_t unit)
+{
+    metric_add(M_STORE_OVER_QUOTA, 1);
+    events_note(volume->events, id, unit, EVENT_OVER_QUOTA);
+}
+
+bool volume_admits(struct volume *volume, const struct object_id *id, uint32_t unit, bool always)
 {
     bool serves = volume_is_serving(volume);
-    bool admits = serves && rule_admits(&volume->rule, mean_age_hash(id, rule_first_unit(unit)));
+    bool admits = serves && rule_admits(&volume->rule, mean_age_hash(id, rule_first_unit(unit)), always);
     if (!admits)
         events_note(volume->events, id, unit, serves ? EVENT_NOT_ADMITTED : EVENT_OUT_OF_SERVICE);
     return admits;
@@ -239,6 +250,12 @@ enum err volume_append(struct volume *volume, struct store_append *append)
         return ERR_LIMIT;
     if (!volume_is_serving(volume))
         return ERR_IO;
+    struct tallies *tallies = volume_tallies(volume);
+    append->tally = tallies_of_name(tallies, append->metadata->name);
+    if (!tallies_take(tallies, append->tally, bytes)) {
+        volume_over_quota(volume, &append->metadata->id, append->first_unit);
+        return ERR_FULL;
+    }
     enum err e = OK;
     pthread_mutex_lock(&volume->queue.lock);
     if (volume->queue.stopping)
@@ -259,6 +276,8 @@ enum err volume_append(struct volume *volume, struct store_append *append)
             atomic_fetch_add(coming_counter(volume, &append->metadata->id), 1);
     }
     pthread_mutex_unlock(&volume->queue.lock);
+    if (e)
+        tallies_give(tallies, append->tally, bytes);
     if (e == ERR_LIMIT) {
         metric_add(M_STORE_QUEUE_FULL, 1);
         events_note(volume->events, &append->metadata->id, append->first_unit, EVENT_QUEUE_FULL);

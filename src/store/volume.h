@@ -30,7 +30,10 @@ struct volume *volume_new(const struct volume_options *options) MUST_USE;
  * if the folder is out of service, or ERR_FORMAT if starting would be a mistake; the volume has no
  * threads then. *ret_why, in keep, is a sentence for people, or empty. */
 enum err volume_start(struct volume *volume, struct arena *keep, slice *ret_why) MUST_USE;
-/* Stops the threads, closes the folder and frees the volume. */
+/* Stops the threads. They may look into other volumes, so all volumes are stopped before the first
+ * one is freed. */
+void volume_stop(struct volume *volume);
+/* Closes the folder and frees the volume. */
 void volume_free(struct volume **volume);
 
 void volume_names(struct volume *volume, const struct store_name *list, size_t count);
@@ -42,7 +45,10 @@ uint32_t volume_has_units(struct volume *volume, const struct metadata *metadata
 uint32_t volume_next_unit(struct volume *volume, const struct metadata *metadata, uint32_t first,
                           uint32_t count);
 bool volume_takes(struct volume *volume);
-bool volume_admits(struct volume *volume, const struct object_id *id, uint32_t unit);
+bool volume_admits(struct volume *volume, const struct object_id *id, uint32_t unit,
+                   bool always);
+/* Notes that a record was not stored because its bucket or prefix is at its quota. */
+void volume_over_quota(struct volume *volume, const struct object_id *id, uint32_t unit);
 bool volume_admits_metadata(struct volume *volume, const struct object_id *id);
 enum err volume_append(struct volume *volume, struct store_append *append) MUST_USE;
 void volume_remove(struct volume *volume, struct store_removal *removal);

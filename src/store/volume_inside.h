@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "store/events.h"
 #include "store/folder.h"
+#include "store/installation.h"
 #include "store/names.h"
 #include "store/publish.h"
 #include "store/restated.h"
@@ -45,6 +46,7 @@ struct service {
     bool doubted;                     /* the folder has a note of that; for the committer only */
     uint64_t serial;                  /* the last one that was written here; committer only */
     _Atomic uint64_t faults;          /* how often the folder went out of service */
+    _Atomic uint64_t bad;             /* reads whose checksum failed */
     /* What this volume adds to the gauges of the store, which are sums (service.c). */
     _Atomic int64_t gauges[VOLUME_GAUGES];
 };
@@ -94,12 +96,17 @@ struct queue {
 
 /* The count of records that an earlier process wrote (account.c); for the committer only. */
 struct counting {
-    uint32_t last;                    /* the highest extent of an earlier process */
+    uint32_t last;                    /* the highest extent that is to be counted */
     uint32_t extent;                  /* the extent that is being counted; 0: none yet */
-    uint32_t row, row_count;          /* the next row, and the number of rows */
     bool more;
-    struct toc_entry *rows;           /* in keep */
-    struct arena keep;
+    bool again;                       /* records that are counted get their tally again */
+    uint32_t layout;                  /* tallies_layout() that the records follow */
+    struct toc toc;                   /* of the extent */
+    struct toc_cursor next;
+    /* The object whose name was looked up last, if it was found, and its tally. */
+    bool found;
+    struct object_id found_id;
+    uint16_t found_tally;
 };
 
 /* Entries that are deleted because the list of volumes changed (moved.c). */
@@ -127,6 +134,8 @@ struct recycler {
     atomic_bool paused;               /* the folder goes out of service: let go */
     atomic_bool ready;                /* the copy may take the place of the log */
     struct age_round round;
+    _Atomic uint64_t recycled;        /* extents that were evicted, in this process */
+    _Atomic uint64_t copied;          /* bytes of data that were copied, in this process */
 };
 
 struct volume {
@@ -175,6 +184,11 @@ static inline bool volume_is_serving(struct volume *volume)
         return false;
     uint64_t since = atomic_load_explicit(&volume->service.busy_since_ms, memory_order_relaxed);
     return since == 0 || mono_ms() < since + volume->options.commit_ms_max;
+}
+
+static inline struct tallies *volume_tallies(const struct volume *volume)
+{
+    return volume->options.installation->tallies;
 }
 
 /* Queues a change for the committer. If too many changes wait, the change is dropped. Any

@@ -149,9 +149,11 @@ static void object_fill(const char *key, const char *etag, uint64_t at, uint8_t 
     }
 }
 
+static const char *unit_bucket = "bucket";
+
 static struct object_name name_of(const char *key)
 {
-    return (struct object_name){ S("http://origin"), S("bucket"), slice_of(key), S("") };
+    return (struct object_name){ S("http://origin"), slice_of(unit_bucket), slice_of(key), S("") };
 }
 
 static struct metadata *make_metadata(struct unit_store *unit, const char *key, const char *etag,

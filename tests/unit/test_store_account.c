@@ -9,12 +9,15 @@
 #define EXTENT (2 * MIB)
 #define KEYS 24
 #define ROUNDS 100
+#define TALLIES 8                     /* more than there are */
 
 /* The committer is idle when this is called. */
 static void live_is_what_the_index_names(struct unit_store *unit)
 {
     struct volume *volume = unit->store->volumes[0];
     struct arena keep = { 0 };
+    struct tallies *tallies = volume_tallies(volume);
+    struct tally_change held[TALLIES] = { { 0 } };
     uint32_t *numbers, dead = 0, live = 0;
     size_t count = extents_numbers(volume->extents, &keep, &numbers);
     for (size_t i = 0; i < count; i++) {
@@ -27,6 +30,8 @@ static void live_is_what_the_index_names(struct unit_store *unit)
         for (uint32_t row = 0; row < row_count; row++) {
             struct record record = { .kind = rows[row].kind, .data_len = rows[row].data_len };
             bool named = false;
+            struct tally_change *of = &held[ages_tally(ages, row)];
+            ok(of < held + TALLIES && of > held);
             for (uint32_t unit_of = 0; unit_of < record_units(&record); unit_of++) {
                 struct entry entry;
                 uint32_t at;
@@ -37,15 +42,25 @@ static void live_is_what_the_index_names(struct unit_store *unit)
                 if (found && entry.extent == numbers[i] && entry.ordinal == row) {
                     named = true;
                     bytes += entry.len;
+                    of->bytes += rows[row].kind == KIND_HEAD ? 0 : entry.len;
+                    of->objects += rows[row].kind != KIND_UNITS;
                 }
             }
             ok(ages_is_dead(ages, row) == !named);
             dead += !named;
             live += named;
+            of->records += named;
         }
         ok(ages_live_bytes(ages) == bytes);
     }
     ok(live > 0 && dead > 0);
+    for (uint16_t i = 0; i < TALLIES; i++) {
+        struct tally_change sum = tallies_sum(tallies, i), here = tallies_sum_in(tallies, i, 0);
+        ok(held[i].bytes == sum.bytes && held[i].objects == sum.objects &&
+           held[i].records == sum.records);
+        ok(here.bytes == sum.bytes && here.objects == sum.objects && here.records == sum.records);
+    }
+    ok(held[1].objects > 0 && held[2].objects > 0 && tallies_sum(tallies, 3).records == 0);
     arena_free(&keep);
 }
 
@@ -56,6 +71,12 @@ static void wait_for_count(struct unit_store *unit)
     while (!atomic_load(&service->counted) && mono_ms() < until_ms)
         usleep(20000);
     ok(atomic_load(&service->counted));
+}
+
+/* Two buckets in turn. */
+static void choose_bucket(int k)
+{
+    unit_bucket = k % 2 ? "bucket" : "second";
 }
 
 #define AT_ONCE 10
@@ -71,10 +92,12 @@ static void live_through(struct unit_store *unit, unsigned seed)
             snprintf(etag, sizeof(etag), "\"%d\"", rand() % 3);
             uint64_t size = rand() % 10 < 5 ? (uint64_t)(rand() % 90000)
                                             : (uint64_t)(rand() % 3000000);
+            choose_bucket(k);
             puts[k] = put_begin(unit, keys[k], etag, size);
         }
         for (int k = 0; k < AT_ONCE; k++)
             ok(put_wait(&puts[k]) == OK);
+        choose_bucket(0);
         ok(remove_object(unit, keys[0]) == OK);
     }
 }
@@ -187,6 +210,7 @@ TEST(after_a_clean_stop_nothing_is_counted_anew)
         unit_close(&unit);
         unit = unit_open_sized(32 * MIB, EXTENT);
         ok(is_counted(&unit));
+        wait_for_count(&unit);    /* of the tallies */
         live_is_what_the_index_names(&unit);
         ok(set_stamps(&unit, false) == 0);
     }
@@ -331,7 +355,7 @@ TEST(stamps_of_metadata_are_left_out)
 {
     struct ages *ages = ages_new(1000);
     for (uint32_t i = 0; i < 1100; i++)
-        ages_add(ages, i, (uint8_t)i, i % 5 == 0);
+        ages_add(ages, i, &(struct ages_record){ (uint8_t)i, 0, i % 5 == 0, 1 });
     ages_touch(ages, 1, 77);
     ages_touch(ages, 1000, 77);    /* beyond the records that have an age */
     struct ages_stamps stamps = ages_stamps(ages);
@@ -347,18 +371,31 @@ TEST(stamps_of_metadata_are_left_out)
 TEST(a_record_dies_with_its_last_entry)
 {
     struct ages *ages = ages_new(100);
-    ages_add(ages, 0, 7, false);
-    ages_entry_added(ages, 0, 100);
-    ages_entry_added(ages, 0, 50);
-    ages_entry_removed(ages, 0, 100, 200);
+    const struct ages_entries large = { 1, 0, 100, 100 }, small = { 1, 1, 50, 0 };
+    const struct tally_change *sums;
+    struct tally_change change;
+    ages_add(ages, 0, &(struct ages_record){ .stamp = 7, .tally = 4 });
+    change = ages_entry_added(ages, 0, &large);
+    ok(change.tally == 4 && change.records == 1 && change.bytes == 100 && change.objects == 0);
+    change = ages_entry_added(ages, 0, &small);
+    ok(change.records == 0 && change.bytes == 0 && change.objects == 1);
+    ok(ages_sums(ages, &sums) == 1 && sums[0].tally == 4 && sums[0].records == 1);
+    change = ages_entry_removed(ages, 0, &large, 200);
+    ok(change.records == 0 && change.bytes == -100);
     ok(ages_stamp(ages, 0) == 7 && ages_live_bytes(ages) == 50 && !ages_is_dead(ages, 0));
-    ages_entry_removed(ages, 0, 50, 200);
+    change = ages_entry_removed(ages, 0, &small, 200);
+    ok(change.records == -1 && change.objects == -1 && sums[0].records == 0);
     ok(ages_stamp(ages, 0) == 200 && ages_live_bytes(ages) == 0 && ages_is_dead(ages, 0));
-    ages_entry_added(ages, 9, 50);    /* not known: for a later count */
-    ages_entry_removed(ages, 9, 50, 200);
+    (void)ages_entry_added(ages, 9, &small);    /* not known: for a later count */
+    (void)ages_entry_removed(ages, 9, &small, 200);
     ok(ages_live_bytes(ages) == 0 && ages_counted(ages) == 1);
-    ages_count(ages, 5, false, 2, 300, 200);
+    (void)ages_count(ages, &(struct ages_record){ 5, 200, false, 2 },
+                     &(struct ages_entries){ 2, 0, 300, 300 });
     ok(ages_live_bytes(ages) == 300 && ages_counted(ages) == 2 && ages_stamp(ages, 1) == 5);
+    ok(ages_sums(ages, &sums) == 2 && sums[1].bytes == 300 && ages_tally(ages, 1) == 2);
+    change = ages_move(ages, 1, 4, &(struct ages_entries){ 2, 0, 300, 300 });
+    ok(change.tally == 2 && change.bytes == -300 && change.records == -1);
+    ok(sums[1].bytes == 0 && sums[0].bytes == 300 && ages_tally(ages, 1) == 4);
     ages_free(&ages);
 }
 

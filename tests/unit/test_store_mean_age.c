@@ -159,7 +159,7 @@ static void note_double(struct log *log, double value)
 
 static struct mean_age_stamps stamps_of(const struct extent *e)
 {
-    return (struct mean_age_stamps){ e->stamps, e->count, e->pinned, NULL };
+    return (struct mean_age_stamps){ e->stamps, e->count, e->pinned, NULL, NULL };
 }
 
 static struct extent *extent_make(uint32_t records)
@@ -511,7 +511,7 @@ struct loops {
 
 static void sweep_loops(struct loops *loops)
 {
-    struct mean_age_stamps stamps = { loops->stamps, countof(loops->stamps), NULL, NULL };
+    struct mean_age_stamps stamps = { loops->stamps, countof(loops->stamps), NULL, NULL, NULL };
     struct mean_age_extent extent = mean_age_sweep(&stamps, mean_age_tick(loops->policy));
     mean_age_swept(loops->policy, &extent, 1);
     loops->sweeps++;
@@ -557,7 +557,7 @@ TEST(threads_count_every_touch_and_share_one_tick)
 
 static struct mean_age_stamps one_stamp(_Atomic uint8_t *stamp)
 {
-    return (struct mean_age_stamps){ stamp, 1, NULL, NULL };
+    return (struct mean_age_stamps){ stamp, 1, NULL, NULL, NULL };
 }
 
 TEST(an_untouched_record_stays_old_when_the_byte_wraps)
@@ -592,7 +592,7 @@ TEST(a_pinned_record_counts_as_touched_now)
 {
     _Atomic uint8_t bytes[70] = { 0 };
     _Atomic uint64_t pinned[2] = { ~UINT64_C(0), 0 };
-    struct mean_age_stamps stamps = { bytes, 70, pinned, NULL };
+    struct mean_age_stamps stamps = { bytes, 70, pinned, NULL, NULL };
     struct mean_age_extent sum = mean_age_sweep(&stamps, 40);
     ok(sum.records == 70 && sum.ages == 6 * 40);    /* records 64 to 69 are not pinned */
     ok(bytes[63] == 40 && bytes[64] == 0);
@@ -606,7 +606,7 @@ TEST(metadata_records_have_no_age)
 {
     _Atomic uint8_t bytes[3] = { 10, 20, 30 };
     _Atomic uint64_t left_out = 1 << 1 | 1 << 2;
-    struct mean_age_stamps stamps = { bytes, 3, NULL, &left_out };
+    struct mean_age_stamps stamps = { bytes, 3, NULL, &left_out, NULL };
     struct mean_age_extent sum = mean_age_sweep(&stamps, 200);
     ok(sum.records == 1 && sum.ages == 96);
     ok(bytes[0] == 104 && bytes[1] == 20 && bytes[2] == 30);
@@ -618,7 +618,7 @@ static uint8_t cut_of(const uint8_t *ages, uint32_t count, enum mean_age_verdict
     _Atomic uint8_t bytes[8];
     for (uint32_t i = 0; i < count; i++)
         bytes[i] = (uint8_t)(100 - ages[i]);
-    return mean_age_cut(&(struct mean_age_stamps){ bytes, count, NULL, NULL }, 100, why);
+    return mean_age_cut(&(struct mean_age_stamps){ bytes, count, NULL, NULL, NULL }, 100, why);
 }
 
 TEST(the_younger_half_is_kept_for_hot_records)
@@ -706,7 +706,7 @@ TEST(a_cache_of_pinned_records_gives_up_nothing)
     struct mean_age *policy = knowing();
     _Atomic uint8_t bytes[64] = { 0 };
     _Atomic uint64_t pinned = ~UINT64_C(0);
-    struct mean_age_stamps stamps = { bytes, 64, &pinned, NULL };
+    struct mean_age_stamps stamps = { bytes, 64, &pinned, NULL, NULL };
     struct mean_age_extent extents[4];
     for (size_t i = 0; i < 4; i++)
         extents[i] = mean_age_sweep(&stamps, 90);
@@ -846,7 +846,7 @@ TEST(caches_of_no_record_and_of_one_record_work)
     for (uint64_t records = 0; records < 2; records++) {
         struct mean_age *policy = mean_age_new(records);
         _Atomic uint8_t stamp = 0;
-        struct mean_age_stamps stamps = { &stamp, (uint32_t)records, NULL, NULL };
+        struct mean_age_stamps stamps = { &stamp, (uint32_t)records, NULL, NULL, NULL };
         for (uint64_t i = 0; i < 20000; i++) {
             if (mean_age_touch(policy, mix(i % 10))) {
                 struct mean_age_extent extent = mean_age_sweep(&stamps, mean_age_tick(policy));

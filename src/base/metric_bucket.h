@@ -1,0 +1,38 @@
+/* metric_bucket.h - counters by bucket, with a bound on the number of labels.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A bucket gets a number when it is first counted. Only buckets that an origin has confirmed may be
+ * counted, so that no client makes up labels. /metrics shows the 100 largest buckets, and all
+ * others together as "other". A bucket is large by the bytes that clients got, and by the bytes
+ * that are cached. So that no counter falls, a bucket gets a label only with more than twice the
+ * bytes of the smallest one that has a label. What was counted of a bucket before it got its label
+ * stays in "other".
+ *
+ * Counts lie in slots of each thread, as in metric.c. Any thread. */
+#ifndef BASE_METRIC_BUCKET_H
+#define BASE_METRIC_BUCKET_H
+
+#include "base/metric.h"
+
+#define METRIC_BUCKETS_MAX 4096u      /* H8: later buckets are counted in "other" only */
+#define METRIC_BUCKET_LABELS 100u
+
+enum bucket_counter {
+    BUCKET_READS, BUCKET_HITS, BUCKET_BYTES, BUCKET_CACHE_BYTES, BUCKET_EVICTED_BYTES,
+    BUCKET_COUNTERS
+};
+
+/* Returns the number of a bucket, which never changes; 0: there are too many buckets. Takes no
+ * lock, except for a bucket that has no number yet. */
+uint32_t metric_bucket(slice name) MUST_USE;
+void metric_bucket_add(uint32_t number, enum bucket_counter counter, uint64_t by);
+
+/* What the cache holds of a bucket now. */
+struct bucket_holds {
+    uint64_t bytes, objects;
+};
+/* Writes the families of all buckets, in Prometheus text. `holds` has METRIC_BUCKETS_MAX rows, by
+ * the numbers of the buckets; that of 0 is for records whose bucket is not known. */
+void metric_buckets_expose(struct text *to, const struct bucket_holds *holds);
+
+#endif

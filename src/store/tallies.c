@@ -1,0 +1,303 @@
+/* tallies.c - what the cache holds of each bucket, and of each prefix with limits of its own.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The rows lie in one array, of which the kernel gives the pages at their first use. A row's name
+ * and chain change under the lock; its sums are atomic, so they are read without it. */
+#include "store/tallies.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "store/hash.h"
+
+#define CHAINS 4096u
+
+struct sum {
+    _Atomic int64_t bytes, records, objects;
+};
+
+struct tally {
+    uint64_t bucket;                  /* its hash */
+    slice prefix;                     /* empty: the bucket, or its part outside of all prefixes */
+    slice name;                       /* of the bucket; empty: not known yet */
+    uint32_t next;                    /* in its chain; 0: the last one */
+    bool split;                       /* the bucket is split at prefixes */
+    _Atomic uint32_t label;           /* metric_bucket() of the name */
+    struct sum sum;                   /* of all volumes */
+    _Atomic uint64_t quota;           /* UINT64_MAX: none */
+    _Atomic uint64_t coming;          /* bytes on their way to the store */
+};
+
+struct tallies {
+    pthread_mutex_t lock;             /* guards chains, count, and the names in the rows */
+    const uint8_t *secret;
+    struct tally *rows;
+    _Atomic uint32_t count;           /* of rows, with row 0 */
+    uint32_t chains[CHAINS];
+    struct limits limits;
+    atomic_uint layout;
+    _Atomic(struct sum *) sums[VOLUMES_MAX];
+};
+
+struct tallies *tallies_new(const uint8_t *secret)
+{
+    struct tallies *all = must_alloc(sizeof(*all));
+    pthread_mutex_init(&all->lock, NULL);
+    all->secret = secret;
+    all->rows = must_alloc(TALLIES_MAX * sizeof(*all->rows));
+    atomic_init(&all->count, 1);
+    atomic_init(&all->rows[0].quota, UINT64_MAX);
+    return all;
+}
+
+void tallies_free(struct tallies **all)
+{
+    struct tallies *mine = *all;
+    *all = NULL;
+    if (!mine)
+        return;
+    for (uint32_t i = 1; i < mine->count; i++) {
+        free((char *)(uintptr_t)mine->rows[i].prefix.ptr);
+        free((char *)(uintptr_t)mine->rows[i].name.ptr);
+    }
+    for (size_t i = 0; i < VOLUMES_MAX; i++)
+        free(atomic_load(&mine->sums[i]));
+    limits_end(&mine->limits);
+    free(mine->rows);
+    pthread_mutex_destroy(&mine->lock);
+    free(mine);
+}
+
+/* ---- rows, under the lock ---- */
+
+static void apply_limits(struct tallies *all, struct tally *row)
+{
+    const struct store_limits *limits =
+        row->name.len ? limits_row(&all->limits, row->name, row->prefix) : NULL;
+    row->split = row->name.len && limits_split(&all->limits, row->name);
+    atomic_store(&row->quota, limits && limits->quota_bytes ? limits->quota_bytes : UINT64_MAX);
+}
+
+static void learn_name(struct tallies *all, struct tally *row, slice name)
+{
+    if (row->name.len || !name.len)
+        return;
+    row->name = (slice){ must_strndup(name.ptr, name.len), name.len };
+    apply_limits(all, row);
+    atomic_store(&row->label, metric_bucket(name));
+}
+
+static uint32_t add(struct tallies *all, uint64_t bucket, slice prefix)
+{
+    uint32_t number = atomic_load(&all->count), *chain = &all->chains[bucket % CHAINS];
+    if (number == TALLIES_MAX)
+        return 0;
+    struct tally *row = &all->rows[number];
+    row->bucket = bucket;
+    row->prefix = (slice){ must_strndup(prefix.ptr, prefix.len), prefix.len };
+    row->next = *chain;
+    atomic_store(&row->quota, UINT64_MAX);
+    *chain = number;
+    atomic_store(&all->count, number + 1);
+    return number;
+}
+
+static uint32_t find(struct tallies *all, uint64_t bucket, slice prefix)
+{
+    uint32_t number = all->chains[bucket % CHAINS];
+    while (number && (all->rows[number].bucket != bucket ||
+                      !slice_eq(all->rows[number].prefix, prefix)))
+        number = all->rows[number].next;
+    return number ? number : add(all, bucket, prefix);
+}
+
+void tallies_set_limits(struct tallies *all, const struct store_limits *rows, size_t count)
+{
+    struct limits fresh, old;
+    limits_set(&fresh, rows, count);
+    pthread_mutex_lock(&all->lock);
+    old = all->limits;
+    all->limits = fresh;
+    for (uint32_t i = 1; i < atomic_load(&all->count); i++)
+        apply_limits(all, &all->rows[i]);
+    if (!limits_same_split(&old, &fresh))
+        atomic_fetch_add(&all->layout, 1);
+    pthread_mutex_unlock(&all->lock);
+    limits_end(&old);
+}
+
+/* The parts of metadata->name. */
+static slice cut_name(slice name, slice *ret_key)
+{
+    (void)slice_cut(&name, '\0');
+    slice bucket = slice_cut(&name, '\0');
+    *ret_key = slice_cut(&name, '\0');
+    return bucket;
+}
+
+struct store_limits tallies_limits(struct tallies *all, slice name)
+{
+    slice key, bucket = cut_name(name, &key);
+    struct store_limits limits = { .admission = ADMISSION_HOT };
+    pthread_mutex_lock(&all->lock);
+    const struct store_limits *row = limits_find(&all->limits, bucket, key);
+    if (row)
+        limits = *row;
+    pthread_mutex_unlock(&all->lock);
+    limits.bucket = limits.prefix = S("");
+    return limits;
+}
+
+uint16_t tallies_of_name(struct tallies *all, slice name)
+{
+    uint64_t hash = bucket_hash_of(all->secret, name);
+    slice key, bucket = cut_name(name, &key);
+    if (!bucket.len)
+        return 0;
+    pthread_mutex_lock(&all->lock);
+    uint32_t number = find(all, hash, S(""));
+    learn_name(all, &all->rows[number], number ? bucket : S(""));
+    if (all->rows[number].split) {
+        const struct store_limits *row = limits_find(&all->limits, bucket, key);
+        number = find(all, hash, row ? row->prefix : S(""));
+        learn_name(all, &all->rows[number], number ? bucket : S(""));
+    }
+    pthread_mutex_unlock(&all->lock);
+    return (uint16_t)number;
+}
+
+bool tallies_of_bucket(struct tallies *all, uint64_t bucket, uint16_t *ret)
+{
+    *ret = 0;
+    if (!bucket)
+        return true;
+    pthread_mutex_lock(&all->lock);
+    uint32_t number = find(all, bucket, S(""));
+    const struct tally *row = &all->rows[number];
+    bool known = row->name.len ? !row->split : !limits_any_split(&all->limits);
+    pthread_mutex_unlock(&all->lock);
+    *ret = (uint16_t)number;
+    return known;
+}
+
+uint32_t tallies_layout(const struct tallies *all)
+{
+    return atomic_load(&all->layout);
+}
+
+/* ---- sums ---- */
+
+/* The sums of a volume. Only its committer makes them. */
+static struct sum *sums_of(struct tallies *all, uint32_t volume)
+{
+    struct sum *sums = atomic_load(&all->sums[volume]);
+    if (!sums) {
+        sums = must_alloc(TALLIES_MAX * sizeof(*sums));
+        atomic_store(&all->sums[volume], sums);
+    }
+    return sums;
+}
+
+static void add_to(struct sum *sum, const struct tally_change *change)
+{
+    atomic_fetch_add(&sum->bytes, change->bytes);
+    atomic_fetch_add(&sum->records, change->records);
+    atomic_fetch_add(&sum->objects, change->objects);
+}
+
+static struct tally_change read(const struct sum *sum, uint16_t tally)
+{
+    return (struct tally_change){ .tally = tally, .bytes = atomic_load(&sum->bytes),
+                                  .records = (int32_t)atomic_load(&sum->records),
+                                  .objects = (int32_t)atomic_load(&sum->objects) };
+}
+
+void tallies_add(struct tallies *all, uint32_t volume, const struct tally_change *change)
+{
+    check(volume < VOLUMES_MAX && change->tally < TALLIES_MAX);
+    add_to(&sums_of(all, volume)[change->tally], change);
+    add_to(&all->rows[change->tally].sum, change);
+}
+
+void tallies_clear(struct tallies *all, uint32_t volume)
+{
+    uint32_t count = atomic_load(&all->count);
+    for (uint32_t i = 0; atomic_load(&all->sums[volume]) && i < count; i++) {
+        struct tally_change has = read(&sums_of(all, volume)[i], (uint16_t)i);
+        has = (struct tally_change){ has.tally, -has.records, -has.objects, -has.bytes };
+        tallies_add(all, volume, &has);
+    }
+}
+
+void tallies_evicted(struct tallies *all, uint16_t tally, uint64_t bytes)
+{
+    metric_bucket_add(atomic_load(&all->rows[tally].label), BUCKET_EVICTED_BYTES, bytes);
+}
+
+struct tally_change tallies_sum(struct tallies *all, uint16_t tally)
+{
+    return read(&all->rows[tally].sum, tally);
+}
+
+struct tally_change tallies_sum_in(struct tallies *all, uint16_t tally, uint32_t volume)
+{
+    const struct sum *sums = atomic_load(&all->sums[volume]);
+    return sums ? read(&sums[tally], tally) : (struct tally_change){ .tally = tally };
+}
+
+/* ---- quotas ---- */
+
+/* Bytes that a tally has, and that are coming. Those that are committed just now count twice. */
+static uint64_t bytes_of(const struct tally *row)
+{
+    int64_t here = atomic_load(&row->sum.bytes);
+    return (uint64_t)MAX(here, 0) + atomic_load(&row->coming);
+}
+
+bool tallies_has_room(const struct tallies *all, uint16_t tally, uint64_t bytes)
+{
+    const struct tally *row = &all->rows[tally];
+    uint64_t quota = atomic_load(&row->quota);
+    return quota == UINT64_MAX || bytes_of(row) + bytes <= quota;
+}
+
+bool tallies_take(struct tallies *all, uint16_t tally, uint64_t bytes)
+{
+    struct tally *row = &all->rows[tally];
+    atomic_fetch_add(&row->coming, bytes);
+    if (!bytes || tallies_has_room(all, tally, 0))
+        return true;
+    atomic_fetch_sub(&row->coming, bytes);
+    return false;
+}
+
+void tallies_give(struct tallies *all, uint16_t tally, uint64_t bytes)
+{
+    check(atomic_fetch_sub(&all->rows[tally].coming, bytes) >= bytes);
+}
+
+bool tallies_is_full(const struct tallies *all, uint16_t tally)
+{
+    return !tallies_has_room(all, tally, RECORD_BYTES_MAX);
+}
+
+bool tallies_any_full(const struct tallies *all)
+{
+    uint32_t count = atomic_load(&all->count);
+    for (uint32_t i = 1; i < count; i++)
+        if (tallies_is_full(all, (uint16_t)i))
+            return true;
+    return false;
+}
+
+void tallies_holds(struct tallies *all, struct bucket_holds *ret)
+{
+    uint32_t count = atomic_load(&all->count);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct tally *row = &all->rows[i];
+        struct bucket_holds *of = &ret[atomic_load(&row->label)];
+        of->bytes += (uint64_t)atomic_load(&row->sum.bytes);
+        of->objects += (uint64_t)atomic_load(&row->sum.objects);
+    }
+}

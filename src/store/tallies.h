@@ -1,0 +1,75 @@
+/* tallies.h - what the cache holds of each bucket, and of each prefix with limits of its own.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A tally is a bucket, or a prefix of a bucket that is split (limits.h). It has a number, which each
+ * record of its objects has in RAM (ages.h). The store has one table of tallies; each volume adds
+ * what its records hold. A tally of a bucket is found by the bucket's hash; that of a prefix needs
+ * the name of the object. The name of a bucket is known once an object of it was appended, or its
+ * name was read in a table of contents.
+ *
+ * Numbers are never used again in a process. Beyond TALLIES_MAX (H8), and for records whose bucket
+ * is not known, the tally is 0. Any thread. */
+#ifndef STORE_TALLIES_H
+#define STORE_TALLIES_H
+
+#include "base/metric_bucket.h"
+#include "store/limits.h"
+#include "store/route.h"
+
+#define TALLIES_MAX 16384u
+
+struct tallies;
+struct tallies *tallies_new(const uint8_t *secret) MUST_USE;
+void tallies_free(struct tallies **all);
+
+/* Replaces the limits of buckets and prefixes. */
+void tallies_set_limits(struct tallies *all, const struct store_limits *rows, size_t count);
+/* Returns the limits of an object by its name, without bucket and prefix. Without a row for it, there
+ * are none, and the rule decides. */
+struct store_limits tallies_limits(struct tallies *all, slice name) MUST_USE;
+
+/* ---- which tally ---- */
+
+/* Returns the tally of an object by its name (metadata->name). */
+uint16_t tallies_of_name(struct tallies *all, slice name) MUST_USE;
+/* Finds the tally of the bucket with this hash. Returns false if the name of the object is needed:
+ * its prefix may decide. *ret is then the tally for an object whose name is not known. */
+bool tallies_of_bucket(struct tallies *all, uint64_t bucket, uint16_t *ret) MUST_USE;
+
+/* Rises when buckets are split in another way: then a record may have another tally. */
+uint32_t tallies_layout(const struct tallies *all) MUST_USE;
+
+/* ---- what they hold ---- */
+
+/* A change, or a sum of changes. */
+struct tally_change {
+    uint16_t tally;
+    int32_t records, objects;         /* objects by their metadata */
+    int64_t bytes;                    /* of data */
+};
+/* Adds what changed in a volume. */
+void tallies_add(struct tallies *all, uint32_t volume, const struct tally_change *change);
+/* The volume holds nothing any more. */
+void tallies_clear(struct tallies *all, uint32_t volume);
+/* Counts bytes of a tally as evicted. */
+void tallies_evicted(struct tallies *all, uint16_t tally, uint64_t bytes);
+/* Returns the sum of a tally in all volumes, or in one. */
+struct tally_change tallies_sum(struct tallies *all, uint16_t tally) MUST_USE;
+struct tally_change tallies_sum_in(struct tallies *all, uint16_t tally, uint32_t volume) MUST_USE;
+/* ---- quotas ---- */
+
+/* Takes room for bytes that are on their way to the store. Returns false if the tally would have
+ * more than its quota. To be given back when the bytes are counted, or dropped. */
+bool tallies_take(struct tallies *all, uint16_t tally, uint64_t bytes) MUST_USE;
+void tallies_give(struct tallies *all, uint16_t tally, uint64_t bytes);
+/* Returns true if the quota has room for so many bytes now. */
+bool tallies_has_room(const struct tallies *all, uint16_t tally, uint64_t bytes) MUST_USE;
+/* Returns true if the tally is at its quota: it has no room for the largest record. */
+bool tallies_is_full(const struct tallies *all, uint16_t tally) MUST_USE;
+/* Returns true if any tally is at its quota. */
+bool tallies_any_full(const struct tallies *all) MUST_USE;
+
+/* Adds what the cache holds to ret[METRIC_BUCKETS_MAX], by the numbers of the buckets. */
+void tallies_holds(struct tallies *all, struct bucket_holds *ret);
+
+#endif

@@ -1,0 +1,235 @@
+/* test_store_limits.c - what the cache has of each bucket and prefix, and the limits of it.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "store_unit.h"
+
+#include "store/inside.h"
+#include "store/limits.h"
+
+#define EXTENT (4 * MIB)
+#define SMALL (100u * 1024)
+#define LARGE (3 * MIB + 5000)        /* more than a record: metadata and units lie apart */
+
+static struct store_limits row(const char *bucket, const char *prefix, uint64_t quota_bytes)
+{
+    return (struct store_limits){ .bucket = slice_of(bucket), .prefix = slice_of(prefix),
+                                  .quota_bytes = quota_bytes };
+}
+
+/* ---- rows ---- */
+
+TEST(the_row_with_the_longest_prefix_has_the_limits)
+{
+    struct store_limits rows[] = { row("b", "x/", 1), row("b", "", 2), row("b", "x/y", 3),
+                                   row("c", "x/", 4) };
+    struct limits limits;
+    limits_set(&limits, rows, countof(rows));
+    ok(limits_find(&limits, S("b"), S("x/yz"))->quota_bytes == 3);
+    ok(limits_find(&limits, S("b"), S("x/z"))->quota_bytes == 1);
+    ok(limits_find(&limits, S("b"), S("y"))->quota_bytes == 2);
+    ok(limits_find(&limits, S("c"), S("x"))  == NULL && !limits_find(&limits, S("d"), S("x/")));
+    ok(limits_row(&limits, S("b"), S("x/y"))->quota_bytes == 3 && !limits_row(&limits, S("b"), S("x")));
+    limits_end(&limits);
+}
+
+TEST(a_bucket_is_split_at_its_prefixes_if_one_of_its_rows_counts_bytes)
+{
+    struct store_limits rows[] = { row("b", "x/", 0), row("b", "", 2), row("c", "x/", 0),
+                                   row("d", "", 5) };
+    struct limits a, b, none = { 0 };
+    limits_set(&a, rows, countof(rows));
+    ok(limits_split(&a, S("b")) && !limits_split(&a, S("c")) && !limits_split(&a, S("d")));
+    ok(limits_any_split(&a) && !limits_any_split(&none));
+    rows[1].quota_bytes = 7;
+    limits_set(&b, rows, countof(rows));
+    ok(limits_same_split(&a, &b) && !limits_same_split(&a, &none) && !limits_same_split(&none, &b));
+    limits_end(&b);
+    rows[1].quota_bytes = 0;
+    limits_set(&b, rows, countof(rows));
+    ok(!limits_same_split(&a, &b) && limits_same_split(&b, &none));
+    limits_end(&a);
+    limits_end(&b);
+}
+
+/* ---- what the cache has ---- */
+
+static void set_limits(struct unit_store *unit, const struct store_limits *rows, size_t count)
+{
+    store_set_limits(unit->store, rows, count);
+}
+
+/* What the store has of the tally of a key. */
+static struct tally_change held(struct unit_store *unit, const char *key)
+{
+    struct tallies *tallies = unit->store->installation.tallies;
+    struct metadata *metadata = make_metadata(unit, key, "\"1\"", 0);
+    struct tally_change sum = tallies_sum(tallies, tallies_of_name(tallies, metadata->name));
+    metadata_unref(&metadata);
+    return sum;
+}
+
+/* Waits until every record has its tally. */
+static void wait_for_tallies(struct unit_store *unit)
+{
+    struct tallies *tallies = unit->store->installation.tallies;
+    uint64_t until_ms = mono_ms() + 20000;
+    for (size_t i = 0; i < unit->store->volume_count; i++) {
+        struct volume *volume = unit->store->volumes[i];
+        while ((!atomic_load(&volume->service.counted) ||
+                volume->counting.layout != tallies_layout(tallies)) && mono_ms() < until_ms)
+            usleep(10000);
+        ok(atomic_load(&volume->service.counted));
+    }
+}
+
+#define AT_ONCE 20u
+static void fill(struct unit_store *unit, const char *prefix, unsigned small, unsigned large)
+{
+    struct unit_put puts[AT_ONCE];
+    char keys[AT_ONCE][32];
+    for (unsigned i = 0; i < small + large; i += AT_ONCE) {
+        unsigned count = MIN(small + large - i, AT_ONCE);
+        for (unsigned k = 0; k < count; k++) {
+            snprintf(keys[k], sizeof(keys[k]), "%s%u", prefix, i + k);
+            puts[k] = put_begin(unit, keys[k], "\"1\"", i + k < small ? SMALL : LARGE);
+        }
+        for (unsigned k = 0; k < count; k++)
+            ok(put_wait(&puts[k]) == OK);
+    }
+}
+
+static void holds(struct unit_store *unit, const char *key, unsigned small, unsigned large)
+{
+    struct tally_change sum = held(unit, key);
+    ok(sum.bytes == (int64_t)(small * SMALL + large * LARGE));
+    ok(sum.objects == (int32_t)(small + large) && sum.records == (int32_t)(small + 5 * large));
+}
+
+TEST(prefixes_are_told_apart_also_in_units_and_after_a_restart)
+{
+    const struct store_limits rows[] = { row("bucket", "a/", GIB), row("bucket", "", GIB) };
+    struct store_options options = options_of(256 * MIB, EXTENT);
+    options.limits = rows;
+    options.limit_count = 2;
+    struct unit_store unit;
+    ok(unit_try(&unit, options) == OK);
+    fill(&unit, "a/", 5, 2);
+    fill(&unit, "b/", 3, 1);
+    unit_bucket = "second";
+    fill(&unit, "a/", 2, 1);
+    for (int round = 0; round < 2; round++) {
+        unit_bucket = "second";
+        holds(&unit, "a/", 2, 1);
+        unit_bucket = "bucket";
+        holds(&unit, "a/", 5, 2);
+        holds(&unit, "b/", 3, 1);
+        unit_close(&unit);
+        ok(unit_try(&unit, options) == OK);
+        wait_for_tallies(&unit);
+    }
+    unit_close(&unit);
+}
+
+TEST(a_reload_splits_a_bucket_that_is_full_of_records)
+{
+    const struct store_limits rows[] = { row("bucket", "a/", GIB), row("bucket", "a/x", GIB) };
+    struct unit_store unit = unit_open_sized(256 * MIB, EXTENT);
+    fill(&unit, "a/", 5, 2);
+    fill(&unit, "a/x", 4, 0);
+    fill(&unit, "b/", 3, 1);
+    holds(&unit, "b/", 12, 3);
+    set_limits(&unit, rows, 2);
+    fill(&unit, "b/new", 1, 1);    /* while the others get their tallies */
+    wait_for_tallies(&unit);
+    holds(&unit, "a/", 5, 2);
+    holds(&unit, "a/x", 4, 0);
+    holds(&unit, "b/", 4, 2);
+    set_limits(&unit, rows, 1);
+    wait_for_tallies(&unit);
+    holds(&unit, "a/x", 9, 2);
+    set_limits(&unit, rows, 0);
+    wait_for_tallies(&unit);
+    holds(&unit, "a/", 13, 4);
+    ok(remove_object(&unit, "a/1") == OK);
+    holds(&unit, "a/", 12, 4);
+    unit_close(&unit);
+}
+
+/* ---- quotas ---- */
+
+TEST(a_quota_bounds_its_bucket_and_no_other)
+{
+    const struct store_limits rows[] = { row("bucket", "", 4 * MIB) };
+    struct unit_store unit = unit_open_sized(256 * MIB, EXTENT);
+    struct unit_put puts[64];
+    char keys[64][16];
+    unsigned stored = 0;
+    set_limits(&unit, rows, 1);
+    for (unsigned i = 0; i < 64; i++) {    /* all at once: those on their way count, too */
+        snprintf(keys[i], sizeof(keys[i]), "%u", i);
+        puts[i] = put_begin(&unit, keys[i], "\"1\"", SMALL);
+    }
+    for (unsigned i = 0; i < 64; i++) {
+        enum err e = put_wait(&puts[i]);
+        ok(e == OK || e == ERR_FULL);
+        stored += e == OK;
+    }
+    ok(stored == 4 * MIB / SMALL && held(&unit, "0").bytes == stored * SMALL);
+    struct metadata *more = make_metadata(&unit, "more", "\"1\"", SMALL);
+    ok(!store_admits(unit.store, more, 0) && !store_admits_metadata(unit.store, more));
+    ok(store_allows(unit.store, more));
+    unit_bucket = "second";
+    fill(&unit, "", 60, 0);
+    unit_bucket = "bucket";
+    ok(remove_object(&unit, "0") == OK && store_admits(unit.store, more, 0));
+    ok(put_object(&unit, "more", "\"1\"", SMALL) == OK);
+    ok(put_object(&unit, "again", "\"1\"", SMALL) == ERR_FULL);
+    metadata_unref(&more);
+    unit_close(&unit);
+}
+
+TEST(a_bucket_beyond_its_quota_is_evicted_first)
+{
+    const struct store_limits rows[] = { row("second", "", 8 * MIB) };
+    struct unit_store unit = unit_open_sized(64 * MIB, EXTENT);
+    fill(&unit, "", 240, 0);           /* 24 MiB, the oldest */
+    unit_bucket = "second";
+    fill(&unit, "", 240, 0);           /* 24 MiB */
+    set_limits(&unit, rows, 1);
+    unit_bucket = "third";
+    fill(&unit, "", 300, 0);           /* 30 MiB: 24 have to go */
+    ok(held(&unit, "0").objects == 300);
+    unit_bucket = "bucket";
+    ok(held(&unit, "0").objects > 200);
+    unit_bucket = "second";
+    ok(held(&unit, "0").bytes < (int64_t)(8 * MIB + EXTENT));
+    unit_bucket = "bucket";
+    unit_close(&unit);
+}
+
+/* ---- admission ---- */
+
+TEST(never_and_too_large_allow_nothing)
+{
+    struct store_limits rows[] = { row("bucket", "n/", 0), row("bucket", "", 0) };
+    rows[0].admission = ADMISSION_NEVER;
+    rows[1].object_bytes_max = 1000;
+    struct unit_store unit = unit_open();
+    set_limits(&unit, rows, 2);
+    static const struct { const char *key; uint64_t size; bool allowed; } cases[] = {
+        { "n/1", 1, false }, { "m", 1000, true }, { "m", 1001, false }, { "m", 0, true },
+    };
+    for (size_t i = 0; i < countof(cases); i++) {
+        struct metadata *metadata = make_metadata(&unit, cases[i].key, "\"1\"", cases[i].size);
+        ok(store_allows(unit.store, metadata) == cases[i].allowed);
+        metadata_unref(&metadata);
+    }
+    unit_close(&unit);
+}
+
+RUN_STORE(STORE_TEST(the_row_with_the_longest_prefix_has_the_limits),
+          STORE_TEST(a_bucket_is_split_at_its_prefixes_if_one_of_its_rows_counts_bytes),
+          STORE_TEST(prefixes_are_told_apart_also_in_units_and_after_a_restart),
+          STORE_TEST(a_reload_splits_a_bucket_that_is_full_of_records),
+          STORE_TEST(a_quota_bounds_its_bucket_and_no_other),
+          STORE_TEST(a_bucket_beyond_its_quota_is_evicted_first),
+          STORE_TEST(never_and_too_large_allow_nothing))
