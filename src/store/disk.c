@@ -33,17 +33,17 @@
 #include "base/metric.h"
 #include "base/workers.h"
 
-#define DEPTH 256u                    /* reads under way in one disk */
+#define DEPTH 256u                    /* most reads in progress in one disk */
 #define POOL_THREADS 16u
 #define SYSCTL_BYTES_MAX 64u
 #define URING_READ_MAX (1u << 30)     /* the kernel answers with an int */
 
 struct disk {
     enum disk_engine engine;
-    struct ticket *ticket;            /* wakes the owner; nothing else hangs on it */
+    struct ticket *ticket;            /* only wakes the owner; its function does nothing */
     unsigned under_way;
     bool reaping;                     /* disk_reap is on the stack */
-    bool held;                        /* what is asked for waits for disk_go */
+    bool held;                        /* new reads are submitted by disk_go */
     struct list waiting;
     struct io_uring ring;
     pthread_mutex_t lock;             /* threads: guards `ended` */
@@ -51,7 +51,7 @@ struct disk {
     struct list ended;
 };
 
-/* Takes what has come off the front. */
+/* Removes the bytes that were read from the front of the parts. */
 static void parts_advance(struct iovec *parts, unsigned count, ssize_t got)
 {
     size_t bytes = got > 0 ? (size_t)got : 0;
@@ -71,7 +71,8 @@ static size_t parts_len(const struct iovec *parts, unsigned count)
     return len;
 }
 
-/* Takes one answer of the kernel: bytes or -errno. False: the rest must be asked for. */
+/* Adds one answer of the kernel, a number of bytes or -errno, to the read. Returns false if the
+ * rest must be read by another call. */
 static bool took(struct disk_read *read, ssize_t answer)
 {
     if (answer > 0)
@@ -82,7 +83,7 @@ static bool took(struct disk_read *read, ssize_t answer)
                                                         : ERR_IO;
     if (answer == 0 || read->err || read->got >= read->len)
         return true;
-    if (read->direct && read->got % DISK_ALIGN)    /* only the end of the file lies so */
+    if (read->direct && read->got % DISK_ALIGN)    /* happens only at the end of the file */
         return true;
     metric_add(M_DISK_AGAIN, 1);
     parts_advance(read->parts, read->part_count, answer);
@@ -100,7 +101,7 @@ static void end(struct disk *disk, struct disk_read *read)
 
 /* ---- io_uring ---- */
 
-/* There is always room: an entry for each read under way, and a read has one at most. */
+/* The ring has DEPTH entries, and each read in progress uses at most one. So one is free. */
 static void uring_queue(struct disk *disk, struct disk_read *read, unsigned flags)
 {
     struct io_uring_sqe *entry = io_uring_get_sqe(&disk->ring);
@@ -119,7 +120,7 @@ static void uring_submit(struct disk *disk)
 {
     while (io_uring_sq_ready(&disk->ring)) {
         int count = io_uring_submit(&disk->ring);
-        if (count <= 0 && count != -EINTR) {    /* the kernel is short of memory: another turn */
+        if (count <= 0 && count != -EINTR) {    /* the kernel lacks memory: disk_reap retries */
             ticket_wake(disk->ticket);
             return;
         }
@@ -140,9 +141,9 @@ static void uring_reap(struct disk *disk)
     }
 }
 
-/* Rings come and go one at a time. The kernel would not mind; but liburing maps their memory behind
- * the thread sanitizer's back, which has to learn that one thread's ring was gone before another
- * thread's took its place. */
+/* Held while a ring is made or ended. Only the thread sanitizer needs this lock. It does not see
+ * how liburing maps memory. The lock shows it that one thread's ring ended before another thread's
+ * ring took the same addresses. */
 static pthread_mutex_t ring_door = PTHREAD_MUTEX_INITIALIZER;
 
 static int ring_make(struct io_uring *ring, unsigned depth, int event)
@@ -172,7 +173,7 @@ static void hand_back(struct disk_read *read)
     struct disk *disk = read->disk;
     pthread_mutex_lock(&disk->lock);
     list_add(&disk->ended, &read->link);
-    ticket_wake(disk->ticket);        /* under the lock: without it, the disk may end here */
+    ticket_wake(disk->ticket);        /* without the lock, the owner could free the disk first */
     pthread_cond_signal(&disk->more_ended);
     pthread_mutex_unlock(&disk->lock);
 }
@@ -191,7 +192,8 @@ static bool run_blocking(struct list *link)
     return true;
 }
 
-static pthread_mutex_t pool_door = PTHREAD_MUTEX_INITIALIZER;    /* one disk comes or goes at a time */
+/* Held while a disk joins or leaves the pool. */
+static pthread_mutex_t pool_door = PTHREAD_MUTEX_INITIALIZER;
 static struct workers *pool;
 static size_t pool_users;
 
@@ -203,7 +205,7 @@ static void pool_enter(void)
     pthread_mutex_unlock(&pool_door);
 }
 
-/* With none of its reads under way. */
+/* To be called when the disk has no read in progress. */
 static void pool_leave(void)
 {
     pthread_mutex_lock(&pool_door);
@@ -238,7 +240,7 @@ static void nothing(void *arg)
     (void)arg;
 }
 
-/* A ring that can't be had after all (descriptors, locked memory): this disk is one of threads. */
+/* If the kernel refuses a ring now (no descriptors, no locked memory), the disk uses threads. */
 struct disk *disk_new(enum disk_engine engine, struct mailbox *box)
 {
     struct disk *disk = must_alloc(sizeof(*disk));
@@ -263,7 +265,7 @@ void disk_free(struct disk **disk)
     check(!mine->reaping);
     while (mine->under_way) {
         if (mine->engine == DISK_URING)
-            io_uring_submit_and_wait(&mine->ring, 1);    /* if that fails, it is tried again */
+            io_uring_submit_and_wait(&mine->ring, 1);    /* after a failure, the loop retries */
         else
             threads_wait(mine);
         disk_reap(mine);
@@ -272,7 +274,7 @@ void disk_free(struct disk **disk)
         ring_end(&mine->ring);
     else
         pool_leave();
-    pthread_mutex_lock(&mine->lock);    /* whoever handed back the last one lets go of it first */
+    pthread_mutex_lock(&mine->lock);    /* waits until hand_back of the last read has unlocked */
     pthread_mutex_unlock(&mine->lock);
     pthread_mutex_destroy(&mine->lock);
     pthread_cond_destroy(&mine->more_ended);
@@ -350,7 +352,7 @@ enum err disk_read_cached(int fd, struct iovec *parts, unsigned count, uint64_t 
         else if (errno == EFAULT)
             return ERR_FAULT;
         else if (errno == EAGAIN || errno == EOPNOTSUPP || errno == ENOSYS)
-            return ERR_WAIT;          /* not there, or a file system that can't say */
+            return ERR_WAIT;          /* not in the page cache, or the file system can't tell */
         else if (errno != EINTR)
             return ERR_IO;
         if (got < len)
@@ -382,8 +384,8 @@ bool disk_is_cached(int fd, uint64_t offset, size_t len)
 
 /* ---- which engine ---- */
 
-/* Reads one byte through a ring and waits for its eventfd: some hosts allow the first and refuse
- * the rest. 0 or -errno. */
+/* Reads one byte through the ring and waits for its eventfd, because some hosts allow a ring to be
+ * made and refuse its use. Returns 0 or -errno. */
 static int probe_read(struct io_uring *ring, int event, int file)
 {
     char byte = 0;
@@ -402,7 +404,7 @@ static int probe_read(struct io_uring *ring, int event, int file)
     io_uring_cqe_seen(ring, answer);
     uint64_t signals;
     struct pollfd signal = { .fd = event, .events = POLLIN };
-    poll(&signal, 1, 2000);    /* the answer may be seen before it is signalled */
+    poll(&signal, 1, 2000);    /* the answer may be visible before its signal arrives */
     if (res == 1 && byte == 'p' && read(event, &signals, sizeof(signals)) == sizeof(signals))
         return 0;
     return res < 0 ? res : -EIO;

@@ -1,8 +1,8 @@
-/* gather.c - joins neighbouring reads of the disk, and makes direct reads where that pays.
+/* gather.c - joins neighbouring reads of the disk, and decides which reads are direct.
  * SPDX-License-Identifier: Apache-2.0
  *
- *   plug ── reads ──> gathered ── unplug: by extent and offset ──┬── alone: straight to its memory
- *                                                                └── bulk: neighbours, one read
+ *   plug ─ reads ─> gathered ─ unplug: by extent and offset ─┬─ alone: directly to its memory
+ *                                                            └─ bulk: neighbours, one read
  *
  * A bulk is one read into one buffer, from which each member of the bulk gets its bytes. Small
  * objects that were stored together lie side by side, and one read of a megabyte costs as much as a
@@ -30,9 +30,10 @@ struct bulk {
     struct disk_read read;
     struct store_io *io;
     struct extents *extents;          /* of the volume that has the file */
-    struct read_buffer *buffer;       /* NULL: nothing goes there */
+    struct read_buffer *buffer;       /* NULL: no byte needs a copy */
     uint64_t at, end;                 /* in the extent's file */
-    uint64_t straight_at, straight_end;    /* ... that needs no copy; nothing: both are end */
+    /* The part of it that is read directly to its place. Without such a part, both are `end`. */
+    uint64_t straight_at, straight_end;
     struct list members;
 };
 
@@ -46,7 +47,7 @@ static uint64_t end_of(const struct op_read *read)
     return span_of(read)->at + span_of(read)->len;
 }
 
-/* ---- past the page cache? ---- */
+/* ---- direct reads ---- */
 
 bool store_reads_direct(const struct store *store)
 {
@@ -56,7 +57,8 @@ bool store_reads_direct(const struct store *store)
             store_bytes(store) > store->options.memory_bytes / 2);
 }
 
-/* Has it been read lately? From now on it has. Volumes number their extents alike. */
+/* Returns true if this place was read recently, and marks it as read. The volume is part of the
+ * mark, because extents of several volumes have the same numbers. */
 static bool comes_again(struct store *store, const struct plan *plan, uint64_t at)
 {
     uint64_t place = (uint64_t)plan->entries[0].extent << 32 | at / BLOCK_BYTES;
@@ -68,9 +70,9 @@ static bool comes_again(struct store *store, const struct plan *plan, uint64_t a
                                     memory_order_relaxed) == mark;
 }
 
-/* Where the neighbours of the first end: the descriptor to read them with past the page cache; -1:
- * through it, as for all metadata (a small object's bytes come with it), and for bytes that it has
- * after all. */
+/* Returns the descriptor for a direct read from the place of `read` to `end`, or -1 for a read
+ * through the page cache. The result is -1 for bytes that the page cache has, or that were read
+ * recently; also for all metadata, because the bytes of a small object lie behind it. */
 static int direct_fd(struct store_io *io, const struct op_read *read, uint64_t end)
 {
     const struct plan *plan = &read->op->plan;
@@ -104,13 +106,13 @@ static void go_buffered(struct store_io *io, struct op_read *read)
 
 /* ---- in bulk ---- */
 
-/* The reader's memory may be gone. */
+/* Returns ERR_FAULT if the reader has unmapped its memory. */
 static enum err copy_to(struct iovec to, const uint8_t *from)
 {
     return trap_copy_to(to.iov_base, from, to.iov_len) ? OK : ERR_FAULT;
 }
 
-/* [from, end) of the file, to where it is wanted. */
+/* Copies the bytes [from, end) of the file from the buffer of the bulk. */
 static enum err copy_range(const struct bulk *bulk, uint8_t *to, uint64_t from, uint64_t end)
 {
     if (from >= end)
@@ -156,9 +158,9 @@ static void bulk_done(struct disk_read *disk_read, enum err err, size_t got)
     free(bulk);
 }
 
-/* Finds the pages that need no copy. A span that begins on a page goes whole into its plan's own
- * buffer, which begins on one and takes whole pages. Else the reader's memory gets its whole
- * pages. */
+/* Finds the pages that can be read directly to their place. If all bytes go to the plan's buffer,
+ * and the only span begins on a page, the whole span can: the buffer begins on a page, too, and has
+ * room for whole pages. Otherwise the whole pages for the reader's memory can. */
 static void find_straight(struct bulk *bulk, struct op_read *read)
 {
     const struct plan *plan = &read->op->plan;
@@ -195,7 +197,8 @@ static void aim(struct bulk *bulk, const struct op_read *first)
             bulk->read.parts[bulk->read.part_count++] = parts[i];
 }
 
-/* Of neighbours, all before `end`; direct if `fd` is not -1. false: no buffer for it. */
+/* Starts one read for neighbours that lie before `end`. It is direct if `fd` is not -1. Returns
+ * false if there is no buffer for it. */
 static bool go_bulk(struct store_io *io, struct op_read **reads, size_t count, uint64_t end, int fd)
 {
     uint64_t align = fd >= 0 ? DISK_ALIGN : 1, at = span_of(reads[0])->at / align * align;
@@ -247,8 +250,8 @@ static int by_place(const void *a, const void *b)
     return (ats[0] > ats[1]) - (ats[0] < ats[1]);
 }
 
-/* The neighbours of the first that become one read with it; where that ends, and how much of it
- * nobody wants. */
+/* Returns how many reads, from the first one on, become one read. *ret_end is the end of that read,
+ * and *ret_beyond the number of bytes in it that no member wants. */
 static size_t neighbours(const struct store_io *io, struct op_read **reads, size_t count,
                          uint64_t *ret_end, uint64_t *ret_beyond)
 {
@@ -283,7 +286,7 @@ static void start_sorted(struct store_io *io, struct op_read **reads, size_t cou
     }
 }
 
-/* Those that were dropped meanwhile end here. */
+/* Moves the gathered reads to `reads`. If the op of a read was dropped, the read ends here. */
 static size_t take_gathered(struct store_io *io, struct op_read **reads)
 {
     size_t count = 0;

@@ -1,8 +1,8 @@
 /* io.c - reads of one thread: plans, and operations that wait for the disk.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Some ops are kept for the next read. The reference to the extent is released when the bytes are
- * in the buffer, verified or not. */
+ * Some ops are kept for the next read. A plan holds its extent until the bytes were verified, or
+ * the read has failed. */
 #include "store/io.h"
 
 #include <stdlib.h>
@@ -11,8 +11,8 @@
 #include "base/guard.h"
 #include "base/metric.h"
 
-#define MAPPED_LEAST (256u * 1024u)   /* 128 KiB gained 3 %, 1 MiB a third */
-#define OPS_KEPT 256u                 /* a batch wants many */
+#define MAPPED_LEAST (256u * 1024u)   /* a map gained 3 % for 128 KiB, a third for 1 MiB */
+#define OPS_KEPT 256u                 /* a batch uses many at a time */
 
 /* ---- a reader ---- */
 
@@ -33,7 +33,7 @@ void store_io_free(struct store_io **io)
     if (!mine)
         return;
     gather_drop(mine);
-    disk_free(&mine->disk);    /* ends what was dropped and is still under way */
+    disk_free(&mine->disk);    /* ends dropped reads that are still in progress */
     read_buffers_free(mine);
     for (struct store_op *next, *at = mine->ops; at; at = next) {
         next = at->next;
@@ -63,12 +63,12 @@ void plan_disown(const struct plan *plan)
     forget(plan);
 }
 
-/* Out of descriptors is a miss for now: the entry is as good as before. */
+/* A lack of descriptors is a miss for now. The entries stay: the extent may be good. */
 enum err plan_hold(struct store_io *io, struct plan *plan, size_t bytes)
 {
     struct extents *extents = plan->volume->extents;
     enum err e = extent_hold(extents, plan->entries[0].extent, &plan->extent);    /* H1 */
-    if (e == ERR_NOT_FOUND && volume_is_serving(plan->volume))    /* else all are gone, for now */
+    if (e == ERR_NOT_FOUND && volume_is_serving(plan->volume))    /* otherwise it has no extents */
         forget(plan);
     if (e)
         return ERR_NOT_FOUND;
@@ -118,8 +118,9 @@ unsigned span_parts(const struct plan *plan, uint32_t i, struct iovec parts[DISK
     return count;
 }
 
-/* Where others were not in the page cache lately: what the kernel reads because we try is neither
- * merged nor direct. What is gathered is looked up together, when the plug goes. */
+/* After a recent miss in the page cache, asks first whether it has the bytes: an attempt would make
+ * the kernel read the missing bytes, neither joined nor direct. Under a plug the answer is false at
+ * once, because the unplug asks for all gathered reads together. */
 static bool is_cached(struct store_io *io, const struct plan *plan)
 {
     if (!io->wary || !(io->plugged || store_reads_direct(io->store)))
@@ -170,7 +171,7 @@ enum err plan_read_cached(struct store_io *io, struct plan *plan)
     return e;
 }
 
-/* The record's header is that of the record the index named, for this object. */
+/* Returns true if this is the header of the record that the index named, for this object. */
 static bool header_is(const struct plan *plan, const struct record *record)
 {
     const struct entry *entry = &plan->entries[0];
@@ -226,7 +227,7 @@ void op_end(struct store_op *op)
 void store_op_drop(struct store_op **op)
 {
     if (*op)
-        (*op)->dropped = true;    /* op_read_done ends it */
+        (*op)->dropped = true;    /* its last op_read_ended frees it */
     *op = NULL;
 }
 

@@ -12,7 +12,7 @@
 #include "store/inside.h"
 
 #define LARGE_BYTES (READ_BYTES_MAX + 16u * 1024u)
-#define TINY_BYTES PAGE_BYTES         /* for a header, if the object's bytes go to the caller */
+#define TINY_BYTES PAGE_BYTES         /* for a header, if the bytes go to the caller's memory */
 #define SMALL_BYTES (20u * 1024u)
 #define MERGED_BUFFER_BYTES (MERGED_BYTES_MAX + 128u * 1024u)
 #define MERGED_BYTES_MAX (1024u * 1024u)

@@ -3,10 +3,10 @@
  * When a large read first finds an extent's bytes in the page cache, the whole extent is mapped, up
  * to the largest size that its file can get. The map is removed when the descriptor is closed.
  * Until then, each page that was touched takes eight bytes of page table, which the kernel cannot
- * reclaim. So there is a limit for mapped bytes, the memory that there is for pages. Beyond it, the
- * map of an extent that no reader holds is removed; the maps take turns as open files do. If
- * address space is limited (ulimit -v), no extent is mapped, because maps would take the address
- * space that other memory needs. Without a map, bytes are read.
+ * reclaim. So mapped bytes have a limit: the volume's share of the process's memory. Beyond the
+ * limit, the map of an extent that no reader holds is removed; the maps take turns as open files
+ * do. If address space is limited (ulimit -v), no extent is mapped, because maps would take the
+ * address space that other memory needs. Without a map, bytes are read.
  *
  * Touching a page that is not in memory would wait for the disk. So the kernel is asked first
  * whether all pages are there. mincore is not enough, because a page in the page cache may still be
@@ -76,8 +76,8 @@ static bool reserve(struct extents *all, uint64_t bytes)
     return false;
 }
 
-/* One that has left the table stays out of the list of those that give way: its last reference
- * unmaps it. */
+/* Gives the extent a map, unless another thread has mapped it meanwhile. An extent that has left
+ * the table does not join the clock: its last reference removes the map. */
 static void set_map(struct extent *extent, uint8_t *map)
 {
     struct extents *all = extent->all;
@@ -92,7 +92,7 @@ static void set_map(struct extent *extent, uint8_t *map)
         extent_unmap(all, map, extent->map_bytes);
 }
 
-/* NULL: there is no room for it. */
+/* Returns the map of the extent, which is made if necessary, or NULL if it can't be mapped. */
 static const uint8_t *map_of(struct extent *extent)
 {
     const uint8_t *map = atomic_load(&extent->map);
@@ -130,7 +130,7 @@ const uint8_t *extent_cached(struct extent *extent, uint64_t at, uint64_t len)
     if (at > extent->map_bytes || len > extent->map_bytes - at)
         return NULL;
     if (!atomic_load(&extent->map) && !disk_is_cached(extent->fd, at, len))
-        return NULL;    /* a map would be no use yet */
+        return NULL;    /* a map would be of no use yet */
     const uint8_t *map = map_of(extent);
     metric_add(M_STORE_NO_MAP, map == NULL);
     return map && is_in_memory(map + at, len) ? map + at : NULL;

@@ -1,9 +1,9 @@
 /* open_files.c - opens and closes the files of extents. SPDX-License-Identifier: Apache-2.0
  *
  * Extents use at most a quarter of the process's file descriptors, and at most 4,096, whatever the
- * number of extents. The file of an extent is open while a reader holds the extent. If a descriptor
- * is needed, also because the process has no more, a file that no reader holds is closed. The files
- * take turns at that, and a file that was held since its last turn is spared once (CLOCK). If no
+ * number of extents. The file of an extent is open while a reader holds the extent. If the extents
+ * or the process have no descriptor left, a file that no reader holds is closed. The files take
+ * turns at that, and a file that was held since its last turn is spared once (CLOCK). If no
  * file can be closed, the result is ERR_LIMIT, which says nothing about the extent. A second
  * descriptor, for direct reads, is opened only if there is room; it is closed with the first one.
  * So is a map (maps.c).
@@ -26,7 +26,7 @@
 
 #define FDS_MAX 4096u
 #define FDS_MIN 4u
-#define FDS_SHARE 4u                  /* of the process's limit: connections need theirs */
+#define FDS_SHARE 4u                  /* a quarter of the process's limit: connections need more */
 
 uint32_t extent_fds_allowed(void)
 {
@@ -42,7 +42,7 @@ void extent_close_fd(struct extents *all, int fd)
     atomic_fetch_sub(&all->fds, 1);
 }
 
-/* Acquire: the holders before have done with the file. */
+/* Acquire: all earlier holders have finished with the file. */
 static bool claim(struct extent *extent)
 {
     unsigned idle = REF_OPEN | 1;
@@ -55,8 +55,8 @@ void extent_unclaim(struct extent *extent)
     atomic_fetch_or_explicit(&extent->refs, REF_OPEN, memory_order_release);
 }
 
-/* Two rounds at most. The second spares nobody, so that many readers cannot keep it from ending
- * with an extent. */
+/* Makes at most two rounds. The second one also claims extents that were used since their last
+ * turn. So readers that use all extents again and again cannot make the search fail. */
 struct extent *extent_claim(struct extents *all, enum clock which)
 {
     struct list *clock = &all->clocks[which], *first = NULL;
@@ -144,7 +144,7 @@ static bool is_open(struct extent *extent)
     return open;
 }
 
-/* A file that others have opened meanwhile is open: the second descriptor goes. */
+/* If another thread has opened the file meanwhile, this descriptor is closed. */
 static void set_fd(struct extent *extent, int fd)
 {
     struct extents *all = extent->all;
@@ -161,8 +161,8 @@ static void set_fd(struct extent *extent, int fd)
         extent_close_fd(all, fd);
 }
 
-/* One that has left the table leaves no file that could be opened: its number may be another
- * folder's. */
+/* An extent that has left the table is not opened: the file with its number may belong to another
+ * folder now. */
 enum err extent_open_held(struct extent *extent)
 {
     struct extents *all = extent->all;
@@ -181,15 +181,15 @@ enum err extent_open_held(struct extent *extent)
     return e == OK || e == ERR_LIMIT ? e : ERR_NOT_FOUND;
 }
 
-/* ---- past the page cache ---- */
+/* ---- direct reads ---- */
 
-/* false: the file system says that it can't, or not with pages. */
+/* Returns false if the file system reports that it has no direct reads, or none of single pages. */
 static bool takes_pages(int fd)
 {
     struct statx st = { 0 };
     if (syscall(SYS_statx, fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &st) != 0 ||
         !(st.stx_mask & STATX_DIOALIGN))
-        return true;    /* it does not say, before Linux 6.1: the first read will */
+        return true;    /* before Linux 6.1 there is no report: the first read will tell */
     return st.stx_dio_offset_align && st.stx_dio_offset_align <= DISK_ALIGN &&
            st.stx_dio_mem_align <= DISK_ALIGN;
 }
@@ -199,7 +199,7 @@ void extent_refuse_direct(struct extents *all)
     atomic_store(&all->direct_refused, true);
 }
 
-/* The caller's descriptor, reserved. */
+/* Opens the file for direct reads. The caller has reserved the descriptor. */
 static int open_direct(struct extent *extent)
 {
     struct extents *all = extent->all;

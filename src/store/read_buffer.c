@@ -2,16 +2,16 @@
  *
  *   reader ── read_buffer_take ──> kept for its next reads ──> cut from a huge page, or allocated
  *
- * Large buffers are cut from 2 MiB at a time, for which the kernel is asked for a huge page. A
- * direct read into small pages is a request with a segment for each page, and a disk may take longer
- * for many segments than for the bytes: a virtual disk read 256 KiB, 8 at a time, at 0.8 to 1.0 GB/s
- * into small pages and at 2.0 GB/s into huge ones. New buffers come from the oldest huge page that
- * has room, so that younger ones fall empty and are freed.
+ * Large buffers are cut from blocks of 2 MiB, and the kernel is asked to use a huge page for each
+ * block. A direct read into small pages is a request with a segment for each page. A disk may need
+ * more time for many segments than for the bytes. A virtual disk read 256 KiB, 8 at a time, at 0.8
+ * to 1.0 GB/s into small pages, and at 2.0 GB/s into huge ones. New buffers come from the oldest
+ * huge page that has room, so that younger ones become empty and are freed.
  *
- * The budget counts what is allocated: a huge page as a whole, however few of its buffers are used.
- * So huge pages take at most half of the budget, and further large buffers are allocated one by one.
- * No buffer is kept while readers lack room: else the kept ones of all threads could fill the budget.
- * Threads: a buffer belongs to its store_io, and so to that one's thread. */
+ * The budget counts allocated bytes: a huge page as a whole, however few of its buffers are used.
+ * So huge pages take at most half of the budget, and further large buffers are allocated one by
+ * one. While readers lack room, no buffer is kept. Otherwise the kept buffers of all threads could
+ * fill the budget. Threads: a buffer belongs to its store_io, and so to one thread. */
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -19,13 +19,13 @@
 #include "store/io.h"
 
 #define KEPT_MAX 8u
-#define TINY_KEPT_MAX 256u            /* a batch wants many */
+#define TINY_KEPT_MAX 256u            /* a batch uses many at a time */
 #define HUGE_PAGE_BYTES (2u * 1024u * 1024u)
 #define PAGE_BUFFERS (HUGE_PAGE_BYTES / LARGE_BYTES)
 
 struct huge_page {
     struct list link;                 /* io->huge_pages, oldest first */
-    uint32_t used;                    /* a bit each buffer */
+    uint32_t used;                    /* one bit for each buffer */
     uint8_t *bytes;
 };
 
@@ -61,7 +61,7 @@ static bool may_be_huge(const struct store *store)
            max / 2;
 }
 
-/* NULL: the budget has no room for one. */
+/* Returns NULL if the budget has no room for a huge page. */
 static struct huge_page *huge_page_new(struct store_io *io)
 {
     if (!may_be_huge(io->store))
@@ -69,7 +69,7 @@ static struct huge_page *huge_page_new(struct store_io *io)
     uint8_t *memory = allocate(io->store, HUGE_PAGE_BYTES, HUGE_PAGE_BYTES);
     if (!memory)
         return NULL;
-    (void)madvise(memory, HUGE_PAGE_BYTES, MADV_HUGEPAGE);    /* refused: small pages do, too */
+    (void)madvise(memory, HUGE_PAGE_BYTES, MADV_HUGEPAGE);    /* small pages work as well */
     struct huge_page *page = must_alloc(sizeof(*page));
     page->bytes = memory;
     list_init(&page->link);
@@ -171,7 +171,7 @@ void read_buffers_free(struct store_io *io)
             next = at->next;
             buffer_free(at);
         }
-    check(list_empty(&io->huge_pages));    /* nobody holds bytes of a store_io that ends */
+    check(list_empty(&io->huge_pages));    /* all buffers were given back before */
 }
 
 void object_bytes_release(struct object_bytes *held)
