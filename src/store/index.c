@@ -30,7 +30,7 @@
 
 #include "base/trap.h"
 
-/* What was left when a fault jumped out of LMDB: mapped, and never touched again. */
+/* An environment in which a fault interrupted LMDB. It stays mapped, and is never used again. */
 struct wreck {
     struct wreck *next;
     MDB_env *env;
@@ -81,13 +81,13 @@ static enum err answer(struct index *index, int rc)
     case MDB_PAGE_NOTFOUND:
     case MDB_INVALID:
     case MDB_VERSION_MISMATCH:
-    case MDB_MAP_RESIZED:    /* nobody else writes it: a broken meta page */
+    case MDB_MAP_RESIZED:    /* only this process writes it, so a meta page is broken */
     case MDB_CURSOR_FULL:
     case MDB_PAGE_FULL:
     case MDB_INCOMPATIBLE:
     case MDB_BAD_VALSIZE:
-    case MDB_KEYEXIST:       /* in a tree that says it is empty */
-    case EFBIG:     /* a broken page named one far beyond the map: it would be written there */
+    case MDB_KEYEXIST:       /* the tree claims to be empty (open_tree) */
+    case EFBIG:              /* a broken page named a page far beyond the map, to be written */
     case EINVAL:
         atomic_store(&index->bad, true);
         return ERR_IO;
@@ -106,7 +106,7 @@ enum err index_call(struct index *index, lmdb_call *call, struct ask *ask)
 
 #define NOTE_MAX 4096
 
-/* False: too long. */
+/* Returns false if the path is too long. */
 static bool note_of(const char *path, char ret[NOTE_MAX])
 {
     return snprintf(ret, NOTE_MAX, "%s/" INDEX_SUSPECT, path) < NOTE_MAX;
@@ -136,7 +136,7 @@ void index_free(struct index **index)
     *index = NULL;
 }
 
-/* A new one gets its first entry, opening 0: no index is ever empty. */
+/* A new index gets its first entry, the opening 0. So no index is ever empty. */
 static int open_tree(MDB_txn *txn, MDB_dbi *ret_dbi)
 {
     uint64_t opening = 0;
@@ -157,7 +157,7 @@ static int do_open(struct ask *ask)
 {
     MDB_txn *txn;
     int rc = mdb_env_open(ask->env, ask->path, MDB_NOTLS | MDB_NORDAHEAD, 0600);
-    if (rc)    /* a broken meta page may want a map beyond all memory */
+    if (rc)    /* a broken meta page may name a map size beyond all memory */
         return rc == ENOMEM ? MDB_CORRUPTED : rc;
     int dead;
     rc = mdb_reader_check(ask->env, &dead);
@@ -174,7 +174,8 @@ static int do_open(struct ask *ask)
     return rc ? rc : snapshot_learn(ask->index, ask->env);
 }
 
-/* Closes it with all its readers' transactions, or leaves it as the wreck it is. */
+/* Closes the environment and all transactions of its readers. After a fault, keeps both as a
+ * wreck. */
 static void env_end(struct index *index, MDB_env *env, struct wreck *wreck)
 {
     if (atomic_load(&index->faulted)) {
@@ -232,7 +233,7 @@ void index_close(struct index *index)
     for (size_t i = 0; i < SLOTS; i++) {
         struct slot *slot = &index->slots[i];
         while (atomic_exchange(&slot->busy, true))
-            sched_yield();    /* a reader copies out an entry */
+            sched_yield();    /* a reader still copies an entry out */
         wreck->txns[i] = slot->txn;
         wreck->cursors[i] = slot->cursor;
         slot->txn = NULL;

@@ -31,7 +31,7 @@ struct index {
     _Atomic uint64_t committing;      /* the transaction being committed; 0: none */
     _Atomic uint64_t seals[2];        /* seals of the meta pages of the last even and odd one */
     struct slot slots[SLOTS];
-    char *note;                       /* of a crash (trap.h); or NULL */
+    char *note;                       /* path of the note of a crash (trap.h), or NULL */
     /* what the write transaction changed so far; then what the latest commit changed */
     struct index_change *changes;
     size_t change_count, change_max;

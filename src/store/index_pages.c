@@ -79,14 +79,14 @@ static uint32_t bytes_used(const struct index_pages *pages, const uint8_t *page)
     return pages->page_bytes - u16(page + 14) + u16(page + 12) - HEADER;
 }
 
-/* Of two keys of the free tree. */
+/* Compares two keys of the free tree. */
 static int number_compare(slice a, slice b)
 {
     uint64_t one = u64((const uint8_t *)a.ptr), other = u64((const uint8_t *)b.ptr);
     return (one > other) - (one < other);
 }
 
-/* The page, if it may have that number and says it has. */
+/* Returns the page if this number is possible and the page has it, and has these flags; or NULL. */
 static const uint8_t *page_of(const struct index_pages *pages, uint64_t number, uint16_t flags)
 {
     if (number < 2 || number >= pages->next)
@@ -95,7 +95,7 @@ static const uint8_t *page_of(const struct index_pages *pages, uint64_t number, 
     return u64(page) == number && u16(page + 10) == flags ? page : NULL;
 }
 
-/* Bytes of a node, even; 0 if it is none of that page. */
+/* Returns the even size of a node, or 0 if a page of this kind can't have this node. */
 typedef uint32_t node_size(const struct index_pages *pages, const uint8_t *node);
 
 static uint32_t node_end(uint32_t key_bytes, uint64_t value_bytes)
@@ -111,7 +111,7 @@ static bool is_key_size(const struct index_pages *pages, uint32_t bytes)
     return false;
 }
 
-/* The first child's key means nothing, and may be empty. */
+/* The key of a branch's first node has no meaning, and may be empty. */
 static uint32_t main_branch_node(const struct index_pages *pages, const uint8_t *node)
 {
     uint32_t key_bytes = u16(node + 6);
@@ -146,7 +146,7 @@ static uint32_t free_leaf_node(const struct index_pages *pages, const uint8_t *n
     return value_bytes < pages->page_bytes ? node_end(8, value_bytes) : 0;
 }
 
-/* The nodes fill the page from `upper` on, each at one of the offsets. */
+/* Returns true if the nodes fill the page from `upper` on, and each has an offset of its own. */
 static bool nodes_tile(const struct index_pages *pages, const uint8_t *page, node_size *size_of)
 {
     uint8_t starts[PAGE_BYTES_MAX / 16];
@@ -169,7 +169,7 @@ static bool nodes_tile(const struct index_pages *pages, const uint8_t *page, nod
     return found == count;
 }
 
-/* A branch's first key means nothing. */
+/* Returns true if the keys rise. The first key of a branch has no meaning. */
 static bool keys_rise(const uint8_t *page, bool numbers)
 {
     uint32_t count = node_count(page);
@@ -185,7 +185,7 @@ static bool keys_rise(const uint8_t *page, bool numbers)
     return true;
 }
 
-/* A sound page, or NULL. */
+/* Returns the page if it is sound, or NULL. */
 static const uint8_t *page_get(const struct index_pages *pages, uint64_t number, bool is_leaf,
                                bool is_free)
 {
@@ -224,7 +224,8 @@ static bool tree_read(const struct index_pages *pages, const uint8_t *at, uint16
            ret->pages < pages->next;
 }
 
-/* The value of a node of the free tree, which may lie in pages of its own. */
+/* Returns the value of a leaf's node of the free tree, or NULL. A long value lies in overflow
+ * pages. */
 static const uint8_t *free_value(const struct index_pages *pages, const uint8_t *node)
 {
     const uint8_t *value = node + NODE + 8;
@@ -253,7 +254,8 @@ static bool takes_list(const struct index_pages *pages, const uint8_t *list, uin
     return true;
 }
 
-/* What is below the page, `levels` of them with its own, and keys go on rising. */
+/* Checks a page of the free tree, which has `levels` levels from this page down, and all pages
+ * below it. *left is the number of pages not yet seen, *last the highest key so far. */
 static bool free_below(const struct index_pages *pages, uint64_t number, unsigned levels,
                        uint64_t *left, uint64_t *last)
 {
@@ -294,7 +296,7 @@ bool index_pages_begin(struct index_pages *pages, uint64_t transaction)
         u64(meta + 144) != transaction - 1 || pages->next < 2 || pages->next > pages->count ||
         u32(meta + 40) != pages->page_bytes)
         return false;
-    enum { NUMBERS = 8 };    /* its keys are compared as numbers */
+    enum { NUMBERS = 8 };    /* flag of a tree with keys that are numbers */
     if (!tree_read(pages, meta + 40, NUMBERS, &pages->free) ||
         !tree_read(pages, meta + 88, 0, &pages->main))
         return false;
@@ -306,22 +308,22 @@ bool index_pages_begin(struct index_pages *pages, uint64_t transaction)
 
 /* ---- the pages of a key ---- */
 
-/* A page on the way to a key: the place of its node in its parent, and what it may hold. Keys are
- * not below `low`, and below `high`; without a pointer: no such limit. */
+/* What the parents of a page say about it: the index of its node in its parent, and the limits of
+ * its keys. Each key is at least `low` and less than `high`. A NULL pointer means no limit. */
 struct bounds {
     uint32_t index;
     slice low, high;
 };
 
-/* The node, if it lies in its page. */
+/* Returns the node if it lies in its page, or NULL. */
 static const uint8_t *node_in(const struct index_pages *pages, const uint8_t *page, uint32_t index)
 {
     uint32_t at = u16(page + HEADER + 2 * index), room = pages->page_bytes - NODE;
     return at <= room && u16(page + at + 6) <= room - at ? page + at : NULL;
 }
 
-/* From a page to the child to go to for a key, the last whose key is not above. False: a node on
- * the way does not lie in the page. */
+/* Finds the child of a page that leads to a key: the last child whose key is not above it. Narrows
+ * the bounds. Returns false if a node that the search reads does not lie in the page. */
 static bool go_down(const struct index_pages *pages, const uint8_t *page, slice key,
                     struct bounds *bounds, uint64_t *ret_child)
 {
@@ -350,7 +352,8 @@ static bool is_within(const uint8_t *page, const struct bounds *bounds)
            (!bounds->high.ptr || slice_cmp(key_of(node_at(page, count - 1)), bounds->high) < 0);
 }
 
-/* The next page of the path, at `level` levels from the bottom. */
+/* Adds the next page to the path; leaves have level 1. Returns NULL if the page is not sound. The
+ * page is checked unless this transaction has changed it. */
 static const uint8_t *path_get(struct index_pages *pages, uint64_t number, unsigned level,
                                const struct bounds *bounds)
 {
@@ -384,10 +387,10 @@ bool index_pages_put(struct index_pages *pages, slice key)
     return true;
 }
 
-/* ---- the pages of a key, for who only reads ---- */
+/* ---- the pages of a key, for reading ---- */
 
-/* A page that the last tree uses, as far as a search looks at it: each of its nodes is still to be
- * judged. */
+/* Returns the page if the latest tree may use it, or NULL. Its nodes are not checked: a search
+ * checks those that it reads. */
 static const uint8_t *page_in_use(const struct index_pages *pages, uint64_t number, bool is_leaf)
 {
     const uint8_t *page = page_of(pages, number, is_leaf ? LEAF : BRANCH);
@@ -439,7 +442,8 @@ static uint32_t node_bytes_max(const struct index_pages *pages)
     return most;
 }
 
-/* May it fall below the threshold with one more loss? It may have been split in two since. */
+/* Returns true if one more loss may bring the page below the threshold. The library may have split
+ * the page in this transaction, so at most half of its room counts. */
 static bool may_shrink(struct index_pages *pages, const uint8_t *page)
 {
     uint32_t losses = *losses_of(pages, u64(page)) + 1u;
@@ -451,7 +455,8 @@ static bool may_shrink(struct index_pages *pages, const uint8_t *page)
     return MIN(bytes_used(pages, page), room / 2 - node) < room / 4 + losses * node;
 }
 
-/* The page, and the first and last of each level below. */
+/* Checks the page and its first and last child; does the same for these children, down to the
+ * leaves. */
 static bool edges(struct index_pages *pages, uint64_t number, unsigned levels)
 {
     const uint8_t *page = page_get(pages, number, levels == 1, false);
@@ -461,22 +466,22 @@ static bool edges(struct index_pages *pages, uint64_t number, unsigned levels)
            edges(pages, child_of(node_at(page, node_count(page) - 1)), levels - 1);
 }
 
-/* Children on one side of a page that may shrink: as many as it may be merged with, one after the
- * other, before what it has gathered keeps it above the threshold. */
+/* Checks the children on one side of a page that may shrink. The library may merge the page with
+ * one after another of them, until the gathered nodes keep it above the threshold. */
 static bool neighbours(struct index_pages *pages, const uint8_t *parent, uint32_t index, int step,
                        unsigned levels)
 {
     uint32_t gathered = 0, enough = levels == 1 ? pages->page_bytes / 4 + node_bytes_max(pages) : 2;
     while (gathered < enough) {
         index += (uint32_t)step;
-        if (index >= node_count(parent))    /* or below 0 */
+        if (index >= node_count(parent))    /* also if it fell below 0 */
             return true;
         uint64_t number = child_of(node_at(parent, index));
         if (!edges(pages, number, levels))
             return false;
         const uint8_t *page = pages->map + number * pages->page_bytes;
         gathered += levels == 1 ? bytes_used(pages, page) : node_count(page);
-        lose(pages, number);    /* to the page that shrinks */
+        lose(pages, number);    /* the shrinking page may take a node from it */
     }
     return true;
 }
@@ -502,9 +507,9 @@ bool index_pages_delete(struct index_pages *pages, slice key)
     return true;
 }
 
-/* ---- what a look-up ended in ---- */
+/* ---- after a look-up ---- */
 
-/* A node below `upper` is what a deletion left: only a pointer beyond `lower` leads there. */
+/* Bytes before `upper` are left from deleted nodes. Only an offset beyond `lower` leads there. */
 bool index_pages_is_current(const struct index_pages *pages, uint64_t transaction,
                             const void *bytes, uint32_t key_bytes)
 {

@@ -14,7 +14,7 @@
 static struct slot *slot_take(struct index *index)
 {
     static atomic_uint threads;
-    static _Thread_local unsigned mine;    /* 1 + where this thread begins to look */
+    static _Thread_local unsigned mine;    /* 1 + the slot that this thread tries first */
     if (!mine)
         mine = 1 + atomic_fetch_add(&threads, 1) % SLOTS;
     for (unsigned i = mine - 1;; i = (i + 1) % SLOTS) {
@@ -47,7 +47,7 @@ static int slot_renew(struct ask *ask)
     return rc;
 }
 
-/* A transaction that reads what was last committed. */
+/* Begins a transaction that reads the latest commit. */
 static int slot_begin(struct ask *ask)
 {
     for (;;) {
@@ -62,11 +62,11 @@ static int slot_begin(struct ask *ask)
         mdb_txn_reset(ask->slot->txn);
         if (snapshot == SNAPSHOT_WRONG || index_is_bad(ask->index))
             return MDB_CORRUPTED;
-        sched_yield();    /* the committer is about to say what it has committed */
+        sched_yield();    /* the committer is about to publish its commit */
     }
 }
 
-/* ask->read in a transaction; again, if commits overtook it. */
+/* Calls ask->read in a transaction, and again if commits have overtaken that transaction. */
 static int do_read(struct ask *ask)
 {
     int rc;
@@ -82,7 +82,7 @@ static int do_read(struct ask *ask)
     return rc;
 }
 
-/* Takes a slot, runs the call in a read transaction, leaves. */
+/* Takes a slot, runs the call, and gives the slot back. */
 static enum err reading(struct index *index, lmdb_call *call, struct ask *ask)
 {
     if (index_is_bad(index))
@@ -140,7 +140,7 @@ enum err index_get_metadata(struct index *index, const struct object_id *id, uin
     return reading(index, do_read, &ask);
 }
 
-/* The next entry, if it is of this object and unit. */
+/* Reads the next entry. Returns MDB_NOTFOUND if it is not that of this object and unit. */
 static int cursor_next(struct ask *ask, uint32_t unit, struct entry *ret)
 {
     MDB_val wanted = index_key(ask, unit), key, value;
@@ -186,7 +186,7 @@ int index_cursor_from(MDB_cursor *cursor, struct ask *ask)
     int rc = mdb_cursor_get(cursor, &key, &value, MDB_SET_RANGE);
     if (rc)
         return rc;
-    if (ask->ret_id && key.mv_size != ENTRY_KEY_BYTES)    /* the opening's */
+    if (ask->ret_id && key.mv_size != ENTRY_KEY_BYTES)    /* the key of the opening */
         rc = mdb_cursor_get(cursor, &key, &value, MDB_NEXT);
     if (rc)
         return rc;
@@ -222,7 +222,7 @@ static int do_size(struct ask *ask)
         rc = mdb_env_info(ask->env, &info);
     if (rc)
         return rc;
-    ask->size.entries = stat.ms_entries ? stat.ms_entries - 1 : 0;    /* the opening's is none */
+    ask->size.entries = stat.ms_entries ? stat.ms_entries - 1 : 0;    /* without the opening */
     ask->size.bytes = (uint64_t)(info.me_last_pgno + 1) * stat.ms_psize;
     return MDB_SUCCESS;
 }

@@ -7,14 +7,14 @@
  * does not use (free_pages.h). Each reader compares its transaction with these facts. A difference
  * makes the index bad.
  *
- *   committer   committing = N; mdb_txn_commit; pages noted; seals[N & 1], newest = N; committing =
- * 0
+ *   committer   committing = N; mdb_txn_commit; pages noted; seals[N & 1]; newest = N;
+ *               committing = 0
  *   reader      n = newest; transaction begins: number T; T >= n, its meta page has the seal of T;
  *               look-up; what it found lies in a page that T uses; the seal of T still stands
  *
- * A reader that begins just as N lands has T = N before the seal of N is there. It waits for as
- * long as the committer looks at the list of free pages. A reader that two commits overtake begins
- * anew: the second reuses the meta page and the marks of its transaction. */
+ * A reader that begins just as N lands has T = N before the seal of N is there. It waits until the
+ * committer has read the list of free pages. If two commits overtake a reader, it begins anew: the
+ * second one reuses the meta page and the marks of its transaction. */
 #include "store/index_inside.h"
 
 #include "base/guard.h"
@@ -24,8 +24,8 @@ static const struct node_shape shapes[] = {
     { sizeof(INDEX_OPENING), sizeof(uint64_t) },
 };
 
-/* The map's address is not to be had from LMDB: it is taken from the first entry, which is there
- * since the index was made. */
+/* LMDB does not give the address of its map. It is derived from the address of the first entry,
+ * because no index is empty. */
 static int find_map(struct index *index, MDB_txn *txn, const MDB_envinfo *info, uint32_t page_bytes)
 {
     MDB_cursor *cursor;
@@ -102,7 +102,7 @@ void snapshot_forget(struct index *index)
 int snapshot_committed(struct index *index, uint64_t transaction)
 {
     int rc = MDB_SUCCESS;
-    /* else there was nothing to commit: no meta page was written */
+    /* without a change, LMDB writes no meta page */
     if (index->pages.map && meta_transaction(meta_of(index, transaction)) == transaction) {
         if (!index_pages_begin(&index->pages, transaction + 1))
             rc = MDB_CORRUPTED;
@@ -128,7 +128,7 @@ int snapshot_begin(struct index *index, uint64_t transaction)
     return index_pages_begin(&index->pages, transaction) ? MDB_SUCCESS : MDB_CORRUPTED;
 }
 
-/* What `clean` will be compared with (clean.h): false if the pages are not what was committed. */
+/* The file `clean` keeps these values (clean.h). */
 bool index_metas(struct index *index, struct metas *ret)
 {
     uint64_t newest = atomic_load(&index->newest);
@@ -153,7 +153,7 @@ enum snapshot snapshot_judge(struct ask *ask, uint64_t newest)
     if (ask->seal == meta_seal(meta_of(index, number), number))
         return SNAPSHOT_RIGHT;
     if ((int32_t)((uint32_t)(ask->seal >> 32) - (uint32_t)number) > 0)
-        return SNAPSHOT_AGAIN;    /* overtaken: the page is a later transaction's already */
+        return SNAPSHOT_AGAIN;    /* a later transaction already has the meta page */
     uint64_t committing = atomic_load(&index->committing);
     bool changes = committing == number || committing == number + 2 ||
                    atomic_load(&index->seals[number & 1]) != ask->seal;

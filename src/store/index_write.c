@@ -4,8 +4,8 @@
  * pages are checked first (index_pages.h): the meta page and the tree of free pages when a
  * transaction begins, for each look-up the pages that lead to its key, and for each change the
  * pages that it may touch. A broken page makes the index bad before LMDB uses the page. Look-ups
- * are checked, too, because the committer writes entries that it found back with a change (a
- * refusal, a proof). An out-of-date entry would so become the latest one.
+ * are checked, too: the committer changes an entry that it found (a refusal, a proof) and writes it
+ * back. An out-of-date entry would thus become the latest one.
  *
  * Committer only. */
 #include "store/index_inside.h"
@@ -31,7 +31,7 @@ static int do_begin(struct ask *ask)
     return rc;
 }
 
-/* Entries that fail their checksum count for nothing. */
+/* Ignores an entry that fails its checksum. */
 static void note_change(struct index *index, const MDB_val *key, const MDB_val *value, bool added)
 {
     struct entry entry;
@@ -61,7 +61,7 @@ size_t index_changes(const struct index *index, const struct index_change **ret)
     return index->change_count;
 }
 
-/* Puts, or deletes if there is no value; the old value is noted first, if there is one. */
+/* Puts the value, or deletes the key if `value` is NULL. Notes the old value, if there is one. */
 static int replace(struct index *index, MDB_val *key, MDB_val *value)
 {
     MDB_val old;
@@ -77,7 +77,7 @@ static int replace(struct index *index, MDB_val *key, MDB_val *value)
     return rc;
 }
 
-/* Puts, or deletes if there is no value; but first the pages are looked at. */
+/* Checks the pages that the change may touch, and then makes the change. */
 static int change(struct index *index, MDB_val key, MDB_val *value)
 {
     struct index_pages *pages = &index->pages;
@@ -105,7 +105,8 @@ enum err index_begin(struct index *index)
     return e;
 }
 
-/* Before the library goes there. What it finds, it finds in the tree before this transaction. */
+/* Checks the pages that lead to the key, before LMDB follows them. Their tree is that of the latest
+ * commit. */
 static bool leads_there(struct ask *ask)
 {
     struct index_pages *pages = &ask->index->pages;
@@ -222,7 +223,7 @@ static int do_commit(struct ask *ask)
     struct index *index = ask->index;
     MDB_txn *txn = index->writing;
     uint64_t number = mdb_txn_id(txn);
-    index->writing = NULL;    /* gone, whatever comes of it */
+    index->writing = NULL;    /* mdb_txn_commit frees it even if it fails */
     atomic_store(&index->committing, number);
     int rc = mdb_txn_commit(txn);
     if (!rc)

@@ -1,6 +1,6 @@
-/* metas.c - the two meta pages of the index, by themselves. SPDX-License-Identifier: Apache-2.0
+/* metas.c - the two meta pages of the index. SPDX-License-Identifier: Apache-2.0
  *
- * Their fields stand in index_pages.c. */
+ * index_pages.c describes their fields. */
 #include "store/metas.h"
 
 #include <fcntl.h>
