@@ -2,8 +2,7 @@
  *
  * If an older copy of the folder is put back, at least one of these changes:
  *   - cp, rsync, tar, a restored backup: the inodes; if files are overwritten in place, their
- * change
- *     times, which no program can set back;
+ *     change times, which no program can set back;
  *   - a folder moved away and back: the change time of the folder itself;
  *   - a snapshot of another subvolume or volume: the device;
  *   - a machine rolled back or cloned: the boot.
@@ -74,7 +73,7 @@ static bool read_places(int folder_fd, struct disk_place places[PLACES])
     return true;
 }
 
-/* As it would have to be, now. */
+/* Makes the mark that would be valid now. */
 static bool make(int folder_fd, uint64_t opening, const struct metas *metas, struct disk_clean *ret)
 {
     *ret = (struct disk_clean){ .version = 1, .page_bytes = metas->page_bytes, .opening = opening,

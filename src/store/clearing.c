@@ -4,7 +4,8 @@
  * Without the secret in the format file no object in the folder can be found. So the files are
  * removed, but only if each name in the folder is one that Penstock gives: an operator who mistypes
  * a path loses nothing. A folder that Penstock has used has extents/. If there is no extents/,
- * files named format or index are foreign. Committer only, under the lock. */
+ * files named format or index are foreign. Threads: any may call clearing_look, which only reads.
+ * The rest is for the committer, under the lock of the folder. */
 #include "store/clearing.h"
 
 #include <dirent.h>
@@ -49,7 +50,8 @@ static bool is_of_ages(const char *name)
     return is_extent(name) || slice_is_one_of(slice_of(name), ours, countof(ours));
 }
 
-/* ERR_NOT_FOUND: there is no such folder; ERR_FORMAT: it is none. */
+/* Returns OK, ERR_NOT_FOUND if the folder is missing, ERR_FORMAT if it is not a folder, or
+ * ERR_IO. */
 static enum err open_inner(const char *folder, const char *inner, DIR **ret)
 {
     char path[4096];
@@ -93,12 +95,12 @@ enum err clearing_look(const char *folder, struct arena *keep, slice *ret_strang
     if (e || extents)
         return e ? e : ERR_NOT_FOUND;
     e = look(folder, "index", is_of_index, keep, ret_stranger);
-    if (!e || e == ERR_NOT_FOUND)    /* jobs/ keeps what it has, so nobody looks into it */
+    if (!e || e == ERR_NOT_FOUND)    /* files in jobs/ stay, so their names do not matter */
         e = look(folder, "ages", is_of_ages, keep, ret_stranger);
     return e == ERR_NOT_FOUND ? OK : e;
 }
 
-/* Removes the files with names of ours in a folder, but not that of the extent `keep`. */
+/* Removes the files whose names `ours` accepts, except the file of the extent `keep`. */
 static enum err remove_files(DIR *dir, is_ours *ours, uint32_t keep)
 {
     uint32_t number;

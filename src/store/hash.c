@@ -16,7 +16,7 @@
 #define SIPHASH_BYTES 16
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static pthread_key_t context_end;    /* only for its destructor: reading goes through `context` */
+static pthread_key_t context_end;    /* used only for its destructor */
 static EVP_MAC *siphash;
 static _Thread_local EVP_MAC_CTX *context;
 
@@ -60,7 +60,7 @@ static void siphash_128(const uint8_t key[STORE_SECRET_BYTES], const slice *part
     check(EVP_MAC_final(own, ret, &len, SIPHASH_BYTES) == 1 && len == SIPHASH_BYTES);
 }
 
-/* All lengths stand in front: no two names give the same bytes. */
+/* The lengths of all parts come first, so different names never give the same bytes. */
 void object_id_of(const uint8_t secret[STORE_SECRET_BYTES], const struct object_name *name,
                   struct object_id *ret)
 {

@@ -3,7 +3,8 @@
  *
  * If a cache folder is made at a mount point before the disk is mounted, it fills the root disk,
  * and the later mount hides it. fstab and systemd's mount units name the mount points;
- * /proc/self/mounts has the ones that are in use. Paths are compared as written, and with their links resolved. */
+ * /proc/self/mounts has the ones that are in use. Paths are compared as written, and with their
+ * links resolved. */
 #include "store/mounts.h"
 
 #include <glob.h>
@@ -46,7 +47,7 @@ static slice without_slash(slice path)
     return path;
 }
 
-/* With the links of what there is of it resolved. */
+/* Resolves the links in that part of the path that exists. */
 static slice resolve(struct arena *keep, slice path)
 {
     for (size_t len = path.len; len > 0; len--) {
@@ -119,8 +120,9 @@ static bool matches(const char *pattern)
     return any;
 }
 
-/* Not overruled by a unit of its name in a folder before it; and wanted, unless the administrator
- * wrote it: distributions bring units for mounts that a machine may not have. */
+/* Returns true if systemd uses this unit. A unit of the same name in an earlier folder overrides
+ * it. If the administrator did not write the unit, another one must want or require it:
+ * distributions ship units for mounts that a machine may not have. */
 static bool unit_counts(const struct search *search, const char *path, size_t dir)
 {
     const struct mounts_files *files = search->files;
@@ -137,7 +139,8 @@ static bool unit_counts(const struct search *search, const char *path, size_t di
     return wanted;
 }
 
-/* "Where=/nvme" of a unit. A unit that can't be read has none. */
+/* Returns the mount point of a unit, from a line such as "Where=/nvme". The result is empty if the
+ * unit can't be read. */
 static slice where_of(struct arena *keep, const char *path)
 {
     slice unit;

@@ -46,8 +46,8 @@ static slice above(struct arena *keep, slice path)
     return slice_of(dirname((char *)arena_copy(keep, path).ptr));
 }
 
-/* Why this user may not write to `path`: whose it is, and `advice` for the case that it is
- * another's. */
+/* Explains why this user may not write to `path`. If another user owns it, the text has `advice`
+ * at its end. */
 static enum err refused(struct look *look, const char *path, const struct stat *st, slice advice)
 {
     struct arena *keep = look->keep;
@@ -76,7 +76,7 @@ static enum err look_at_mounts(struct look *look)
                                              SLICE_ARG(lost.by)));
 }
 
-/* It is not there: could it be made? */
+/* For a missing folder: finds out whether it can be made. */
 static enum err look_above(struct look *look)
 {
     struct stat st;
@@ -167,7 +167,7 @@ static enum err look_at_contents(struct look *look)
     return OK;
 }
 
-/* Takes the lock for a moment, shared. */
+/* Takes a shared lock for a moment, to find out whether another process has the lock. */
 static enum err look_at_lock(struct look *look)
 {
     int fd = open(arena_printf(look->keep, "%.*s/lock", SLICE_ARG(look->folder)).ptr,

@@ -32,7 +32,7 @@ uint64_t sizing_derive(uint64_t kept, uint64_t free, uint64_t own)
     return MAX(derived >= kept / 8 * 9 ? derived : kept, SIZE_LEAST);
 }
 
-/* At least two of them fit, and one takes any record. */
+/* At least two extents fit into the cache, and an extent takes any record. */
 uint32_t sizing_extent(uint64_t size_bytes, uint32_t wish)
 {
     uint64_t bytes = wish ? wish : MIN(MAX(size_bytes / 64, 4 * MIB), 64 * MIB);
@@ -43,7 +43,7 @@ uint32_t sizing_extent(uint64_t size_bytes, uint32_t wish)
     return (uint32_t)bytes;
 }
 
-/* Bytes that the files in one of a folder's own folders take. */
+/* Returns the disk space of the files in one subfolder of a cache folder. */
 static uint64_t files_in(const char *folder, const char *inner)
 {
     char path[4096];
