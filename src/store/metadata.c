@@ -113,7 +113,7 @@ static uint64_t mix(uint64_t x)
     return x ^ x >> 31;
 }
 
-/* On disk: FNV-1a of the bytes, mixed. */
+/* FNV-1a of the bytes, mixed. Index and records on disk have this value. */
 uint64_t metadata_etag_hash(slice etag)
 {
     uint64_t hash = 0xCBF29CE484222325u;
@@ -123,7 +123,7 @@ uint64_t metadata_etag_hash(slice etag)
     return hash ? hash : 1;
 }
 
-/* On disk, too. */
+/* Index and records on disk have this value, too. */
 uint64_t metadata_mark(uint64_t size, int64_t modified_s)
 {
     return mix(mix(size) + (uint64_t)modified_s);

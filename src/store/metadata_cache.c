@@ -30,7 +30,7 @@ struct entry {
     struct metadata *metadata;
     _Atomic(struct entry *) next;     /* in its bucket */
     struct list queued;
-    atomic_bool used;         /* since it was queued */
+    atomic_bool used;         /* a get found it since it was queued */
 };
 
 struct buckets {
@@ -50,7 +50,7 @@ struct metadata_cache {
     size_t budget;
     struct read_epochs *epochs;
     atomic_size_t bytes;
-    atomic_uint hand;         /* whose turn it is to give one up */
+    atomic_uint hand;         /* the shard that evicts next */
     struct shard shards[SHARDS];
 };
 
@@ -61,7 +61,7 @@ static size_t entry_bytes(const struct metadata *metadata)
     return metadata_bytes(metadata) + sizeof(struct entry) + sizeof(struct entry *);
 }
 
-/* An id is a keyed hash already: its bytes serve as they are, the first for the shard. */
+/* An id is a keyed hash, so its bytes need no further hash. The first one selects the shard. */
 static struct shard *shard_of(struct metadata_cache *cache, const struct object_id *id)
 {
     return &cache->shards[id->bytes[0] % SHARDS];
@@ -109,7 +109,8 @@ static struct buckets *grow(struct shard *shard)
     return old;
 }
 
-/* Under the lock. What it returns is out of the table and goes to entry_end without the lock. */
+/* Takes an entry out of the table. Under the lock. After its release, the caller must pass the
+ * entry to entry_end. */
 static struct entry *take_out(struct metadata_cache *cache, struct shard *shard,
                               const struct object_id *id)
 {
@@ -134,7 +135,8 @@ static void entry_end(struct metadata_cache *cache, struct entry *entry)
     free(entry);
 }
 
-/* The next one to go from this shard, or NULL if it is empty. Two rounds at most. */
+/* Takes the next entry to evict out of the shard. Returns NULL if the shard is empty. Two rounds
+ * suffice, unless gets mark all entries again meanwhile. */
 static struct entry *evict(struct metadata_cache *cache, struct shard *shard)
 {
     while (!list_empty(&shard->queue)) {

@@ -18,14 +18,14 @@
 
 struct row {
     struct object_id endpoint, name;
-    uint32_t others;                  /* extents up to this one */
+    uint32_t others;                  /* extents up to this one have metadata of another name */
 };
 static_assert(sizeof(struct row) == 28, "on disk");
 
 struct names {
     pthread_mutex_t lock;
     struct row rows[NAMES_MAX];
-    bool known[NAMES_MAX];            /* its name */
+    bool known[NAMES_MAX];            /* true: the name in the row is known */
     size_t count;
 };
 
@@ -67,7 +67,7 @@ static struct row *find(struct row *rows, size_t count, const struct object_id *
     return NULL;
 }
 
-/* Two names for one endpoint: which of them metadata was learnt in, nobody knows. */
+/* If an endpoint has two names, its name counts as not known: the metadata may be of either. */
 static void add(struct names *names, const uint8_t secret[STORE_SECRET_BYTES],
                 const struct store_name *name)
 {
@@ -105,7 +105,9 @@ static void write_rows(const char *folder, struct file *file)
     arena_free(&keep);
 }
 
-/* What the file says of it, or else says from now on. True: that is new. */
+/* Sets row->others: from the file, if it has the endpoint with the same name; otherwise to
+ * `others`. Then brings the file's row up to date, if the name is known. Returns true if that
+ * changed the file's rows. */
 static bool apply(struct row *row, bool known, struct file *file, uint32_t others)
 {
     struct row *there = find(file->rows, file->count, &row->endpoint);
@@ -113,7 +115,7 @@ static bool apply(struct row *row, bool known, struct file *file, uint32_t other
     if (!known || (there && memcmp(there, row, sizeof(*row)) == 0))
         return false;
     if (!there && file->count == NAMES_MAX)
-        there = &file->rows[0];    /* that endpoint's name has changed, then */
+        there = &file->rows[0];    /* the name of that endpoint will count as changed */
     *(there ? there : &file->rows[file->count++]) = *row;
     return true;
 }

@@ -21,8 +21,8 @@ static_assert(sizeof(struct row) == 16, "on disk");
 
 struct restated {
     pthread_mutex_t lock;
-    atomic_size_t count;              /* changed under the lock; a hit looks whether it is 0 */
-    bool unwritten;                   /* the file lacks something of it */
+    atomic_size_t count;              /* changes under the lock; a hit compares it with 0 */
+    bool unwritten;                   /* the file lacks a change of the rows */
     struct row rows[BUCKETS_MAX + 1]; /* and room for the CRC behind them */
 };
 
@@ -60,7 +60,7 @@ static void put(struct restated *restated, const struct object_id *bucket, uint3
     restated->unwritten = true;
     if (!row && restated->count == BUCKETS_MAX) {
         restated->rows[0] = (struct row){ every_bucket, extent };
-        restated->count = 1;    /* never 0 on the way: a hit looks without the lock */
+        restated->count = 1;    /* never 0 meanwhile: a hit reads it without the lock */
         return;
     }
     if (!row)
@@ -78,7 +78,7 @@ static enum err write_rows(struct restated *restated, const struct folder *folde
     return e;
 }
 
-/* ---- any time ---- */
+/* ---- the interface ---- */
 
 enum err restated_open(struct restated *restated, const struct folder *folder)
 {

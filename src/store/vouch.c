@@ -1,4 +1,4 @@
-/* vouch.c - what the index knows of an object, and what the origin says of it.
+/* vouch.c - asks the index about an object, and notes the origin's answers about it.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
@@ -52,12 +52,13 @@ uint32_t volume_next_unit(struct volume *volume, const struct metadata *metadata
         if (entry.etag_hash == metadata->etag_hash && !entry.whole &&
             entry.len == unit_len(metadata, unit))
             return unit;
-        first = unit + 1;    /* of another version: rare, and gone with the next commit there */
+        first = unit + 1;    /* a unit of another version: rare, and soon deleted (leftovers.h) */
     }
     return end;
 }
 
-/* Fields change without the ETag, and within a second without Last-Modified. */
+/* Returns true if the header fields are unchanged, as far as the caller knows them. They can change
+ * without the ETag, and within the same second also without Last-Modified. */
 static bool same_fields(const struct metadata *metadata, const struct store_vouch *vouch)
 {
     return !vouch->fields.ptr ||
@@ -65,7 +66,7 @@ static bool same_fields(const struct metadata *metadata, const struct store_vouc
             slice_eq(metadata->fields, vouch->fields));
 }
 
-/* When the origin last vouched for what this entry names; 0: not known. */
+/* Returns when the origin last confirmed the metadata that this entry names; 0: not known. */
 static int64_t vouched_s(struct volume *volume, const struct entry *entry)
 {
     struct extent *extent;
@@ -76,7 +77,7 @@ static int64_t vouched_s(struct volume *volume, const struct entry *entry)
     return when_s;
 }
 
-/* Then only a HEAD or a GET tells what is said of it now. */
+/* Returns true if the metadata is restated: then only a HEAD or a GET can confirm it. */
 static bool is_restated(struct volume *volume, const struct entry *entry,
                         const struct store_vouch *vouch)
 {
@@ -134,7 +135,8 @@ uint32_t volume_grant(struct volume *volume, const struct object_id *id, const s
     return granted;
 }
 
-/* Out of service, nobody can tell: it goes the way of a removal then, which is remembered. */
+/* While the volume is out of service, it can't tell whether it has the metadata. The refusal is
+ * then queued all the same, and the next opening takes it into account, as it does a removal. */
 bool volume_refuse(struct volume *volume, struct store_removal *removal)
 {
     struct entry entry;
