@@ -6,14 +6,15 @@
  *     31          17 16        9 8        0
  *     | tag         | last tick | code     |       0: empty, because a tag is never 0
  *
- * A run has gaps between the ticks with a touch, and took as many ticks from its first touch to its
- * last. Touches in one tick are one touch. `code` stands for both numbers: gaps <= took, and took <=
- * 6 gaps, or the run would have ended, and gaps <= 12, or it would be hot. These are 403 pairs.
+ * A run is a series of touches of one record; touches in one tick are one touch. `gaps` is the
+ * number of gaps between its touches, and `took` the number of ticks from the first touch to the
+ * last. `code` stands for both numbers. gaps <= took <= 6 gaps, because a slower run ends. gaps <=
+ * 12, because a longer run is hot. These are 403 pairs.
  *
- * The tag is 15 bits of the hash: in 0.05 % of the look-ups a record takes over a stranger's run.
- * Each such run may open an extent for hot records where there are none. With 12 bits, that cost up
- * to 0.016 of the hits in a cache of 16 extents. tests/policy/mean_age.py is the model; each
- * decision is compared with it (test_store_mean_age.c). */
+ * The tag has 15 bits of the hash. So in 0.05 % of the look-ups, a record takes over the run of
+ * another one. Each such run may open an extent for hot records where there are none. With 12 bits,
+ * that cost up to 0.016 of the hits in a cache of 16 extents. tests/policy/mean_age.py is the
+ * model; each decision is compared with it (test_store_mean_age.c). */
 #include "store/ghost.h"
 
 #include <assert.h>
@@ -34,7 +35,7 @@ struct run {
     unsigned took, gaps;
 };
 
-/* The first code of the runs with so many gaps. */
+/* Returns the lowest code of a run with this number of gaps. */
 static unsigned first_code(unsigned gaps)
 {
     return (GAP_TICKS - 1) * (gaps * (gaps - 1) / 2) + gaps;
@@ -79,7 +80,7 @@ void ghost_close(struct ghost *ghost)
     *ghost = (struct ghost){ 0 };
 }
 
-/* A short run must be a fast one: 3 gaps in 3 ticks, 4 in 6, 5 in 10, ... 13 in 78. */
+/* A short run must be fast to be hot: 3 gaps in 3 ticks, 4 in 6, 5 in 10, ... 13 in 78. */
 static bool is_hot(const struct run *run)
 {
     return run->gaps > 0 && run->took <= run->gaps * (run->gaps - 1) / 2;
@@ -106,7 +107,7 @@ bool ghost_touch(struct ghost *ghost, uint64_t hash, uint8_t tick)
         at++;
     struct run run = at < WAYS ? unpack(bucket[at]) : (struct run){ tick, 0, 0 };
     bool hot = extend(&run, tick);
-    if (hot && at < WAYS) {    /* the entry goes, and those behind it move up */
+    if (hot && at < WAYS) {    /* removes the entry; those behind it move up */
         memmove(&bucket[at], &bucket[at + 1], (WAYS - 1 - at) * sizeof(*bucket));
         bucket[WAYS - 1] = 0;
     } else if (!hot) {

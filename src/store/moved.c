@@ -9,9 +9,9 @@
  * list. Until then a record is stored only if it is at home here by both lists: thus all entries
  * are always at home by the list in the format file.
  *
- * If the process ends before, entries may have missed removals. A note in the folder says so from
- * the beginning to the end (folder_doubt). A rebuilt index may have entries that were deleted; these
- * are unproved. */
+ * If the process ends before that, entries may have missed removals. So the folder has a note of
+ * doubt while this work goes on (folder_doubt). A rebuilt index may have entries again that were
+ * deleted here; these are unproved. */
 #include "store/moved.h"
 
 #include <string.h>
@@ -58,7 +58,7 @@ bool moved_may_append(const struct volume *volume, const struct store_append *ap
              is_at_home(volume, moved->old, moved->old_count, id, append->first_unit)));
 }
 
-/* Moves the place to the key after that of an entry. Returns false after the last possible key. */
+/* Continues at the key after that of an entry. Returns false after the last possible key. */
 static bool advance(struct moved *moved, const struct object_id *id, uint32_t unit)
 {
     moved->next = *id;
@@ -71,7 +71,7 @@ static bool advance(struct moved *moved, const struct object_id *id, uint32_t un
     return false;
 }
 
-/* Inside a transaction. *ret_more: the step has not seen the last entry. */
+/* Inside a transaction. Sets *ret_more to false if no entry is left to look at. */
 static enum err delete_some(struct volume *volume, size_t *ret_deleted, bool *ret_more)
 {
     const struct installation *all = volume->options.installation;
@@ -123,7 +123,7 @@ enum err moved_step(struct volume *volume)
     if (!e && deleted)
         e = account_commit(volume);
     index_abort(volume->index);
-    if (e == ERR_FULL || e == ERR_LIMIT) {    /* later, when eviction has made room */
+    if (e == ERR_FULL || e == ERR_LIMIT) {    /* tries again when eviction has made room */
         volume->moved.next = before.next;
         volume->moved.next_unit = before.next_unit;
         return OK;

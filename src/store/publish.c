@@ -7,14 +7,14 @@
  * equals that of the present metadata. Committer only. */
 #include "store/publish.h"
 
-/* Not there is as good as deleted. */
+/* Deletes an entry. It is no error if the entry is missing. */
 static enum err drop(struct index *index, const struct object_id *id, uint32_t unit)
 {
     enum err e = index_delete(index, id, unit);
     return e == ERR_NOT_FOUND ? OK : e;
 }
 
-/* only_missing: entries that are there stay as they are. */
+/* `only_missing`: entries that exist stay as they are. */
 static enum err put_units(struct index *index, const struct record *record, uint32_t offset,
                           uint32_t generation, bool refused, bool only_missing)
 {
@@ -31,7 +31,8 @@ static enum err put_units(struct index *index, const struct record *record, uint
     return e;
 }
 
-/* Units 1 to 7 and the metadata by itself: most often there are none, and one look says so. */
+/* Deletes the units 1 to 7 and the entry of a metadata record. Most often there are none, and one
+ * look-up finds that out. */
 static enum err drop_behind_whole(struct index *index, const struct object_id *id)
 {
     struct entry entry;
@@ -158,7 +159,7 @@ enum err publish_recycled(struct index *index, const struct toc_entry *entry, ui
     return e;
 }
 
-/* An entry of another generation than the present one is unproved. */
+/* Returns another generation than the present one, for an entry that becomes unproved. */
 static uint32_t another_generation(uint32_t generation)
 {
     return (generation + GENERATIONS - 1) % GENERATIONS;

@@ -33,11 +33,11 @@ enum err publish_forget(struct index *index, const struct named_entry *named) MU
 enum err publish_proof(struct index *index, const struct named_entry *named, uint32_t generation,
                        bool granted) MUST_USE;
 enum err publish_granted(struct index *index, const struct named_entry *named) MUST_USE;
-/* The record was copied: the entries that still name it in its old extent name the copy, at
- * `offset`. An entry keeps what else it says, but `refused` marks it as refused, too, and `doubted`
- * makes it unproved. */
+/* A record that the recycler has copied. publish_copied changes the entries that still name it in
+ * its old extent: they name the copy from then on. The rest of an entry stays, but `refused` also
+ * marks it as refused, and `doubted` makes it unproved. */
 struct copied {
-    struct record record;             /* the copy's */
+    struct record record;             /* header of the copy */
     uint32_t offset;
     uint32_t old_extent, old_ordinal;
     bool refused, doubted;

@@ -16,9 +16,9 @@
 #include <string.h>
 
 #define REACH 8.0                     /* a record leaves when it was not touched for this many L */
-#define WINDOW 8.0                    /* novelty is a mean over the sample's records over this */
-#define HALF_RETURNED 2u              /* L is known when one in so many records has come back */
-#define NEARLY_EMPTY 8u               /* one of so many places is taken */
+#define WINDOW 8.0                    /* novelty is a mean over about count / WINDOW touches */
+#define HALF_RETURNED 2u              /* L is known when half of the records have come back */
+#define NEARLY_EMPTY 8u               /* an eighth of the places is taken */
 
 void sampler_open(struct sampler *s)
 {
@@ -68,7 +68,7 @@ static void add(struct sampler *s, uint64_t hash, uint64_t now)
     s->count++;
 }
 
-/* Takes in an interval between two touches of a record. */
+/* Adds an interval between two touches of a record to the means. */
 static void learn(struct sampler *s, double gap, uint32_t others)
 {
     s->returns++;

@@ -4,8 +4,9 @@
  *   removal ──┬──> part ──> volume ──> done() of the part ──┬──> the last one calls done()
  *             └──> part ──> volume ──> done() of the part ──┘
  *
- * A part that fails makes the whole fail, after the other parts have ended. Threads: any may hand
- * in. The parts end on threads of their volumes, and the last one frees what they share. */
+ * A part that fails makes the whole fail, after the other parts have ended. Threads: any thread may
+ * start a split. The parts end on threads of their volumes, and the last part frees what they
+ * share. */
 #include "store/split.h"
 
 #include <stdlib.h>
@@ -23,7 +24,7 @@ struct removal_split {
     struct store_removal *whole;
     atomic_size_t left;               /* parts that have not ended */
     atomic_bool failed;
-    struct object_id *ids;            /* of all parts, by part; NULL: those of the whole */
+    struct object_id *ids;            /* of all parts, by part; NULL: each part has all ids */
     struct removal_part parts[];
 };
 
@@ -78,7 +79,7 @@ static void hand_in(struct store *store, const uint8_t *homes, struct store_remo
     struct removal_split *split = removal_split_new(removal, store->volume_count);
     size_t left = sort_ids(store, homes, split);
     atomic_store(&split->left, left);
-    for (size_t i = 0; left > 0; i++) {    /* when the last part was handed in, it may be gone */
+    for (size_t i = 0; left > 0; i++) {    /* the last part may free the split at once */
         check(i < store->volume_count);
         if (!split->parts[i].removal.count)
             continue;
@@ -87,7 +88,7 @@ static void hand_in(struct store *store, const uint8_t *homes, struct store_remo
     }
 }
 
-/* The stripes of an object may lie in any volume. Their units are of no use from now on. */
+/* Queues the units of removed objects in the other volumes, which may have stripes of them. */
 static void forget_stripes(struct store *store, const uint8_t *homes,
                            const struct store_removal *removal)
 {
@@ -170,8 +171,9 @@ static void append_part_done(struct store_append *append, enum err err)
     whole->done(whole, e);
 }
 
-/* The bytes go first. If the metadata is refused then, the part with the bytes calls done(). If that
- * part has ended already, nobody calls done(), and the caller gets the error. */
+/* The bytes are queued first. If the volume of the metadata then refuses its part, the part with
+ * the bytes calls done(). If that part has already ended, done() is not called, and the caller gets
+ * the error. */
 enum err split_append(struct volume *home, struct volume *of_bytes, struct store_append *append)
 {
     struct append_split *split = must_alloc(sizeof(*split));
