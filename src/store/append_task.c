@@ -50,8 +50,9 @@ static void add_bytes(struct append_item *item, slice bytes)
     fill_crcs(&item->record, bytes);
 }
 
-/* All bytes of a small object, handed in with its metadata or lying here already. ERR_LIMIT: can't
- * tell. */
+/* Finds all bytes of a small object: in the append, or, if that has only metadata, in the volume.
+ * Returns OK, ERR_NOT_FOUND if there is no WHOLE record to make, or ERR_LIMIT if the volume can't
+ * read now. */
 static enum err find_whole(struct volume *volume, const struct store_append *append,
                            struct arena *keep, slice *ret)
 {
@@ -73,7 +74,7 @@ void append_task_make(struct volume *volume, struct append_task *task, struct st
     task->bucket = bucket_hash_of(volume->secret, append->metadata->name);
     task->tally = append->tally;
     enum err found = find_whole(volume, append, keep, &bytes);
-    /* metadata by itself would cost us the bytes */
+    /* a metadata record would replace the WHOLE record, and its bytes would be lost */
     task->err = found == ERR_LIMIT ? ERR_FULL : OK;
     if (task->err)
         return;

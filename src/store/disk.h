@@ -3,8 +3,8 @@
  * A struct disk belongs to one thread, such as a loop. There are two engines with one interface:
  * io_uring, and a pool of threads for hosts that forbid io_uring, as the default seccomp profile of
  * containers does. When reads have ended, the owner's mailbox becomes readable; the owner then
- * calls mailbox_deliver() and disk_reap(). Only the committer writes, by pwritev in open_extent.c,
- * and its writes may block. */
+ * calls mailbox_deliver() and disk_reap(). Only the committer and the recycler write, by pwritev in
+ * open_extent.c, and their writes may block. */
 #ifndef STORE_DISK_H
 #define STORE_DISK_H
 

@@ -30,7 +30,7 @@ ON_DISK disk_metadata {
     int64_t modified_s;
     uint32_t flags, name_len, etag_len, fields_len;
 };
-/* The format file: in version 2 this, then disk_volumes, then a CRC. Version 1 lacks the rest. */
+/* A format file of version 2 has this struct, a disk_volume for each volume, and a CRC. */
 ON_DISK disk_format {
     char magic[8];
     uint32_t version, generation;
@@ -268,7 +268,7 @@ void metadata_block_encode(const struct metadata *metadata, uint8_t *ret)
     slice_put(to, metadata->fields);
 }
 
-/* endpoint NUL bucket NUL key NUL version. The key may hold a NUL, the others can't. */
+/* The text is: endpoint NUL bucket NUL key NUL version. Only the key may contain a NUL. */
 static bool name_split(slice all, struct object_name *ret)
 {
     ret->endpoint = slice_cut(&all, '\0');
@@ -376,7 +376,7 @@ static bool decode_volumes(slice bytes, const struct disk_format *disk, struct f
     return true;
 }
 
-/* The CRC comes first: a version that has a flipped bit is not a newer one. */
+/* The CRC is verified before the version: a flipped bit must not look like a newer version. */
 enum err format_decode(slice bytes, struct format *ret, const char **ret_why)
 {
     struct disk_format disk = { .version = 0 };

@@ -1,4 +1,4 @@
-/* format_files.c - the layout of the files in ages/, and of bans and pins: encoding, decoding, checks.
+/* format_files.c - encodes and decodes the files in ages/, and the files `bans` and `pins`.
  * SPDX-License-Identifier: Apache-2.0
  *
  * penstock-format(5) has the layouts. A file of bans or pins is a header, rows of different length,
@@ -133,7 +133,7 @@ enum err rule_file_decode(slice bytes, struct rule_file *ret)
 
 /* ---- what bans and pins share ---- */
 
-/* Rows that are being written, or read. */
+/* The place of a writer or a reader of rows. */
 struct rows {
     uint8_t *at;
     slice rest;

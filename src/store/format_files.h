@@ -1,8 +1,8 @@
-/* format_files.h - the layout of the files in ages/, and of bans and pins: encoding, decoding, checks.
+/* format_files.h - encodes and decodes the files in ages/, and the files `bans` and `pins`.
  * SPDX-License-Identifier: Apache-2.0
  *
- * As in format.h, all functions are pure and accept any bytes. Decoding copies no text: what it
- * returns points into the bytes that it was given. The files are always replaced as a whole. */
+ * As in format.h, all functions are pure and accept any bytes. Decoding copies no text: its results
+ * point into the bytes of its argument. The files are always replaced as a whole. */
 #ifndef STORE_FORMAT_FILES_H
 #define STORE_FORMAT_FILES_H
 

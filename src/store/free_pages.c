@@ -1,7 +1,7 @@
 /* free_pages.c - the index's pages that no current tree uses. SPDX-License-Identifier: Apache-2.0
  *
- * Eight bytes for each page up to the highest that was ever free, in chunks that come when they are
- * needed: a 512th of the index. */
+ * The table has eight bytes for each page, in chunks. A chunk is allocated when one of its pages is
+ * first free. So the table takes a 512th of the index at most. */
 #include "store/free_pages.h"
 
 #include <stdatomic.h>
@@ -18,7 +18,7 @@ struct free_pages {
     _Atomic(struct chunk *) chunks[];
 };
 
-/* Never 0, which a fresh chunk is full of. */
+/* Never returns 0, because a new chunk is full of zeros. */
 static uint32_t mark_of(uint64_t transaction)
 {
     return (uint32_t)transaction << 1 | 1u;

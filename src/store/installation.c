@@ -3,8 +3,9 @@
  *
  * The id and the weight of a volume lie in its format file, with the list of all volumes that it
  * last ran with. A folder without a format file may be new, or its disk may be missing. If the list
- * of its siblings has a volume that no folder claims, the folder is that volume: so its share stays
- * its share, and the other volumes keep what they have. Otherwise it is a new volume.
+ * of its siblings has a volume that no folder claims, the folder becomes that volume. Thus the
+ * volume keeps its share of the objects, and the other volumes keep theirs. Otherwise it is a new
+ * volume.
  *
  * A folder with another secret, and a copy of a folder that is listed before it, are not of this
  * installation. Runs once, before the volumes are opened. */
@@ -46,7 +47,7 @@ bool installation_is_same_list(const struct route_row *a, size_t a_count,
     return a_count == b_count;
 }
 
-/* ---- what the folders say ---- */
+/* ---- the format files ---- */
 
 static void read_pages(struct installation *all, const struct store_folder *folders,
                        struct page *pages)
@@ -85,7 +86,7 @@ static const struct page *claim(struct installation *all, const struct page *pag
 
 /* ---- folders without an id ---- */
 
-/* The size of a folder that is made now; 0: its disk is missing. */
+/* Returns the size that a new folder would have, or 0 if its disk is missing. */
 static uint64_t size_of(const struct store_folder *folder)
 {
     char above[4096];

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #define LOG_STEPS 64u
-#define FRACTION 32u                  /* logarithms have so many bits behind the point */
+#define FRACTION 32u                  /* logarithms have this many bits after the point */
 
 /* log2(1 + i / 64) */
 static const uint64_t log_table[LOG_STEPS + 1] = {
@@ -61,7 +61,7 @@ struct drawn {
     uint64_t number;
 };
 
-/* Compares number / weight; a weight of 0 never wins. Two volumes that draw the same are ordered by their ids. */
+/* Compares number / weight; a weight of 0 never wins. If both are equal, the lower id wins. */
 static bool is_lower(const struct drawn *a, const struct drawn *b)
 {
     unsigned __int128 left = (unsigned __int128)a->number * b->row->weight;
