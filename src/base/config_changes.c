@@ -83,14 +83,49 @@ static bool find_group(const struct config *config, enum setting_scope scope, co
     return false;
 }
 
+/* Returns true if the group itself gives the member. */
+static bool is_given(const struct config *config, const struct config_group *group, size_t setting)
+{
+    const char *standard = settings[setting].standard;
+    if (group->where[setting].from == FROM_DEFAULT ||
+        !setting_belongs(&settings[setting], group->scope))
+        return false;
+    return standard[0] != '=' ||
+           !same_place(&group->where[setting],
+                       &config->where[setting_at(SCOPE_GLOBAL, slice_of(standard + 1))]);
+}
+
+/* A bucket that was added or removed: a reload applies its reloadable members. The row itself needs
+ * a restart if it has other members, or none, or takes the place of another row for a prefix. */
+static void name_lone_bucket(struct changes *changes, const struct config *of,
+                             const struct config_group *group, const char *what)
+{
+    const struct config_bucket *bucket = group->values;
+    bool restart = bucket->prefix.len > 0, empty = true;
+    for (size_t i = 0; i < setting_count; i++) {
+        if (!is_given(of, group, i))
+            continue;
+        empty = false;
+        restart |= !settings[i].reloadable;
+        if (settings[i].reloadable && changes->reloadable)
+            name(changes, group->name, settings[i].name);
+    }
+    if (!changes->reloadable && (restart || empty))
+        name(changes, group->name, what);
+}
+
 /* Names the groups of `some` that do not exist in `others`. */
 static void name_lone(struct changes *changes, enum setting_scope scope, const struct config *some,
                       const struct config *others, const char *what)
 {
     struct config_group group, other;
     for (size_t i = 0; group_at(some, scope, i, &group); i++)
-        if (*group.name && !find_group(others, scope, group.name, &other))
-            name(changes, group.name, what);
+        if (*group.name && !find_group(others, scope, group.name, &other)) {
+            if (scope == SCOPE_BUCKET)
+                name_lone_bucket(changes, some, &group, what);
+            else
+                name(changes, group.name, what);
+        }
 }
 
 slice config_changes(const struct config *before, const struct config *after, bool reloadable,
@@ -103,7 +138,8 @@ slice config_changes(const struct config *before, const struct config *after, bo
         for (size_t i = 0; group_at(after, scope, i, &is); i++)
             if ((*is.name || scope != SCOPE_KEY) && find_group(before, scope, is.name, &was))
                 compare(&changes, &was, &is);
-        if (reloadable == (scope == SCOPE_KEY)) {    /* groups other than keys need a restart */
+        /* rows of keys are in force at once, origins need a restart */
+        if (scope == SCOPE_BUCKET || reloadable == (scope == SCOPE_KEY)) {
             name_lone(&changes, scope, after, before, "(new)");
             name_lone(&changes, scope, before, after, "(gone)");
         }

@@ -91,11 +91,13 @@ static void report_opened(struct serve *serve, size_t i, slice why)
     serve->folders[i].serving = status.serving;
 }
 
-static struct store_options options_of(const struct serve *serve)
+static struct store_options options_of(struct serve *serve)
 {
     const struct config *config = serve->config;
     return (struct store_options){
         .folder_count = config->folder_count,
+        .limits = rules_limits(config, &serve->keep),
+        .limit_count = config->bucket_count,
         .reserve_bytes = config->cache_reserve_bytes,
         .extent_bytes = (uint32_t)config->extent_size_bytes,
         .metadata_bytes = serve->memory.budgets.bytes[BUDGET_heads],

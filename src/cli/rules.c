@@ -109,6 +109,28 @@ enum err rules_up(struct serve *serve)
     return OK;
 }
 
+/* ---- limits ---- */
+
+static enum store_admission admission_of(const char *word)
+{
+    return strcmp(word, "always") == 0  ? ADMISSION_ALWAYS
+           : strcmp(word, "never") == 0 ? ADMISSION_NEVER : ADMISSION_HOT;
+}
+
+const struct store_limits *rules_limits(const struct config *config, struct arena *keep)
+{
+    struct store_limits *rows = arena_alloc(keep, (config->bucket_count + 1) * sizeof(*rows));
+    for (size_t i = 0; i < config->bucket_count; i++) {
+        const struct config_bucket *bucket = &config->buckets[i];
+        rows[i] = (struct store_limits){
+            .bucket = bucket->bucket, .prefix = bucket->prefix,
+            .quota_bytes = bucket->quota_bytes, .object_bytes_max = bucket->max_object_bytes,
+            .admission = admission_of(bucket->admit),
+        };
+    }
+    return rows;
+}
+
 /* ---- clients ---- */
 
 static struct front_key client_of(const struct config_key *key)

@@ -161,6 +161,7 @@ static void reload(struct serve *serve)
     slice waiting = config_changes(serve->config, fresh, false, keep);
     log_begin(fresh);
     daemon_reload(serve);
+    store_set_limits(serve->store, rules_limits(fresh, keep), fresh->bucket_count);
     front_access_log(serve->front, fresh->access_log);
     if (serve->local)
         local_access_log(serve->local, fresh->access_log);

@@ -58,6 +58,8 @@ struct origin_options rules_origin_options(const struct config *config,
                                            const struct config_origin *from);
 enum err rules_origins_up(struct serve *serve) MUST_USE;
 enum err rules_up(struct serve *serve) MUST_USE;
+/* Returns the limits of buckets and prefixes, in keep: config->bucket_count rows. */
+const struct store_limits *rules_limits(const struct config *config, struct arena *keep);
 /* Returns, in words for people, where the keys of clients come from. */
 slice rules_keys_from(const struct config *config, struct arena *keep);
 /* Replaces the keys of all clients. After a failure nothing has changed, and *ret_why says why. */

@@ -1,0 +1,163 @@
+"""Limits of buckets and prefixes (quota, admit, max_object), and metrics by bucket, with reloads and restarts."""
+import concurrent.futures
+
+from harness import *
+
+SIZE = 128 * 1024
+QUOTA = 16 * MIB
+
+with Story("v03 quotas, admission and metrics by bucket", seconds=180) as story:
+    origin = story.origin(f"objects=capped/%d 300 {SIZE}", f"objects=free/%d 100 {SIZE}", f"objects=free/p/%d 100 {SIZE}",
+                          f"objects=never/%d 20 {SIZE}", f"objects=sized/%d 20 {SIZE}", "object=sized/large 3000000",
+                          *(f"object=many-{i}/a {1000 + i}" for i in range(300)))
+    limits = {"capped": {"quota": "16MiB"}, "never": {"admit": "never"}, "sized": {"max_object": "1MiB"}}
+    server = story.penstock(origin=origin.url, cache_size="512MiB", extent_size="4MiB", buckets=limits)
+    pool = concurrent.futures.ThreadPoolExecutor(8)
+
+    def read(bucket, count, size=SIZE):
+        """Reads all objects, several at a time. Returns how many the origin sent."""
+        def one(i):
+            reply = server.get(f"{bucket}/{i}")
+            return reply.status == 200 and reply.body == expect(f"{bucket}/{i}", 1, 0, size)
+        before = origin.counts().get("get", 0)
+        right = all(list(pool.map(one, range(count))))
+        story.fact(f"{bucket} has the right bytes", right)
+        return origin.counts().get("get", 0) - before
+
+    def of(name, bucket):
+        return int(server.metrics().get(f'penstock_bucket_{name}{{bucket="{bucket}"}}', 0))
+
+    def appended():
+        return server.metric("penstock_store_appended_bytes_total")
+
+    def quiet():
+        """No commit ends for longer than one stays open: what was on its way is stored, or was refused."""
+        before = server.metric("penstock_store_commits_total")
+        time.sleep(0.3)
+        return server.metric("penstock_store_commits_total") == before
+
+    def settled(bucket):
+        wait_for("all is committed", quiet, 10)
+        return of("cached_bytes", bucket)
+
+    def reload(**buckets):
+        global limits
+        limits = {**limits, **buckets}
+        before = server.log().count('"reloaded"')
+        with open(server.config_path, "w") as f:
+            json.dump({**server.settings, "buckets": limits}, f)
+        server.process.send_signal(signal.SIGHUP)
+        wait_for("the settings are in force", lambda: server.log().count('"reloaded"') > before)
+        return json.loads([line for line in server.log().splitlines() if '"reloaded"' in line][-1])
+
+    # ---- a quota ----
+    story.same("all of it comes from the origin once", read("capped", 300), 300)
+    story.same("a bucket beside it, too", read("free", 100), 100)
+    have = settled("capped")
+    story.fact("the quota is used, and kept", QUOTA - MIB <= have <= QUOTA, have)
+    story.fact("refusals are counted", server.metric("penstock_store_over_quota_total") > 0)
+    story.same("the other bucket has all", (of("cached_bytes", "free"), of("cached_objects", "free")), (100 * SIZE, 100))
+    story.same("what the quota holds is hit", read("capped", 300), 300 - have // SIZE)
+    story.same("the other bucket is hit", read("free", 100), 0)
+    story.same("and counted", (of("reads_total", "free"), of("hits_total", "free")), (200, 100))
+
+    # ---- what is never stored ----
+    before = appended(), server.metric("penstock_store_commits_total"), server.metric("penstock_store_entries")
+    story.same("reads of a bucket that is never stored", (read("never", 20), read("never", 20)), (20, 20))
+    story.same("an object that is too large", [server.get("sized/large").status for _ in range(2)], [200, 200])
+    story.same("HEADs of both", [server.head(key).status for key in ("never/1", "sized/large")], [200, 200])
+    wait_for("all is committed", quiet, 10)
+    story.same("cost no write", (appended(), server.metric("penstock_store_commits_total"),
+                                 server.metric("penstock_store_entries")), before)
+    story.same("each with its cause", int(server.metrics()['penstock_not_stored_total{cause="limits"}']), 42)
+    story.same("smaller ones are stored", (read("sized", 20), read("sized", 20)), (20, 0))
+
+    # ---- the sums ----
+    for i in range(150):
+        server.get(f"no-such-bucket-{i}/a")
+    found = server.metrics()
+    labels = {n.split('"')[1] for n in found if n.startswith("penstock_bucket_reads_total")}
+    story.same("what a client makes up is no label", labels, {"capped", "free", "never", "sized", "other"})
+    story.same("reads add up", server.metric("penstock_bucket_reads_total"), server.metric("penstock_cache_answers_total"))
+    story.same("hits, too", server.metric("penstock_bucket_hits_total"), found['penstock_cache_answers_total{result="hit"}'])
+    story.same("bytes, too", (server.metric("penstock_bucket_bytes_total"), server.metric("penstock_bucket_cache_bytes_total")),
+               (server.metric("penstock_front_cache_bytes_total") + server.metric("penstock_front_origin_bytes_total"),
+                server.metric("penstock_front_cache_bytes_total")))
+    story.same("a folder's figures are those of all", *(
+        [server.metric(f"penstock_{of_what}_{name}") for name in
+         ("appended_bytes_total", "copied_bytes_total", "recycled_extents_total", "bad_blocks_total")]
+        for of_what in ("volume", "store")))
+
+    # ---- reloads ----
+    said = reload(capped={"quota": "24MiB"})
+    story.same("a reload applies limits", (said["changed"], said["needs_restart"]), ("capped.quota", "nothing"))
+    read("capped", 300)
+    have = settled("capped")
+    story.fact("a larger quota holds more", 23 * MIB <= have <= 24 * MIB, have)
+    reload(capped={"quota": "4MiB"})
+    read("capped", 300)
+    story.same("a lower one stores nothing more, and removes nothing yet", settled("capped"), have)
+    reload(never={"admit": "hot"}, sized={"max_object": "4MiB"})
+    read("never", 20)
+    server.get("sized/large")
+    settled("never")
+    story.same("what is stored now is hit", read("never", 20), 0)
+    story.same("the large object, too", server.get("sized/large").headers.get("x-cache"), "HIT")
+    said = reload(**{"free/p/": {"quota": "4MiB"}})
+    story.same("a new entry is applied at once", said["changed"], "free/p/.quota")
+    read("free/p", 100)
+    settled("free")
+    held = of("cached_bytes", "free") - 100 * SIZE
+    story.fact("a prefix has a quota of its own", 3 * MIB < held <= 4 * MIB, held)
+    story.same("the rest of its bucket stays", read("free", 100), 0)
+
+    # ---- restarts ----
+    def restarted(text):
+        global server
+        server = server.again(buckets={**limits, "capped": {"quota": "24MiB"}})
+        wait_for(f"{text}: what lies there is counted", lambda: (of("cached_bytes", "capped"), of("cached_bytes", "free"))
+                 == (have, 100 * SIZE + held), 20)
+        story.same(f"{text}: objects, too", of("cached_objects", "capped"), have // SIZE)
+        read("capped", 300)
+        read("free/p", 100)
+        story.fact(f"{text}: the quotas hold", settled("capped") <= 24 * MIB and
+                   of("cached_bytes", "free") <= 100 * SIZE + 4 * MIB)
+
+    server.stop()
+    restarted("after a clean stop")
+    have, held = settled("capped"), of("cached_bytes", "free") - 100 * SIZE
+    server.kill()
+    restarted("after kill -9")
+
+    # ---- 300 buckets ----
+    for i in range(300):
+        server.get(f"many-{i}/a")
+    settled("capped")
+    found = server.metrics()
+    for name in ("reads_total", "bytes_total", "cached_bytes", "cached_objects"):
+        story.same(f"{name}: 100 buckets and other", sum(n.startswith(f"penstock_bucket_{name}{{") for n in found), 101)
+    story.same("all of them are in the sum", (server.metric("penstock_bucket_reads_total"), server.metric("penstock_bucket_cached_bytes")),
+               (server.metric("penstock_cache_answers_total"), sum(of("cached_bytes", b) for b in ("capped", "free", "never", "sized"))
+                + sum(1000 + i for i in range(300))))
+    story.same("the largest have labels", (of("reads_total", "capped"), of("reads_total", "free")), (300, 100))
+    small = next(f"many-{i}" for i in range(300) if f'penstock_bucket_reads_total{{bucket="many-{i}"}}' not in found)
+    for _ in range(20):
+        server.get(f"{small}/a")
+    server.metrics()
+    server.get(f"{small}/a")
+    story.fact("one that grows gets a label", of("reads_total", small) > 0)
+    story.same("and the sum is what it was, and more", server.metric("penstock_bucket_reads_total"),
+               server.metric("penstock_cache_answers_total"))
+
+    # ---- bad values ----
+    def mistake(text, *words, **row):
+        with open(story.path("bad.json"), "w") as f:
+            json.dump(story.settings(origin=origin.url, buckets={"capped": row}), f)
+        status, out, err = run([PENSTOCK, "config", "--config", story.path("bad.json")])
+        story.fact(text, status == 2 and all(word in out + err for word in words), (status, out, err))
+
+    mistake("a quota that is too small", "buckets.capped.quota", "4MiB", quota="1MiB")
+    mistake("a quota that is no size", "buckets.capped.quota", quota="much")
+    mistake("an unknown word", "buckets.capped.admit", "hot|always|never", admit="sometimes")
+    mistake("a negative size", "buckets.capped.max_object", max_object="-1")
+    mistake("an unknown member", "quotas", "did you mean", quotas="1GiB")
