@@ -5,7 +5,8 @@
 #include "store/account.h"
 #include "store/removal.h"
 
-/* Removals are made again with the appends that came before them (removal.c). */
+/* Forgets the committed removals, unless appends wait: a removal is made again after the appends
+ * that came before it (removal.c). */
 static void end_removals(struct volume *volume)
 {
     pthread_mutex_lock(&volume->queue.lock);

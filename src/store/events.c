@@ -1,9 +1,9 @@
 /* events.c - the latest reasons why records were not stored, or left the cache.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A table for each kind, whose place is a hash of the record. The newest event takes the place. So
- * a scan of a million objects, none of which is stored, overwrites what is known of other refused
- * records, but not why stored records left. */
+ * Each kind of event has a table. A hash of the record selects the place, and the newest event
+ * takes it. So a scan of a million objects that are not stored overwrites the events of other
+ * refused records, but not the reasons why stored records left. */
 #include "store/events.h"
 
 #include <pthread.h>

@@ -48,7 +48,7 @@ void explain_metadata(struct store *store, const struct object_id *id,
     ret->proved = entry.generation == atomic_load(&volume->generation);
 }
 
-/* Missing units in a row, up to the end of their stripe and of what is asked for. */
+/* Returns the number of consecutive missing units, at most `count`. */
 static uint32_t missing_from(struct volume *volume, const struct metadata *metadata, uint32_t unit,
                              uint32_t count)
 {
@@ -96,7 +96,7 @@ static double age_of_units(struct volume *volume, const struct object_id *id, ui
         uint32_t count = index_get_run(volume->index, id, unit, RUN_UNITS, run);
         for (uint32_t i = 0; i < count; i++) {
             bool is_new = !last || run[i].extent != last->extent || run[i].ordinal != last->ordinal;
-            if (run[i].etag_hash == etag_hash && is_new)    /* else it is in the same record */
+            if (run[i].etag_hash == etag_hash && is_new)    /* one look at each record */
                 age = younger(age, age_of(volume, &run[i]));
             last = &run[i];
         }

@@ -1,10 +1,10 @@
 /* leftovers.c - units that the index still has of removed and replaced versions of objects.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A volume that has an object's metadata knows which of its units are left over: those of another
- * ETag, or all, if there is no metadata. Another volume has only units. There, all units are left
- * over whose extent existed at the removal. If the object came back in that moment, these are too
- * many: a miss.
+ * The volume of an object's metadata knows which units are left over: those of another ETag, or all
+ * units, if there is no metadata. Another volume has only units. There, all units in extents that
+ * existed at the removal are left over. If the object was stored again at that moment, new units
+ * are deleted, too, which is a miss.
  *
  * The queue is in RAM. After a crash the units stay until their extent is recycled. A batch deletes
  * 250 entries at most, begins only when no removal waits, and comes at most every 20 ms. */
@@ -22,7 +22,7 @@
 
 struct leftover {
     struct object_id id;
-    uint32_t extent;                  /* units in extents up to this one; 0: by their ETag */
+    uint32_t extent;                  /* delete units in extents up to this one; 0: by ETag */
 };
 
 static void add(struct volume *volume, const struct object_id *id, uint32_t extent)
@@ -83,7 +83,7 @@ bool leftovers_are_due(struct volume *volume)
 /* ---- a batch ---- */
 
 struct batch {
-    uint32_t objects, unit;           /* that are done; the next unit of the first one that is not */
+    uint32_t objects, unit;           /* finished objects; the next unit of the object after them */
     uint32_t deleted, looks;
 };
 
@@ -129,7 +129,8 @@ static enum err delete_of(struct volume *volume, const struct leftover *object,
     return e;
 }
 
-/* Only the committer takes objects out, so the first ones stay where they are. */
+/* Returns the n-th object of the queue. Only the committer removes objects, so the first ones stay
+ * in their places. */
 static bool nth(struct volume *volume, uint32_t n, struct leftover *ret)
 {
     struct leftovers *left = &volume->leftovers;
@@ -173,7 +174,7 @@ enum err leftovers_step(struct volume *volume)
     struct batch batch = { .unit = volume->leftovers.unit };
     enum err e = beside_commit(volume, publish, NULL, &batch);
     volume->leftovers.worked_ms = mono_ms();
-    if (e == ERR_FULL || e == ERR_LIMIT) {    /* no space for deletions: recycling makes some */
+    if (e == ERR_FULL || e == ERR_LIMIT) {    /* no space: its units stay until their extent goes */
         take_out(volume, 1, 0);
         return OK;
     }

@@ -1,16 +1,19 @@
 /* removal.c - removals, from the queue to their answer. SPDX-License-Identifier: Apache-2.0
  *
- * A removal goes into the next transaction: that of a commit, or, while a commit makes room, one
- * that recycles an extent. It is answered when that transaction is committed, or when the folder
- * goes out of service, which is as safe. So a removal may overtake fills of the commit in progress.
- * That is safe for a write: it marks its epoch before it hands in its removal, so may_publish of
- * such a fill, called in the commit's transaction, returns false (H7). A removal without an epoch
- * (the origin says that there is no such object) is made again by that transaction, after the
- * fills. If fills wait for room, it is made again by each transaction until none of them waits. No fill that began after the answer can be among these fills; only a caller that does not
- * wait for done() may lose such a fill. Ids are copied, because the watch may have answered their
- * owners. A refusal of the shared identity goes the same way, so that the object is not served
- * after a crash; its metadata only gets a mark. Threads: the committer; the watch calls
- * removals_give_up. */
+ * A removal goes into the next transaction: that of a commit, one beside the commits (beside.h), or
+ * one that evicts an extent (room.c). It is answered when that transaction is committed, or when
+ * the folder goes out of service, which is as safe.
+ *
+ * So a removal may overtake fills of the commit in progress. For a write, that is safe: it marks
+ * its epoch before it queues its removal, so may_publish of such a fill returns false in the
+ * transaction of the commit (H7). A removal without an epoch (the origin has no such object) is
+ * made again by that commit, after the fills. While fills wait for room, each commit makes it
+ * again. A fill that began after the answer can't be among these fills. So only a caller that does
+ * not wait for done() may lose such a fill.
+ *
+ * Ids are copied, because the watch may have answered their owners. A refusal of the shared
+ * identity goes the same way, so that the object is not served after a crash; its metadata only
+ * gets a mark. Threads: the committer; the watch calls removals_give_up. */
 #include "store/removal.h"
 
 #include <stdlib.h>
@@ -49,7 +52,8 @@ static enum err publish(struct volume *volume, const struct removed_id *removed)
                             : publish_removal(volume->index, &removed->id);
 }
 
-/* Called when the removal is committed; `is_new` if it was not committed before. The index tells later whether there are units. */
+/* To be called when the removal is committed; `is_new` if it was not committed before. leftovers.c
+ * finds out later whether the object has units. */
 static void forget(struct volume *volume, const struct removed_id *removed, bool is_new)
 {
     volume_changed(volume, &removed->id);
@@ -89,8 +93,8 @@ void removals_end(struct volume *volume)
     volume->removed.count = volume->removed.done = 0;
 }
 
-/* Answers those of the running commit; to give up also answers those that wait. All of these are
- * told that the folder is out, which is true from now on, and it comes back only unproved, and
+/* Answers the removals of the running commit. With `give_up`, also answers those that wait. If
+ * there are any then, the folder is out of service from now on, and comes back unproved and
  * unshared. */
 static void answer(struct volume *volume, bool give_up, enum err err)
 {

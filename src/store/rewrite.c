@@ -18,7 +18,8 @@ static bool is_intact(const struct record *record, const uint8_t *bytes)
     return true;
 }
 
-/* The record is of this very object: its name is compared whole, as on every read. */
+/* Returns true if the record has this version of this object. Compares the whole name, as each read
+ * does. */
 static bool is_of(const struct record *record, const struct metadata *metadata,
                   const uint8_t *block)
 {
