@@ -1,11 +1,11 @@
 /* mean_age.c - admission and eviction by mean age. SPDX-License-Identifier: Apache-2.0
  *
- * No single record is too old: in random epochs it may come back two epochs later. But the mean age
- * of an extent's records is a sharp statistic. If the records are in use, it is about L/2; if they
- * are not, it grows without end. So an extent is recycled for anybody when its mean age passes
- * 1.8 L, or 1.25 L once the working set has moved. Otherwise it is recycled only for hot records,
- * and then its younger half is copied forward. A dead record counts as 6 L old: one number joins
- * staleness and garbage.
+ * No age makes a single record too old: in random epochs it may be read again two epochs later. But
+ * the mean age of an extent's records is a sharp statistic. If the records are in use, it is about
+ * L/2; otherwise it grows without end. So an extent is recycled for any record when its mean age
+ * passes 1.8 L, or 1.25 L once the working set has moved. Otherwise it is recycled only for hot
+ * records, and then its younger half is copied forward. A dead record counts as 6 L old, so one
+ * number measures staleness and garbage.
  *
  * tests/policy/mean_age.py is the model. test_store_mean_age.c compares each decision with it. */
 #include "store/mean_age.h"
@@ -17,18 +17,18 @@
 #include "store/ghost.h"
 #include "store/sampler.h"
 
-#define FADED (1.8 * MEAN_AGE_TICKS)  /* mean age from which an extent is recycled for anybody */
+#define FADED (1.8 * MEAN_AGE_TICKS)  /* above this mean age, an extent goes for any record */
 #define MOVED (1.0 * MEAN_AGE_TICKS)  /* mean age of all records once the set has moved */
 #define STALE (1.25 * MEAN_AGE_TICKS) /* takes the place of FADED then, ... */
 #define FEW (1.0 / 8)                 /* ... until at most this share of the extents is above it */
 #define KEEP (MEAN_AGE_TICKS * 7 / 8) /* younger records are copied forward */
 #define NOVEL 0.75                    /* above this share of first touches, nothing is stale */
-#define BURST 16u                     /* one touch: two within the cache's records over this */
+#define BURST 16u                     /* touches within records / BURST touches count as one */
 #define NEVER UINT64_MAX
 
 struct mean_age {
     _Atomic uint64_t touches;
-    char apart[64];                   /* all threads write `touches`, and only read the next two */
+    char apart[64];                   /* own cache lines: threads write `touches` all the time */
     _Atomic uint64_t tick, tick_end;  /* tick_end: a number of touches; NEVER until L is known */
     bool moved;
     double oldest;                    /* highest mean age of an extent; negative: there is none */
@@ -116,7 +116,7 @@ void mean_age_sample_at(struct mean_age *policy, uint64_t hash, uint64_t now)
         atomic_store_explicit(&policy->tick_end, 0, memory_order_relaxed);
 }
 
-/* The first number of touches that is not less than now + L/16. */
+/* Sets the end of the tick to the first number of touches that is not less than now + L/16. */
 static void set_tick_end(struct mean_age *policy, uint64_t now)
 {
     double end = (double)now + policy->sampler.interval / MEAN_AGE_TICKS;
@@ -159,7 +159,7 @@ static bool is_in(const _Atomic uint64_t *set, uint32_t record)
     return set && relaxed(&set[record / 64]) >> record % 64 & 1;
 }
 
-/* Only a stamp that nobody has changed meanwhile moves up: a touch stays. */
+/* Moves an old stamp up, unless a touch has changed it meanwhile. */
 static void move_up(_Atomic uint8_t *at, uint8_t stamp, uint64_t tick)
 {
     atomic_compare_exchange_strong_explicit(at, &stamp, mean_age_dead_stamp(tick),
@@ -267,7 +267,7 @@ size_t mean_age_victim(struct mean_age *policy, struct mean_age_extent *extents,
     return victim;
 }
 
-/* The age that half of the records have not reached, or the next one. */
+/* Returns the lowest age that more than half of the records do not exceed. */
 static uint8_t median_age(const struct mean_age_stamps *stamps, uint64_t tick)
 {
     uint32_t of_age[MEAN_AGE_CAP + 1] = { 0 }, records = 0, younger = 0;

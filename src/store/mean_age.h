@@ -28,8 +28,8 @@ struct mean_age;
 struct mean_age *mean_age_new(uint64_t records) MUST_USE;
 void mean_age_free(struct mean_age **policy);
 uint64_t mean_age_bytes(uint64_t records) MUST_USE;    /* of memory, once all pages are in use */
-/* Follows a better estimate of the number of records. Refused records lose their runs of touches,
- * so to be called seldom. Under the lock. */
+/* Adapts to a better estimate of the number of records. Refused records lose their runs of touches,
+ * so callers should do this rarely. Under the lock. */
 void mean_age_resize(struct mean_age *policy, uint64_t records);
 
 /* ---- touches ---- */
@@ -61,13 +61,13 @@ bool mean_age_is_known(const struct mean_age *policy) MUST_USE;
 
 /* ---- stamps ---- */
 
-/* What to store for a touched record. Any thread. */
+/* Returns the stamp of a touched record. Any thread. */
 static inline uint8_t mean_age_stamp(uint64_t tick)
 {
     return (uint8_t)tick;
 }
 
-/* What to store for a dead record: purged or overwritten. It counts as CAP old from then on. */
+/* Returns the stamp of a dead record: purged or overwritten. It counts as CAP old from then on. */
 static inline uint8_t mean_age_dead_stamp(uint64_t tick)
 {
     return (uint8_t)(tick - MEAN_AGE_CAP);

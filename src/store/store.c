@@ -38,7 +38,8 @@ static struct store *store_new(const struct store_options *options)
 }
 
 /* Volumes share the budgets of the store evenly, so that a disk that hangs takes no more than its
- * part. A queue takes two records at least. Their bytes count in the budget of flights, too. */
+ * part. A queue has room for two records at least. Queued bytes also count in the budget of
+ * flights. */
 static void add_volume(struct store *store, const struct store_folder *folder)
 {
     const struct store_options *options = &store->options;
@@ -174,7 +175,7 @@ void store_restate(struct store *store, struct store_removal *removal)
 
 /* ---- of one object ---- */
 
-/* The units from `first` on that lie in its stripe, at most `count`. */
+/* Returns the number of units from `first` to the end of its stripe, at most `count`. */
 static uint32_t units_in_stripe(uint32_t first, uint32_t count)
 {
     return MIN(count, STRIPE_UNITS - first % STRIPE_UNITS);
@@ -228,7 +229,7 @@ bool store_allows(struct store *store, const struct metadata *metadata)
     return allows;
 }
 
-/* The bytes of the record that has this unit, if all of it is fetched. */
+/* Returns the bytes of the record that has this unit, if all of the record is fetched. */
 static uint64_t record_bytes(const struct metadata *metadata, uint32_t unit)
 {
     uint64_t start = (uint64_t)rule_first_unit(unit) * UNIT_BYTES;

@@ -35,8 +35,8 @@ struct store_folder {
 struct store_limits {
     slice bucket, prefix;             /* prefix empty: the whole bucket */
     uint64_t quota_bytes;             /* of the objects' bytes in the cache; 0: none */
-    uint64_t object_bytes_max;        /* of an object that is stored; 0: any */
-    uint64_t expire_ms;               /* records that were not read for so long go; 0: never */
+    uint64_t object_bytes_max;        /* larger objects are not stored; 0: no limit */
+    uint64_t expire_ms;               /* evicts records that were not read for this time; 0: none */
     /* HOT: the rule decides. ALWAYS: as if each record had been read often. NEVER: not stored. */
     enum store_admission { ADMISSION_HOT, ADMISSION_ALWAYS, ADMISSION_NEVER } admission;
 };
@@ -96,8 +96,8 @@ struct store_status {
     uint64_t appended_bytes, copied_bytes, recycled, bad_blocks;
 };
 size_t store_folder_count(const struct store *store);
-/* Adds what the cache holds of each bucket to ret[METRIC_BUCKETS_MAX], by the numbers of the buckets
- * (metric_bucket). Any thread; waits for no disk. */
+/* Adds the bytes and objects of each bucket to ret[METRIC_BUCKETS_MAX], by the numbers of the
+ * buckets (metric_bucket). Any thread; waits for no disk. */
 void store_bucket_holds(struct store *store, struct bucket_holds *ret);
 /* Both never wait for a disk. store_status is the sum of all folders: serving if one of them is.
  * folder, why and anew are those of the first folder that is out of service, else those of the
@@ -202,19 +202,19 @@ uint32_t store_next_unit(struct store *store, const struct metadata *metadata, u
 /* Bytes that all extents together may have now. Any thread; cheap. */
 uint64_t store_capacity(struct store *store);
 
-/* True if the object's folder is in service, and its disk keeps up with what is stored. To be called
- * once, when a fill starts. */
+/* Returns true if the object's folder is in service, and its disk keeps up with the appends. To be
+ * called once, when a fill starts. */
 bool store_takes(struct store *store, const struct object_id *id);
 /* Replaces the limits of buckets and prefixes. Any thread. */
 void store_set_limits(struct store *store, const struct store_limits *rows, size_t count);
-/* False if the limits of the object's bucket or prefix forbid to store anything of it: its admission
- * is NEVER, or the object is too large. */
+/* Returns false if the limits of the bucket or prefix forbid to store this object: the admission is
+ * NEVER, or the object is too large. */
 bool store_allows(struct store *store, const struct metadata *metadata);
-/* True if the record that has this unit may be stored (admission). To be called once for each record
- * that is fetched, when its flight begins: the call counts as a touch of the record. */
+/* Returns true if the record that has this unit may be stored (admission). To be called once for
+ * each fetched record, when its flight begins: the call counts as a touch of the record. */
 bool store_admits(struct store *store, const struct metadata *metadata, uint32_t unit);
-/* True if metadata of this object may be stored without bytes. At the quota of its bucket or prefix,
- * only newer metadata of an object that the store knows may be stored. */
+/* Returns true if metadata of this object may be stored without bytes. At the quota of the bucket
+ * or prefix, only newer metadata of an object that the store knows may be stored. */
 bool store_admits_metadata(struct store *store, const struct metadata *metadata);
 
 /* A finished record. The caller fills in this struct, and keeps it, the metadata and the bytes
@@ -226,8 +226,8 @@ struct store_append {
     /* Whole units; the last one is short only at the object's end. May be empty if with_metadata:
      * then only the metadata is stored. */
     slice bytes;
-    /* Room is made for it, if need be. Otherwise it is stored only where there is room, or where
-     * store_admits has had room made. */
+    /* True: the recycler makes room for the record if necessary. False: the record is stored only
+     * if there is room, or if store_admits has made the recycler make room. */
     bool must;
     /* Commit the metadata, too. With all bytes of a small object it becomes one WHOLE record. */
     bool with_metadata;

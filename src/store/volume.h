@@ -1,9 +1,9 @@
 /* volume.h - one cache folder in use. SPDX-License-Identifier: Apache-2.0
  *
- * A volume has a folder, its extents, its index, metadata in RAM, and two threads: the committer,
- * which alone writes, and the watch. The store (store.h) gives each object to the volumes, and has
- * what belongs to all of them. Most functions here do for one volume what the function of the same
- * name in store.h does for all of them. Threads: as in store.h. */
+ * A volume has a folder, its extents, its index, metadata in RAM, and three threads: the committer,
+ * which alone writes the index, the recycler, and the watch. The store (store.h) gives each object
+ * to the volumes, and has what they share. Most functions here do for one volume what the function
+ * of the same name in store.h does for all of them. Threads: as in store.h. */
 #ifndef STORE_VOLUME_H
 #define STORE_VOLUME_H
 
@@ -22,7 +22,7 @@ struct volume_options {
     size_t metadata_bytes;
     size_t queue_bytes_max;
     uint32_t commit_ms_max;
-    uint64_t memory_bytes;            /* of the process; the limit for maps of extents */
+    uint64_t memory_bytes;            /* share of the process's memory; the limit for maps */
 };
 
 struct volume *volume_new(const struct volume_options *options) MUST_USE;
