@@ -147,3 +147,15 @@ bool clean_take(const char *folder, uint64_t opening)
     close(folder_fd);
     return clean;
 }
+
+bool clean_look(const char *folder, uint64_t opening, bool *ret_there)
+{
+    int folder_fd = open_folder(folder);
+    *ret_there = false;
+    if (folder_fd < 0)
+        return false;
+    *ret_there = faccessat(folder_fd, "clean", F_OK, 0) == 0;
+    bool valid = holds(folder_fd, opening);
+    close(folder_fd);
+    return valid;
+}

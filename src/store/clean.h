@@ -16,5 +16,7 @@ enum err clean_leave(const char *folder, uint64_t opening, const struct metas *m
 /* Removes the mark; to be called before anything else is changed. Returns true if there was a mark,
  * and it is valid. */
 bool clean_take(const char *folder, uint64_t opening) MUST_USE;
+/* The same, but the mark stays. *ret_there: there is a mark, valid or not. */
+bool clean_look(const char *folder, uint64_t opening, bool *ret_there) MUST_USE;
 
 #endif

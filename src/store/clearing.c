@@ -63,27 +63,52 @@ static enum err open_inner(const char *folder, const char *inner, DIR **ret)
     return errno == ENOENT ? ERR_NOT_FOUND : errno == ENOTDIR ? ERR_FORMAT : ERR_IO;
 }
 
-static enum err look(const char *folder, const char *inner, is_ours *ours, struct arena *keep,
-                     slice *ret_stranger)
+struct search {
+    const char *folder;
+    clearing_visit *each;
+    void *arg;
+};
+
+/* Returns ERR_FORMAT if `each` ended the search, or if the inner folder is a file. */
+static enum err search(const struct search *search, const char *inner, is_ours *ours)
 {
     DIR *dir;
     struct dirent *item;
-    enum err e = open_inner(folder, inner, &dir);
+    enum err e = open_inner(search->folder, inner, &dir);
     if (e == ERR_FORMAT)
-        *ret_stranger = arena_printf(keep, "'%s'", inner);
+        (void)!search->each(search->arg, inner, "");
     if (e)
         return e;
     while (!e && (item = readdir(dir))) {
         static const char *const dots[] = { ".", ".." };
         if (slice_is_one_of(slice_of(item->d_name), dots, 2) || ours(item->d_name))
             continue;
-        slice name = log_word(keep, slice_of(item->d_name));
-        *ret_stranger = arena_printf(keep, "'%s%s%.*s'", inner, *inner ? "/" : "",
-                                     SLICE_ARG(name));
-        e = ERR_FORMAT;
+        if (!search->each(search->arg, inner, item->d_name))
+            e = ERR_FORMAT;
     }
     closedir(dir);
     return e;
+}
+
+struct first {
+    struct arena *keep;
+    slice *ret;
+};
+
+static bool keep_first(void *arg, const char *inner, const char *name)
+{
+    struct first *first = arg;
+    slice word = log_word(first->keep, slice_of(name));
+    *first->ret = arena_printf(first->keep, "'%s%s%.*s'", inner, *inner && *name ? "/" : "",
+                               SLICE_ARG(word));
+    return false;
+}
+
+static enum err look(const char *folder, const char *inner, is_ours *ours, struct arena *keep,
+                     slice *ret_stranger)
+{
+    struct first first = { keep, ret_stranger };
+    return search(&(struct search){ folder, keep_first, &first }, inner, ours);
 }
 
 enum err clearing_look(const char *folder, struct arena *keep, slice *ret_stranger)
@@ -98,6 +123,20 @@ enum err clearing_look(const char *folder, struct arena *keep, slice *ret_strang
     if (!e || e == ERR_NOT_FOUND)    /* files in jobs/ stay, so their names do not matter */
         e = look(folder, "ages", is_of_ages, keep, ret_stranger);
     return e == ERR_NOT_FOUND ? OK : e;
+}
+
+enum err clearing_each_stranger(const char *folder, clearing_visit *each, void *arg)
+{
+    static const struct {
+        const char *inner;
+        is_ours *ours;
+    } inners[] = { { "", is_in_use }, { "extents", is_extent }, { "index", is_of_index },
+                   { "ages", is_of_ages } };
+    struct search all = { folder, each, arg };
+    enum err e = OK;
+    for (size_t i = 0; i < countof(inners) && (!e || e == ERR_NOT_FOUND); i++)
+        e = search(&all, inners[i].inner, inners[i].ours);
+    return e == ERR_NOT_FOUND || e == ERR_FORMAT ? OK : e;
 }
 
 /* Removes the files whose names `ours` accepts, except the file of the extent `keep`. */

@@ -230,6 +230,15 @@ static void find_toc(const struct extent *extent, struct toc *ret)
         find_names(extent, ret);
 }
 
+bool extent_toc_is_right(const struct extent *extent)
+{
+    struct toc toc = { .count = 0 };
+    bool right = read_toc(extent, &toc) &&
+                 (atomic_load(&extent->version) == 1 || toc_names_fit(&toc));
+    toc_free(&toc);
+    return right;
+}
+
 enum err extent_contents(struct extents *all, uint32_t number, struct arena *keep,
                          struct toc_entry **ret, uint32_t *ret_count)
 {

@@ -129,6 +129,8 @@ bool open_extent_toc(const struct extent *extent, struct toc *ret) MUST_USE;
 
 /* Finds version, kind, and whether the extent is sealed, from its footer or head page. */
 void extent_recognize(struct extent *extent);
+/* Returns true if the table at the end of a sealed extent can be used, with its names. */
+bool extent_toc_is_right(const struct extent *extent) MUST_USE;
 
 /* ---- open_files.c ---- */
 

@@ -90,6 +90,16 @@ static uint32_t entry_crc(const uint8_t key[ENTRY_KEY_BYTES], const struct disk_
     return crc32c(crc32c(0, key, ENTRY_KEY_BYTES), disk, offsetof(struct disk_entry, crc));
 }
 
+bool entry_key_next(struct object_id *id, uint32_t *unit)
+{
+    if (++*unit)
+        return true;
+    for (size_t i = sizeof(id->bytes); i-- > 0;)
+        if (++id->bytes[i])
+            return true;
+    return false;
+}
+
 void entry_encode(const struct entry *entry, const uint8_t key[ENTRY_KEY_BYTES],
                   uint8_t ret[ENTRY_BYTES])
 {

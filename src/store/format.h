@@ -64,6 +64,9 @@ struct entry {
 
 void entry_key(const struct object_id *id, uint32_t unit, uint8_t ret[ENTRY_KEY_BYTES]);
 uint32_t entry_key_unit(const uint8_t key[ENTRY_KEY_BYTES]);
+/* Turns a key into the next one in the order of the index. Returns false after the last possible
+ * key. */
+bool entry_key_next(struct object_id *id, uint32_t *unit) MUST_USE;
 void entry_encode(const struct entry *entry, const uint8_t key[ENTRY_KEY_BYTES],
                   uint8_t ret[ENTRY_BYTES]);
 enum err entry_decode(const uint8_t key[ENTRY_KEY_BYTES], slice value, struct entry *ret) MUST_USE;

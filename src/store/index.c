@@ -137,7 +137,7 @@ void index_free(struct index **index)
 }
 
 /* A new index gets its first entry, the opening 0. So no index is ever empty. */
-static int open_tree(MDB_txn *txn, MDB_dbi *ret_dbi)
+static int open_tree(MDB_txn *txn, bool only_read, MDB_dbi *ret_dbi)
 {
     uint64_t opening = 0;
     unsigned flags;
@@ -148,24 +148,31 @@ static int open_tree(MDB_txn *txn, MDB_dbi *ret_dbi)
         rc = mdb_dbi_flags(txn, *ret_dbi, &flags);
     if (!rc)
         rc = flags ? MDB_CORRUPTED : mdb_stat(txn, *ret_dbi, &stat);
+    if (!rc && stat.ms_entries == 0 && only_read)
+        rc = MDB_CORRUPTED;
     if (!rc && stat.ms_entries == 0)
         rc = mdb_put(txn, *ret_dbi, &key, &value, MDB_NOOVERWRITE);
     return rc;
 }
 
+/* Without a lock file, and with the kernel's readahead, because all of it will be read. */
+#define FLAGS_TO_READ (MDB_RDONLY | MDB_NOLOCK)
+#define FLAGS_TO_WRITE MDB_NORDAHEAD
+
 static int do_open(struct ask *ask)
 {
     MDB_txn *txn;
-    int rc = mdb_env_open(ask->env, ask->path, MDB_NOTLS | MDB_NORDAHEAD, 0600);
+    unsigned flags = MDB_NOTLS | (ask->only_read ? FLAGS_TO_READ : FLAGS_TO_WRITE);
+    int rc = mdb_env_open(ask->env, ask->path, flags, 0600);
     if (rc)    /* a broken meta page may name a map size beyond all memory */
         return rc == ENOMEM ? MDB_CORRUPTED : rc;
     int dead;
     rc = mdb_reader_check(ask->env, &dead);
     if (!rc)
-        rc = mdb_txn_begin(ask->env, NULL, 0, &txn);
+        rc = mdb_txn_begin(ask->env, NULL, ask->only_read ? MDB_RDONLY : 0, &txn);
     if (rc)
         return rc;
-    rc = open_tree(txn, &ask->index->dbi);
+    rc = open_tree(txn, ask->only_read, &ask->index->dbi);
     if (rc) {
         mdb_txn_abort(txn);
         return rc;
@@ -194,31 +201,45 @@ static void env_end(struct index *index, MDB_env *env, struct wreck *wreck)
     free(wreck);
 }
 
-enum err index_open(struct index *index, const char *path, uint64_t map_bytes)
+static enum err open_env(struct index *index, const char *path, uint64_t map_bytes, bool only_read)
 {
     check(atomic_load(&index->env) == NULL);
     trap_install();
     atomic_store(&index->bad, false);
     atomic_store(&index->faulted, false);
-    if (mkdir(path, 0700) != 0 && errno != EEXIST)
-        return errno == ENOSPC ? ERR_FULL : ERR_IO;
     MDB_env *env;
     if (mdb_env_create(&env))
         return ERR_IO;
     mdb_env_set_assert(env, assertion_failed);
     mdb_env_set_maxreaders(env, SLOTS + 2);
     mdb_env_set_mapsize(env, round_up(map_bytes, MIB));
-    struct ask ask = { .env = env, .path = path };
+    struct ask ask = { .env = env, .path = path, .only_read = only_read };
     enum err e = index_call(index, do_open, &ask);
     if (!e) {
         char note[NOTE_MAX];
-        index->note = note_of(path, note) ? trap_note_add(note) : NULL;
+        index->note = !only_read && note_of(path, note) ? trap_note_add(note) : NULL;
         atomic_store(&index->env, env);
     } else {
         snapshot_forget(index);
         env_end(index, env, must_alloc(sizeof(struct wreck)));
     }
     return e;
+}
+
+enum err index_open(struct index *index, const char *path, uint64_t map_bytes)
+{
+    if (mkdir(path, 0700) != 0 && errno != EEXIST)
+        return errno == ENOSPC ? ERR_FULL : ERR_IO;
+    return open_env(index, path, map_bytes, false);
+}
+
+enum err index_open_to_read(struct index *index, const char *path)
+{
+    char file[NOTE_MAX];
+    struct stat st;
+    if (snprintf(file, sizeof(file), "%s/data.mdb", path) >= NOTE_MAX || stat(file, &st) != 0)
+        return ERR_NOT_FOUND;
+    return open_env(index, path, (uint64_t)st.st_size, true);
 }
 
 void index_close(struct index *index)

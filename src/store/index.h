@@ -16,6 +16,9 @@ void index_free(struct index **index);
 
 /* `path` is a folder, which is made if it is missing. */
 enum err index_open(struct index *index, const char *path, uint64_t map_bytes) MUST_USE;
+/* Opens an index that is there, and changes nothing on disk; all calls that write fail. No process
+ * may have it open to write. */
+enum err index_open_to_read(struct index *index, const char *path) MUST_USE;
 /* Waits for readers on other threads. */
 void index_close(struct index *index);
 /* True if the last process that used the index died of a fault or abort(). A damaged index may be
@@ -40,6 +43,18 @@ uint32_t index_get_run(struct index *index, const struct object_id *id, uint32_t
 /* Finds the first entry of this object at or after `unit`. */
 enum err index_get_next(struct index *index, const struct object_id *id, uint32_t unit,
                         uint32_t *ret_unit, struct entry *ret) MUST_USE;
+
+/* Copies the entries of all objects from this key on, in the order of keys; at most `max`. Returns OK
+ * with at least one entry, or ERR_NOT_FOUND after the last one. */
+struct index_row {
+    struct object_id id;
+    uint32_t unit;
+    struct entry entry;
+};
+enum err index_get_rows(struct index *index, const struct object_id *id, uint32_t unit,
+                        uint32_t max, struct index_row *ret, uint32_t *ret_count) MUST_USE;
+/* As index_opening, without a write transaction. */
+enum err index_get_opening(struct index *index, uint64_t *ret) MUST_USE;
 
 /* Reads the meta pages as the latest commit left them. Returns false if they have changed since, or
  * if that is not known. Committer only. */

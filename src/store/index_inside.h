@@ -57,7 +57,9 @@ struct ask {
     uint32_t *ret_unit;               /* the unit of the entry found, in the caller's memory */
     uint8_t key[ENTRY_KEY_BYTES];     /* see index_key */
     uint64_t snapshot, seal;          /* the transaction whose tree is read; its meta page's seal */
+    struct index_row *rows;           /* the entries of index_get_rows, in the caller's memory */
     const char *path;
+    bool only_read;                   /* the index is opened to read */
 };
 typedef int lmdb_call(struct ask *ask);
 

@@ -213,6 +213,57 @@ enum err index_get_next(struct index *index, const struct object_id *id, uint32_
     return reading(index, do_read, &ask);
 }
 
+static int take_row(const struct ask *ask, const MDB_val *key, const MDB_val *value,
+                    struct index_row *ret)
+{
+    memcpy(ret->id.bytes, key->mv_data, sizeof(ret->id));
+    ret->unit = entry_key_unit(key->mv_data);
+    return index_decode(ask, key, value, &ret->entry);
+}
+
+static int find_rows(struct ask *ask)
+{
+    MDB_cursor *cursor = ask->slot->cursor;
+    MDB_val key = index_key(ask, ask->unit), value;
+    int rc = mdb_cursor_get(cursor, &key, &value, MDB_SET_RANGE);
+    for (ask->found = 0; !rc && ask->found < ask->count;) {
+        if (key.mv_size == ENTRY_KEY_BYTES)
+            rc = take_row(ask, &key, &value, &ask->rows[ask->found++]);
+        else if (key.mv_size != sizeof(INDEX_OPENING))
+            rc = MDB_CORRUPTED;
+        if (!rc && ask->found < ask->count)
+            rc = mdb_cursor_get(cursor, &key, &value, MDB_NEXT);
+    }
+    return rc == MDB_NOTFOUND && ask->found ? MDB_SUCCESS : rc;
+}
+
+enum err index_get_rows(struct index *index, const struct object_id *id, uint32_t unit,
+                        uint32_t max, struct index_row *ret, uint32_t *ret_count)
+{
+    struct ask ask = { .id = id, .unit = unit, .count = max, .rows = ret, .read = find_rows };
+    enum err e = reading(index, do_read, &ask);
+    *ret_count = e ? 0 : ask.found;
+    return e;
+}
+
+static int find_opening(struct ask *ask)
+{
+    MDB_val key = index_opening_key(), value;
+    int rc = mdb_cursor_get(ask->slot->cursor, &key, &value, MDB_SET_KEY);
+    if (rc || value.mv_size != sizeof(ask->number))
+        return rc ? rc : MDB_CORRUPTED;
+    memcpy(&ask->number, value.mv_data, sizeof(ask->number));
+    return MDB_SUCCESS;
+}
+
+enum err index_get_opening(struct index *index, uint64_t *ret)
+{
+    struct ask ask = { .read = find_opening };
+    enum err e = reading(index, do_read, &ask);
+    *ret = e ? 0 : ask.number;
+    return e == ERR_NOT_FOUND ? OK : e;
+}
+
 static int do_size(struct ask *ask)
 {
     MDB_stat stat;

@@ -58,19 +58,6 @@ bool moved_may_append(const struct volume *volume, const struct store_append *ap
              is_at_home(volume, moved->old, moved->old_count, id, append->first_unit)));
 }
 
-/* Continues at the key after that of an entry. Returns false after the last possible key. */
-static bool advance(struct moved *moved, const struct object_id *id, uint32_t unit)
-{
-    moved->next = *id;
-    moved->next_unit = unit + 1;
-    if (unit < UINT32_MAX)
-        return true;
-    for (size_t i = sizeof(id->bytes); i-- > 0;)
-        if (++moved->next.bytes[i])
-            return true;
-    return false;
-}
-
 /* Inside a transaction. Sets *ret_more to false if no entry is left to look at. */
 static enum err delete_some(struct volume *volume, size_t *ret_deleted, bool *ret_more)
 {
@@ -93,7 +80,9 @@ static enum err delete_some(struct volume *volume, size_t *ret_deleted, bool *re
         }
         if (e)
             return e;
-        *ret_more = advance(moved, &id, unit);
+        moved->next = id;
+        moved->next_unit = unit;
+        *ret_more = entry_key_next(&moved->next, &moved->next_unit);
     }
     return OK;
 }

@@ -120,6 +120,12 @@ static bool apply(struct row *row, bool known, struct file *file, uint32_t other
     return true;
 }
 
+enum err names_look(const char *folder)
+{
+    struct file file;
+    return folder_read_rows(folder, "names", file.rows, sizeof(struct row), NAMES_MAX, &file.count);
+}
+
 void names_apply(struct names *names, const struct folder *folder)
 {
     struct file file = { 0 };

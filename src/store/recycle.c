@@ -25,6 +25,7 @@
 #include "store/age_files.h"
 #include "store/relocation.h"
 #include "store/service.h"
+#include "store/verify.h"
 
 #define COPY_RECORDS 64u              /* in one append */
 #define COPY_BYTES (16 * MIB)
@@ -233,21 +234,6 @@ static void forget_row(struct pass *pass, const struct toc_entry *row, uint32_t 
 
 /* ---- copying a record ---- */
 
-static bool is_right(const struct record *record, const uint8_t *metadata, const uint8_t *data)
-{
-    if (record->metadata_len &&
-        record->metadata_crc != block_crc(&record->id, record->etag_hash, METADATA_UNIT, metadata,
-                                          record->metadata_len))
-        return false;
-    for (uint32_t i = 0; i < record_blocks(record); i++) {
-        uint32_t at = i * BLOCK_BYTES, len = MIN(BLOCK_BYTES, record->data_len - at);
-        if (block_crc(&record->id, record->etag_hash, record->first_unit + i / 2, data + at,
-                      len) != record->crc[i])
-            return false;
-    }
-    return true;
-}
-
 /* Reads the record and verifies all of it. Its bytes lie in the batch's arena. */
 static bool read_record(struct pass *pass, const struct toc_entry *row, uint32_t ordinal,
                         struct append_item *ret)
@@ -267,7 +253,7 @@ static bool read_record(struct pass *pass, const struct toc_entry *row, uint32_t
     if (!extent_read(pass->victim, metadata, record->metadata_len, row->offset + header_len) ||
         !extent_read(pass->victim, data, record->data_len,
                      record_data_at(row->offset, record->data_len, record->metadata_len)) ||
-        !is_right(record, metadata, data))
+        !record_is_right(record, metadata, data))
         return false;
     ret->bucket = row->bucket;
     ret->metadata_block = (slice){ (char *)metadata, record->metadata_len };

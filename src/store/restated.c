@@ -95,6 +95,13 @@ enum err restated_open(struct restated *restated, const struct folder *folder)
     return e;
 }
 
+enum err restated_look(const char *folder)
+{
+    struct row rows[BUCKETS_MAX + 1];
+    size_t count;
+    return folder_read_rows(folder, "restated", rows, sizeof(struct row), BUCKETS_MAX, &count);
+}
+
 enum err restated_add(struct restated *restated, const struct folder *folder,
                       const struct object_id *bucket)
 {
