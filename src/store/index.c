@@ -34,7 +34,7 @@
 struct wreck {
     struct wreck *next;
     MDB_env *env;
-    MDB_txn *writing, *txns[SLOTS];
+    MDB_txn *writing, *learning, *txns[SLOTS];
     MDB_cursor *cursors[SLOTS];
 };
 static _Atomic(struct wreck *) wrecks;
@@ -172,6 +172,7 @@ static int do_open(struct ask *ask)
         rc = mdb_txn_begin(ask->env, NULL, ask->only_read ? MDB_RDONLY : 0, &txn);
     if (rc)
         return rc;
+    ask->index->learning = ask->only_read ? txn : NULL;
     rc = open_tree(txn, ask->only_read, &ask->index->dbi);
     if (rc) {
         mdb_txn_abort(txn);
@@ -187,6 +188,7 @@ static void env_end(struct index *index, MDB_env *env, struct wreck *wreck)
 {
     if (atomic_load(&index->faulted)) {
         wreck->env = env;
+        wreck->learning = index->learning;
         wreck->next = atomic_load(&wrecks);
         while (!atomic_compare_exchange_weak(&wrecks, &wreck->next, wreck))
             ;

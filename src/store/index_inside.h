@@ -23,6 +23,7 @@ struct index {
     atomic_bool bad;
     atomic_bool faulted;              /* bad, and a fault interrupted LMDB inside a call */
     MDB_txn *writing;
+    MDB_txn *learning;                /* of an opening in progress, which only reads */
     /* For the committer only, except for the map and the list of free pages. If the map is NULL, no
      * page is checked. */
     struct index_pages pages;

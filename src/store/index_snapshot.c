@@ -86,6 +86,7 @@ int snapshot_learn(struct index *index, MDB_env *env)
     int rc = mdb_txn_begin(env, NULL, MDB_RDONLY, &txn);
     if (rc)
         return rc;
+    index->learning = txn;
     rc = learn(index, txn, env);
     mdb_txn_abort(txn);
     return rc;

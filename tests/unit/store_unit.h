@@ -49,14 +49,14 @@ static void remove_tree(const char *path)
     rmdir(path);
 }
 
-static int folder_setup(void **state)
+__attribute__((unused)) static int folder_setup(void **state)
 {
     (void)state;
     snprintf(unit_folder, sizeof(unit_folder), "store-unit-XXXXXX");
     return mkdtemp(unit_folder) ? 0 : -1;
 }
 
-static int folder_teardown(void **state)
+__attribute__((unused)) static int folder_teardown(void **state)
 {
     (void)state;
     remove_tree(unit_folder);

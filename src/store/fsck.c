@@ -1,0 +1,288 @@
+/* fsck.c - checks cache folders that no process uses, and repairs them.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A check reads the folder by the code that Penstock itself uses, and changes nothing: the index is
+ * opened without LMDB's lock file, and the extents only to read records. Files are read without
+ * filling the page cache. The order is: the format file, small files, the index, the extents with
+ * their records against the index, the entries of the index against the records.
+ *
+ * If a repair is wanted and possible, it follows (fsck_repair.c), then a second check, which does
+ * not read data again. fsck.def has all findings. */
+#include "store/fsck.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "store/clearing.h"
+#include "store/fsck_inside.h"
+#include "store/installation.h"
+
+#define COLD_BYTES (4 * MIB)          /* of one read of the disk */
+
+const struct fsck_words fsck_words[FSCK_KINDS] = {
+#define NOTED FSCK_NOTED
+#define WRONG FSCK_WRONG
+#define FSCK(id, name, grade, what, start) { name, grade, what, start },
+#include "store/fsck.def"
+#undef NOTED
+#undef WRONG
+};
+
+void fsck_note(struct fsck *fsck, enum fsck_kind kind, const char *fmt, ...)
+{
+    struct fsck_finding *finding = &fsck->report->findings[kind];
+    char text[512];
+    va_list args;
+    if (finding->count++ >= FSCK_EXAMPLES)
+        return;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    finding->examples[finding->count - 1] = arena_copy(fsck->keep, slice_of(text));
+}
+
+const char *fsck_path(struct fsck *fsck, struct arena *keep, const char *name)
+{
+    return arena_printf(keep, "%s/%s", fsck->report->path, name).ptr;
+}
+
+uint64_t fsck_wrong(const struct fsck_report *report)
+{
+    uint64_t count = 0;
+    for (size_t i = 0; i < FSCK_KINDS; i++)
+        if (fsck_words[i].grade == FSCK_WRONG)
+            count += report->repaired ? report->left[i] : report->findings[i].count;
+    return count;
+}
+
+/* ---- before the check of a folder ---- */
+
+static bool fails(struct fsck *fsck, slice why)
+{
+    fsck->report->why = why;
+    return false;
+}
+
+/* A Penstock that runs has made the file. So if there is none, no lock is needed. */
+static bool take_lock(struct fsck *fsck)
+{
+    struct arena *keep = fsck->keep;
+    const char *path = fsck_path(fsck, keep, "lock");
+    char name[17];
+    fsck->lock_fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fsck->lock_fd < 0)
+        return errno == ENOENT ||
+               fails(fsck, arena_printf(keep, "%s can't be opened (%s); run fsck as the user of "
+                                        "the service, or as root", path, strerror(errno)));
+    if (flock(fsck->lock_fd, LOCK_EX | LOCK_NB) == 0)
+        return true;
+    if (errno != EWOULDBLOCK)
+        return fails(fsck, arena_printf(keep, "%s can't be locked (%s)", path, strerror(errno)));
+    pid_t pid = lock_holder(fsck->lock_fd, name);
+    return fails(fsck, pid ? arena_printf(keep, "process %d (%s) uses the folder; stop it first. "
+                                          "While it runs, its scrub checks the records", (int)pid,
+                                          *name ? name : "in another container")
+                           : S("another process uses the folder; stop it first. While it runs, its "
+                               "scrub checks the records"));
+}
+
+/* Why a path without a format file is no cache folder. */
+static slice why_no_folder(const char *path, struct arena *keep)
+{
+    DIR *dir = opendir(path);
+    if (!dir)
+        return arena_printf(keep, "the folder can't be read (%s)", strerror(errno));
+    closedir(dir);
+    return S("Penstock has never used this folder");
+}
+
+/* Returns false if the folder can't be checked, or if there is nothing more to check. */
+static bool read_format(struct fsck *fsck)
+{
+    const char *why = "", *path = fsck->report->path;
+    slice stranger = S("");
+    enum err e = folder_peek(path, &fsck->format, &why);
+    fsck->report->version = e ? 0 : fsck->format.version;
+    fsck->report->generation = e ? 0 : fsck->format.generation;
+    if (e == OK)
+        return true;
+    if (e == ERR_FORMAT || e == ERR_IO)
+        return fails(fsck, arena_copy(fsck->keep, slice_of(why)));
+    if (e == ERR_NOT_FOUND && clearing_look(path, fsck->keep, &stranger) != OK)
+        return fails(fsck, why_no_folder(path, fsck->keep));
+    fsck->report->checked = true;
+    fsck_note(fsck, FSCK_FORMAT, "format: %s", e == ERR_GONE ? why : "missing");
+    return false;
+}
+
+/* ---- the folders among each other ---- */
+
+struct sibling {
+    bool known;
+    struct format format;
+};
+
+static struct sibling *read_siblings(const struct fsck_ask *ask)
+{
+    struct sibling *siblings = must_alloc(ask->count * sizeof(*siblings));
+    for (size_t i = 0; i < ask->count; i++) {
+        const char *why;
+        siblings[i].known = folder_peek(ask->folders[i], &siblings[i].format, &why) == OK;
+    }
+    return siblings;
+}
+
+static const struct sibling *first_known(const struct sibling *siblings, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (siblings[i].known)
+            return &siblings[i];
+    return NULL;
+}
+
+/* The list that a start would make of these folders is not known if one of them is new. */
+static bool is_present_list(const struct sibling *siblings, size_t count,
+                            const struct format *format)
+{
+    struct route_row *rows = must_alloc((count + 1) * sizeof(*rows));
+    size_t known = 0;
+    bool same = true;
+    for (size_t i = 0; i < count; i++) {
+        if (!siblings[i].known || siblings[i].format.version < 2)
+            continue;
+        rows[known].weight = siblings[i].format.weight;
+        memcpy(rows[known++].id, siblings[i].format.volume, VOLUME_ID_BYTES);
+    }
+    if (known == count)
+        same = installation_is_same_list(rows, count, format->volumes, format->volume_count);
+    free(rows);
+    return same;
+}
+
+static void check_siblings(struct fsck *fsck, const struct sibling *siblings, size_t mine)
+{
+    const struct format *format = &fsck->format;
+    const struct sibling *first = first_known(siblings, fsck->ask->count);
+    if (first && memcmp(first->format.secret, format->secret, sizeof(format->secret)) != 0)
+        fsck_note(fsck, FSCK_STRANGE, "format");
+    if (format->version < 2)
+        return;
+    for (size_t i = 0; i < fsck->ask->count; i++) {
+        const struct format *other = &siblings[i].format;
+        if (!siblings[i].known || i == mine || other->version < 2)
+            continue;
+        if (i < mine && memcmp(other->volume, format->volume, VOLUME_ID_BYTES) == 0)
+            fsck_note(fsck, FSCK_TWIN, "%s", fsck->ask->folders[i]);
+        if (other->serial > format->serial)
+            fsck_note(fsck, FSCK_LAGS, "%s was in use later", fsck->ask->folders[i]);
+    }
+    if (!is_present_list(siblings, fsck->ask->count, format))
+        fsck_note(fsck, FSCK_LIST, "the list has %u folders", format->volume_count);
+}
+
+/* ---- one folder ---- */
+
+static void fsck_begin(struct fsck *fsck)
+{
+    fsck->lock_fd = -1;
+    fsck->extents = extents_new(0);
+    fsck->index = index_new();
+    cold_init(&fsck->cold, COLD_BYTES);
+}
+
+static void close_files(struct fsck *fsck)
+{
+    index_close(fsck->index);
+    extents_close(fsck->extents);
+    if (fsck->lock_fd >= 0)
+        close(fsck->lock_fd);
+    fsck->lock_fd = -1;
+}
+
+static void fsck_end(struct fsck *fsck)
+{
+    close_files(fsck);
+    for (size_t i = 0; i < fsck->list_count; i++) {
+        free(fsck->list[i].records);
+        free(fsck->list[i].named);
+    }
+    free(fsck->list);
+    index_free(&fsck->index);
+    extents_free(&fsck->extents);
+    cold_free(&fsck->cold);
+}
+
+static bool check_contents(struct fsck *fsck)
+{
+    struct arena keep = { 0 };
+    bool there = access(fsck_path(fsck, &keep, "extents"), F_OK) == 0;
+    arena_free(&keep);
+    fsck_open_index(fsck);
+    if (there && extents_open(fsck->extents, fsck->report->path, &fsck->format) != OK)
+        return fails(fsck, S("the folder extents can't be read; check its rights, the disk, and "
+                             "the limit of open files"));
+    fsck_extents(fsck);
+    fsck_entries(fsck);
+    fsck_ages(fsck);
+    return true;
+}
+
+static void check_folder(struct fsck *fsck, const struct sibling *siblings, size_t mine)
+{
+    /* read again under the lock, which only a cache folder gets */
+    if (!read_format(fsck) || !take_lock(fsck) || !read_format(fsck))
+        return;
+    check_siblings(fsck, siblings, mine);
+    fsck_files(fsck);
+    fsck->report->checked = check_contents(fsck);
+}
+
+static void check_again(const struct fsck *before, const struct sibling *siblings, size_t mine)
+{
+    struct fsck_report *report = must_alloc(sizeof(*report));
+    struct fsck_ask ask = *before->ask;
+    ask.progress = NULL;
+    struct fsck fsck = { .ask = &ask, .report = report, .keep = before->keep, .quick = true };
+    report->path = before->report->path;
+    fsck_begin(&fsck);
+    check_folder(&fsck, siblings, mine);
+    fsck_end(&fsck);
+    for (size_t i = 0; i < FSCK_KINDS; i++)
+        before->report->left[i] = report->findings[i].count;
+    if (!report->checked)
+        before->report->why = report->why;
+    before->report->generation = report->generation;
+    free(report);
+}
+
+static void run_one(const struct fsck_ask *ask, size_t mine, const struct sibling *siblings,
+                    struct arena *keep, struct fsck_report *report)
+{
+    struct fsck fsck = { .ask = ask, .report = report, .keep = keep, .quick = ask->quick };
+    const char *why;
+    *report = (struct fsck_report){ .path = ask->folders[mine] };
+    fsck_begin(&fsck);
+    check_folder(&fsck, siblings, mine);
+    close_files(&fsck);
+    if (ask->repair && report->checked && fsck_can_repair(report)) {
+        if (fsck_repair(&fsck, &why) != OK)
+            report->why = slice_of(why);
+        if (report->repaired)
+            check_again(&fsck, siblings, mine);
+    }
+    fsck_end(&fsck);
+}
+
+void fsck_run(const struct fsck_ask *ask, struct arena *keep, struct fsck_report *ret)
+{
+    struct sibling *siblings = read_siblings(ask);
+    for (size_t i = 0; i < ask->count; i++)
+        run_one(ask, i, siblings, keep, &ret[i]);
+    free(siblings);
+}

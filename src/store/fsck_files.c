@@ -1,0 +1,146 @@
+/* fsck_files.c - fsck: the small files of a cache folder. SPDX-License-Identifier: Apache-2.0 */
+#include <dirent.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "store/clean.h"
+#include "store/clearing.h"
+#include "store/format_files.h"
+#include "store/fsck_inside.h"
+#include "store/installation.h"
+#include "store/names.h"
+#include "store/restated.h"
+
+#define ROWS_FILE_MAX (64 * MIB)      /* more than bans or pins ever take */
+
+static bool is_there(struct fsck *fsck, struct arena *keep, const char *name)
+{
+    return access(fsck_path(fsck, keep, name), F_OK) == 0;
+}
+
+/* ---- the end of the last use ---- */
+
+static void check_mark(struct fsck *fsck)
+{
+    bool there, valid = clean_look(fsck->report->path, fsck->format.opening, &there);
+    if (!there)
+        fsck_note(fsck, FSCK_UNCLEAN, "there is no file clean");
+    else if (!valid)
+        fsck_note(fsck, FSCK_MARK, "clean");
+}
+
+static void check_notes(struct fsck *fsck, struct arena *keep)
+{
+    if (is_there(fsck, keep, "doubt"))
+        fsck_note(fsck, FSCK_DOUBT, "doubt");
+    if (is_there(fsck, keep, "fresh"))
+        fsck_note(fsck, FSCK_LEFTOVER, "fresh");
+    if (is_there(fsck, keep, "ages/fresh"))
+        fsck_note(fsck, FSCK_LEFTOVER, "ages/fresh");
+    if (is_there(fsck, keep, "index/" INDEX_SUSPECT))
+        fsck_note(fsck, FSCK_SUSPECT, "index/" INDEX_SUSPECT);
+}
+
+/* ---- files with a checksum ---- */
+
+static void check_rows(struct fsck *fsck)
+{
+    enum err names = names_look(fsck->report->path), restated = restated_look(fsck->report->path);
+    if (names && names != ERR_NOT_FOUND)
+        fsck_note(fsck, FSCK_NAMES, "names: %s", err_text(names));
+    if (restated && restated != ERR_NOT_FOUND)
+        fsck_note(fsck, FSCK_RESTATED, "restated: %s", err_text(restated));
+}
+
+static void check_prefixes(struct fsck *fsck, struct arena *keep)
+{
+    slice bytes;
+    struct ban *bans;
+    struct pin *pins;
+    size_t count;
+    uint64_t serial;
+    enum err e = folder_read(fsck->report->path, "bans", ROWS_FILE_MAX, keep, &bytes);
+    if (!e)
+        e = bans_decode(bytes, keep, &bans, &count, &serial);
+    if (e && e != ERR_NOT_FOUND)
+        fsck_note(fsck, FSCK_BANS, "bans: %s", err_text(e));
+    e = folder_read(fsck->report->path, "pins", ROWS_FILE_MAX, keep, &bytes);
+    if (!e)
+        e = pins_decode(bytes, keep, &pins, &count, &serial);
+    if (e && e != ERR_NOT_FOUND)
+        fsck_note(fsck, FSCK_PINS, "pins: %s", err_text(e));
+}
+
+/* ---- files of others ---- */
+
+static bool note_stray(void *arg, const char *inner, const char *name)
+{
+    struct fsck *fsck = arg;
+    slice word = log_word(fsck->keep, slice_of(name));
+    fsck_note(fsck, FSCK_STRAY, "%s%s%.*s", inner, *inner ? "/" : "", SLICE_ARG(word));
+    return true;
+}
+
+void fsck_files(struct fsck *fsck)
+{
+    struct arena keep = { 0 };
+    check_mark(fsck);
+    check_notes(fsck, &keep);
+    check_rows(fsck);
+    check_prefixes(fsck, &keep);
+    (void)!clearing_each_stranger(fsck->report->path, note_stray, fsck);
+    arena_free(&keep);
+}
+
+/* ---- ages/ ---- */
+
+/* Returns OK, ERR_NOT_FOUND if the file has no extent, ERR_GONE or ERR_IO. */
+static enum err judge_age(struct fsck *fsck, const char *name)
+{
+    struct arena keep = { 0 };
+    struct ages_file ages;
+    struct rule_file rule;
+    slice bytes;
+    uint32_t number;
+    bool is_age = extent_number_of(name, &number);
+    const char *path = arena_printf(&keep, "ages/%s", name).ptr;
+    enum err e = folder_read(fsck->report->path, path, AGES_FILE_MAX, &keep, &bytes);
+    if (!e && is_age)
+        e = ages_file_decode(bytes, number, &ages);
+    else if (!e)
+        e = rule_file_decode(bytes, &rule);
+    arena_free(&keep);
+    return is_age && !fsck_find_extent(fsck, number) ? ERR_NOT_FOUND : e;
+}
+
+static void each_age(struct fsck *fsck, bool remove)
+{
+    struct arena keep = { 0 };
+    DIR *dir = opendir(fsck_path(fsck, &keep, "ages"));
+    struct dirent *item;
+    uint32_t number;
+    while (dir && (item = readdir(dir))) {
+        bool judged = extent_number_of(item->d_name, &number) || strcmp(item->d_name, RULE_FILE) == 0;
+        enum err e = judged ? judge_age(fsck, item->d_name) : OK;
+        if (e && remove)
+            unlinkat(dirfd(dir), item->d_name, 0);
+        else if (e == ERR_NOT_FOUND)
+            fsck_note(fsck, FSCK_LEFTOVER, "ages/%s", item->d_name);
+        else if (e)
+            fsck_note(fsck, FSCK_AGES, "ages/%s: %s", item->d_name, err_text(e));
+    }
+    if (dir)
+        closedir(dir);
+    arena_free(&keep);
+}
+
+void fsck_ages(struct fsck *fsck)
+{
+    each_age(fsck, false);
+}
+
+void fsck_remove_ages(struct fsck *fsck)
+{
+    each_age(fsck, true);
+}

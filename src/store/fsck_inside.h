@@ -1,0 +1,93 @@
+/* fsck_inside.h - what the files of fsck share. SPDX-License-Identifier: Apache-2.0 */
+#ifndef STORE_FSCK_INSIDE_H
+#define STORE_FSCK_INSIDE_H
+
+#include "store/folder.h"
+#include "store/fsck.h"
+#include "store/index.h"
+#include "store/verify.h"
+
+/* What is known of a record, a byte each. */
+#define RECORD_BAD 0x80u              /* it is damaged */
+#define RECORD_ODD 0x40u              /* entries name it that are not its own */
+#define RECORD_MATCHED 0x0fu          /* the number of entries under its keys that name it */
+
+struct fsck_extent {
+    uint32_t number, count, room;
+    uint8_t *records;                 /* count bytes */
+    uint8_t *named;                   /* the number of entries that name the record, at most 255 */
+    bool damaged_table;
+};
+
+/* The check of one folder. */
+struct fsck {
+    const struct fsck_ask *ask;
+    struct fsck_report *report;
+    struct arena *keep;               /* for the texts of the report */
+    bool quick;
+    struct format format;
+    int lock_fd;                      /* -1: no lock */
+    struct extents *extents;
+    struct index *index;
+    bool index_usable;
+    struct fsck_extent *list;         /* in the order of numbers */
+    size_t list_count;
+    uint64_t odd_records;
+    struct cold cold;
+    uint64_t done_bytes, all_bytes;
+};
+
+/* Counts a finding; the first ones keep their text. */
+void fsck_note(struct fsck *fsck, enum fsck_kind kind, const char *fmt, ...) PRINTF_LIKE(3, 4);
+const char *fsck_path(struct fsck *fsck, struct arena *keep, const char *name) MUST_USE;
+
+/* ---- fsck_files.c ---- */
+/* Checks the files of the folder but extents and index. Needs fsck->format. */
+void fsck_files(struct fsck *fsck);
+/* Checks the files in ages/. Needs the extents. */
+void fsck_ages(struct fsck *fsck);
+void fsck_remove_ages(struct fsck *fsck);    /* those that fsck_ages found wrong */
+
+/* ---- fsck_extents.c ---- */
+/* Checks all extents, and their records against the index if it can be used. Fills in fsck->list. */
+void fsck_extents(struct fsck *fsck);
+struct fsck_extent *fsck_find_extent(const struct fsck *fsck, uint32_t number);
+
+/* ---- fsck_index.c ---- */
+void fsck_open_index(struct fsck *fsck);
+/* The index can't be used from now on. */
+void fsck_index_fails(struct fsck *fsck, const char *why);
+/* Looks up the entries under the keys of a good record, and compares them with it. */
+void fsck_match(struct fsck *fsck, struct fsck_extent *extent, const struct record *record,
+                uint32_t offset);
+/* Returns the number of entries under the keys of a row that name this record. */
+uint32_t fsck_count_named(struct fsck *fsck, const struct fsck_extent *extent,
+                          const struct toc_entry *row, uint32_t ordinal);
+/* Checks all entries. Needs fsck->list. */
+void fsck_entries(struct fsck *fsck);
+
+/* What an entry is found to be. */
+enum fsck_entry { ENTRY_GOOD, ENTRY_OF_BAD, ENTRY_NOWHERE, ENTRY_ELSEWHERE };
+/* Some rows of a table of contents: those of the extent that was needed last. */
+struct fsck_rows {
+    uint32_t extent;
+    struct toc_entry *rows;
+    uint32_t count;
+    struct arena keep;
+};
+/* The final judgement, once all entries have been counted. */
+enum fsck_entry fsck_judge(const struct fsck *fsck, const struct index_row *row,
+                           struct fsck_rows *rows) MUST_USE;
+
+/* ---- fsck_repair.c ---- */
+/* Repairs what was found. The folder is closed before and afterwards. */
+enum err fsck_repair(struct fsck *fsck, const char **ret_why) MUST_USE;
+/* Returns true if something was found that a repair can remove. */
+bool fsck_can_repair(const struct fsck_report *report);
+
+/* ---- holder.c ---- */
+/* Finds the process that holds an flock on this file. Returns 0 if it is not known. ret_name has
+ * room for 16 bytes and a NUL. */
+pid_t lock_holder(int fd, char ret_name[17]);
+
+#endif

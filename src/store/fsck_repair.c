@@ -1,0 +1,218 @@
+/* fsck_repair.c - fsck: removes what is wrong. SPDX-License-Identifier: Apache-2.0
+ *
+ * A repair opens the folder as a start does, as doubted, so the generation rises: all entries are
+ * unproved, and Penstock revalidates each object once. That is necessary because a removed entry may
+ * uncover an older one, and because an index that is built anew has entries that were removed. The
+ * opening itself builds a lost index anew, reads unsealed extents, and writes their tables. What is
+ * left to do are deletions of entries, by ordinary transactions; tables of sealed extents; and files
+ * that are wrong. At the end the folder is closed as by a clean stop.
+ *
+ * The files bans and pins are not changed: without their rows nothing is known to be right. */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "store/fsck_inside.h"
+#include "store/installation.h"
+#include "store/publish.h"
+#include "store/restated.h"
+
+#define ROWS 1000u                    /* deletions in one transaction, at most */
+
+bool fsck_can_repair(const struct fsck_report *report)
+{
+    static const enum fsck_kind by_hand[] = { FSCK_STRANGE, FSCK_TWIN, FSCK_BANS, FSCK_PINS };
+    uint64_t found = 0;
+    for (size_t i = 0; i < FSCK_KINDS; i++)
+        found += fsck_words[i].grade == FSCK_WRONG ? report->findings[i].count : 0;
+    for (size_t i = 0; i < countof(by_hand); i++)
+        found -= report->findings[by_hand[i]].count;
+    return found && !report->findings[FSCK_FORMAT].count;
+}
+
+static bool has(const struct fsck *fsck, enum fsck_kind kind)
+{
+    return fsck->report->findings[kind].count > 0;
+}
+
+/* ---- the index ---- */
+
+/* An index that this check does not trust must not be opened. The note that a crash leaves makes the
+ * opening build another. */
+static enum err give_index_up(struct fsck *fsck)
+{
+    struct arena keep = { 0 };
+    const char *folder = fsck_path(fsck, &keep, "index");
+    const char *note = fsck_path(fsck, &keep, "index/" INDEX_SUSPECT);
+    enum err e = OK;
+    if (has(fsck, FSCK_INDEX) && access(folder, F_OK) == 0) {
+        int fd = open(note, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+        e = fd < 0 ? ERR_IO : OK;
+        if (fd >= 0)
+            close(fd);
+    }
+    arena_free(&keep);
+    return e;
+}
+
+static enum err delete_rows(struct folder *folder, const struct index_row *rows, uint32_t count)
+{
+    enum err e = count ? index_begin(folder->index) : OK;
+    for (uint32_t i = 0; i < count && !e; i++)
+        e = publish_forget(folder->index, &(struct named_entry){
+            rows[i].id, rows[i].unit, rows[i].entry.extent, rows[i].entry.ordinal });
+    if (!e && count)
+        e = index_commit(folder->index);
+    index_abort(folder->index);
+    return e;
+}
+
+/* Keeps of these rows those that must go. */
+static uint32_t pick_wrong(struct fsck *fsck, struct index_row *found, uint32_t count,
+                           struct fsck_rows *rows)
+{
+    uint32_t picked = 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (fsck_judge(fsck, &found[i], rows) != ENTRY_GOOD)
+            found[picked++] = found[i];
+    return picked;
+}
+
+static enum err delete_entries(struct fsck *fsck, struct folder *folder)
+{
+    struct index_row *found = must_alloc(ROWS * sizeof(*found));
+    struct fsck_rows rows = { .extent = 0 };
+    struct object_id id = { { 0 } };
+    uint32_t unit = 0, count;
+    enum err e = OK;
+    for (bool more = true; more && !e;) {
+        e = index_get_rows(folder->index, &id, unit, ROWS, found, &count);
+        more = !e;
+        if (!e) {
+            id = found[count - 1].id;
+            unit = found[count - 1].unit;
+            more = entry_key_next(&id, &unit);
+            e = delete_rows(folder, found, pick_wrong(fsck, found, count, &rows));
+        } else if (e == ERR_NOT_FOUND) {
+            e = OK;
+        }
+    }
+    arena_free(&rows.keep);
+    free(found);
+    return e;
+}
+
+/* ---- extents and files ---- */
+
+/* An unusable extent with the highest number keeps that number in use until there is a higher one. */
+static enum err drop_extents(struct fsck *fsck, struct folder *folder)
+{
+    struct extents *extents = folder->extents;
+    struct extent *held;
+    enum err e = OK;
+    if (!has(fsck, FSCK_FOREIGN))
+        return OK;
+    for (size_t i = 0; i < fsck->list_count && !e; i++) {
+        uint32_t number = fsck->list[i].number;
+        if (extent_hold(extents, number, &held) != ERR_NOT_FOUND ||
+            !extent_is_there(extents, number)) {
+            extent_release(&held);
+            continue;
+        }
+        if (number == extents_highest(extents))
+            e = open_extent_begin(extents, OPEN_LOG);
+        if (!e)
+            extent_drop(extents, number);
+    }
+    return e;
+}
+
+/* The table comes from the record headers. It is written behind the old one. */
+static enum err write_tables(struct fsck *fsck, struct folder *folder)
+{
+    enum err e = OK;
+    for (size_t i = 0; i < fsck->list_count && !e; i++)
+        if (fsck->list[i].damaged_table)
+            e = extent_seal_old(folder->extents, fsck->list[i].number);
+    return e;
+}
+
+/* `names` is as good as missing. `restated` is not: a missing file means that no bucket is restated,
+ * so it gets a row for every bucket. */
+static enum err write_files(struct fsck *fsck, struct folder *folder)
+{
+    struct arena keep = { 0 };
+    enum err e = OK;
+    if (has(fsck, FSCK_NAMES))
+        unlink(fsck_path(fsck, &keep, "names"));
+    if (has(fsck, FSCK_RESTATED)) {
+        struct restated *restated = restated_new();
+        e = restated_open(restated, folder);
+        restated_free(&restated);
+    }
+    arena_free(&keep);
+    return e;
+}
+
+static enum err repair_open(struct fsck *fsck, struct folder *folder)
+{
+    enum err e = delete_entries(fsck, folder);    /* of the index that the opening built, if it did */
+    if (!e)
+        e = drop_extents(fsck, folder);
+    if (!e)
+        e = write_tables(fsck, folder);
+    if (!e)
+        e = write_files(fsck, folder);
+    if (!e)
+        fsck_remove_ages(fsck);
+    return e;
+}
+
+/* ---- the whole ---- */
+
+/* Sizes, list and serial stay as they are in the format file. */
+static enum err open_folder(struct fsck *fsck, struct folder *folder, const char **ret_why)
+{
+    const struct format *format = &fsck->format;
+    struct route_row self = { .weight = format->weight };
+    memcpy(self.id, format->volume, sizeof(self.id));
+    struct folder_wish wish = { .size_bytes = format->size_bytes,
+                                .extent_bytes = format->extent_bytes, .unproved = true,
+                                .self = &self, .list = format->volumes,
+                                .list_count = format->volume_count, .serial = format->serial };
+    return folder_open(folder, &wish, format->secret, ret_why);
+}
+
+/* Files that another user makes would keep the service out. */
+static bool is_owner(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && st.st_uid == geteuid();
+}
+
+enum err fsck_repair(struct fsck *fsck, const char **ret_why)
+{
+    struct folder folder = { .path = (char *)(uintptr_t)fsck->report->path, .lock_fd = -1,
+                             .index = fsck->index, .extents = fsck->extents };
+    *ret_why = "the folder has format version 1. A start of Penstock makes it one of version 2; "
+               "repair it after that";
+    if (fsck->format.version != FORMAT_VERSION)
+        return ERR_FORMAT;
+    *ret_why = "the folder belongs to another user than the one who runs fsck. Run the repair as its "
+               "owner, so that the service can use the new files (penstock-operating(7))";
+    if (!is_owner(folder.path))
+        return ERR_DENIED;
+    *ret_why = "the folder can't be written to; check its rights, and the health and free space of "
+               "the disk";
+    enum err e = give_index_up(fsck);
+    if (!e)
+        e = open_folder(fsck, &folder, ret_why);
+    if (e)
+        return e;
+    fsck->report->repaired = true;
+    e = repair_open(fsck, &folder);
+    folder_close(&folder, e == OK);
+    *ret_why = e ? "a change of the folder failed; check the health and the free space of the disk" : "";
+    return e;
+}
