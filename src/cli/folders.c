@@ -104,6 +104,7 @@ static struct store_options options_of(struct serve *serve)
         .held_bytes = serve->memory.budgets.bytes[BUDGET_readers],
         .queue_bytes_max = serve->memory.budgets.bytes[BUDGET_queue],
         .commit_ms_max = (uint32_t)config->commit_time_ms,
+        .scrub_ms = config->scrub_time_ms,
         .read_gap_bytes = (uint32_t)config->read_gap_bytes,
         .cold_reads = *config->cold_reads == 'a'   ? COLD_AUTO
                       : *config->cold_reads == 'd' ? COLD_DIRECT
@@ -211,6 +212,7 @@ static uint64_t figure(const struct store_status *status, enum metric_family fam
     case F_VOLUME_COPIED: return status->copied_bytes;
     case F_VOLUME_RECYCLED: return status->recycled;
     case F_VOLUME_BAD: return status->bad_blocks;
+    case F_VOLUME_SCRUBBED: return (uint64_t)status->scrubbed_s;
     default: break;
     }
     check(!"a family of folders");
@@ -222,6 +224,7 @@ void folders_expose(void *arg, struct text *to)
     static const enum metric_family families[] = {
         F_VOLUME_BYTES, F_VOLUME_CAPACITY, F_VOLUME_FREE, F_VOLUME_EXTENTS, F_VOLUME_SERVING,
         F_VOLUME_FAULTS, F_VOLUME_APPENDED, F_VOLUME_COPIED, F_VOLUME_RECYCLED, F_VOLUME_BAD,
+        F_VOLUME_SCRUBBED,
     };
     struct serve *serve = arg;
     size_t count = store_folder_count(serve->store);

@@ -52,7 +52,8 @@ static void add_volume(struct store *store, const struct store_folder *folder)
         .metadata_bytes = MAX(options->metadata_bytes / count, 1),
         .queue_bytes_max = count == 1 ? options->queue_bytes_max
                                       : MAX(options->queue_bytes_max / count, 2 * RECORD_BYTES_MAX),
-        .commit_ms_max = options->commit_ms_max, .memory_bytes = options->memory_bytes / count,
+        .commit_ms_max = options->commit_ms_max, .scrub_ms = options->scrub_ms,
+        .memory_bytes = options->memory_bytes / count,
     });
     volume->number = (uint32_t)store->volume_count;
     store->volumes[store->volume_count++] = volume;

@@ -52,6 +52,7 @@ struct store_options {
     size_t held_bytes;                /* RAM for bytes that readers hold; 0: no limit of its own */
     size_t queue_bytes_max;           /* bytes of records waiting for the committer */
     uint32_t commit_ms_max;           /* after this time without a commit: out of service (H3) */
+    uint64_t scrub_ms;                /* each record is verified once in this time; 0: never */
     uint32_t read_gap_bytes;          /* reads with no larger gap between them become one read */
     /* Whether reads bypass the page cache (O_DIRECT). COLD_AUTO: they do if the extents have more
      * bytes than half of memory_bytes. */
@@ -94,6 +95,7 @@ struct store_status {
     /* Since the process began: bytes that were appended, bytes of data of them that the recycler
      * copied, extents that were evicted, and reads whose checksum failed. */
     uint64_t appended_bytes, copied_bytes, recycled, bad_blocks;
+    int64_t scrubbed_s;               /* wall clock: end of the latest scrub of all records; 0: none */
 };
 size_t store_folder_count(const struct store *store);
 /* Adds the bytes and objects of each bucket to ret[METRIC_BUCKETS_MAX], by the numbers of the

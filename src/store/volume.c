@@ -16,6 +16,7 @@
 #include "store/leftovers.h"
 #include "store/moved.h"
 #include "store/recycle.h"
+#include "store/scrub.h"
 #include "store/service.h"
 
 /* ---- life ---- */
@@ -46,6 +47,7 @@ struct volume *volume_new(const struct volume_options *options)
     pthread_mutex_init(&volume->recycler.lock, NULL);
     pthread_mutex_init(&volume->leftovers.lock, NULL);
     atomic_init(&volume->recycler.paused, true);
+    scrub_init(&volume->scrub);
     rule_init(&volume->rule, options->size_bytes / RECORD_BYTES_MAX);
     pthread_mutex_init(&volume->queue.lock, NULL);
     pthread_cond_init(&volume->queue.more, NULL);
@@ -66,6 +68,7 @@ static void volume_end(struct volume *volume)
     restated_free(&volume->restated);
     events_free(&volume->events);
     rule_end(&volume->rule);
+    scrub_end(&volume->scrub);
     pthread_mutex_destroy(&volume->recycler.lock);
     arena_free(&volume->recycler.round.keep);
     pthread_cond_destroy(&volume->queue.answered);
@@ -107,6 +110,8 @@ enum err volume_start(struct volume *volume, struct arena *keep, slice *ret_why)
     check(thread_start(&volume->committer, commit_run, volume, "commit"));
     check(thread_start(&volume->recycler.thread, recycle_run, volume, "recycle"));
     check(thread_start(&volume->watch, service_watch, volume, "watch"));
+    if (volume->options.scrub_ms)
+        check(thread_start(&volume->scrub.thread, scrub_run, volume, "scrub"));
     return OK;
 }
 
@@ -114,6 +119,7 @@ void volume_stop(struct volume *volume)
 {
     if (!volume->committer)
         return;
+    scrub_stop(volume);
     recycle_stop(volume);    /* while the committer answers it */
     pthread_mutex_lock(&volume->queue.lock);
     volume->queue.stopping = true;
@@ -166,6 +172,7 @@ void volume_status(struct volume *volume, struct store_status *ret)
         .copied_bytes = atomic_load(&volume->recycler.copied),
         .recycled = atomic_load(&volume->recycler.recycled),
         .bad_blocks = atomic_load(&volume->service.bad) + index_damaged(volume->index),
+        .scrubbed_s = atomic_load(&volume->scrub.passed_s),
     };
 }
 

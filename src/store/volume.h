@@ -22,6 +22,7 @@ struct volume_options {
     size_t metadata_bytes;
     size_t queue_bytes_max;
     uint32_t commit_ms_max;
+    uint64_t scrub_ms;                /* as in store_options */
     uint64_t memory_bytes;            /* share of the process's memory; the limit for maps */
 };
 

@@ -138,6 +138,15 @@ struct recycler {
     _Atomic uint64_t copied;          /* bytes of data that were copied, in this process */
 };
 
+/* The thread that verifies records in the background (scrub.c). */
+struct scrub {
+    pthread_mutex_t lock;             /* guards `stopping` */
+    pthread_cond_t more;
+    bool stopping;
+    pthread_t thread;                 /* 0: not started */
+    _Atomic int64_t passed_s;         /* wall clock: the end of the latest pass; 0: none yet */
+};
+
 struct volume {
     struct volume_options options;
     const uint8_t *secret;            /* of the installation */
@@ -157,6 +166,7 @@ struct volume {
     struct counting counting;
     struct rule rule;
     struct recycler recycler;
+    struct scrub scrub;
     /* Each counter is raised by a commit that changes metadata of its objects. A thread that reads
      * metadata from the disk into RAM compares the counter before and after. */
     atomic_uint changes[CHANGE_COUNTERS];
