@@ -7,7 +7,8 @@
  * table of contents, if it can be written, comes after these bytes. Writes are not synced: after a
  * power cut, a record that the index names may be missing, and its checksum fails. The table of
  * contents of the open extent is in RAM, with the names, about 60 bytes a record and its name.
- * Committer only, but for open_extent_toc; readers find an extent's new bytes by the index. */
+ * Readers find the new bytes of an extent by the index. Threads: the log is for the committer, the
+ * copy for the recycler; extent.h and extent_inside.h mark functions for any thread. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -49,7 +50,7 @@ static enum err errno_err(void)
     return errno == ENOSPC || errno == EDQUOT ? ERR_FULL : ERR_IO;
 }
 
-/* The members that depend on the entries: their number, and the totals. */
+/* Makes a footer with the number of entries and their totals. The caller sets the other members. */
 static struct toc_footer footer_of(const struct extent *extent, const struct toc *toc)
 {
     struct toc_footer footer = { .version = atomic_load(&extent->version), .kind = extent->kind,
@@ -275,7 +276,7 @@ enum err open_extent_begin(struct extents *all, enum open_which which)
     int fd;
     check(!open->extent);
     if (!extents_take_number(all, &number))
-        return ERR_FULL;    /* a stranger's file, most likely: nothing more is stored */
+        return ERR_FULL;    /* probably a foreign file has the highest number */
     enum err e = make_file(all, number, kind, &fd);
     if (e) {
         extents_give_number(all, number);
@@ -293,7 +294,7 @@ enum err open_extent_begin(struct extents *all, enum open_which which)
 
 enum err open_extent_roll(struct extents *all)
 {
-    /* without a table its headers are scanned instead */
+    /* if this fails, the headers of the extent are scanned instead */
     (void)!open_extent_seal(all, OPEN_LOG);
     return open_extent_begin(all, OPEN_LOG);
 }
