@@ -167,6 +167,7 @@ void extent_release(struct extent **held)
     if (atomic_load(&extent->direct_fd) >= 0)
         extent_close_fd(extent->all, atomic_load(&extent->direct_fd));
     atomic_fetch_sub(&extent->all->bytes, atomic_load(&extent->bytes));
+    atomic_fetch_sub(&extent->all->held_bytes, extent->held_bytes);
     for (size_t i = 0; i < MARK_COUNT * TIME_CHUNKS; i++)
         free(atomic_load_explicit(&extent->times[i / TIME_CHUNKS][i % TIME_CHUNKS],
                                   memory_order_relaxed));
@@ -187,6 +188,11 @@ uint64_t extent_size(const struct extent *extent)
 uint64_t extents_bytes(const struct extents *all)
 {
     return atomic_load_explicit(&all->bytes, memory_order_relaxed);
+}
+
+uint64_t extents_held_bytes(const struct extents *all)
+{
+    return atomic_load_explicit(&all->held_bytes, memory_order_relaxed);
 }
 
 uint64_t extents_linked_bytes(struct extents *all)
@@ -307,6 +313,8 @@ static void unlist(struct extents *all, uint32_t number)
     if (!extent)
         return;
     atomic_fetch_sub(&all->count, 1);
+    extent->held_bytes = extent_size(extent);
+    atomic_fetch_add(&all->held_bytes, extent->held_bytes);
     read_epochs_wait(all->epochs);    /* H1: a reader may have found it before */
     extent_release(&extent);
 }

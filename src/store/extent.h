@@ -60,6 +60,8 @@ bool extent_number_of(const char *name, uint32_t *ret) MUST_USE;
 void extents_close(struct extents *all);    /* readers keep the extents that they hold */
 /* Bytes on disk, including those of recycled extents that are still held. Any thread. */
 uint64_t extents_bytes(const struct extents *all);
+/* Bytes of dropped extents alone, which readers still hold. Any thread. */
+uint64_t extents_held_bytes(const struct extents *all);
 /* Bytes of the extents in the table alone. Any thread. */
 uint64_t extents_linked_bytes(struct extents *all);
 /* Bytes of data that the index names, of all extents in the table. Any thread. */

@@ -48,6 +48,7 @@ struct extent {
     atomic_bool sealed;               /* the file ends with its table of contents */
     struct ages *ages;
     _Atomic uint64_t bytes;           /* of the file */
+    uint64_t held_bytes;              /* of the file when it was unlinked */
     _Atomic(_Atomic uint32_t *) times[MARK_COUNT][TIME_CHUNKS];
     /* The number of references, and REF_OPEN. In a cache line of its own, because each read
      * writes it. */
@@ -92,7 +93,7 @@ struct extents {
     uint8_t volume[VOLUME_ID_BYTES];
     uint8_t secret[STORE_SECRET_BYTES];
     atomic_uint highest;              /* the highest number of a file; 0: there is no file */
-    _Atomic uint64_t bytes;
+    _Atomic uint64_t bytes, held_bytes;
     _Atomic uint64_t appended;        /* bytes, since the process began */
     atomic_uint count;
     /* The log is for the committer, the copy for the recycler, until the log takes its place. */

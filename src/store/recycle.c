@@ -34,6 +34,8 @@
 #define SWEEP_MS 100u                 /* between two sweeps, at least */
 #define WAIT_MS 1000u
 #define SAVE_MS 10u                   /* between two files of ages */
+#define HELD_SHARE 16u                /* of the size; readers may hold that of dropped extents */
+#define HELD_EXTENTS 2u               /* ... or so many extents, if these are more */
 #define PASSES_MAX 4u                 /* of one victim, if records are published meanwhile */
 
 /* One pass over the rows of the victim. */
@@ -420,13 +422,26 @@ static void note_room(struct volume *volume, enum mean_age_verdict why)
     }
 }
 
+/* A dropped extent takes space until its last reader has gone (H1). So readers that don't end, for
+ * example because the disk hangs, could make the cache larger without end: each pass adds a copy.
+ * Beyond a limit no extent is recycled, and records that find no room are not stored. Taking the
+ * extents from their readers is not needed for that, and would fail their requests. */
+static bool too_much_is_held(const struct volume *volume)
+{
+    uint64_t most = MAX(atomic_load(&volume->space.size_bytes) / HELD_SHARE,
+                        (uint64_t)HELD_EXTENTS * volume->folder.format.extent_bytes);
+    bool much = extents_held_bytes(volume->extents) > most;
+    metric_add(M_STORE_HELD_LIMITED, much);
+    return much;
+}
+
 static void make_room(struct volume *volume)
 {
     enum mean_age_verdict why = ADMIT_NO;
     uint32_t number;
     bool made = false;
     pthread_mutex_lock(&volume->recycler.lock);
-    if (!atomic_load(&volume->recycler.paused) && choose(volume, &why, &number)) {
+    if (!atomic_load(&volume->recycler.paused) && !too_much_is_held(volume) && choose(volume, &why, &number)) {
         made = recycle_extent(volume, number, why) == OK;
         if (made)
             note_room(volume, why);

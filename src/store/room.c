@@ -219,9 +219,8 @@ static bool reserve_is_used(struct volume *volume)
     uint64_t reserve = atomic_load(&volume->space.reserve_bytes);
     if (atomic_load(&volume->space.free_bytes) >= reserve || extents_count(volume->extents) < 2)
         return false;
-    uint64_t all = extents_bytes(volume->extents), linked = extents_linked_bytes(volume->extents);
-    uint64_t free = service_free_bytes(volume), held = all > linked ? all - linked : 0;
-    return free < reserve && held < reserve - free;
+    uint64_t free = service_free_bytes(volume);
+    return free < reserve && extents_held_bytes(volume->extents) < reserve - free;
 }
 
 bool room_is_exceeded(struct volume *volume)

@@ -29,7 +29,7 @@
 static void gauge(struct volume *volume, enum volume_gauge which, int64_t value)
 {
     static const enum metric metrics[] = {
-        [GAUGE_BYTES] = M_STORE_BYTES, [GAUGE_LIVE] = M_STORE_LIVE,
+        [GAUGE_BYTES] = M_STORE_BYTES, [GAUGE_HELD] = M_STORE_HELD, [GAUGE_LIVE] = M_STORE_LIVE,
         [GAUGE_CAPACITY] = M_STORE_CAPACITY, [GAUGE_FREE] = M_STORE_FREE,
         [GAUGE_ENTRIES] = M_STORE_ENTRIES, [GAUGE_SERVING] = M_STORE_SERVING,
     };
@@ -176,6 +176,7 @@ void *service_watch(void *arg)
         cond_wait_until(&volume->queue.stop, &volume->queue.lock, mono_ns() + WATCH_MS * 1000000u);
         pthread_mutex_unlock(&volume->queue.lock);
         gauge(volume, GAUGE_SERVING, volume_is_serving(volume));
+        gauge(volume, GAUGE_HELD, (int64_t)extents_held_bytes(volume->extents));
         gauge(volume, GAUGE_LIVE, (int64_t)extents_live_bytes(volume->extents));
         if (!volume_is_serving(volume))    /* stuck in a commit, or in opening the folder */
             removals_give_up(volume);

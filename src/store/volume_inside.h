@@ -32,7 +32,7 @@ struct update {
     uint32_t generation;              /* the volume's when the change was queued */
 };
 
-enum volume_gauge { GAUGE_BYTES, GAUGE_LIVE, GAUGE_CAPACITY, GAUGE_FREE, GAUGE_ENTRIES, GAUGE_SERVING,
+enum volume_gauge { GAUGE_BYTES, GAUGE_HELD, GAUGE_LIVE, GAUGE_CAPACITY, GAUGE_FREE, GAUGE_ENTRIES, GAUGE_SERVING,
                     VOLUME_GAUGES };
 
 /* Whether the folder is in service, and since when a commit runs. */

@@ -138,6 +138,56 @@ TEST(a_copy_takes_its_turn_in_the_log_before_another_extent_is_recycled)
     unit_close(&unit);
 }
 
+/* ---- readers that don't end ---- */
+
+/* Takes a reference to each extent that is not held yet. */
+static size_t hold_all(struct extents *extents, struct extent **held, size_t count)
+{
+    struct arena keep = { 0 };
+    uint32_t *numbers;
+    size_t all = extents_numbers(extents, &keep, &numbers);
+    for (size_t i = 0; i < all; i++) {
+        bool there = false;
+        for (size_t k = 0; k < count && !there; k++)
+            there = held[k]->number == numbers[i];
+        if (!there && (held[count] = extent_ref(extents, numbers[i])))
+            count++;
+    }
+    arena_free(&keep);
+    return count;
+}
+
+TEST(readers_that_hold_evicted_extents_make_the_cache_larger_by_a_bounded_amount)
+{
+    struct unit_store unit = unit_open_sized(32 * MIB, EXTENT);
+    struct volume *volume = unit.store->volumes[0];
+    struct extent *held[300];
+    size_t count = 0;
+    uint64_t most = 0, before = metric_read(M_STORE_HELD_LIMITED);
+    int refused = 0;
+    for (int i = 0; i < 800; i++) {
+        count = hold_all(volume->extents, held, count);
+        make_half_old(volume);
+        char key[32];
+        snprintf(key, sizeof(key), "held%d", i);
+        enum err e = put_object(&unit, key, "\"1\"", 100000);
+        ok(e == OK || e == ERR_FULL);
+        refused += e == ERR_FULL;
+        most = MAX(most, extents_bytes(volume->extents));
+    }
+    ok(refused > 0 && metric_read(M_STORE_HELD_LIMITED) > before);
+    ok(most > 32 * MIB && most <= 32 * MIB + (2 + 2) * EXTENT);
+    ok(extents_held_bytes(volume->extents) ==
+       extents_bytes(volume->extents) - extents_linked_bytes(volume->extents));
+    for (size_t i = 0; i < count; i++)
+        extent_release(&held[i]);
+    ok(extents_held_bytes(volume->extents) == 0);
+    for (int i = 0; i < 60; i++)
+        ok(put_number(&unit, "free", i, 100000));
+    ok(extents_bytes(volume->extents) <= 32 * MIB);
+    unit_close(&unit);
+}
+
 /* ---- removals while an extent of many records goes ---- */
 
 /* One removal after the other: each is handed in when the one before is answered. Counts commits
@@ -258,7 +308,8 @@ TEST(names_are_told_while_the_folder_shrinks)
     unit_close(&unit);
 }
 
-RUN_STORE(STORE_TEST(names_are_told_while_the_folder_shrinks),
+RUN_STORE(STORE_TEST(readers_that_hold_evicted_extents_make_the_cache_larger_by_a_bounded_amount),
+          STORE_TEST(names_are_told_while_the_folder_shrinks),
           STORE_TEST(a_copy_takes_its_turn_in_the_log_before_another_extent_is_recycled),
           STORE_TEST(a_removal_need_not_wait_until_an_extent_of_many_records_is_recycled),
           STORE_TEST(a_removal_that_comes_while_room_is_made_wins_over_what_was_handed_in_before),
