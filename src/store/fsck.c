@@ -69,7 +69,7 @@ static bool fails(struct fsck *fsck, slice why)
     return false;
 }
 
-/* A Penstock that runs has made the file. So if there is none, no lock is needed. */
+/* A running Penstock has made the file. So if the file is missing, no lock is needed. */
 static bool take_lock(struct fsck *fsck)
 {
     struct arena *keep = fsck->keep;
@@ -146,7 +146,8 @@ static const struct sibling *first_known(const struct sibling *siblings, size_t 
     return NULL;
 }
 
-/* The list that a start would make of these folders is not known if one of them is new. */
+/* Returns false if a start would make another list of these folders. The result is true if one of
+ * them is new, because the list is then not known. */
 static bool is_present_list(const struct sibling *siblings, size_t count,
                             const struct format *format)
 {

@@ -36,7 +36,7 @@ struct fsck_totals {
 };
 struct fsck_report {
     const char *path;
-    slice why;                        /* why the folder could not be checked or repaired; or empty */
+    slice why;                        /* why there was no check or repair; or empty */
     bool checked;
     bool repaired;                    /* something was changed */
     uint32_t version, generation;     /* of the format file */

@@ -1,9 +1,9 @@
 /* fsck_extents.c - fsck: the extents and their records. SPDX-License-Identifier: Apache-2.0
  *
  * The rows of an extent come from its table of contents, or from the record headers if there is no
- * good table, by the same code that a start uses (contents.c). Each row is compared with its record,
- * and each record with the entries of the index under its keys. One or two bytes a record are kept
- * for the check of the index that follows. */
+ * good table, by the same code that a start uses (contents.c). Each row is compared with its
+ * record, and each record with the entries of the index under its keys. One or two bytes a record
+ * are kept for the check of the index that follows. */
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>

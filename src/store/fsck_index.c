@@ -4,8 +4,8 @@
  * normal, and only counted. But each entry must be one that its record has. The check takes two
  * steps, so that it needs no copy of all records in memory:
  *
- *   extents   for each record, the entries under its own keys that name it are compared with it, and
- *             counted (RECORD_MATCHED)
+ *   extents   for each record, the entries under its own keys that name it are compared with it,
+ *             and counted (RECORD_MATCHED)
  *   index     for each entry, the record that it names is found, and the names are counted
  *
  * If both counts of a record are equal, all entries that name it are its own. Otherwise the record
@@ -35,7 +35,7 @@ void fsck_open_index(struct fsck *fsck)
     fsck->index_usable = true;
     if (e == ERR_NOT_FOUND) {
         fsck->index_usable = false;
-        if (mine)    /* else the folder was never in use */
+        if (mine)    /* 0: the folder was never in use */
             fsck_index_fails(fsck, "there is no file index/data.mdb");
     } else if (e || index_get_opening(fsck->index, &opening)) {
         fsck_index_fails(fsck, index_is_bad(fsck->index) ? "index/data.mdb is damaged"

@@ -9,7 +9,7 @@
 
 /* What is known of a record, a byte each. */
 #define RECORD_BAD 0x80u              /* it is damaged */
-#define RECORD_ODD 0x40u              /* entries name it that are not its own */
+#define RECORD_ODD 0x40u              /* entries that do not belong to it name it */
 #define RECORD_MATCHED 0x0fu          /* the number of entries under its keys that name it */
 
 struct fsck_extent {
@@ -42,20 +42,21 @@ void fsck_note(struct fsck *fsck, enum fsck_kind kind, const char *fmt, ...) PRI
 const char *fsck_path(struct fsck *fsck, struct arena *keep, const char *name) MUST_USE;
 
 /* ---- fsck_files.c ---- */
-/* Checks the files of the folder but extents and index. Needs fsck->format. */
+/* Checks all files of the folder except extents and index. Needs fsck->format. */
 void fsck_files(struct fsck *fsck);
 /* Checks the files in ages/. Needs the extents. */
 void fsck_ages(struct fsck *fsck);
 void fsck_remove_ages(struct fsck *fsck);    /* those that fsck_ages found wrong */
 
 /* ---- fsck_extents.c ---- */
-/* Checks all extents, and their records against the index if it can be used. Fills in fsck->list. */
+/* Checks all extents, and their records against the index if it can be used. Fills in
+ * fsck->list. */
 void fsck_extents(struct fsck *fsck);
 struct fsck_extent *fsck_find_extent(const struct fsck *fsck, uint32_t number);
 
 /* ---- fsck_index.c ---- */
 void fsck_open_index(struct fsck *fsck);
-/* The index can't be used from now on. */
+/* Notes that the index is damaged. It is not used from then on. */
 void fsck_index_fails(struct fsck *fsck, const char *why);
 /* Looks up the entries under the keys of a good record, and compares them with it. */
 void fsck_match(struct fsck *fsck, struct fsck_extent *extent, const struct record *record,
@@ -66,16 +67,16 @@ uint32_t fsck_count_named(struct fsck *fsck, const struct fsck_extent *extent,
 /* Checks all entries. Needs fsck->list. */
 void fsck_entries(struct fsck *fsck);
 
-/* What an entry is found to be. */
+/* The judgement of an entry. */
 enum fsck_entry { ENTRY_GOOD, ENTRY_OF_BAD, ENTRY_NOWHERE, ENTRY_ELSEWHERE };
-/* Some rows of a table of contents: those of the extent that was needed last. */
+/* The rows of the extent that was needed last. */
 struct fsck_rows {
     uint32_t extent;
     struct toc_entry *rows;
     uint32_t count;
     struct arena keep;
 };
-/* The final judgement, once all entries have been counted. */
+/* Judges an entry. The judgement is final when all entries were counted. */
 enum fsck_entry fsck_judge(const struct fsck *fsck, const struct index_row *row,
                            struct fsck_rows *rows) MUST_USE;
 

@@ -1,11 +1,11 @@
 /* fsck_repair.c - fsck: removes what is wrong. SPDX-License-Identifier: Apache-2.0
  *
  * A repair opens the folder as a start does, as doubted, so the generation rises: all entries are
- * unproved, and Penstock revalidates each object once. That is necessary because a removed entry may
- * uncover an older one, and because an index that is built anew has entries that were removed. The
- * opening itself builds a lost index anew, reads unsealed extents, and writes their tables. What is
- * left to do are deletions of entries, by ordinary transactions; tables of sealed extents; and files
- * that are wrong. At the end the folder is closed as by a clean stop.
+ * unproved, and Penstock revalidates each object once. That is necessary because a removed entry
+ * may uncover an older one, and because an index that is built anew has entries that were removed.
+ * The opening itself builds a lost index anew, reads unsealed extents, and writes their tables.
+ * What is left to do are deletions of entries, by ordinary transactions; tables of sealed extents;
+ * and files that are wrong. At the end the folder is closed as by a clean stop.
  *
  * The files bans and pins are not changed: without their rows nothing is known to be right. */
 #include <fcntl.h>
@@ -38,8 +38,8 @@ static bool has(const struct fsck *fsck, enum fsck_kind kind)
 
 /* ---- the index ---- */
 
-/* An index that this check does not trust must not be opened. The note that a crash leaves makes the
- * opening build another. */
+/* A damaged index must not be opened. So it gets the note that a crash leaves, and the opening
+ * builds a new one. */
 static enum err give_index_up(struct fsck *fsck)
 {
     struct arena keep = { 0 };
@@ -68,7 +68,7 @@ static enum err delete_rows(struct folder *folder, const struct index_row *rows,
     return e;
 }
 
-/* Keeps of these rows those that must go. */
+/* Moves the rows of wrong entries to the front. Returns their number. */
 static uint32_t pick_wrong(struct fsck *fsck, struct index_row *found, uint32_t count,
                            struct fsck_rows *rows)
 {
@@ -105,7 +105,8 @@ static enum err delete_entries(struct fsck *fsck, struct folder *folder)
 
 /* ---- extents and files ---- */
 
-/* An unusable extent with the highest number keeps that number in use until there is a higher one. */
+/* An unusable extent with the highest number keeps that number in use until there is a higher
+ * one. */
 static enum err drop_extents(struct fsck *fsck, struct folder *folder)
 {
     struct extents *extents = folder->extents;
@@ -138,8 +139,8 @@ static enum err write_tables(struct fsck *fsck, struct folder *folder)
     return e;
 }
 
-/* `names` is as good as missing. `restated` is not: a missing file means that no bucket is restated,
- * so it gets a row for every bucket. */
+/* A damaged file `names` is removed, because it counts as missing. A missing file `restated` means
+ * that no bucket is restated. So a damaged one is replaced by one with a row for every bucket. */
 static enum err write_files(struct fsck *fsck, struct folder *folder)
 {
     struct arena keep = { 0 };
@@ -157,7 +158,7 @@ static enum err write_files(struct fsck *fsck, struct folder *folder)
 
 static enum err repair_open(struct fsck *fsck, struct folder *folder)
 {
-    enum err e = delete_entries(fsck, folder);    /* of the index that the opening built, if it did */
+    enum err e = delete_entries(fsck, folder);    /* even if the opening has built the index anew */
     if (!e)
         e = drop_extents(fsck, folder);
     if (!e)

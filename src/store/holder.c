@@ -1,7 +1,7 @@
 /* holder.c - finds the process that has locked a file. SPDX-License-Identifier: Apache-2.0
  *
- * The kernel lists all locks in /proc/locks: "1: FLOCK  ADVISORY  WRITE 4711 08:01:1234 0 EOF". In a
- * container, the process may be another container's, and has no number here. */
+ * The kernel lists all locks in /proc/locks: "1: FLOCK  ADVISORY  WRITE 4711 08:01:1234 0 EOF". In
+ * a container, the process may be another container's, and has no number here. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>

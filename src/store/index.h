@@ -44,8 +44,8 @@ uint32_t index_get_run(struct index *index, const struct object_id *id, uint32_t
 enum err index_get_next(struct index *index, const struct object_id *id, uint32_t unit,
                         uint32_t *ret_unit, struct entry *ret) MUST_USE;
 
-/* Copies the entries of all objects from this key on, in the order of keys; at most `max`. Returns OK
- * with at least one entry, or ERR_NOT_FOUND after the last one. */
+/* Copies the entries of all objects from this key on, in the order of keys; at most `max`. Returns
+ * OK with at least one entry, or ERR_NOT_FOUND after the last one. */
 struct index_row {
     struct object_id id;
     uint32_t unit;

@@ -1,21 +1,21 @@
 /* scrub.c - reads all records of a volume in the background, and verifies them.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A pass reads the records of all sealed extents that the index uses. A bad record is forgotten as if
- * a reader had found it: so its damage costs no client time, and an operator learns that a disk fails
- * before the data is needed.
+ * A pass reads the records of all sealed extents that the index uses. The index forgets a bad
+ * record, as if a reader had found it. So the damage costs no client time, and an operator learns
+ * that a disk fails before the data is needed.
  *
- *   pace      A pass takes scrub_ms: each piece has its time, by the share of bytes before it. After
- *             a read that took t, at least 19 t pass before the next one, so the scrub never takes
- *             more than 5 % of a disk's time, whatever scrub_ms says.
- *   readers   Reads bypass the page cache (verify.h), and have the idle class of I/O. A reader waits
- *             for one read of 1.2 MiB at most.
- *   restarts  A pass begins at a random extent. So if a process never lives for scrub_ms, all extents
+ *   pace      A pass takes scrub_ms: each piece has its time, by the share of bytes before it.
+ *             After a read that took t, at least 19 t pass before the next one. So the scrub never
+ *             takes more than 5 % of a disk's time, whatever scrub_ms is.
+ *   readers   Reads bypass the page cache (verify.h), and have the idle class of I/O. A reader
+ *             waits for one read of 1.2 MiB at most.
+ *   restarts  A pass begins at a random extent. So if no process lives for scrub_ms, all extents
  *             still have the same chance.
  *
- * While it waits, the scrub holds no extent. An extent that is recycled meanwhile is left out. If the
- * folder went out of service, what was read before is not judged, because another folder may have
- * taken its place. Threads: one a volume. */
+ * While it waits, the scrub holds no extent. An extent that is recycled meanwhile is left out. If
+ * the folder went out of service, bytes that were read before are not judged, because another
+ * folder may have taken its place. Threads: one for each volume. */
 #include "store/scrub.h"
 
 #include <stdlib.h>
@@ -70,7 +70,7 @@ static bool sleep_until(struct volume *volume, uint64_t until_ns)
     return goes_on;
 }
 
-/* When the bytes at this offset of the extent are due. */
+/* Returns the time at which the bytes at this offset of the extent are due. */
 static uint64_t due_ns(const struct pass *pass, uint64_t offset)
 {
     double share = (double)(pass->done_bytes + offset) / (double)MAX(pass->all_bytes, 1);
@@ -93,8 +93,8 @@ static void disown(struct volume *volume, uint32_t number, const struct toc_entr
         volume_update(volume, UPDATE_FORGET, &row->id, row->first_unit + i, &entry);
 }
 
-/* A disk that does not even give an extent's first page is gone as a whole. Then nothing is known of
- * its records. */
+/* Returns false if even the extent's first page can't be read. Then the whole disk may be gone,
+ * which says nothing about the records. */
 static bool disk_is_there(struct pass *pass, struct extent *held)
 {
     bool there = cold_read(&pass->cold, held, 0, PAGE_BYTES) == OK;
@@ -108,8 +108,8 @@ static bool is_same_folder(const struct pass *pass)
            atomic_load(&pass->volume->service.faults) == pass->faults;
 }
 
-/* Judges the next record. The first one of a piece is read, with as many bytes behind it as there is
- * room for. Returns false if the record lies beyond these bytes. */
+/* Judges the next record. For the first record of a piece, reads as many bytes as there is room
+ * for. Returns false if the record lies beyond the bytes of the piece. */
 static bool judge_next(struct pass *pass, struct extent *held, bool *is_read)
 {
     const struct toc_entry *row = &pass->rows[pass->at];
@@ -212,7 +212,7 @@ static bool scrub_all(struct pass *pass)
 void *scrub_run(void *arg)
 {
     struct pass pass = { .volume = arg };
-    (void)!syscall(SYS_ioprio_set, 1, 0, IDLE_CLASS);    /* where it is refused, the pace must do */
+    (void)!syscall(SYS_ioprio_set, 1, 0, IDLE_CLASS);    /* if refused, only the pace protects */
     cold_init(&pass.cold, COLD_ROOM_LEAST);
     while (scrub_all(&pass))
         ;

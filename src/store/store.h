@@ -95,7 +95,7 @@ struct store_status {
     /* Since the process began: bytes that were appended, bytes of data of them that the recycler
      * copied, extents that were evicted, and reads whose checksum failed. */
     uint64_t appended_bytes, copied_bytes, recycled, bad_blocks;
-    int64_t scrubbed_s;               /* wall clock: end of the latest scrub of all records; 0: none */
+    int64_t scrubbed_s;               /* wall clock: end of the latest full scrub; 0: none */
 };
 size_t store_folder_count(const struct store *store);
 /* Adds the bytes and objects of each bucket to ret[METRIC_BUCKETS_MAX], by the numbers of the

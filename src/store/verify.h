@@ -33,7 +33,7 @@ bool cold_has(const struct cold *cold, uint64_t at, uint64_t len);
 enum verdict {
     VERDICT_RIGHT,
     VERDICT_UNREADABLE,               /* the disk does not give the bytes */
-    VERDICT_HEADER,                   /* no header of this record, or one that the row contradicts */
+    VERDICT_HEADER,                   /* no header of this record, or not that of the row */
     VERDICT_METADATA,                 /* the metadata block fails its checksum */
     VERDICT_DATA,                     /* a block of data fails its checksum */
 };
