@@ -179,7 +179,8 @@ static bool comes_with_metadata(const struct fetch *fetch, const struct flight *
 static bool needs_metadata(const struct fetch *fetch, const struct flight *flight)
 {
     return fetch->stores && (comes_with_metadata(fetch, flight) ||
-                             !store_knows(cache_store(fetch->inflight->cache), &fetch->inflight->id));
+                             !store_knows(cache_store(fetch->inflight->cache), &fetch->inflight->id,
+                                          &fetch->inflight->name));
 }
 
 /* The current flight is full: it goes to the store, or is kept a while for slower readers. */
@@ -310,7 +311,7 @@ void deliver_forget(struct fetch *fetch)
     struct metadata *newest = fetch->inflight->metadata;
     if (newest && (newest == fetch->metadata || atomic_load(&newest->validated_s) <= fetch->sent_s))
         metadata_unref(&fetch->inflight->metadata);
-    if (!store_knows(store, &fetch->inflight->id))
+    if (!store_knows(store, &fetch->inflight->id, NULL))
         return;
     struct object_id *id = must_alloc(sizeof(*id));
     struct store_removal *removal = must_alloc(sizeof(*removal));

@@ -113,6 +113,7 @@ struct fetch *fetch_start(struct inflight *inflight, enum fetch_kind kind,
     check(!span->suffix || !span->first);
     fetch->asked = *span;
     fetch->epoch = epoch_now(&inflight->id);
+    fetch->compared = store_compared(cache_store(inflight->cache));
     fetch->sent_s = ageing_s();
     fetch->asker = *asker;
     fetch->granted = grant_note_now(&asker->grant, inflight->name.bucket);

@@ -47,6 +47,7 @@ struct fetch {
     struct inflight *inflight;        /* a reference */
     struct fetch_span asked;
     struct epoch_note epoch;
+    uint64_t compared;            /* store_compared() when it was sent */
     int64_t sent_s;               /* when it was sent: its answer is not older than that */
     struct asker asker;
     struct grant_note granted;    /* the note at sent_s */

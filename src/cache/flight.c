@@ -109,7 +109,8 @@ struct inflight *inflight_find(struct flights *flights, const struct object_id *
         check(inflight->magic == INFLIGHT_MAGIC);
         if (memcmp(&inflight->id, id, sizeof(*id)) != 0)
             continue;
-        if (!epoch_holds(id, inflight->epoch))    /* H7: newcomers start anew */
+        if (!epoch_holds(id, inflight->epoch) ||    /* H7: newcomers start anew */
+            store_is_purged(cache_store(flights->cache), &inflight->name, inflight->compared))
             return NULL;
         return inflight_ref(inflight);
     }
@@ -144,6 +145,7 @@ struct inflight *inflight_get(struct flights *flights, const struct object_id *i
         .version = { must_strndup(name->version.ptr, name->version.len), name->version.len },
     };
     inflight->epoch = epoch_now(id);
+    inflight->compared = store_compared(cache_store(flights->cache));
     inflight->refs = 1;
     list_init(&inflight->fetches);
     list_init(&inflight->flying);
@@ -316,6 +318,7 @@ struct flight *flight_new(struct inflight *inflight, struct fetch *feeder,
     flight->slot_bytes = length;
     flight->refs = 1;
     flight->fill.epoch = feeder->epoch;
+    flight->fill.append.compared = feeder->compared;
     list_init(&flight->waiters);
     list_init(&flight->link);
     list_add(&inflight->flying, &flight->link);
@@ -382,6 +385,7 @@ bool flight_land(struct flight *flight, bool store_it, bool with_metadata)
         .bytes = { flight->bytes, flight->length },
         .with_metadata = with_metadata,
         .may_publish = epoch_may_publish,
+        .compared = flight->fill.append.compared,
         .done = appended,
     };
     if (store_append(cache_store(flight->inflight->cache), &flight->fill.append) != OK) {

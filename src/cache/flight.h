@@ -43,6 +43,7 @@ struct inflight {
     struct list fetches, flying;
     struct list probes;           /* HEADs: fetches without a body */
     struct epoch_note epoch;      /* the note when it was put into the table */
+    uint64_t compared;            /* store_compared() at that time */
     unsigned refs;                /* under the lock */
     bool unhooked;
 };

@@ -253,7 +253,7 @@ static void renew_all(struct list_page *page)
         store_object_id(store, &name, &id);
         struct store_vouch vouch = { metadata_etag_hash(listed->etag), listed->size,
                                      listed->modified_s, { NULL, 0 }, page->sent_s,
-                                     restated_s, &bucket };
+                                     restated_s, &bucket, &name };
         if (epoch_quiet_since(&id, page->moment) &&
             store_renew(store, &id, &vouch) == STORE_RENEWED)
             metric_add(M_CACHE_RENEWED, 1);

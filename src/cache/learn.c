@@ -100,6 +100,7 @@ static struct metadata *make_metadata(struct fetch *fetch, const struct origin_r
                                              facts->full);
     metadata->unshared = identity_id(fetch->asker.who) != 0 || !permit_proves(fetch, metadata) ||
                          origin_owner_changed_ms(inflight->rules->origin);
+    atomic_store(&metadata->compared, fetch->compared);
     if (!learn_has_strong_etag(metadata))
         metadata->etag_hash = unique_hash();
     return metadata;
@@ -168,6 +169,7 @@ static void keep_metadata_alone(struct fetch *fetch)
         .must = true,
         .with_metadata = true,
         .may_publish = epoch_may_publish,
+        .compared = fetch->compared,
         .done = metadata_stored,
     };
     if (store_append(cache_store(fetch->inflight->cache), &mine->fill.append) == OK)
@@ -242,7 +244,7 @@ static bool renewed(struct fetch *fetch)
 {
     const struct metadata *metadata = fetch->metadata;
     struct store_vouch vouch = { metadata->etag_hash, metadata->size, metadata->modified_s,
-                                 metadata->fields, fetch->sent_s, 0, NULL };
+                                 metadata->fields, fetch->sent_s, 0, NULL, &fetch->inflight->name };
     return epoch_holds(&metadata->id, fetch->epoch) &&
            store_renew(cache_store(fetch->inflight->cache), &metadata->id, &vouch) == STORE_RENEWED;
 }

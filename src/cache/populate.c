@@ -32,6 +32,7 @@ struct populate {
     struct get *get;
     struct metadata *metadata;
     struct epoch_note epoch;          /* when the write had ended */
+    uint64_t compared;                /* store_compared() at that time */
     uint64_t next;                    /* the byte the next record begins at */
     struct ticket *ticket;
     atomic_uint refs, pending;
@@ -93,6 +94,7 @@ static bool send_record(struct populate *populate)
         .bytes = { record->bytes, bytes },
         .with_metadata = populate->metadata->size <= WHOLE_BYTES_MAX,
         .may_publish = epoch_may_publish,
+        .compared = populate->compared,
         .done = landed,
     };
     check(bytes % UNIT_BYTES == 0 || populate->next + bytes == body->length);
@@ -167,6 +169,7 @@ static struct populate *populate_new(struct cache_loop *loop, const struct popul
                                 .bucket = ask->bucket, .key = ask->key };
     store_object_id(cache_store(loop->cache), &name, &id);
     populate->epoch = epoch_now(&id);
+    populate->compared = store_compared(cache_store(loop->cache));
     populate->ticket = ticket_new(loop->box, step, populate);
     atomic_init(&populate->refs, 1);
     list_init(&populate->link);

@@ -94,7 +94,7 @@ static void remove_known(struct write *write)
     struct object_id *known = must_alloc((write->id_count + 1) * sizeof(*known));
     size_t count = 0;
     for (size_t i = 0; i < write->id_count; i++)
-        if (store_knows(store, &write->ids[i]))
+        if (store_knows(store, &write->ids[i], NULL))
             known[count++] = write->ids[i];
     if (count) {
         write->removing = removing_new(write, known, count);

@@ -213,13 +213,14 @@ static void set_permission(json_t *to, const struct call *call, const struct get
 }
 
 static void set_metadata(json_t *to, const struct explain *explain,
-                         const struct get_forecast *forecast, const struct object_id *id)
+                         const struct get_forecast *forecast, const struct object_id *id,
+                         const struct object_name *name)
 {
     struct call *call = explain->call;
     const struct metadata *metadata = forecast->metadata;
     struct explain_metadata found;
     json_t *object = json_object();
-    explain_metadata(cache_store(call->front->options.cache), id, &found);
+    explain_metadata(cache_store(call->front->options.cache), id, name, &found);
     set_record(object, &found.record, call->keep);
     if (metadata) {
         const struct rules *rules = call->rules;
@@ -257,7 +258,7 @@ static json_t *document(const struct explain *explain, const struct get_forecast
     set_outcome(to, forecast, end - first, cached);
     set_rules(to, call->rules);
     set_permission(to, call, forecast);
-    set_metadata(to, explain, forecast, &id);
+    set_metadata(to, explain, forecast, &id, &name);
     set_number(bytes, "first", first);
     set_number(bytes, "end", end);
     set_number(bytes, "cached", cached);

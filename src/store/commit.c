@@ -37,6 +37,8 @@
     "a write to the folder's disk failed; check that disk (the kernel log says more)"
 #define INDEX_FAILED \
     "the folder's index is damaged, or its disk failed; check that disk (the kernel log says more)"
+#define BANS_FAILED \
+    "the file 'bans' in the folder can't be written; check the free space and the health of the disk"
 #define WRITE_SLOW \
     "a write to the folder's disk took too long; check whether that disk hangs or is overloaded"
 
@@ -127,13 +129,36 @@ static enum err note_replaced(struct volume *volume, struct append_task *task)
     return e == ERR_NOT_FOUND ? OK : e;
 }
 
+/* A purge came after the fill had asked the origin. */
+static bool is_banned(struct volume *volume, const struct store_append *append)
+{
+    struct ban_list *list = &volume->options.installation->bans;
+    uint64_t since = append->compared;
+    if (append->with_metadata)
+        since = MIN(since, atomic_load(&append->metadata->compared));
+    return ban_list_has(list, append->metadata->name, since);
+}
+
+/* A record that a purge forbids is not even written: a scan would find it. */
+static void refuse_banned(struct commit *commit)
+{
+    for (uint32_t i = 0; i < commit->task_count; i++) {
+        struct append_task *task = &commit->tasks[i];
+        if (task->err || !is_banned(commit->volume, task->append))
+            continue;
+        task->err = ERR_CHANGED;
+        task->count = 0;
+    }
+}
+
 static enum err publish_task(struct commit *commit, struct append_task *task)
 {
     if (is_gone(commit->volume, task)) {
         task->err = ERR_FULL;
         return OK;
     }
-    if (task->append->may_publish && !task->append->may_publish(task->append)) {
+    if (is_banned(commit->volume, task->append) ||
+        (task->append->may_publish && !task->append->may_publish(task->append))) {
         task->err = ERR_CHANGED;
         return OK;
     }
@@ -262,6 +287,7 @@ static void answer_all(struct commit *commit, enum err e)
 static void run_commit(struct commit *commit)
 {
     struct volume *volume = commit->volume;
+    refuse_banned(commit);
     enum err written = write_records(commit);
     enum err e = publish_and_commit(commit);
     if (!e)
@@ -360,13 +386,20 @@ static void take_commit(struct volume *volume, struct commit *commit)
     commit->tasks = arena_alloc(&commit->keep, (count + 1) * sizeof(*commit->tasks));
 }
 
+static bool has_new_bans(const struct volume *volume)
+{
+    return atomic_load_explicit(&volume->service.open, memory_order_relaxed) &&
+           atomic_load(&volume->bans->stored) !=
+           ban_list_serial(&volume->options.installation->bans);
+}
+
 /* Under the lock: how long the commit may still stay open. */
 static uint64_t wait_ms(const struct volume *volume)
 {
     bool waits = volume->queue.room == ROOM_COMES &&
                  mono_ms() <= volume->queue.room_since_ms + ROOM_MS_MAX;
     if (volume->queue.stopping || !list_empty(&volume->queue.removals) ||
-        !list_empty(&volume->queue.relocations))
+        !list_empty(&volume->queue.relocations) || has_new_bans(volume))
         return 0;
     if (waits)
         return ROOM_MS_MAX;
@@ -440,6 +473,17 @@ static bool delete_leftovers(struct volume *volume)
     enum err e = leftovers_step(volume);
     atomic_store(&volume->service.busy_since_ms, 0);
     return !e && !removals_are_due(volume);
+}
+
+/* Takes new purges. They wait for the file (H3). */
+static void follow_bans(struct volume *volume)
+{
+    if (!atomic_load(&volume->service.open))
+        return;
+    volume_still_alive(volume);
+    if (bans_follow(volume->bans, &volume->options.installation->bans, &volume->folder))
+        service_end(volume, BANS_FAILED);
+    atomic_store(&volume->service.busy_since_ms, 0);
 }
 
 static void tend(struct volume *volume, uint64_t *retried_ms, uint64_t *checked_ms)
@@ -516,6 +560,7 @@ void *commit_run(void *arg)
         if (commit.seals_log)
             room_seal_log(volume);
         serve_recycler(volume);
+        follow_bans(volume);
         tend(volume, &retried_ms, &checked_ms);
         atomic_store(&volume->service.busy_since_ms, mono_ms());    /* it may hang as a commit may (H3) */
         service_measure(volume);

@@ -33,12 +33,12 @@ static struct explain_record describe(struct volume *volume, const struct object
 }
 
 void explain_metadata(struct store *store, const struct object_id *id,
-                      struct explain_metadata *ret)
+                      const struct object_name *name, struct explain_metadata *ret)
 {
     struct volume *volume = store_home(store, id);
     struct entry entry;
     uint32_t unit = METADATA_UNIT;
-    bool found = index_get_metadata(volume->index, id, &unit, &entry) == OK;
+    bool found = volume_find_metadata(volume, id, name, &unit, &entry) == OK;
     *ret = (struct explain_metadata){
         .record = describe(volume, id, 0, found ? &entry : NULL) };
     if (!ret->record.stored)

@@ -25,7 +25,7 @@ struct explain_metadata {
     bool proved;                      /* since the last unclean opening */
 };
 void explain_metadata(struct store *store, const struct object_id *id,
-                      struct explain_metadata *ret);
+                      const struct object_name *name, struct explain_metadata *ret);
 /* Describes the record that has this unit of the object. Returns the number of units from `unit` on
  * that are alike, at least 1 and at most `count`: units of one record, or missing ones in a row. */
 uint32_t explain_units(struct store *store, const struct metadata *metadata, uint32_t unit,

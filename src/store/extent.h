@@ -7,6 +7,7 @@
 #define STORE_EXTENT_H
 
 #include "store/ages.h"
+#include "store/format_files.h"
 #include "store/toc.h"
 
 struct extent;
@@ -151,5 +152,8 @@ uint64_t open_extent_left(struct extents *all, enum open_which which);
 /* True if this extent is open. Any thread. */
 bool extent_is_open(struct extents *all, uint32_t number);
 bool open_extent_is_open(struct extents *all, enum open_which which);    /* any thread */
+/* Finds the open extents and the ordinals that their next records get. Sets the first OPEN_COUNT
+ * places; 0: not open. No thread may be adding records. */
+void open_extents_ends(struct extents *all, struct ban_end *ret);
 
 #endif

@@ -19,6 +19,7 @@ struct store {
     atomic_size_t buffer_bytes;
     _Atomic uint32_t *lately;         /* marks of bytes read around the page cache (gather.c) */
     size_t lately_count;
+    pthread_t sweep;                  /* 0: not started */
 };
 
 static inline struct store *store_of(const struct volume *volume)

@@ -5,6 +5,7 @@
 
 #include <stdatomic.h>
 
+#include "store/ban_list.h"
 #include "store/folder.h"
 #include "store/tallies.h"
 
@@ -21,6 +22,7 @@ struct installation {
     /* The present serial. It rises when a folder goes out of service. */
     _Atomic uint64_t serial;
     struct tallies *tallies;          /* made by the store */
+    struct ban_list bans;             /* the purges */
 };
 
 /* Reads the format files of all folders, without their locks. */

@@ -48,6 +48,7 @@ struct plan {
     const struct metadata *metadata;  /* for a read of bytes; not owned */
     struct object_id id;
     uint32_t generation, changes;     /* for metadata: their values before the index was read */
+    uint64_t compared;                /* the same: the newest purge */
     struct span spans[2];
     uint32_t span_count;
     uint32_t unit, unit_count;

@@ -47,6 +47,8 @@ struct metadata {
     atomic_bool revalidating;     /* a revalidation runs in the background */
     /* True: the metadata must be revalidated once before it is served (penstock-format(5)). */
     atomic_bool unproved;
+    /* The serial of the newest purge that its name was compared with (ban_list.h). */
+    _Atomic uint64_t compared;
     bool restated;                /* a write may have made the metadata wrong (restated.h) */
     atomic_uint refs;
 };

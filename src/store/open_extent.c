@@ -9,6 +9,7 @@
  * contents of the open extent is in RAM, with the names, about 60 bytes a record and its name.
  * Readers find the new bytes of an extent by the index. Threads: the log is for the committer, the
  * copy for the recycler; extent.h and extent_inside.h mark functions for any thread. */
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -336,6 +337,19 @@ bool open_extent_is_open(struct extents *all, enum open_which which)
     bool is_open = all->opens[which]->extent != NULL;
     pthread_mutex_unlock(&all->toc_lock);
     return is_open;
+}
+
+void open_extents_ends(struct extents *all, struct ban_end *ret)
+{
+    static_assert(OPEN_COUNT <= BAN_OPEN_MAX, "a ban has room for the open extents");
+    pthread_mutex_lock(&all->toc_lock);
+    for (size_t i = 0; i < OPEN_COUNT; i++) {
+        const struct open_extent *open = all->opens[i];
+        ret[i] = (struct ban_end){ 0 };
+        if (open->extent)
+            ret[i] = (struct ban_end){ open->extent->number, open->toc.count };
+    }
+    pthread_mutex_unlock(&all->toc_lock);
 }
 
 void open_extent_close(struct extents *all, enum open_which which)

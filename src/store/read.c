@@ -72,6 +72,19 @@ static uint32_t fitting(const struct metadata *metadata, uint32_t unit, const st
     return fit;
 }
 
+/* Sets the plan's entries: at most `count` units of one record that was not purged. */
+static void find_units(struct plan *plan, uint32_t count)
+{
+    struct bans *bans = plan->volume->bans;
+    bool compares = bans_begin(bans);
+    count = index_get_run(plan->volume->index, &plan->id, plan->unit, count, plan->entries);
+    plan->unit_count = fitting(plan->metadata, plan->unit, plan->entries, count);
+    if (compares && plan->unit_count &&
+        bans_cover(bans, plan->metadata->name, plan->entries[0].extent, plan->entries[0].ordinal))
+        plan->unit_count = 0;
+    bans_end(bans, compares);
+}
+
 /* Where in the file the wanted blocks lie, and for WHOLE the header, in one span if the buffer
  * takes what lies between. How many bytes of a buffer that takes. */
 static uint32_t plan_spans(struct plan *plan, uint64_t blocks_start)
@@ -129,10 +142,7 @@ static enum err plan_bytes(struct store_io *io, const struct metadata *metadata,
         return ERR_NOT_FOUND;
     uint64_t last = MIN((end - 1) / BLOCK_BYTES, first + (to ? RECORD_BLOCKS : BLOCKS_MAX) - 1);
     last = MIN(last, first | (STRIPE_BLOCKS - 1));    /* the next stripe may lie elsewhere */
-    uint32_t found = index_get_run(plan->volume->index, &metadata->id, plan->unit,
-                                   MIN((uint32_t)(last / 2) - plan->unit + 1, RECORD_UNITS),
-                                   plan->entries);
-    plan->unit_count = fitting(metadata, plan->unit, plan->entries, found);
+    find_units(plan, MIN((uint32_t)(last / 2) - plan->unit + 1, RECORD_UNITS));
     if (!plan->unit_count)
         return ERR_NOT_FOUND;
     if (plan->entries[0].whole)

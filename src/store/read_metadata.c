@@ -13,7 +13,8 @@
 
 #define METADATA_FIRST_READ 8192u
 
-static enum err plan_metadata(struct store_io *io, const struct object_id *id, struct plan *plan)
+static enum err plan_metadata(struct store_io *io, const struct object_id *id,
+                              const struct object_name *name, struct plan *plan)
 {
     struct volume *volume = store_home(io->store, id);
     struct entry *entry = &plan->entries[0];
@@ -22,7 +23,8 @@ static enum err plan_metadata(struct store_io *io, const struct object_id *id, s
         return ERR_NOT_FOUND;
     plan->generation = atomic_load(&volume->generation);
     plan->changes = atomic_load(change_counter(volume, id));
-    if (index_get_metadata(volume->index, id, &plan->unit, entry) != OK)
+    plan->compared = ban_list_serial(&volume->options.installation->bans);
+    if (volume_find_metadata(volume, id, name, &plan->unit, entry) != OK)
         return ERR_NOT_FOUND;
     uint64_t len = record_header_bytes(0) + (uint64_t)entry->len;
     /* how long the metadata is says the header; the append goes on to a full page */
@@ -75,6 +77,7 @@ static void remember_metadata(const struct plan *plan, struct metadata *metadata
                       names_are_others(volume->names, volume->secret, metadata,
                                        plan->entries[0].extent);
     atomic_store(&metadata->validated_s, extent_time(plan->extent, plan->entries[0].ordinal));
+    atomic_store(&metadata->compared, plan->compared);
     metadata->restated = restated_is(volume->restated, volume->secret, metadata,
                                      plan->entries[0].extent);
     atomic_store(&metadata->granted, extent_granted(plan->extent, plan->entries[0].ordinal));
@@ -148,9 +151,12 @@ enum err store_metadata(struct store_io *io, const struct object_id *id,
                         const struct object_name *name, metadata_done *done, void *arg,
                         struct metadata **ret, struct store_op **ret_op)
 {
-    struct metadata *metadata = metadata_cache_get(store_home(io->store, id)->metadata_cache, id);
+    struct volume *home = store_home(io->store, id);
+    struct metadata *metadata = metadata_cache_get(home->metadata_cache, id);
     struct plan plan;
-    enum err e = metadata ? OK : plan_metadata(io, id, &plan);
+    if (metadata && ban_list_has_metadata(&io->store->installation.bans, metadata))
+        metadata_unref(&metadata);
+    enum err e = metadata ? OK : plan_metadata(io, id, name, &plan);
     if (!metadata && !e)
         e = metadata_at_once(io, &plan, &metadata);
     if (e == ERR_WAIT) {

@@ -263,14 +263,28 @@ static bool read_record(struct pass *pass, const struct toc_entry *row, uint32_t
     return true;
 }
 
-static enum err add_copy(struct pass *pass, struct append_item *item)
+/* A record of units has no name here: all units of the bucket count. */
+static bool is_purged(struct pass *pass, const struct append_item *item, uint32_t ordinal)
+{
+    const struct bans *bans = pass->volume->bans;
+    struct toc_name name;
+    if (item->metadata_block.len && toc_name_of(item->metadata_block, &name))
+        return bans_cover(bans, name.name, pass->number, ordinal);
+    return bans_may_cover(bans, item->bucket, pass->number, ordinal);
+}
+
+/* The copy gets its ordinal while no purge can come. So a purge covers it, or is compared here.
+ * Returns ERR_GONE if the record was purged. */
+static enum err add_copy(struct pass *pass, struct append_item *item, uint32_t ordinal)
 {
     struct extents *extents = pass->volume->extents;
-    enum err e = OK;
-    if (!open_extent_is_open(extents, OPEN_COPY))
+    pthread_rwlock_rdlock(&pass->volume->bans->lock);
+    enum err e = is_purged(pass, item, ordinal) ? ERR_GONE : OK;
+    if (!e && !open_extent_is_open(extents, OPEN_COPY))
         e = open_extent_begin(extents, OPEN_COPY);
     if (!e)
         e = open_extent_add(extents, OPEN_COPY, item);
+    pthread_rwlock_unlock(&pass->volume->bans->lock);
     return e;
 }
 
@@ -285,10 +299,12 @@ static void copy_row(struct pass *pass, const struct toc_entry *row, uint32_t or
         forget_row(pass, row, ordinal, EVENT_DAMAGED);
         return;
     }
-    pass->err = add_copy(pass, item);
-    if (pass->err == ERR_FULL) {    /* the rest of an extent of another size */
+    pass->err = add_copy(pass, item, ordinal);
+    /* ERR_FULL: the rest of an extent of another size */
+    enum event_why why = pass->err == ERR_GONE ? EVENT_PURGED : EVENT_EVICTED;
+    if (pass->err == ERR_FULL || pass->err == ERR_GONE) {
         pass->err = OK;
-        forget_row(pass, row, ordinal, EVENT_EVICTED);
+        forget_row(pass, row, ordinal, why);
         return;
     }
     if (pass->err)
@@ -367,6 +383,15 @@ static bool has_space_for_copy(const struct volume *volume)
            atomic_load(&volume->space.reserve_bytes) + want;
 }
 
+/* A purge that comes meanwhile would take the new extent for one that has records already. */
+static enum err begin_copy(struct volume *volume)
+{
+    pthread_rwlock_rdlock(&volume->bans->lock);
+    enum err e = open_extent_begin(volume->extents, OPEN_COPY);
+    pthread_rwlock_unlock(&volume->bans->lock);
+    return e;
+}
+
 static enum err recycle_extent(struct volume *volume, uint32_t number, enum mean_age_verdict why)
 {
     struct pass *pass = must_alloc(sizeof(*pass));
@@ -379,7 +404,7 @@ static enum err recycle_extent(struct volume *volume, uint32_t number, enum mean
     if (e == ERR_NOT_FOUND)    /* its file can't be opened */
         e = send(pass, DROP_UNREAD);
     if (!e && number == extents_highest(volume->extents))    /* its number must stay in use */
-        e = open_extent_begin(volume->extents, OPEN_COPY);
+        e = begin_copy(volume);
     if (!e && pass->victim) {
         pass->stamps = stamps_of(volume, pass->victim);
         pass->cut = mean_age_cut(&pass->stamps, pass->tick, why);

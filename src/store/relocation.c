@@ -54,6 +54,29 @@ void relocations_refuse(struct volume *volume)
 
 /* ---- publishing ---- */
 
+/* A purge came after the record was copied. A record of units has no name here: all units of the
+ * bucket count. */
+static bool is_purged(struct volume *volume, const struct relocation_move *move)
+{
+    const struct copied *copied = &move->copied;
+    bool compares = bans_begin(volume->bans);
+    bool purged = compares &&
+        (move->metadata ? bans_cover(volume->bans, move->metadata->name, copied->old_extent,
+                                     copied->old_ordinal)
+                        : bans_may_cover(volume->bans, copied->record.mark, copied->old_extent,
+                                         copied->old_ordinal));
+    bans_end(volume->bans, compares);
+    return purged;
+}
+
+static enum err forget(struct volume *volume, const struct copied *copied)
+{
+    const struct record *record = &copied->record;
+    struct toc_entry row = { .kind = record->kind, .data_len = record->data_len,
+                             .first_unit = record->first_unit, .id = record->id };
+    return publish_recycled(volume->index, &row, copied->old_extent, copied->old_ordinal);
+}
+
 static enum err publish_move(struct volume *volume, struct relocation_move *move)
 {
     struct copied *copied = &move->copied;
@@ -62,6 +85,8 @@ static enum err publish_move(struct volume *volume, struct relocation_move *move
         copied->refused = names_are_others(volume->names, volume->secret, move->metadata, old);
         copied->doubted = restated_is(volume->restated, volume->secret, move->metadata, old);
     }
+    if (is_purged(volume, move))
+        return forget(volume, copied);
     return publish_copied(volume->index, copied, atomic_load(&volume->generation));
 }
 

@@ -64,7 +64,8 @@ enum err rewrite_bytes(struct volume *volume, const struct metadata *metadata, s
     uint32_t unit;
     if (!metadata->size || metadata->size > WHOLE_BYTES_MAX ||
         index_get_metadata(volume->index, &metadata->id, &unit, &entry) != OK || !entry.whole ||
-        entry.etag_hash != metadata->etag_hash || entry.len != metadata->size)
+        entry.etag_hash != metadata->etag_hash || entry.len != metadata->size ||
+        volume_is_purged(volume, metadata->name, &entry))
         return ERR_NOT_FOUND;
     struct extent *extent;
     enum err e = extent_hold(volume->extents, entry.extent, &extent);    /* H1 */

@@ -86,6 +86,22 @@ void service_metrics(struct volume *volume)
     gauge(volume, GAUGE_SERVING, volume_is_serving(volume));
 }
 
+/* A purge either sees that the folder is open and waits for it, or the folder takes its ban before
+ * it opens. */
+static bool open_with_bans(struct volume *volume)
+{
+    struct ban_list *list = &volume->options.installation->bans;
+    for (;;) {
+        pthread_mutex_lock(&list->lock);
+        bool current = atomic_load(&volume->bans->stored) == ban_list_serial(list);
+        if (current)
+            atomic_store(&volume->service.open, true);
+        pthread_mutex_unlock(&list->lock);
+        if (current || bans_follow(volume->bans, list, &volume->folder))
+            return current;
+    }
+}
+
 enum err service_begin(struct volume *volume, const char **ret_why)
 {
     const struct installation *all = volume->options.installation;
@@ -104,6 +120,13 @@ enum err service_begin(struct volume *volume, const char **ret_why)
               "make room there"
             : "writing the file 'restated' in the folder failed; check the rights of Penstock's "
               "user there, and the health of the disk";
+        folder_close(&volume->folder, false);
+        wish.unproved = true;
+    }
+    if (!e && (e = bans_open(volume->bans, &volume->options.installation->bans,
+                             &volume->folder)) != OK) {
+        *ret_why = "the file 'bans' in the folder can't be read or written; check the free space "
+                   "and the health of the disk";
         folder_close(&volume->folder, false);
         wish.unproved = true;
     }
@@ -133,7 +156,12 @@ enum err service_begin(struct volume *volume, const char **ret_why)
     service_measure(volume);
     room_note(volume);
     recycle_resume(volume);
-    atomic_store(&volume->service.open, true);
+    if (!open_with_bans(volume)) {
+        *ret_why = "the file 'bans' in the folder can't be written; check the free space and the "
+                   "health of the disk";
+        service_end(volume, *ret_why);
+        return ERR_IO;
+    }
     service_metrics(volume);
     return OK;
 }

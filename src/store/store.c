@@ -14,8 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/thread.h"
 #include "store/events.h"
 #include "store/split.h"
+#include "store/sweep.h"
 
 #define LATELY_MIN 1024u              /* marks, each of a read of about a unit */
 #define LATELY_MAX (1u << 20)
@@ -29,6 +31,7 @@ static struct store *store_new(const struct store_options *options)
     store->options = *options;
     store->options.folders = NULL;
     store->options.limits = NULL;
+    ban_list_init(&store->installation.bans);
     store->lately_count = LATELY_MIN;
     while (store->lately_count < LATELY_MAX &&
            store->lately_count * UNIT_BYTES < options->memory_bytes / 2)
@@ -70,14 +73,31 @@ enum err store_open(const struct store_options *options, struct arena *keep, str
     for (size_t i = 0; i < options->folder_count; i++) {
         add_volume(store, &options->folders[i]);
         ret_whys[i] = S("");
+        if (store->installation.route[i].weight)    /* before any folder opens */
+            bans_peek(options->folders[i].path, &store->installation.bans);
     }
     for (size_t i = 0; i < options->folder_count && !e; i++)
         e = volume_start(store->volumes[i], keep, &ret_whys[i]);
-    if (e)
+    if (e) {
         store_close(&store);
-    else
-        *ret = store;
-    return e;
+        return e;
+    }
+    check(thread_start(&store->sweep, sweep_run, store, "sweep"));
+    *ret = store;
+    return OK;
+}
+
+/* While the committers answer it. */
+static void stop_sweep(struct store *store)
+{
+    struct ban_list *list = &store->installation.bans;
+    if (!store->sweep)
+        return;
+    pthread_mutex_lock(&list->lock);
+    list->stopping = true;
+    pthread_cond_broadcast(&list->changed);
+    pthread_mutex_unlock(&list->lock);
+    pthread_join(store->sweep, NULL);
 }
 
 void store_close(struct store **store)
@@ -86,11 +106,13 @@ void store_close(struct store **store)
     *store = NULL;
     if (!mine)
         return;
+    stop_sweep(mine);
     for (size_t i = 0; i < mine->volume_count; i++)
         volume_stop(mine->volumes[i]);
     for (size_t i = 0; i < mine->volume_count; i++)
         volume_free(&mine->volumes[i]);
     tallies_free(&mine->installation.tallies);
+    ban_list_end(&mine->installation.bans);
     free(mine->lately);
     free(mine);
 }
@@ -255,7 +277,7 @@ bool store_admits_metadata(struct store *store, const struct metadata *metadata)
     struct tallies *tallies = store->installation.tallies;
     struct volume *home = store_home(store, &metadata->id);
     bool full = tallies_is_full(tallies, tallies_of_name(tallies, metadata->name));
-    return (!full || volume_knows(home, &metadata->id)) &&
+    return (!full || volume_knows(home, &metadata->id, NULL)) &&
            volume_admits_metadata(home, &metadata->id);
 }
 
@@ -276,9 +298,9 @@ void store_remove(struct store *store, struct store_removal *removal)
     split_removal(store, removal);
 }
 
-bool store_knows(struct store *store, const struct object_id *id)
+bool store_knows(struct store *store, const struct object_id *id, const struct object_name *name)
 {
-    return volume_knows(store_home(store, id), id);
+    return volume_knows(store_home(store, id), id, name);
 }
 
 enum store_renewal store_renew(struct store *store, const struct object_id *id,

@@ -199,6 +199,18 @@ uint32_t store_has_units(struct store *store, const struct metadata *metadata, u
 uint32_t store_next_unit(struct store *store, const struct metadata *metadata, uint32_t first,
                          uint32_t count);
 
+/* ---- purges (purge.h) ----
+ *
+ * Who keeps metadata or bytes on their way in, notes store_compared() before the origin is asked. If
+ * the name is purged later, what the note belongs to must serve no new reader. */
+
+/* The newest purge. Any thread; one atomic load. */
+uint64_t store_compared(const struct store *store);
+/* True if a purge after the note has this name. Any thread; cheap if there was no purge. */
+bool store_is_purged(struct store *store, const struct object_name *name, uint64_t compared);
+/* The same for metadata, which has its own note. */
+bool store_is_metadata_purged(struct store *store, struct metadata *metadata);
+
 /* ---- writing ---- */
 
 /* Bytes that all extents together may have now. Any thread; cheap. */
@@ -231,6 +243,8 @@ struct store_append {
     /* True: the recycler makes room for the record if necessary. False: the record is stored only
      * if there is room, or if store_admits has made the recycler make room. */
     bool must;
+    /* store_compared() before the origin was asked. If a purge came since, nothing is stored. */
+    uint64_t compared;
     /* Commit the metadata, too. With all bytes of a small object it becomes one WHOLE record. */
     bool with_metadata;
     /* A committer calls it inside the transaction that publishes a record (H7). If metadata and
@@ -264,8 +278,9 @@ void store_remove(struct store *store, struct store_removal *removal);
  * a note is on disk. From then on the metadata of these objects is restated, unless the origin has
  * confirmed it to this process. */
 void store_restate(struct store *store, struct store_removal *removal);
-/* True if the store has metadata of this object, or will have it soon. Any thread; cheap. */
-bool store_knows(struct store *store, const struct object_id *id);
+/* True if the store has metadata of this object, or will have it soon. Metadata that was purged
+ * counts only if `name` is NULL. Any thread; cheap. */
+bool store_knows(struct store *store, const struct object_id *id, const struct object_name *name);
 
 /* The origin's answer about an object's current version, from a HEAD or from a line of a
  * listing. */
@@ -279,6 +294,7 @@ struct store_vouch {
      * CHANGED. */
     int64_t after_s;
     const struct object_id *bucket;   /* NULL: from a HEAD */
+    const struct object_name *name;   /* of the object; NULL: purged metadata is renewed, too */
 };
 /* RENEWED: the store has this version. CHANGED: the store has another version or other fields, or
  * RAM is not enough to know. ABSENT: the store has no version. Reads only index and RAM. Unproved

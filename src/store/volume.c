@@ -36,6 +36,7 @@ struct volume *volume_new(const struct volume_options *options)
     volume->names = names_new();
     volume->restated = restated_new();
     volume->events = events_new();
+    volume->bans = bans_new(volume->secret);
     atomic_store(&volume->service.why, "Penstock is still opening the folder");
     atomic_store(&volume->service.anew, "");
     list_init(&volume->queue.appends);
@@ -67,6 +68,7 @@ static void volume_end(struct volume *volume)
     names_free(&volume->names);
     restated_free(&volume->restated);
     events_free(&volume->events);
+    bans_free(&volume->bans);
     rule_end(&volume->rule);
     scrub_end(&volume->scrub);
     pthread_mutex_destroy(&volume->recycler.lock);
@@ -228,7 +230,7 @@ bool volume_admits(struct volume *volume, const struct object_id *id, uint32_t u
 bool volume_admits_metadata(struct volume *volume, const struct object_id *id)
 {
     return volume_is_serving(volume) &&
-           (rule_has_room(&volume->rule) || volume_knows(volume, id));
+           (rule_has_room(&volume->rule) || volume_knows(volume, id, NULL));
 }
 
 static void check_append(const struct store_append *append)

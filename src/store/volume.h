@@ -54,7 +54,8 @@ bool volume_admits_metadata(struct volume *volume, const struct object_id *id);
 enum err volume_append(struct volume *volume, struct store_append *append) MUST_USE;
 void volume_remove(struct volume *volume, struct store_removal *removal);
 void volume_restate(struct volume *volume, struct store_removal *removal);
-bool volume_knows(struct volume *volume, const struct object_id *id);
+bool volume_knows(struct volume *volume, const struct object_id *id,
+                  const struct object_name *name);
 
 enum store_renewal volume_renew(struct volume *volume, const struct object_id *id,
                                 const struct store_vouch *vouch);

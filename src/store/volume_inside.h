@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "store/events.h"
+#include "store/bans.h"
 #include "store/folder.h"
 #include "store/installation.h"
 #include "store/names.h"
@@ -156,6 +157,7 @@ struct volume {
     struct names *names;
     struct restated *restated;
     struct events *events;
+    struct bans *bans;
     struct index *index;
     struct extents *extents;
     atomic_uint generation;
@@ -216,6 +218,20 @@ static inline void volume_still_alive(struct volume *volume)
 static inline void volume_changed(struct volume *volume, const struct object_id *id)
 {
     atomic_fetch_add(change_counter(volume, id), 1);
+}
+
+/* As index_get_metadata, but ERR_NOT_FOUND if the metadata was purged. `name` NULL: purged metadata
+ * is found, too. Any thread. */
+enum err volume_find_metadata(struct volume *volume, const struct object_id *id,
+                              const struct object_name *name, uint32_t *ret_unit,
+                              struct entry *ret) MUST_USE;
+/* True if a purge covers what this entry names. For the committer, which alone takes purges. */
+static inline bool volume_is_purged(struct volume *volume, slice name, const struct entry *entry)
+{
+    bool compares = bans_begin(volume->bans);
+    bool purged = compares && bans_cover(volume->bans, name, entry->extent, entry->ordinal);
+    bans_end(volume->bans, compares);
+    return purged;
 }
 
 void *commit_run(void *volume);        /* the committer's thread: commit.c */

@@ -1,25 +1,61 @@
 /* vouch.c - asks the index about an object, and notes the origin's answers about it.
  * SPDX-License-Identifier: Apache-2.0 */
+#include <stdlib.h>
 #include <string.h>
 
+#include "store/installation.h"
 #include "store/volume_inside.h"
 
 #define RUN 64u
 
 /* ---- asking the index ---- */
 
-bool volume_knows(struct volume *volume, const struct object_id *id)
+enum err volume_find_metadata(struct volume *volume, const struct object_id *id,
+                              const struct object_name *name, uint32_t *ret_unit,
+                              struct entry *ret)
+{
+    bool compares = name && bans_begin(volume->bans);
+    enum err e = index_get_metadata(volume->index, id, ret_unit, ret);
+    if (!e && compares) {
+        char *text = must_alloc(object_name_bytes(name));
+        if (bans_cover(volume->bans, object_name_write(name, text), ret->extent, ret->ordinal))
+            e = ERR_NOT_FOUND;
+        free(text);
+    }
+    bans_end(volume->bans, compares);
+    return e;
+}
+
+/* Metadata in RAM, if it was not purged. */
+static struct metadata *get_in_ram(struct volume *volume, const struct object_id *id)
 {
     struct metadata *metadata = metadata_cache_get(volume->metadata_cache, id);
+    if (metadata && ban_list_has_metadata(&volume->options.installation->bans, metadata))
+        metadata_unref(&metadata);
+    return metadata;
+}
+
+bool volume_knows(struct volume *volume, const struct object_id *id,
+                  const struct object_name *name)
+{
+    struct metadata *metadata = get_in_ram(volume, id);
     bool known = metadata || atomic_load(coming_counter(volume, id)) > 0 || !volume_is_serving(volume);
     metadata_unref(&metadata);
     struct entry entry;
     uint32_t unit;
-    return known || index_get_metadata(volume->index, id, &unit, &entry) != ERR_NOT_FOUND;
+    return known || volume_find_metadata(volume, id, name, &unit, &entry) != ERR_NOT_FOUND;
 }
 
-uint32_t volume_has_units(struct volume *volume, const struct metadata *metadata, uint32_t first,
-                         uint32_t count)
+static bool is_of(const struct volume *volume, bool compares, const struct metadata *metadata,
+                  const struct entry *entry, uint32_t unit)
+{
+    return entry->etag_hash == metadata->etag_hash &&
+           entry->len == (entry->whole ? metadata->size : unit_len(metadata, unit)) &&
+           !(compares && bans_cover(volume->bans, metadata->name, entry->extent, entry->ordinal));
+}
+
+static uint32_t count_units(struct volume *volume, bool compares, const struct metadata *metadata,
+                            uint32_t first, uint32_t count)
 {
     struct entry entries[RUN];
     uint32_t units = (uint32_t)((metadata->size + UNIT_BYTES - 1) / UNIT_BYTES), found = 0;
@@ -30,11 +66,9 @@ uint32_t volume_has_units(struct volume *volume, const struct metadata *metadata
         uint32_t got = index_get_run(volume->index, &metadata->id, first + found,
                                      MIN(RUN, count - found), entries);
         if (got && entries[0].whole)
-            return entries[0].etag_hash == metadata->etag_hash && entries[0].len == metadata->size
-                       ? count : found;
+            return is_of(volume, compares, metadata, &entries[0], 0) ? count : found;
         for (uint32_t i = 0; i < got; i++, found++)
-            if (entries[i].etag_hash != metadata->etag_hash ||
-                entries[i].len != unit_len(metadata, first + found))
+            if (!is_of(volume, compares, metadata, &entries[i], first + found))
                 return found;
         if (got < RUN)
             break;
@@ -42,19 +76,36 @@ uint32_t volume_has_units(struct volume *volume, const struct metadata *metadata
     return found;
 }
 
-uint32_t volume_next_unit(struct volume *volume, const struct metadata *metadata, uint32_t first,
-                         uint32_t count)
+uint32_t volume_has_units(struct volume *volume, const struct metadata *metadata, uint32_t first,
+                          uint32_t count)
+{
+    bool compares = bans_begin(volume->bans);
+    uint32_t found = count_units(volume, compares, metadata, first, count);
+    bans_end(volume->bans, compares);
+    return found;
+}
+
+static uint32_t next_unit(struct volume *volume, bool compares, const struct metadata *metadata,
+                          uint32_t first, uint32_t count)
 {
     struct entry entry;
     uint32_t unit, end = first + count;
     while (first < end && volume_is_serving(volume) &&
            index_get_next(volume->index, &metadata->id, first, &unit, &entry) == OK && unit < end) {
-        if (entry.etag_hash == metadata->etag_hash && !entry.whole &&
-            entry.len == unit_len(metadata, unit))
+        if (!entry.whole && is_of(volume, compares, metadata, &entry, unit))
             return unit;
         first = unit + 1;    /* a unit of another version: rare, and soon deleted (leftovers.h) */
     }
     return end;
+}
+
+uint32_t volume_next_unit(struct volume *volume, const struct metadata *metadata, uint32_t first,
+                          uint32_t count)
+{
+    bool compares = bans_begin(volume->bans);
+    uint32_t unit = next_unit(volume, compares, metadata, first, count);
+    bans_end(volume->bans, compares);
+    return unit;
 }
 
 /* Returns true if the header fields are unchanged, as far as the caller knows them. They can change
@@ -91,7 +142,8 @@ static enum store_renewal renew(struct volume *volume, const struct object_id *i
 {
     struct entry entry;
     uint32_t unit;
-    if (!volume_is_serving(volume) || index_get_metadata(volume->index, id, &unit, &entry) != OK)
+    if (!volume_is_serving(volume) ||
+        volume_find_metadata(volume, id, vouch->name, &unit, &entry) != OK)
         return STORE_ABSENT;
     if (entry.etag_hash != vouch->etag_hash ||
         entry.mark != metadata_mark(vouch->size, vouch->modified_s) ||
@@ -107,9 +159,9 @@ static enum store_renewal renew(struct volume *volume, const struct object_id *i
 }
 
 enum store_renewal volume_renew(struct volume *volume, const struct object_id *id,
-                               const struct store_vouch *vouch)
+                                const struct store_vouch *vouch)
 {
-    struct metadata *metadata = metadata_cache_get(volume->metadata_cache, id);
+    struct metadata *metadata = get_in_ram(volume, id);
     enum store_renewal renewal = renew(volume, id, metadata, vouch);
     metadata_unref(&metadata);
     return renewal;

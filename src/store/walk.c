@@ -35,9 +35,11 @@ const char *store_folder_path(const struct store *store, size_t folder)
     return store->volumes[folder]->options.folder;
 }
 
-/* Sums the units of one version of an object that lie in one volume. */
-static uint64_t unit_bytes_in(struct volume *volume, const struct object_id *id, uint64_t etag_hash)
+/* Sums the units of one version of an object that lie in one volume, without purged ones. */
+static uint64_t unit_bytes_in(struct volume *volume, const struct object_id *id, slice name,
+                              uint64_t etag_hash)
 {
+    bool compares = bans_begin(volume->bans);
     struct entry run[RUN_UNITS];
     uint64_t bytes = 0;
     uint32_t unit = 0;
@@ -45,13 +47,16 @@ static uint64_t unit_bytes_in(struct volume *volume, const struct object_id *id,
            !run[0].whole) {
         uint32_t count = index_get_run(volume->index, id, unit, RUN_UNITS, run);
         for (uint32_t i = 0; i < count; i++)
-            bytes += run[i].etag_hash == etag_hash ? run[i].len : 0;
+            if (run[i].etag_hash == etag_hash &&
+                !(compares && bans_cover(volume->bans, name, run[i].extent, run[i].ordinal)))
+                bytes += run[i].len;
         unit += MAX(count, 1u);
     }
+    bans_end(volume->bans, compares);
     return bytes;
 }
 
-static uint64_t cached_bytes(const struct walk *walk, const struct object_id *id,
+static uint64_t cached_bytes(const struct walk *walk, const struct object_id *id, slice name,
                              const struct entry *metadata)
 {
     uint64_t bytes = 0;
@@ -59,7 +64,7 @@ static uint64_t cached_bytes(const struct walk *walk, const struct object_id *id
         return metadata->len;
     for (size_t i = 0; i < walk->store->volume_count; i++)
         if (volume_is_serving(walk->store->volumes[i]))
-            bytes += unit_bytes_in(walk->store->volumes[i], id, metadata->etag_hash);
+            bytes += unit_bytes_in(walk->store->volumes[i], id, name, metadata->etag_hash);
     return bytes;
 }
 
@@ -89,6 +94,17 @@ static bool find_entry(const struct walk *walk, const struct toc_row *row, struc
            ret->extent == walk->extent && ret->ordinal == row->ordinal;
 }
 
+/* The same, but false if the record was purged, too. */
+static bool is_in_index(const struct walk *walk, const struct toc_row *row, struct entry *ret)
+{
+    struct bans *bans = walk->volume->bans;
+    bool compares = bans_begin(bans);
+    bool is = find_entry(walk, row, ret) &&
+              !(compares && bans_cover(bans, row->name.name, walk->extent, row->ordinal));
+    bans_end(bans, compares);
+    return is;
+}
+
 static enum err visit_row(void *arg, const struct toc_row *row)
 {
     struct walk *walk = arg;
@@ -99,9 +115,9 @@ static enum err visit_row(void *arg, const struct toc_row *row)
     if (!row->name.name.len || row->entry->bucket != walk->bucket ||
         !is_wanted(walk->ask, row->name.name, &object) ||
         store_home(walk->store, &row->entry->id) != walk->volume ||
-        !find_entry(walk, row, &entry))
+        !is_in_index(walk, row, &entry))
         return OK;
-    object.cached_bytes = cached_bytes(walk, &row->entry->id, &entry);
+    object.cached_bytes = cached_bytes(walk, &row->entry->id, row->name.name, &entry);
     if (walk->ask->wants_age)
         object.age = explain_age(walk->store, &row->entry->id, &entry);
     return walk->ended = walk->ask->visit(walk->ask->arg, &object);

@@ -819,7 +819,8 @@ TEST(a_paced_stream_that_lost_its_connection_goes_on_where_it_was)
 
 TEST(a_slot_that_somebody_does_not_need_any_more_goes_to_the_next)
 {
-    struct flights *flights = flights_new(NULL, 2 * MIB);
+    new_house(MIB);
+    struct flights *flights = flights_new(house.cache, 2 * MIB);
     struct object_id id = { { 1 } };
     struct object_name name = { S("http://fake"), S("bucket"), S("key"), S("") };
     struct fetch has = { 0 }, leaves = { 0 }, waits = { 0 };
@@ -845,6 +846,7 @@ TEST(a_slot_that_somebody_does_not_need_any_more_goes_to_the_next)
     flights_unlock(flights, &id);
     metadata_unref(&metadata);
     flights_free(&flights);
+    drop_house();
 }
 
 TEST(a_refusal_at_the_first_byte_is_freed)

@@ -369,7 +369,7 @@ TEST(nor_does_it_let_anybody_join_a_fill_of_what_nobody_knows_yet)
     flights_unlock(inflight->flights, &inflight->id);
     struct object_id id = inflight->id;
     let_go(inflight);
-    while (store_knows(house.store, &id))
+    while (store_knows(house.store, &id, NULL))
         turn(&leader);
     atomic_store(&fake.version, 2);
     atomic_store(&fake.held, true);
@@ -554,7 +554,7 @@ TEST(who_was_refused_what_is_not_lost_with_the_index)
     struct object_id id;
     store_object_id(house.store, &name, &id);
     struct store_vouch listed = { metadata_etag_hash(S("\"v1\"")), 300000, 784111777, { NULL, 0 },
-                                  wall_s(), 0, NULL };
+                                  wall_s(), 0, NULL, NULL };
     ok(store_renew(house.store, &id, &listed) == STORE_RENEWED);    /* it may list, not read */
     atomic_store(&fake.denies, "");
     ok(got_as(&client, NULL) == ERR_DENIED && client.got == 0);

@@ -105,7 +105,7 @@ TEST(a_removed_object_is_gone_also_after_a_restart)
         ok(!get_metadata(&unit, "small") && !get_metadata(&unit, "big"));
         struct object_name name = name_of("small");
         store_object_id(unit.store, &name, &id);
-        ok(!store_knows(unit.store, &id));
+        ok(!store_knows(unit.store, &id, NULL));
         unit_close(&unit);
         unit = unit_open();
     }
@@ -176,12 +176,12 @@ TEST(a_renewal_is_for_the_version_that_is_here)
     const struct object_id *id = &metadata->id;
     const slice none = { NULL, 0 };
     const struct store_vouch it = { metadata->etag_hash, 10, 1700000000, none, 1760000000, 0,
-                                    NULL }, others[] = {
-        { metadata->etag_hash, 11, 1700000000, none, 1770000000, 0, NULL },
-        { metadata->etag_hash, 10, 1700000001, none, 1770000000, 0, NULL },
-        { 5, 10, 1700000000, none, 1770000000, 0, NULL },
+                                    NULL, NULL }, others[] = {
+        { metadata->etag_hash, 11, 1700000000, none, 1770000000, 0, NULL, NULL },
+        { metadata->etag_hash, 10, 1700000001, none, 1770000000, 0, NULL, NULL },
+        { 5, 10, 1700000000, none, 1770000000, 0, NULL, NULL },
         { metadata->etag_hash, 10, 1700000000, S("content-type: a/other\r\n"), 1770000000, 0,
-          NULL },
+          NULL, NULL },
     };
     ok(store_renew(unit.store, id, &it) == STORE_RENEWED);
     ok(atomic_load(&metadata->validated_s) == 1760000000);

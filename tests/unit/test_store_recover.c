@@ -18,7 +18,7 @@ static bool renew(struct unit_store *unit, const char *key)
     struct metadata *metadata = get_metadata(unit, key);
     ok(metadata != NULL);
     struct store_vouch vouch = { metadata->etag_hash, metadata->size, metadata->modified_s,
-                                 { NULL, 0 }, 1760000000, 0, NULL };
+                                 { NULL, 0 }, 1760000000, 0, NULL, NULL };
     bool renewed = store_renew(unit->store, &metadata->id, &vouch) == STORE_RENEWED;
     metadata_unref(&metadata);
     return renewed;
@@ -166,7 +166,7 @@ TEST(the_next_life_knows_which_buckets_were_restated)
     struct object_id bucket;
     store_object_id(unit.store, &name, &bucket);
     struct store_vouch listed = { metadata->etag_hash, metadata->size, metadata->modified_s,
-                                  { NULL, 0 }, 1760000000, 0, &bucket };
+                                  { NULL, 0 }, 1760000000, 0, &bucket, NULL };
     /* a listing won't do, */
     ok(store_renew(unit.store, &metadata->id, &listed) == STORE_CHANGED);
     ok(renew(&unit, "a"));                                               /* ... a HEAD does */

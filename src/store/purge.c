@@ -1,0 +1,155 @@
+/* purge.c - purges a prefix or a key. SPDX-License-Identifier: Apache-2.0
+ *
+ *   list ──> committers: what it covers ──> file `bans`, synced ──> answer ──> sweep
+ *
+ * The purge is in the list of the installation first. From then on, fills and metadata from before
+ * are refused by their notes (ban_list.h). Then the committer of each volume notes which records are
+ * covered. A volume that is out of service finds the purge in the list when it returns, or, in a
+ * later process, in the file of another volume. If a commit hangs, its folder goes out of service,
+ * as for a removal. */
+#include "store/purge.h"
+
+#include <stdlib.h>
+
+#include "store/inside.h"
+
+#define LOOK_MS 100u                  /* a folder that hangs wakes nobody */
+
+slice purge_prefix(struct arena *keep, slice endpoint, slice bucket, slice key, bool whole)
+{
+    struct text text = text_in(keep);
+    text_add(&text, endpoint);
+    text_char(&text, '\0');
+    text_add(&text, bucket);
+    text_char(&text, '\0');
+    text_add(&text, key);
+    if (whole)
+        text_char(&text, '\0');
+    return text_slice(&text);
+}
+
+uint64_t store_compared(const struct store *store)
+{
+    return ban_list_serial(&store->installation.bans);
+}
+
+bool store_is_purged(struct store *store, const struct object_name *name, uint64_t compared)
+{
+    struct ban_list *list = &store->installation.bans;
+    if (ban_list_serial(list) <= compared)
+        return false;
+    char *text = must_alloc(object_name_bytes(name));
+    bool purged = ban_list_has(list, object_name_write(name, text), compared);
+    free(text);
+    return purged;
+}
+
+bool store_is_metadata_purged(struct store *store, struct metadata *metadata)
+{
+    return ban_list_has_metadata(&store->installation.bans, metadata);
+}
+
+/* ---- a purge ---- */
+
+enum purge_step { STEP_WAIT, STEP_DONE, STEP_OUT };
+
+/* Under the lock of the list. A folder opens under that lock, and only with the newest purge. */
+static enum purge_step look(struct volume *volume, uint64_t serial)
+{
+    if (!atomic_load(&volume->service.open))
+        return STEP_OUT;
+    if (atomic_load(&volume->bans->stored) >= serial)
+        return STEP_DONE;
+    if (volume_is_serving(volume))
+        return STEP_WAIT;
+    atomic_store(&volume->service.unproved, true);    /* it hangs; the committer closes it */
+    return STEP_OUT;
+}
+
+static void wake(struct store *store)
+{
+    for (size_t i = 0; i < store->volume_count; i++) {
+        struct queue *queue = &store->volumes[i]->queue;
+        pthread_mutex_lock(&queue->lock);
+        pthread_cond_signal(&queue->more);
+        pthread_mutex_unlock(&queue->lock);
+    }
+}
+
+/* Returns false while a folder in service has not stored the purge. */
+static bool is_stored(struct store *store, struct purge_result *ret, size_t *ret_stored)
+{
+    bool waits = false;
+    *ret_stored = 0;
+    ret->any_out = false;
+    for (size_t i = 0; i < store->volume_count; i++) {
+        enum purge_step step = look(store->volumes[i], ret->serial);
+        waits |= step == STEP_WAIT;
+        *ret_stored += step == STEP_DONE;
+        ret->folders[i] = step == STEP_OUT;
+        ret->any_out |= step == STEP_OUT;
+    }
+    return !waits;
+}
+
+enum err store_purge(struct store *store, const slice *prefixes, size_t count,
+                     struct purge_result *ret)
+{
+    struct ban_list *list = &store->installation.bans;
+    size_t stored = 0;
+    *ret = (struct purge_result){ .serial = 0 };
+    for (size_t i = 0; i < count; i++)
+        if (prefixes[i].len > PREFIX_BYTES_MAX)
+            return ERR_TOO_LARGE;
+    enum err e = ban_list_add(list, prefixes, count, &ret->serial);
+    if (e)
+        return e;
+    wake(store);
+    pthread_mutex_lock(&list->lock);
+    while (!is_stored(store, ret, &stored))
+        cond_wait_until(&list->changed, &list->lock, mono_ns() + LOOK_MS * 1000000u);
+    pthread_mutex_unlock(&list->lock);
+    return stored ? OK : ERR_IO;
+}
+
+/* ---- purges in force ---- */
+
+/* Adds what one volume has of a purge. Returns true if the volume still compares it, or has not
+ * taken it yet. */
+static bool add_volume(struct volume *volume, struct purge_state *state)
+{
+    struct bans *bans = volume->bans;
+    bool in_force = atomic_load(&bans->applied) < state->serial;
+    pthread_rwlock_rdlock(&bans->lock);
+    for (size_t i = 0; i < bans->count; i++) {
+        const struct bans_row *row = &bans->rows[i];
+        if (row->ban.serial != state->serial)
+            continue;
+        in_force |= !row->swept;
+        state->extents += row->extents;
+        state->left += row->left;
+    }
+    pthread_rwlock_unlock(&bans->lock);
+    return in_force;
+}
+
+size_t store_purges(struct store *store, struct arena *keep, struct purge_state **ret)
+{
+    struct ban_list *list = &store->installation.bans;
+    size_t count = 0, in_force = 0;
+    pthread_mutex_lock(&list->lock);
+    struct purge_state *states = arena_alloc(keep, (list->count + 1) * sizeof(*states));
+    for (; count < list->count; count++)
+        states[count] = (struct purge_state){ .serial = list->rows[count].serial,
+                                              .prefix = arena_copy(keep, list->rows[count].prefix) };
+    pthread_mutex_unlock(&list->lock);
+    for (size_t i = 0; i < count; i++) {
+        bool any = false;
+        for (size_t j = 0; j < store->volume_count; j++)
+            any |= add_volume(store->volumes[j], &states[i]);
+        if (any)
+            states[in_force++] = states[i];
+    }
+    *ret = states;
+    return in_force;
+}

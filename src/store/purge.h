@@ -1,0 +1,36 @@
+/* purge.h - purges a prefix or a key. SPDX-License-Identifier: Apache-2.0
+ *
+ * When store_purge returns OK, no byte and no metadata of a purged name is served any more that the
+ * cache had before, or that a fill from before brings; also after a crash. The entries of the index
+ * go later (sweep.h). A folder that is out of service takes the purge before it returns. */
+#ifndef STORE_PURGE_H
+#define STORE_PURGE_H
+
+#include "store/route.h"
+#include "store/store.h"
+
+/* The prefix of a purge, in keep: of all keys of the bucket that begin with `key`, or, if `whole`, of
+ * this one key and its versions. */
+slice purge_prefix(struct arena *keep, slice endpoint, slice bucket, slice key, bool whole);
+
+struct purge_result {
+    uint64_t serial;
+    bool folders[VOLUMES_MAX];        /* by the order of the settings: out of service */
+    bool any_out;
+};
+/* Waits until the committer of each folder in service has written the purge down. Returns OK;
+ * ERR_LIMIT if there are too many purges; ERR_TOO_LARGE if a prefix is too long; ERR_IO if no folder
+ * is in service: then the purge is lost at the end of the process. Not for a loop. */
+enum err store_purge(struct store *store, const slice *prefixes, size_t count,
+                     struct purge_result *ret) MUST_USE;
+
+/* A purge whose entries are not all deleted. */
+struct purge_state {
+    uint64_t serial;
+    slice prefix;
+    uint32_t extents, left;           /* to read for the sweep, in all folders; and those left */
+};
+/* Finds the purges in force, in keep. Any thread; never waits for a disk. */
+size_t store_purges(struct store *store, struct arena *keep, struct purge_state **ret);
+
+#endif

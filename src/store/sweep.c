@@ -1,0 +1,334 @@
+/* sweep.c - deletes what purges cover. SPDX-License-Identifier: Apache-2.0
+ *
+ *   covered extents ── rows ──> purged? ──> batches ──> committer: index
+ *
+ * The sweep reads the tables of contents of the extents that a purge covers. It deletes the entries
+ * of each record whose object has the prefix of the purge. A row of units has no name: the metadata
+ * of its object gives it, which may lie in another volume. Units without metadata go with the purge
+ * of any prefix of their bucket. Otherwise they would come back to life when the object is stored
+ * again with the same ETag. Rows of format version 1 have neither names nor bucket hashes. For
+ * them, the metadata block of the record gives the name, as for units.
+ *
+ * When all extents were read, look-ups need not compare the purge any more. Until then, and if
+ * something could not be read, they do. Deleted entries count as dead (account.h), so the recycler
+ * takes their extents. Threads: one thread for all volumes; the committer takes the batches between
+ * commits, as those of the recycler. */
+#include "store/sweep.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/guard.h"
+#include "base/metric.h"
+#include "store/inside.h"
+#include "store/relocation.h"
+
+#define LOOK_MS 1000u                 /* between two looks, and after a sweep that must be repeated */
+#define TRIM_MS 10000u
+
+/* The name of an object, by its id. */
+struct found_name {
+    struct object_id id;
+    enum found { FOUND_NOTHING, FOUND_NAME, FOUND_UNKNOWN } found;
+    char *text;
+    size_t len;
+};
+
+struct sweep {
+    struct store *store;
+    struct volume *volume;
+    struct bans_row *rows;            /* what is swept; in keep */
+    size_t row_count;
+    struct arena keep;
+    uint32_t extent;                  /* the one that is read */
+    struct extent *held;              /* it, for its ages */
+    struct relocation_row batch[RELOCATION_ENTRIES];
+    size_t count, entries;            /* of the batch; of the index, that it changes */
+    struct found_name last;
+    bool repeat;                      /* something could not be decided */
+};
+
+static bool is_stopping(struct store *store)
+{
+    struct ban_list *list = &store->installation.bans;
+    pthread_mutex_lock(&list->lock);
+    bool stopping = list->stopping;
+    pthread_mutex_unlock(&list->lock);
+    return stopping;
+}
+
+/* ---- names ---- */
+
+/* Reads the name from the record that an entry of metadata names. */
+static bool read_name(struct volume *volume, const struct object_id *id, const struct entry *entry,
+                      struct found_name *ret)
+{
+    uint8_t header[RECORD_HEADER_MAX];
+    uint32_t len = record_header_bytes(entry->whole ? entry->len : 0);
+    struct extent *extent;
+    struct record record;
+    struct toc_name name;
+    if (len > sizeof(header) || extent_hold(volume->extents, entry->extent, &extent) != OK)
+        return false;
+    char *block = must_alloc(METADATA_BLOCK_MAX);
+    bool good = extent_read(extent, header, len, entry->offset) &&
+                record_decode((slice){ (char *)header, len }, &record) == OK &&
+                record.metadata_len <= METADATA_BLOCK_MAX &&
+                memcmp(&record.id, id, sizeof(*id)) == 0 &&
+                extent_read(extent, block, record.metadata_len, entry->offset + len) &&
+                record.metadata_crc == block_crc(id, record.etag_hash, METADATA_UNIT, block,
+                                                 record.metadata_len) &&
+                toc_name_of((slice){ block, record.metadata_len }, &name);
+    if (good) {
+        ret->text = must_strndup(name.name.ptr, name.name.len);
+        ret->len = name.name.len;
+    }
+    free(block);
+    extent_release(&extent);
+    return good;
+}
+
+static enum found find(struct volume *home, const struct object_id *id, struct found_name *ret)
+{
+    struct metadata *metadata = metadata_cache_get(home->metadata_cache, id);
+    struct entry entry;
+    uint32_t unit;
+    if (metadata) {
+        ret->text = must_strndup(metadata->name.ptr, metadata->name.len);
+        ret->len = metadata->name.len;
+        metadata_unref(&metadata);
+        return FOUND_NAME;
+    }
+    if (!volume_is_serving(home))
+        return FOUND_UNKNOWN;
+    enum err e = index_get_metadata(home->index, id, &unit, &entry);
+    if (e)
+        return e == ERR_NOT_FOUND && volume_is_serving(home) ? FOUND_NOTHING : FOUND_UNKNOWN;
+    if (read_name(home, id, &entry, ret))
+        return FOUND_NAME;
+    return volume_is_serving(home) ? FOUND_NOTHING : FOUND_UNKNOWN;    /* damaged: as good as none */
+}
+
+/* The rows of an object's units follow each other, so the last name is kept. */
+static const struct found_name *name_of(struct sweep *sweep, const struct object_id *id)
+{
+    struct found_name *last = &sweep->last;
+    if (last->found && memcmp(&last->id, id, sizeof(*id)) == 0)
+        return last;
+    free(last->text);
+    *last = (struct found_name){ .id = *id };
+    last->found = find(store_home(sweep->store, id), id, last);
+    return last;
+}
+
+/* ---- rows ---- */
+
+static bool is_covered(const struct sweep *sweep, const struct bans_row *ban,
+                       const struct toc_row *row)
+{
+    uint64_t bucket = row->entry->bucket;
+    return (!bucket || !ban->bucket || bucket == ban->bucket) &&
+           ban_covers(&ban->ban, sweep->extent, row->ordinal);
+}
+
+/* True if the object of a covered record has the prefix. If that can't be decided now, the sweep is
+ * repeated. */
+static bool has_prefix(struct sweep *sweep, const struct bans_row *ban, const struct toc_row *row)
+{
+    if (row->name.name.len)
+        return slice_starts(row->name.name, ban->ban.prefix);
+    if (!ban->ban.prefix.len || (row->entry->bucket && bans_row_is_of_bucket(ban)))
+        return true;
+    const struct found_name *name = name_of(sweep, &row->entry->id);
+    sweep->repeat |= name->found == FOUND_UNKNOWN;
+    return name->found == FOUND_NOTHING ||
+           (name->found == FOUND_NAME &&
+            slice_starts((slice){ name->text, name->len }, ban->ban.prefix));
+}
+
+static enum err flush(struct sweep *sweep)
+{
+    struct relocation relocation = { .extent = sweep->extent, .rows = sweep->batch,
+                                     .row_count = sweep->count, .drop = DROP_NOT };
+    if (!sweep->count)
+        return OK;
+    enum err e = relocation_send(sweep->volume, &relocation);
+    if (!e)
+        metric_add(M_STORE_SWEPT, sweep->count);
+    sweep->count = sweep->entries = 0;
+    return e;
+}
+
+static enum err visit(void *arg, const struct toc_row *row)
+{
+    struct sweep *sweep = arg;
+    bool purged = false;
+    if (ages_is_dead(extent_ages_of(sweep->held), row->ordinal))
+        return OK;
+    for (size_t i = 0; i < sweep->row_count && !purged; i++)
+        purged = is_covered(sweep, &sweep->rows[i], row) &&
+                 has_prefix(sweep, &sweep->rows[i], row);
+    if (!purged)
+        return OK;
+    events_note(sweep->volume->events, &row->entry->id, row->entry->first_unit, EVENT_PURGED);
+    sweep->batch[sweep->count++] = (struct relocation_row){ *row->entry, row->ordinal };
+    sweep->entries += record_units(&(struct record){ .kind = row->entry->kind,
+                                                     .data_len = row->entry->data_len });
+    return sweep->entries + RECORD_UNITS > RELOCATION_ENTRIES ? flush(sweep) : OK;
+}
+
+/* ---- extents ---- */
+
+static bool covers_extent(const struct bans_row *ban, uint32_t number)
+{
+    return number <= ban->ban.highest && ban_covers(&ban->ban, number, 0);
+}
+
+static bool is_any_covered(const struct sweep *sweep, uint32_t number)
+{
+    for (size_t i = 0; i < sweep->row_count; i++)
+        if (covers_extent(&sweep->rows[i], number))
+            return true;
+    return false;
+}
+
+static void read_extent(struct sweep *sweep, uint32_t number)
+{
+    sweep->extent = number;
+    sweep->held = extent_ref(sweep->volume->extents, number);
+    if (!sweep->held)
+        return;    /* recycled */
+    enum err e = extent_each_row(sweep->volume->extents, number, visit, sweep);
+    if (!e)
+        e = flush(sweep);
+    sweep->count = sweep->entries = 0;
+    extent_release(&sweep->held);
+    sweep->repeat |= e && extent_is_there(sweep->volume->extents, number);
+}
+
+static void note_progress(struct sweep *sweep, uint32_t number, int32_t more)
+{
+    for (size_t i = 0; i < sweep->row_count; i++) {
+        if (!covers_extent(&sweep->rows[i], number))
+            continue;
+        sweep->rows[i].extents += more > 0;
+        sweep->rows[i].left = (uint32_t)((int32_t)sweep->rows[i].left + more);
+    }
+}
+
+static void read_extents(struct sweep *sweep)
+{
+    struct volume *volume = sweep->volume;
+    uint32_t *numbers;
+    size_t count = extents_numbers(volume->extents, &sweep->keep, &numbers);
+    for (size_t i = 0; i < sweep->row_count; i++)
+        sweep->rows[i].extents = sweep->rows[i].left = 0;
+    for (size_t i = 0; i < count; i++)
+        note_progress(sweep, numbers[i], 1);
+    for (size_t i = 0; i < count; i++) {
+        if (!is_any_covered(sweep, numbers[i]))
+            continue;
+        if (is_stopping(sweep->store) || !volume_is_serving(volume)) {
+            sweep->repeat = true;
+            return;
+        }
+        bans_progress(volume->bans, sweep->rows, sweep->row_count);
+        read_extent(sweep, numbers[i]);
+        note_progress(sweep, numbers[i], -1);
+    }
+    bans_progress(volume->bans, sweep->rows, sweep->row_count);
+}
+
+/* Returns true if the sweep must be repeated. */
+static bool sweep_volume(struct store *store, struct volume *volume)
+{
+    struct sweep *sweep = must_alloc(sizeof(*sweep));
+    unsigned opening = atomic_load(&volume->bans->opening);
+    sweep->store = store;
+    sweep->volume = volume;
+    sweep->row_count = bans_unswept(volume->bans, &sweep->keep, &sweep->rows);
+    read_extents(sweep);
+    bool repeat = sweep->repeat;
+    if (!repeat)
+        bans_are_swept(volume->bans, opening, sweep->rows, sweep->row_count);
+    free(sweep->last.text);
+    arena_free(&sweep->keep);
+    free(sweep);
+    return repeat;
+}
+
+/* ---- bans that nobody needs any more ---- */
+
+/* The highest serial up to which each volume of the installation has all bans in its file. */
+static uint64_t stored_by_all(const struct store *store)
+{
+    uint64_t least = UINT64_MAX;
+    for (size_t i = 0; i < store->volume_count; i++)
+        if (store->installation.route[i].weight)
+            least = MIN(least, atomic_load(&store->volumes[i]->bans->stored));
+    return least;
+}
+
+static void trim(struct store *store)
+{
+    struct ban_list *list = &store->installation.bans;
+    uint64_t least = stored_by_all(store), *kept;
+    size_t count = 0;
+    struct arena keep = { 0 };
+    if (!ban_list_serial(list))
+        return;
+    kept = must_alloc((store->volume_count + 1) * PREFIX_ROWS_MAX * sizeof(*kept));
+    for (size_t i = 0; i < store->volume_count; i++) {
+        struct volume *volume = store->volumes[i];
+        uint32_t *numbers;
+        /* of a folder that is out of service nobody knows what it has */
+        size_t extents = extents_numbers(volume->extents, &keep, &numbers);
+        uint64_t up_to = volume_is_serving(volume) ? least : 0;
+        count += bans_trim(volume->bans, up_to, numbers, extents, kept + count);
+    }
+    ban_list_forget(list, least, kept, count);
+    free(kept);
+    arena_free(&keep);
+}
+
+/* ---- the thread ---- */
+
+static bool has_work(const struct volume *volume)
+{
+    return guard_on(GUARD_BANS) && atomic_load(&volume->service.open) &&
+           atomic_load(&volume->bans->unswept) > 0;
+}
+
+/* Returns true if there may be more to do at once. */
+static bool sweep_all(struct store *store)
+{
+    bool worked = false, repeat = false;
+    for (size_t i = 0; i < store->volume_count; i++) {
+        if (!has_work(store->volumes[i]))
+            continue;
+        worked = true;
+        repeat |= sweep_volume(store, store->volumes[i]);
+    }
+    return worked && !repeat;
+}
+
+void *sweep_run(void *arg)
+{
+    struct store *store = arg;
+    struct ban_list *list = &store->installation.bans;
+    uint64_t trimmed_ms = mono_ms();
+    pthread_mutex_lock(&list->lock);
+    while (!list->stopping) {
+        pthread_mutex_unlock(&list->lock);
+        bool more = sweep_all(store);
+        if (mono_ms() >= trimmed_ms + TRIM_MS) {
+            trim(store);
+            trimmed_ms = mono_ms();
+        }
+        pthread_mutex_lock(&list->lock);
+        if (!more && !list->stopping)
+            cond_wait_until(&list->changed, &list->lock, mono_ns() + LOOK_MS * 1000000u);
+    }
+    pthread_mutex_unlock(&list->lock);
+    return NULL;
+}

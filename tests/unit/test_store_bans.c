@@ -1,0 +1,516 @@
+/* test_store_bans.c - purges: what they hide at once, and delete later.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "store_unit.h"
+
+#include "store/inside.h"
+#include "store/purge.h"
+
+#define BIG (5 * MIB + 7)
+
+static char prefix_bytes[8][600];
+
+/* The prefix of keys that begin with `key`, or of this one key. */
+static slice prefix_of(const char *key, bool whole)
+{
+    static unsigned turn;
+    struct arena keep = { 0 };
+    char *to = prefix_bytes[turn++ % countof(prefix_bytes)];
+    slice prefix = purge_prefix(&keep, S("http://origin"), S("bucket"), slice_of(key), whole);
+    memcpy(to, prefix.ptr, prefix.len);
+    arena_free(&keep);
+    return (slice){ to, prefix.len };
+}
+
+static enum err purge(struct unit_store *unit, const char *key)
+{
+    struct purge_result result;
+    slice prefix = prefix_of(key, false);
+    return store_purge(unit->store, &prefix, 1, &result);
+}
+
+static size_t in_force(struct unit_store *unit)
+{
+    struct arena keep = { 0 };
+    struct purge_state *states;
+    size_t count = store_purges(unit->store, &keep, &states);
+    arena_free(&keep);
+    return count;
+}
+
+static uint64_t entries_of(struct unit_store *unit)
+{
+    struct store_status status;
+    store_status(unit->store, &status);
+    return status.entries;
+}
+
+/* As put_object, by a fill that has seen all purges. */
+static enum err put_again(struct unit_store *unit, const char *key, const char *etag, uint64_t size)
+{
+    struct metadata *metadata = make_metadata(unit, key, etag, size);
+    uint8_t *bytes = must_alloc(size + 1);
+    enum err e = OK;
+    atomic_store(&metadata->compared, store_compared(unit->store));
+    object_fill(key, etag, 0, bytes, size);
+    for (uint64_t at = 0; !e && (at < size || at == 0); at += RECORD_BYTES_MAX) {
+        struct unit_append append = { .refuse = false };
+        slice part = slice_sub((slice){ (char *)bytes, size }, at, RECORD_BYTES_MAX);
+        append.append = (struct store_append){
+            .metadata = metadata, .first_unit = (uint32_t)(at / UNIT_BYTES), .bytes = part,
+            .must = true, .with_metadata = at == 0, .compared = store_compared(unit->store),
+            .done = append_done };
+        sem_init(&append.ended, 0, 0);
+        ok(store_append(unit->store, &append.append) == OK);
+        e = append_wait(&append);
+    }
+    free(bytes);
+    metadata_unref(&metadata);
+    return e;
+}
+
+/* Only the metadata, as after a HEAD. */
+static enum err put_metadata(struct unit_store *unit, const char *key, const char *etag,
+                             uint64_t size)
+{
+    struct metadata *metadata = make_metadata(unit, key, etag, size);
+    struct unit_append append = { .refuse = false };
+    atomic_store(&metadata->compared, store_compared(unit->store));
+    append.append = (struct store_append){ .metadata = metadata, .must = true,
+                                           .with_metadata = true, .done = append_done,
+                                           .compared = store_compared(unit->store) };
+    sem_init(&append.ended, 0, 0);
+    ok(store_append(unit->store, &append.append) == OK);
+    enum err e = append_wait(&append);
+    metadata_unref(&metadata);
+    return e;
+}
+
+static void put_set(struct unit_store *unit)
+{
+    ok(put_object(unit, "train/small", "\"1\"", 5000) == OK);
+    ok(put_object(unit, "train/big", "\"1\"", BIG) == OK);
+    ok(put_object(unit, "val/small", "\"1\"", 5000) == OK);
+    ok(put_object(unit, "val/big", "\"1\"", BIG) == OK);
+}
+
+static bool has_val(struct unit_store *unit)
+{
+    return has_object(unit, "val/small", "\"1\"", 5000) && has_object(unit, "val/big", "\"1\"", BIG);
+}
+
+static bool has_train(struct unit_store *unit)
+{
+    struct metadata *small = get_metadata(unit, "train/small"), *big = get_metadata(unit, "train/big");
+    bool any = small || big;
+    metadata_unref(&small);
+    metadata_unref(&big);
+    return any;
+}
+
+TEST(a_purge_hides_its_prefix_at_once_and_deletes_it_later)
+{
+    struct unit_store unit = unit_open();
+    put_set(&unit);
+    uint64_t before = entries_of(&unit);
+    struct metadata *held = get_metadata(&unit, "train/big");
+    ok(held && purge(&unit, "train/") == OK);
+    ok(!has_train(&unit));
+    /* a reader that began before finds no byte any more either */
+    ok(read_bytes(&unit, held, "train/big", 0, BIG) == 0);
+    ok(store_has_units(unit.store, held, 0, 40) == 0 && store_next_unit(unit.store, held, 0, 40) == 40);
+    metadata_unref(&held);
+    soon(in_force(&unit) == 0);
+    ok(entries_of(&unit) == before / 2);
+    ok(!has_train(&unit) && has_val(&unit));
+    ok(put_again(&unit, "train/big", "\"1\"", BIG) == OK && has_object(&unit, "train/big", "\"1\"", BIG));
+    unit_close(&unit);
+}
+
+TEST(a_fill_from_before_a_purge_stores_nothing)
+{
+    struct unit_store unit = unit_open();
+    struct metadata *old = make_metadata(&unit, "train/a", "\"1\"", 5000);
+    ok(purge(&unit, "train/") == OK);
+    ok(put_object(&unit, "train/a", "\"1\"", 5000) == ERR_CHANGED);
+    ok(put_object(&unit, "val/a", "\"1\"", 5000) == OK);
+    ok(put_again(&unit, "train/a", "\"1\"", 5000) == OK && has_object(&unit, "train/a", "\"1\"", 5000));
+    ok(store_is_metadata_purged(unit.store, old));
+    metadata_unref(&old);
+    unit_close(&unit);
+    unit = unit_open();    /* nothing of it is on the disk */
+    ok(has_object(&unit, "train/a", "\"1\"", 5000));
+    unit_close(&unit);
+}
+
+/* The same ETag after a purge: what was there before is not part of it, swept or not. */
+TEST(old_units_do_not_come_back_to_life)
+{
+    struct unit_store unit = unit_open();
+    put_set(&unit);
+    ok(remove_object(&unit, "train/big") == OK);    /* its units stay */
+    ok(purge(&unit, "train/") == OK);
+    ok(put_metadata(&unit, "train/big", "\"1\"", BIG) == OK);
+    ok(read_range(&unit, "train/big", 0, BIG) == 0);
+    soon(in_force(&unit) == 0);
+    ok(read_range(&unit, "train/big", 0, BIG) == 0);
+    struct metadata *metadata = get_metadata(&unit, "train/big");
+    ok(metadata && store_has_units(unit.store, metadata, 1, 40) == 0);
+    metadata_unref(&metadata);
+    ok(has_val(&unit));
+    unit_close(&unit);
+}
+
+/* A small object whose metadata alone is new: the old bytes are not stored again with it. */
+TEST(purged_bytes_are_not_stored_again_with_new_metadata)
+{
+    struct unit_store unit = unit_open();
+    put_set(&unit);
+    ok(purge(&unit, "train/") == OK);
+    ok(put_metadata(&unit, "train/small", "\"1\"", 5000) == OK);
+    ok(read_range(&unit, "train/small", 0, 5000) == 0);
+    unit_close(&unit);
+}
+
+TEST(a_purge_of_a_key_leaves_longer_keys)
+{
+    struct unit_store unit = unit_open();
+    struct purge_result result;
+    slice prefix = prefix_of("a", true);
+    ok(put_object(&unit, "a", "\"1\"", 50) == OK && put_object(&unit, "a/b", "\"1\"", 50) == OK);
+    ok(put_object(&unit, "ab", "\"1\"", BIG) == OK);
+    ok(store_purge(unit.store, &prefix, 1, &result) == OK && !result.any_out);
+    ok(!get_metadata(&unit, "a"));
+    soon(in_force(&unit) == 0);
+    ok(!get_metadata(&unit, "a") && has_object(&unit, "a/b", "\"1\"", 50));
+    ok(has_object(&unit, "ab", "\"1\"", BIG));
+    unit_close(&unit);
+}
+
+/* ---- restarts ---- */
+
+/* Purges in a child that ends without a word. */
+static void purge_and_die(const char *key)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        struct unit_store unit = unit_open();
+        _exit(purge(&unit, key) == OK && !has_train(&unit) ? 0 : 1);
+    }
+    int status;
+    ok(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+TEST(a_purge_outlives_a_crash)
+{
+    struct unit_store unit = unit_open();
+    put_set(&unit);
+    unit_close(&unit);
+    purge_and_die("train/");
+    unit = unit_open();
+    ok(!has_train(&unit) && has_val(&unit));
+    soon(in_force(&unit) == 0);
+    ok(!has_train(&unit) && has_val(&unit));
+    unit_close(&unit);
+}
+
+static void lose_index(void)
+{
+    remove_tree(in_folder("index"));
+    unlink(in_folder("clean"));
+}
+
+/* The records are still there: a swept purge counts again when they are found again. */
+TEST(an_index_that_is_built_anew_does_not_bring_purged_records_back)
+{
+    struct unit_store unit = unit_open();
+    put_set(&unit);
+    ok(purge(&unit, "train/") == OK);
+    soon(in_force(&unit) == 0);
+    unit_close(&unit);
+    for (int i = 0; i < 2; i++) {
+        lose_index();
+        unit = unit_open();
+        ok(!has_train(&unit) && has_val(&unit));
+        soon(in_force(&unit) == 0);
+        ok(!has_train(&unit) && has_val(&unit));
+        unit_close(&unit);
+    }
+}
+
+TEST(a_damaged_file_of_bans_bans_everything)
+{
+    struct unit_store unit = unit_open();
+    put_set(&unit);
+    ok(purge(&unit, "other/") == OK);
+    unit_close(&unit);
+    int fd = open(in_folder("bans"), O_WRONLY);
+    ok(fd >= 0 && pwrite(fd, "x", 1, 20) == 1 && close(fd) == 0);
+    unit = unit_open();
+    ok(!has_train(&unit) && !get_metadata(&unit, "val/small"));
+    ok(put_again(&unit, "val/small", "\"1\"", 5000) == OK);
+    soon(metric_read(M_STORE_BANS) == 0);
+    ok(entries_of(&unit) == 1 && has_object(&unit, "val/small", "\"1\"", 5000));
+    unit_close(&unit);
+    unit = unit_open();
+    ok(has_object(&unit, "val/small", "\"1\"", 5000));
+    unit_close(&unit);
+}
+
+/* ---- several folders ---- */
+
+#define FOLDERS 3u
+
+static char paths[FOLDERS][80];
+static struct store_folder folders[FOLDERS];
+
+static struct unit_store open_three(void)
+{
+    struct unit_store unit = { 0 };
+    slice whys[FOLDERS];
+    struct store_options options = options_of(0, 4 * MIB);
+    for (size_t i = 0; i < FOLDERS; i++) {
+        snprintf(paths[i], sizeof(paths[i]), "%s/%c", unit_folder, (char)('a' + i));
+        folders[i] = (struct store_folder){ paths[i], 128 * MIB };
+    }
+    options.folders = folders;
+    options.folder_count = FOLDERS;
+    options.queue_bytes_max = 512 * MIB;    /* a whole object waits there */
+    ok(store_open(&options, &unit.keep, &unit.store, whys) == OK);
+    unit.box = mailbox_new();
+    unit.io = store_io_new(unit.store, unit.box);
+    return unit;
+}
+
+static bool serves(struct unit_store *unit, size_t folder)
+{
+    struct store_status status;
+    store_folder_status(unit->store, folder, &status);
+    return status.serving;
+}
+
+#define KEYS 30u
+
+static const char *key_of(const char *prefix, unsigned i)
+{
+    static char keys[4][32];
+    static unsigned turn;
+    char *key = keys[turn++ % countof(keys)];
+    snprintf(key, sizeof(keys[0]), "%s%u", prefix, i);
+    return key;
+}
+
+static void put_keys(struct unit_store *unit, const char *prefix)
+{
+    for (unsigned i = 0; i < KEYS; i++)
+        ok(put_object(unit, key_of(prefix, i), "\"1\"", 1000) == OK);
+}
+
+static unsigned count_keys(struct unit_store *unit, const char *prefix)
+{
+    unsigned count = 0;
+    for (unsigned i = 0; i < KEYS; i++)
+        count += has_object(unit, key_of(prefix, i), "\"1\"", 1000);
+    return count;
+}
+
+/* The units of the second stripe lie in another folder than the metadata, which has the name. */
+TEST(units_in_another_folder_than_their_metadata_are_swept_by_their_name)
+{
+    struct unit_store unit = open_three();
+    static const char *const keys[] = { "train/long", "val/long" };
+    uint64_t size = 65 * MIB;
+    for (size_t i = 0; i < countof(keys); i++)
+        ok(put_object(&unit, keys[i], "\"1\"", size) == OK);
+    ok(purge(&unit, "train/") == OK);
+    soon(in_force(&unit) == 0);
+    ok(!get_metadata(&unit, "train/long") && has_object(&unit, "val/long", "\"1\"", size));
+    ok(entries_of(&unit) == size / UNIT_BYTES + 1);
+    unit_close(&unit);
+}
+
+static void take_away(struct unit_store *unit, size_t folder)
+{
+    char gone[100];
+    snprintf(gone, sizeof(gone), "%s-gone", paths[folder]);
+    ok(rename(paths[folder], gone) == 0);
+    if (unit)
+        soon(!serves(unit, folder));
+}
+
+static void bring_back(size_t folder)
+{
+    char gone[100];
+    snprintf(gone, sizeof(gone), "%s-gone", paths[folder]);
+    remove_tree(paths[folder]);
+    ok(rename(gone, paths[folder]) == 0);
+}
+
+TEST(a_folder_that_was_out_takes_the_purges_that_it_missed)
+{
+    struct unit_store unit = open_three();
+    struct purge_result result;
+    slice prefix = prefix_of("train/", false);
+    put_keys(&unit, "train/");
+    put_keys(&unit, "val/");
+    take_away(&unit, 1);
+    ok(store_purge(unit.store, &prefix, 1, &result) == OK);
+    ok(result.any_out && result.folders[1] && !result.folders[0] && !result.folders[2]);
+    ok(count_keys(&unit, "train/") == 0);
+    ok(in_force(&unit) == 1);
+    bring_back(1);
+    soon(serves(&unit, 1));
+    ok(count_keys(&unit, "train/") == 0 && count_keys(&unit, "val/") == KEYS);
+    soon(in_force(&unit) == 0);
+    ok(count_keys(&unit, "train/") == 0 && count_keys(&unit, "val/") == KEYS);
+    unit_close(&unit);
+}
+
+/* It is away at the purge, and at the next start; then it is back at a start, or while Penstock
+ * runs. The other folders keep the purge for it. */
+static void misses_a_purge(bool back_at_start)
+{
+    struct unit_store unit = open_three();
+    put_keys(&unit, "train/");
+    put_keys(&unit, "val/");
+    take_away(&unit, 1);
+    ok(purge(&unit, "train/") == OK);
+    unit_close(&unit);
+    if (back_at_start) {
+        bring_back(1);
+        unit = open_three();
+    } else {
+        ok(symlink("no/such/folder", paths[1]) == 0);    /* as where a disk is not mounted */
+        unit = open_three();
+        ok(!serves(&unit, 1));
+        soon(count_keys(&unit, "val/") > 0);
+        ok(unlink(paths[1]) == 0);
+        bring_back(1);
+        soon(serves(&unit, 1));
+    }
+    ok(count_keys(&unit, "train/") == 0 && count_keys(&unit, "val/") == KEYS);
+    soon(in_force(&unit) == 0);
+    ok(count_keys(&unit, "train/") == 0 && count_keys(&unit, "val/") == KEYS);
+    unit_close(&unit);
+}
+
+TEST(a_folder_that_returns_at_a_start_takes_the_purges_that_it_missed)
+{
+    misses_a_purge(true);
+}
+
+TEST(a_folder_that_returns_long_after_a_start_takes_the_purges_that_it_missed)
+{
+    misses_a_purge(false);
+}
+
+TEST(no_folder_in_service_refuses_a_purge_that_would_be_lost)
+{
+    struct unit_store unit = open_three();
+    put_keys(&unit, "train/");
+    for (size_t i = 0; i < FOLDERS; i++)
+        take_away(&unit, i);
+    ok(purge(&unit, "train/") == ERR_IO);
+    for (size_t i = 0; i < FOLDERS; i++)
+        bring_back(i);
+    soon(serves(&unit, 0) && serves(&unit, 1) && serves(&unit, 2));
+    ok(count_keys(&unit, "train/") == 0);    /* this process knows it all the same */
+    unit_close(&unit);
+}
+
+/* ---- limits ---- */
+
+TEST(bans_are_limited_and_a_wider_one_takes_the_place_of_others)
+{
+    struct unit_store unit;
+    struct store_options options = options_of(64 * MIB, 4 * MIB);
+    options.commit_ms_max = 60000;    /* so many at once, on a busy machine */
+    ok(unit_try(&unit, options) == OK);
+    slice *prefixes = must_alloc(PREFIX_ROWS_MAX * sizeof(*prefixes));
+    char *texts = must_alloc(PREFIX_ROWS_MAX * 64);
+    struct purge_result result;
+    ok(put_object(&unit, "keep", "\"1\"", 1000) == OK);    /* so that the bans cover an extent */
+    for (unsigned i = 0; i < PREFIX_ROWS_MAX; i++) {
+        slice prefix = prefix_of(key_of("p/", i), true);
+        memcpy(texts + (size_t)i * 64, prefix.ptr, prefix.len);
+        prefixes[i] = (slice){ texts + (size_t)i * 64, prefix.len };
+    }
+    ok(store_purge(unit.store, prefixes, PREFIX_ROWS_MAX, &result) == OK);
+    ok(purge(&unit, "q/") == ERR_LIMIT);
+    ok(store_purge(unit.store, prefixes, 1, &result) == OK);    /* the same again */
+    ok(purge(&unit, "p/") == OK && purge(&unit, "q/") == OK);
+    soon(in_force(&unit) == 0);
+    ok(has_object(&unit, "keep", "\"1\"", 1000));
+    prefixes[0] = (slice){ must_alloc(PREFIX_BYTES_MAX + 1), PREFIX_BYTES_MAX + 1 };
+    ok(store_purge(unit.store, prefixes, 1, &result) == ERR_TOO_LARGE);
+    free((char *)prefixes[0].ptr);
+    free(prefixes);
+    free(texts);
+    unit_close(&unit);
+}
+
+/* ---- copies ---- */
+
+#define RECORDS 20u
+#define RECORD_SIZE 300000u
+
+/* Stores objects at once; some find no room. */
+static void put_records(struct unit_store *unit, const char *prefix, unsigned first)
+{
+    struct unit_append appends[RECORDS] = { { .refuse = false } };
+    uint8_t *bytes = must_alloc(RECORDS * RECORD_SIZE);
+    for (unsigned i = 0; i < RECORDS; i++) {
+        const char *key = key_of(prefix, first + i);
+        uint8_t *mine = bytes + i * RECORD_SIZE;
+        struct metadata *metadata = make_metadata(unit, key, "\"1\"", RECORD_SIZE);
+        atomic_store(&metadata->compared, store_compared(unit->store));
+        object_fill(key, "\"1\"", 0, mine, RECORD_SIZE);
+        appends[i].append = (struct store_append){
+            .metadata = metadata, .bytes = { (char *)mine, RECORD_SIZE }, .must = true,
+            .with_metadata = true, .compared = store_compared(unit->store), .done = append_done };
+        sem_init(&appends[i].ended, 0, 0);
+        ok(store_append(unit->store, &appends[i].append) == OK);
+    }
+    for (unsigned i = 0; i < RECORDS; i++) {
+        (void)!append_wait(&appends[i]);
+        metadata_unref(&appends[i].append.metadata);
+    }
+    free(bytes);
+}
+
+/* A cache that is always full: purges come while the recycler copies what is read. */
+TEST(no_copy_of_a_purged_record_outlives_the_purge)
+{
+    struct unit_store unit = unit_open_sized(32 * MIB, 4 * MIB);
+    uint64_t copied = metric_read(M_STORE_COPIED);
+    for (unsigned round = 0; round < 20; round++) {
+        put_records(&unit, "train/", 0);
+        for (unsigned i = 0; i < RECORDS; i++)    /* touched, so that they are copied */
+            (void)!read_range(&unit, key_of("train/", i), 0, RECORD_SIZE);
+        for (unsigned i = 0; i < 3; i++)
+            put_records(&unit, "val/", (round * 3 + i) * RECORDS);
+        ok(purge(&unit, "train/") == OK);
+        for (unsigned i = 0; i < RECORDS; i++)
+            ok(!get_metadata(&unit, key_of("train/", i)));
+        if (round % 4 == 0)
+            soon(in_force(&unit) == 0);
+        for (unsigned i = 0; i < RECORDS; i++)
+            ok(!get_metadata(&unit, key_of("train/", i)));
+    }
+    ok(metric_read(M_STORE_COPIED) > copied);
+    unit_close(&unit);
+}
+
+RUN_STORE(STORE_TEST(a_purge_hides_its_prefix_at_once_and_deletes_it_later),
+          STORE_TEST(a_fill_from_before_a_purge_stores_nothing),
+          STORE_TEST(old_units_do_not_come_back_to_life),
+          STORE_TEST(purged_bytes_are_not_stored_again_with_new_metadata),
+          STORE_TEST(a_purge_of_a_key_leaves_longer_keys), STORE_TEST(a_purge_outlives_a_crash),
+          STORE_TEST(an_index_that_is_built_anew_does_not_bring_purged_records_back),
+          STORE_TEST(a_damaged_file_of_bans_bans_everything),
+          STORE_TEST(units_in_another_folder_than_their_metadata_are_swept_by_their_name),
+          STORE_TEST(a_folder_that_was_out_takes_the_purges_that_it_missed),
+          STORE_TEST(a_folder_that_returns_at_a_start_takes_the_purges_that_it_missed),
+          STORE_TEST(a_folder_that_returns_long_after_a_start_takes_the_purges_that_it_missed),
+          STORE_TEST(no_folder_in_service_refuses_a_purge_that_would_be_lost),
+          STORE_TEST(bans_are_limited_and_a_wider_one_takes_the_place_of_others),
+          STORE_TEST(no_copy_of_a_purged_record_outlives_the_purge))
