@@ -213,6 +213,7 @@ static const struct words routes[] = {
     [S3_LIST] = { "origin, coalesced",
                   "the origin answers, and equal calls share its answer" },
     [S3_PASS] = { "origin", "the origin answers" },
+    [S3_MANAGE] = { "Penstock", "Penstock answers, without the origin" },
     [S3_CACHED] = { "cache", "Penstock answers about its cache, if the origin lets the client list" },
 };
 static const struct words leaves[] = {
@@ -224,6 +225,7 @@ static const struct words leaves[] = {
     [S3_MUTATES_GRANTS] = { "permissions", "the permissions leave the cache" },
     [S3_MUTATES_HEADS] = { "bucket's metadata",
                            "the metadata of the bucket's objects leaves the cache" },
+    [S3_MUTATES_CACHED] = { "what the query names", "what the query names leaves the cache" },
     [S3_MUTATES_BUCKET] = { "permissions, metadata",
                             "the permissions and the metadata of the bucket's objects leave the "
                             "cache" },

@@ -114,9 +114,7 @@ static bool is_text(slice s)
     return true;
 }
 
-/* Adds a member with a name. A name that is not UTF-8 cannot be a text of JSON: it is percent-
- * encoded, and its member is called NAME_url. */
-static void add_name(struct text *to, const char *member, slice name)
+void cached_add_name(struct text *to, const char *member, slice name)
 {
     if (!is_text(name)) {
         text_printf(to, "\"%s_url\":\"", member);
@@ -138,7 +136,7 @@ static void add_name(struct text *to, const char *member, slice name)
 static void add_row(struct text *to, const struct walk_job *job, const struct page_row *row)
 {
     text_char(to, '{');
-    add_name(to, job->sums ? "prefix" : "key", row->name);
+    cached_add_name(to, job->sums ? "prefix" : "key", row->name);
     text_printf(to, ",\"objects\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"cached_bytes\":%" PRIu64,
                 row->objects, row->bytes, row->cached_bytes);
     if (row->age >= 0)
@@ -146,25 +144,31 @@ static void add_row(struct text *to, const struct walk_job *job, const struct pa
     text_add(to, S("}\n"));
 }
 
-/* The last line: where the next page begins, and what could not be read. Folders are counted from 1
- * in the order of the settings; their paths are the operator's. */
-static void add_summary(struct text *to, const struct walk_job *job)
+void cached_add_folders(struct text *to, const bool folders[VOLUMES_MAX])
 {
     const char *comma = "";
-    text_printf(to, "{\"rows\":%zu,\"complete\":%s", job->count,
-                job->gaps.any ? "false" : "true");
-    if (job->more && job->count) {
-        text_char(to, ',');
-        add_name(to, "next", job->rows[job->count - 1].name);
-    }
-    text_add(to, S(",\"folders_out\":["));
-    for (size_t i = 0; i < countof(job->gaps.folders); i++) {
-        if (!job->gaps.folders[i])
+    text_char(to, '[');
+    for (size_t i = 0; i < VOLUMES_MAX; i++) {
+        if (!folders[i])
             continue;
         text_printf(to, "%s%zu", comma, i + 1);
         comma = ",";
     }
-    text_printf(to, "],\"extents_unread\":%" PRIu32 "}\n", job->gaps.extents);
+    text_char(to, ']');
+}
+
+/* The last line: where the next page begins, and what could not be read. */
+static void add_summary(struct text *to, const struct walk_job *job)
+{
+    text_printf(to, "{\"rows\":%zu,\"complete\":%s", job->count,
+                job->gaps.any ? "false" : "true");
+    if (job->more && job->count) {
+        text_char(to, ',');
+        cached_add_name(to, "next", job->rows[job->count - 1].name);
+    }
+    text_add(to, S(",\"folders_out\":"));
+    cached_add_folders(to, job->gaps.folders);
+    text_printf(to, ",\"extents_unread\":%" PRIu32 "}\n", job->gaps.extents);
 }
 
 /* ---- sending, on the loop ---- */

@@ -28,7 +28,8 @@ struct front *front_new(const struct front_options *options)
     front->options = *options;
     front->intakes = intakes_new();
     front->walkers = cached_walkers_new();
-    check(front->walkers);
+    front->purgers = purgers_new();
+    check(front->walkers && front->purgers);
     front->lend = options->lend ? lend_new(options->lend_token) : NULL;
     atomic_init(&front->access_log, options->access_log);
     if (getrandom(&front->boot, sizeof(front->boot), 0) != sizeof(front->boot))
@@ -42,6 +43,7 @@ void front_free(struct front **front)
         return;
     intakes_free(&(*front)->intakes);
     workers_free(&(*front)->walkers);
+    workers_free(&(*front)->purgers);
     lend_free(&(*front)->lend);
     free(*front);
     *front = NULL;
@@ -422,7 +424,7 @@ static enum err judge_large_body(struct call *call, uint64_t bytes, slice *ret_d
     if (call->err)
         return call->err;
     const struct s3_operation *row = s3_operation(call->s3.op);
-    if (s3_only_reads(call->s3.op) || row->method == S3_DELETE) {
+    if (s3_only_reads(call->s3.op) || row->method == S3_DELETE || row->route == S3_MANAGE) {
         *ret_detail = S("A request for this operation must not have a body: send it without "
                          "one.");
         return ERR_BAD_REQUEST;
@@ -556,6 +558,8 @@ static void route(struct call *call)
         pass_form(call);
     else if (row->route == S3_CACHED)
         (call->s3.op == S3_EXPLAIN ? explain_read : cached_read)(call);
+    else if (row->route == S3_MANAGE)
+        purge_call(call);
     else if (row->route == S3_CACHE && !call->s3.pass)
         object_read(call);
     else if (row->route == S3_LIST && !call->s3.pass)

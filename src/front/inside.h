@@ -13,6 +13,7 @@
 #include "s3/items.h"
 #include "s3/request.h"
 #include "s3/sigv2.h"
+#include "store/route.h"
 
 #define FORMS_OFF \
     "Penstock accepts no browser forms (PostObject), because browser_uploads is 0. Send a PUT, " \
@@ -37,6 +38,8 @@ struct front {
     struct workers *walkers;      /* threads that walk through the store (cached.c) */
     atomic_uint walk_count;       /* calls of cached.c in progress */
     atomic_uint large_count;      /* those of them that want more than a usual page */
+    struct workers *purgers;      /* threads that purge (purge.c) */
+    atomic_uint purge_count;      /* calls that run or wait there */
 };
 
 bool front_logs(const struct front *front);    /* true: access lines are written */
@@ -155,9 +158,13 @@ enum err form_judge_head(struct call *call) MUST_USE;
 enum err form_judge(struct call *call, enum err read, struct s3_fault *ret) MUST_USE;
 
 /* ---- rules.c: the rules of a call; a call that may go to its origin has call->rules ---- */
-/* Returns the key by which a call is judged. For a list request, and a call that changes the cache,
- * it is the parameter `prefix`; other calls ignore that parameter. */
+/* Returns the key by which a call is judged. For a list request it is the parameter `prefix`, for a
+ * call that changes the cache `key` or `prefix`; other calls ignore these parameters. */
 slice rules_key(const struct call *call) MUST_USE;
+/* Finds the endpoints that have keys of the call's bucket which begin with `key`, or, if `whole`,
+ * this one key; in keep. */
+size_t rules_endpoints(const struct call *call, slice key, bool whole, struct arena *keep,
+                       const slice **ret);
 /* Call it before the body is read. Returns OK without setting call->rules if the keys are in the
  * body (DeleteObjects). */
 enum err rules_judge(struct call *call, slice *ret_detail) MUST_USE;
@@ -195,6 +202,16 @@ void list_right_drop(struct list_right **right);    /* any time; accepts NULL */
 /* ---- cached.c ---- */
 void cached_read(struct call *call);    /* penstock-ls, penstock-du */
 struct workers *cached_walkers_new(void) MUST_USE;
+/* Adds a member with a name. A name that is not UTF-8 cannot be a text of JSON: it is percent-
+ * encoded, and its member is called NAME_url. */
+void cached_add_name(struct text *to, const char *member, slice name);
+/* Adds an array with the numbers of these folders, counted from 1 in the order of the settings. Their
+ * paths are the operator's. */
+void cached_add_folders(struct text *to, const bool folders[VOLUMES_MAX]);
+
+/* ---- purge.c ---- */
+void purge_call(struct call *call);    /* penstock-purge */
+struct workers *purgers_new(void) MUST_USE;
 
 /* ---- explain.c ---- */
 void explain_read(struct call *call);    /* penstock-explain */

@@ -26,9 +26,38 @@ slice rules_key(const struct call *call)
 {
     const struct s3_operation *row = s3_operation(call->s3.op);
     const struct s3_param *prefix = s3_param_get(&call->s3, S("prefix"));
+    const struct s3_param *key = NULL;
+    if (row->right == S3_MANAGE_CACHE)
+        key = s3_param_get(&call->s3, S("key"));
     bool by_prefix = prefix && row->level == S3_BUCKET &&
                      (row->right == S3_LIST_KEYS || row->right == S3_MANAGE_CACHE);
-    return by_prefix ? prefix->value : call->s3.key;
+    return key ? key->value : by_prefix ? prefix->value : call->s3.key;
+}
+
+static size_t add_endpoint(slice *list, size_t count, const struct rules *rules)
+{
+    slice endpoint = origin_endpoint(rules->origin);
+    for (size_t i = 0; i < count; i++)
+        if (slice_eq(list[i], endpoint))
+            return count;
+    list[count] = endpoint;
+    return count + 1;
+}
+
+size_t rules_endpoints(const struct call *call, slice key, bool whole, struct arena *keep,
+                       const slice **ret)
+{
+    const struct front_options *options = &call->front->options;
+    slice *list = arena_alloc(keep, (options->rules_count + 1) * sizeof(*list));
+    const struct rules *rules = rules_of(call->front, call->s3.bucket, key);
+    size_t count = rules ? add_endpoint(list, 0, rules) : 0;
+    for (size_t i = 0; i < options->rules_count && !whole; i++) {
+        const struct bucket_rules *row = &options->rules[i];
+        if (slice_eq(row->bucket, call->s3.bucket) && slice_starts(row->prefix, key))
+            count = add_endpoint(list, count, &row->rules);
+    }
+    *ret = list;
+    return count;
 }
 
 /* A list request has the rules of a prefix only if it lists no key outside that prefix. Any other
@@ -45,7 +74,7 @@ static enum err may_ask(const struct call *call, const struct rules *rules)
     if (!rules)
         return ERR_NO_SUCH_BUCKET;
     enum err err = right_judge_origin(call, rules->origin);
-    if (err || s3_only_reads(call->s3.op))
+    if (err || s3_only_reads(call->s3.op) || s3_operation(call->s3.op)->right == S3_MANAGE_CACHE)
         return err;
     return origin_is_read_only(rules->origin) ? ERR_READ_ONLY : OK;
 }

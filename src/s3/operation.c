@@ -243,7 +243,7 @@ static enum err read_form(const struct request_head *head, struct s3_request *re
 /* Penstock's own operations must not reach an origin, not even those of another version. */
 static enum err judge_own(const struct s3_request *request)
 {
-    slice op = slice_of(s3_op_name(request->op));
+    slice op = slice_of(operations[request->op].selector);
     for (size_t i = 0; i < request->param_count; i++)
         if (slice_starts(request->params[i].name, S("penstock-")) &&
             !slice_eq(request->params[i].name, op))

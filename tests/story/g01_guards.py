@@ -212,6 +212,15 @@ with Story("g01 safety guards can be seen to fail", seconds=150) as story:
         previous_root(server.cache_dir)
         return one_version(server.get(key), b"version 2")
 
+    def purged(off):
+        """An object was purged after it had changed behind the cache's back."""
+        key, size = "bucket/a", 300_000
+        origin, server = house(off, f"object={key} {size}")
+        warm(origin, server, (key, size))
+        origin.tell(f"flip={key}")
+        story.same("a purge is acknowledged", server.ask("POST", "bucket", [("penstock-purge", ""), ("prefix", "")]).status, 200)
+        return one_version(server.get(key), expect(key, 2, 0, size))
+
     # Where a record lies is part of its checksums: a misplaced one fails them. Identity is what is
     # left.
     on_and_off(story, (("a flipped bit", flipped_bit, "crc"),
@@ -222,6 +231,7 @@ with Story("g01 safety guards can be seen to fail", seconds=150) as story:
                        ("a PUT amid a list", late_list, "lists"),
                        ("a change with half of it warm", changed_half_way, "if-match"),
                        ("a client that the origin refuses", for_another, "grants"),
+                       ("a purge", purged, "bans"),
                        ("a folder from before a PUT", older_folder, "mark"),
                        ("a folder from before a refusal", folder_before_a_refusal, "doubt"),
                        ("the root of the tree before", older_root, "meta,leaf")),

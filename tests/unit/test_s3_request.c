@@ -97,7 +97,7 @@ TEST(what_a_row_says_makes_sense)
     for (int op = 0; op < S3_OP_COUNT; op++) {
         const struct s3_operation *row = s3_operation((enum s3_op)op);
         bool reads = row->method == S3_GET || row->method == S3_HEAD || row->method == S3_OPTIONS;
-        if ((row->route != S3_PASS && row->route != S3_ITEMS && !reads) || (reads && row->mutates != S3_MUTATES_NOTHING) ||
+        if ((row->route != S3_PASS && row->route != S3_ITEMS && row->route != S3_MANAGE && !reads) || (reads && row->mutates != S3_MUTATES_NOTHING) ||
             (row->mutates == S3_MUTATES_KEY && row->level != S3_OBJECT) ||
             (row->mutates == S3_MUTATES_PROPERTY && row->level != S3_OBJECT) ||
             (strncmp(row->name, "Other", 5) == 0 && row->right != S3_ADMIN) ||
@@ -140,6 +140,23 @@ TEST(no_origin_hears_of_a_question_about_the_cache)
             fail_msg("%s", lines[i]);
     ok(read_line("GET /bkt?penstock-ls&penstock-du", &request) == ERR_BAD_ARGUMENT);
     ok(read_line("GET /bkt?list-type=2&penstock-ls=", &request) == ERR_BAD_ARGUMENT);
+}
+
+TEST(no_origin_hears_of_a_purge)
+{
+    static const char *const lines[] = {
+        "PUT /bkt?penstock-purge", "POST /bkt/k?penstock-purge", "GET /bkt/k?penstock-purge",
+        "DELETE /bkt?penstock-purge", "POST /?penstock-purge", "HEAD /bkt?penstock-purge",
+        "POST /bkt?penstock-ls&penstock-purge",
+    };
+    struct s3_request request;
+    ok(read_line("POST /bkt?penstock-purge&prefix=a&dry-run", &request) == OK);
+    ok(request.op == S3_PURGE);
+    ok(read_line("GET /bkt?penstock-purge", &request) == OK && request.op == S3_BANS);
+    for (size_t i = 0; i < countof(lines); i++)
+        if (read_line(lines[i], &request) != ERR_BAD_METHOD)
+            fail_msg("%s", lines[i]);
+    ok(read_line("POST /bkt?penstock-purge&delete", &request) == ERR_BAD_ARGUMENT);
 }
 
 TEST(what_is_not_known_goes_to_the_origin_and_never_to_the_cache)
@@ -679,6 +696,7 @@ RUN(UNIT(every_operation_is_known_by_its_line),
     UNIT(who_says_something_twice_is_told_what),
     UNIT(every_row_is_what_its_selector_asks_for), UNIT(what_a_row_says_makes_sense),
     UNIT(no_origin_hears_of_a_batch), UNIT(no_origin_hears_of_a_question_about_the_cache),
+    UNIT(no_origin_hears_of_a_purge),
     UNIT(what_is_not_known_goes_to_the_origin_and_never_to_the_cache),
     UNIT(a_parameter_that_names_nothing_makes_no_request_for_a_part_of_an_upload),
     UNIT(two_operations_in_one_request_are_none), UNIT(a_copy_is_told_by_its_header),
