@@ -2,12 +2,19 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/testing.h"
 
+#include "base/failpoint.h"
 #include "base/guard.h"
 
 bool guard_on(enum guard guard)
 {
     (void)guard;
     return true;
+}
+
+bool failpoint(enum failpoint where)
+{
+    (void)where;
+    return false;
 }
 
 bool testing_daemon(void) { return false; }

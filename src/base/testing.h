@@ -1,8 +1,8 @@
 /* testing.h - functions that only the tests' daemon has. SPDX-License-Identifier: Apache-2.0
  *
  * Some tests need things that no user may have: a safety guard that is off, an hour that passes at
- * once, a GPU that does not exist. Only the functions below and guard_on() provide these, and there
- * are two implementations. The shipped program has testing.c: each answer is a constant, so no
+ * once, a GPU that does not exist, a disk that fails at one step. Only the functions below,
+ * guard_on() and failpoint() provide these, and there are two implementations. The shipped program has testing.c: each answer is a constant, so no
  * variable and no file can change it. build/tests/daemon/penstock is linked from the same objects,
  * but with tests/daemon/testing.c in place of testing.c. scripts/linkage checks that the shipped
  * program holds no part of that file, and story g03 that no variable switches anything in the

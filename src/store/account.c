@@ -13,6 +13,7 @@
 
 #include <string.h>
 
+#include "base/failpoint.h"
 #include "store/find_name.h"
 #include "store/index.h"
 
@@ -52,7 +53,10 @@ static bool is_put_again(const struct index_change *old, const struct index_chan
 
 enum err account_commit(struct volume *volume)
 {
-    enum err e = index_commit(volume->index);
+    enum err e = failpoint_err(FAIL_INDEX_COMMIT);
+    if (!e)
+        e = index_commit(volume->index);
+    (void)failpoint(FAIL_INDEX_COMMITTED);
     const struct index_change *changes;
     size_t count = index_changes(volume->index, &changes);
     for (size_t i = 0; !e && i < count; i++) {

@@ -21,6 +21,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/failpoint.h"
 #include "store/format_files.h"
 
 #define FRESH "fresh"                 /* a file that is being written */
@@ -45,9 +46,9 @@ static void write_file(int dir, const char *name, const void *bytes, size_t len)
     int fd = openat(dir, FRESH, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0)
         return;
-    bool good = write(fd, bytes, len) == (ssize_t)len;
+    bool good = !failpoint(FAIL_AGES_WRITE) && write(fd, bytes, len) == (ssize_t)len;
     good = close(fd) == 0 && good;
-    if (!good || renameat(dir, FRESH, dir, name) != 0)
+    if (!good || failpoint(FAIL_AGES_RENAME) || renameat(dir, FRESH, dir, name) != 0)
         unlinkat(dir, FRESH, 0);
 }
 

@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "base/crc.h"
+#include "base/failpoint.h"
 #include "base/guard.h"
 
 #define BOOT_BYTES 40u
@@ -97,7 +98,8 @@ static enum err fill(int folder_fd, int fd, uint64_t opening, const struct metas
     struct disk_clean clean;
     if (fsync(folder_fd) != 0 || !make(folder_fd, opening, metas, &clean))
         return ERR_IO;
-    if (write(fd, &clean, sizeof(clean)) != sizeof(clean) || fsync(fd) != 0)
+    if (failpoint(FAIL_CLEAN_LEAVE) || write(fd, &clean, sizeof(clean)) != sizeof(clean) ||
+        fsync(fd) != 0)
         return errno == ENOSPC || errno == EDQUOT ? ERR_FULL : ERR_IO;
     return OK;
 }
@@ -143,6 +145,7 @@ bool clean_take(const char *folder, uint64_t opening)
     if (folder_fd < 0)
         return false;
     bool clean = !guard_on(GUARD_MARK) || holds(folder_fd, opening);
+    (void)failpoint(FAIL_CLEAN_TAKE);
     clean = unlinkat(folder_fd, "clean", 0) == 0 && clean;
     close(folder_fd);
     return clean;

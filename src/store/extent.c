@@ -30,6 +30,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/failpoint.h"
 #include "base/metric.h"
 #include "store/extent_inside.h"
 
@@ -331,7 +332,9 @@ void extent_remove_file(struct extents *all, uint32_t number)
 void extent_drop(struct extents *all, uint32_t number)
 {
     check(number != extents_highest(all));
+    (void)failpoint(FAIL_DROP);
     extent_remove_file(all, number);
+    (void)failpoint(FAIL_DROPPED);
     unlist(all, number);
 }
 

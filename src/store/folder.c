@@ -28,6 +28,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/failpoint.h"
 #include "store/clean.h"
 #include "store/clearing.h"
 #include "store/mounts.h"
@@ -82,13 +83,16 @@ enum err folder_write(const char *folder, const char *name, const void *bytes, s
     if (fd < 0)
         return errno == ENOSPC || errno == EDQUOT ? ERR_FULL : ERR_IO;
     errno = 0;
-    bool good = write(fd, bytes, len) == (ssize_t)len && fsync(fd) == 0;
+    bool good = !failpoint(FAIL_FILE_WRITE) && write(fd, bytes, len) == (ssize_t)len &&
+                fsync(fd) == 0;
     good = close(fd) == 0 && good;
-    if (!good || rename(fresh.text, path_in(folder, name).text) != 0) {
+    if (!good || failpoint(FAIL_FILE_RENAME) ||
+        rename(fresh.text, path_in(folder, name).text) != 0) {
         bool full = errno == ENOSPC || errno == EDQUOT;
         unlink(fresh.text);
         return full ? ERR_FULL : ERR_IO;
     }
+    (void)failpoint(FAIL_FILE_RENAMED);
     return sync_folder(folder);
 }
 
@@ -379,6 +383,8 @@ static enum err build_from_extents(struct folder *folder, bool everything)
             e = extent_each_record(folder->extents, numbers[i], build_one, &build);
             e = e == ERR_NOT_FOUND ? OK : e;
         }
+    if (!folder->index_stands)
+        (void)failpoint(FAIL_INDEX_BUILD);
     if (!e)
         e = index_commit(folder->index);
     index_abort(folder->index);

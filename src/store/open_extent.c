@@ -19,6 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/failpoint.h"
 #include "base/metric.h"
 #include "store/extent_inside.h"
 
@@ -80,10 +81,12 @@ enum err extent_write_toc(struct extent *extent, uint64_t at, const struct toc *
     footer.names_crc = crc32c(0, bytes + rows_len, names_len);
     toc_footer_encode(&footer, bytes + len - TOC_FOOTER_BYTES);
     struct iovec part = { bytes, len };
-    enum err e = write_parts(extent->fd, &part, 1, at) ? OK : errno_err();
+    bool good = !failpoint(FAIL_SEAL) && write_parts(extent->fd, &part, 1, at);
+    enum err e = good ? OK : errno_err();
     free(bytes);
     if (e)
         return e;
+    (void)failpoint(FAIL_SEALED);
     extent_grew(extent, at + len - extent_size(extent));
     atomic_store(&extent->sealed, true);
     return OK;
@@ -180,8 +183,10 @@ enum err open_extent_write(struct extents *all, enum open_which which)
     add_part(open, zeroes, round_up(open->gathered_end, PAGE_BYTES) - open->gathered_end);
     check(open->end % PAGE_BYTES == 0 && open->gathered_end <= all->extent_bytes);
     uint64_t len = open->gathered_end - open->end;
-    bool good = write_parts(open->extent->fd, open->parts, open->part_count, open->end);
+    bool good = !failpoint(which == OPEN_COPY ? FAIL_COPY : FAIL_APPEND) &&
+                write_parts(open->extent->fd, open->parts, open->part_count, open->end);
     enum err e = good ? OK : errno_err();
+    (void)failpoint(which == OPEN_COPY ? FAIL_COPIED : FAIL_APPENDED);
     open->part_count = 0;
     if (!e) {
         extent_grew(open->extent, len);
@@ -254,11 +259,13 @@ static enum err make_file(struct extents *all, uint32_t number, enum extent_kind
     memcpy(head.volume, all->volume, sizeof(head.volume));
     extent_head_encode(&head, page);
     int fd;
-    enum err e = extent_open_file(all, number, O_RDWR | O_CREAT | O_EXCL, &fd);
+    enum err e = failpoint_err(FAIL_EXTENT_MAKE);
+    if (!e)
+        e = extent_open_file(all, number, O_RDWR | O_CREAT | O_EXCL, &fd);
     if (e)
         return e;
     struct iovec part = { page, sizeof(page) };
-    if (!write_parts(fd, &part, 1, 0)) {
+    if (failpoint(FAIL_EXTENT_HEAD) || !write_parts(fd, &part, 1, 0)) {
         e = errno_err();
         close(fd);
         extent_remove_file(all, number);    /* no record was ever in it */

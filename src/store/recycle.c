@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/failpoint.h"
 #include "base/metric.h"
 #include "store/account.h"
 #include "store/age_files.h"
@@ -395,6 +396,7 @@ static enum err begin_copy(struct volume *volume)
 static enum err recycle_extent(struct volume *volume, uint32_t number, enum mean_age_verdict why)
 {
     struct pass *pass = must_alloc(sizeof(*pass));
+    (void)failpoint(FAIL_RECYCLE);
     pass->volume = volume;
     pass->number = number;
     pass->tick = mean_age_tick(volume->rule.policy);

@@ -7,6 +7,7 @@
  * it publishes the copy, and marks the entry: as refused, or as unproved. */
 #include "store/relocation.h"
 
+#include "base/failpoint.h"
 #include "base/metric.h"
 #include "store/account.h"
 #include "store/beside.h"
@@ -164,6 +165,7 @@ bool relocation_take(struct volume *volume, enum err *ret)
     add_copies(volume, relocation);
     if (relocation->move_count || relocation->row_count)
         *ret = beside_commit(volume, publish, move_marks, relocation);
+    (void)failpoint(FAIL_RELOCATED);
     enum err e = *ret;
     if (!e && relocation->drop)
         e = drop(volume, relocation->extent, relocation->drop);

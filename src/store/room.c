@@ -11,6 +11,7 @@
  * into each of these transactions. Committer only. */
 #include "store/room.h"
 
+#include "base/failpoint.h"
 #include "base/metric.h"
 #include "store/account.h"
 #include "store/publish.h"
@@ -86,6 +87,7 @@ static uint32_t oldest(struct volume *volume)
 
 enum err room_recycle(struct volume *volume)
 {
+    (void)failpoint(FAIL_EVICT);
     struct arena keep = { 0 };
     uint32_t victim = oldest(volume);
     enum err e = victim ? recycle(volume, victim, &keep) : ERR_FULL;

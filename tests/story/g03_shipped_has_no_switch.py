@@ -1,4 +1,5 @@
-"""What the tests' daemon may do, the shipped one does not know: no variable switches a guard off or sets its clock.
+"""What the tests' daemon may do, the shipped one does not know: no variable switches a guard off, sets its clock, or lets a
+write fail.
 
 Each scenario runs on both: on the tests' daemon it shows that the switch would be seen. That the shipped binary
 does not even hold the variables' names, scripts/linkage checks."""
@@ -41,3 +42,17 @@ with Story("g03 the shipped daemon has no switch of the tests") as story:
     story.same("... shipped: it has not", older(shipped), "hit")
     story.same("a guard, tests' daemon: the refused client has the bytes", refused(of_tests), 200)
     story.same("... shipped: it has not", refused(shipped), 403)
+
+    def survives(binary):
+        """Does a daemon outlive the step at which it is told to end?"""
+        with open(story.path("failpoints"), "w") as f:
+            f.write("append crash\n")
+        _, server = stage(binary, env={"PENSTOCK_FAILPOINTS": story.path("failpoints")})
+        server.get("bucket/a")
+        wait_for("the object is stored, or the process has ended",
+                 lambda: not server.alive() or server.get("bucket/a").cache == "hit")
+        server.killed = not server.alive()
+        return server.alive()
+
+    story.same("a failing step, tests' daemon: the process has ended", survives(of_tests), False)
+    story.same("... shipped: it goes on", survives(shipped), True)

@@ -1,0 +1,172 @@
+"""The process ends, or the disk fails, at each step of a write to the cache folder (base/failpoint.def): every byte that
+is served is right, what the index names is still there, and a failure of the disk costs no request.
+
+At each step the process ends, and stops for a moment, and the steps that can fail do so with EIO and with ENOSPC.
+Arguments: names of steps; or short: the process ends at each step, and half of the failures."""
+from harness import *
+
+SETS, OBJECTS, SIZE = 3, 224, 512 * 1024
+IN_EXTENT = 7                 # records of that size in an extent of 4 MiB
+# A step that only another failure leads to.
+LEADS_TO = {"evict": "append enospc 0 1"}
+
+use_tests_daemon()
+with Story("d11 a failure at each step of a write to the cache folder", seconds=1800) as story:
+    control = story.path("failpoints")
+    origin = story.origin(*(f"objects=bucket/{n}/%d {OBJECTS} {SIZE}" for n in range(SETS)))
+    order, wrong, failed = random.Random(story.seed), [], []
+
+    def arm(*lines):
+        """From now on these steps fail, and the hits are counted anew."""
+        for path in (control + ".hits", control + ".new"):
+            open(path, "w").close()
+        with open(control + ".new", "w") as f:
+            f.write("".join(line + "\n" for line in lines))
+        os.rename(control + ".new", control)
+
+    def was_hit(step):
+        with open(control + ".hits") as f:
+            return step in f.read().split()
+
+    class Dead(Exception):
+        pass
+
+    class Run:
+        """A daemon on one cache folder, with its restarts. Each new set of objects makes the recycler work."""
+
+        def __init__(self):
+            arm()
+            self.server = story.penstock(origin=origin.url, cache_size="64MiB", extent_size="4MiB",
+                                         freshness="immutable", access_log=False, env={"PENSTOCK_FAILPOINTS": control})
+            self.set = 0
+
+        def read(self, key):
+            reply = self.client.get(key)
+            if reply.error or reply.status == 503 and not self.server.alive():
+                time.sleep(0.05)    # until a process that ends is gone
+                if not self.server.alive():
+                    raise Dead
+            if reply.status == 200 and reply.body != expect(key, 1, 0, SIZE):
+                wrong.append(key)
+            return reply
+
+        def epoch(self):
+            self.client = Client(self.server.port, keep=True)
+            keys = [f"bucket/{self.set}/{i}" for i in range(OBJECTS)]
+            keys += [f"bucket/{(self.set - 1) % SETS}/{i}" for i in range(0, OBJECTS, 2)]    # these are copied
+            order.shuffle(keys)
+            for key in keys:
+                reply = self.read(key)
+                if reply.error or reply.status != 200 or len(reply.body) != SIZE:
+                    failed.append(f"{key}: {reply}")
+
+        def next_set(self):
+            self.set = (self.set + 1) % SETS
+            self.epoch()
+
+        def start(self):
+            """Raises Dead if the process ends before it is ready."""
+            self.server = Penstock(story, self.server.settings, wait=False, env=self.server.env)
+            try:
+                self.server.wait_ready()
+            except Wrong:
+                if self.server.alive():
+                    raise
+                raise Dead from None
+
+        def restart(self):
+            if self.server.stop() != 0:
+                raise Dead
+            self.start()
+
+        def kill(self):
+            self.server.kill()
+            self.start()
+
+        def do_until_hit(self, step):
+            """Goes on until the step was taken. Returns False if it never was. A set is known to be in use in its third
+            epoch, and all that was cached is young after kept()."""
+            for deed in 2 * [self.next_set, *4 * [self.epoch], self.restart, self.epoch, self.kill, self.epoch]:
+                deed()
+                if was_hit(step):
+                    return True
+            return False
+
+        def serves(self):
+            wait_for("the folder is in service", lambda: self.server.metric("penstock_store_serving") == 1, 30)
+            wait_for("its records are counted", self.is_counted, 30)
+
+        def entries(self):
+            return self.server.metric("penstock_store_entries")
+
+        def is_counted(self):
+            return self.server.metric("penstock_store_live_bytes") >= 0.95 * self.entries() * SIZE
+
+        def kept(self):
+            """How many objects come from the cache. Nothing is stored meanwhile: the origin answers no GET."""
+            origin.tell("match=bucket/* GET", "status=400")
+            self.client = Client(self.server.port, keep=True)
+            found = sum(self.read(f"bucket/{n}/{i}").status == 200 for n in range(SETS) for i in range(OBJECTS))
+            origin.calm()
+            return found
+
+        def judge(self, text, before):
+            self.serves()
+            indexed = self.entries()
+            kept = self.kept()
+            story.fact(f"{text}: what the index names is there", kept >= 0.95 * indexed, f"{kept} of {indexed:.0f}")
+            story.fact(f"{text}: most of the cache is", kept >= 0.95 * before - 2 * IN_EXTENT, f"{kept} of {before:.0f}")
+
+    def end_stop(step):
+        """Lets a thread that stopped at the step go on, a moment after it stopped."""
+        for _ in range(6000):
+            if was_hit(step):
+                break
+            time.sleep(0.01)
+        time.sleep(0.5)
+        with open(control, "w"):
+            pass
+
+    def run_step(run, step, action):
+        text = f"{step} {action}"
+        run.serves()
+        before = run.entries()
+        arm(*([LEADS_TO[step]] if step in LEADS_TO else []), f"{step} {action}")
+        hit, died = False, False
+        ender = threading.Thread(target=end_stop, args=(step,))
+        try:
+            if action == "stop":
+                ender.start()
+            hit = run.do_until_hit(step)
+        except Dead:
+            died, hit = True, was_hit(step)
+        if action == "stop":
+            ender.join()
+        arm()
+        story.fact(f"{text}: the step was reached", hit)
+        story.same(f"{text}: the process", "ended" if died else "lives on", "ended" if action == "crash" else "lives on")
+        if died:
+            run.server.killed = True
+            run.server.process.wait(10)
+            run.start()
+        run.judge(text, before)
+
+    run = Run()
+    for _ in range(3):
+        run.epoch()
+    with open(control + ".known") as f:
+        known = dict.fromkeys(line.strip() for line in f)
+    steps = {line.split()[0]: line.endswith(" fails") for line in known}
+    chosen = [step for step in sys.argv[1:] if step in steps] or list(steps)
+    everything = "short" not in sys.argv
+    turn = 0
+    for step in chosen:
+        run_step(run, step, "crash")
+        if everything:
+            run_step(run, step, "stop")
+        for action in ("eio", "enospc") if steps[step] else ():
+            turn += 1
+            if everything or ("eio", "enospc")[turn // 2 % 2] == action:
+                run_step(run, step, action)
+    story.same("no byte is wrong", wrong, [])
+    story.same("no request failed but those of a process that ended", failed, [])
