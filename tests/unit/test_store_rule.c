@@ -69,11 +69,11 @@ TEST(a_guess_of_no_records_is_followed_at_once)
 TEST(what_is_queued_is_no_room_for_the_next_record)
 {
     atomic_store(&rule.room_left, 1000);
-    ok(rule_admits(&rule, 1));
+    ok(rule_admits(&rule, 1, false));
     rule_take_room(&rule, 600);
-    ok(rule_admits(&rule, 2));
+    ok(rule_admits(&rule, 2, false));
     rule_take_room(&rule, 600);
-    ok(!rule_has_room(&rule) && !rule_admits(&rule, 3));
+    ok(!rule_has_room(&rule) && !rule_admits(&rule, 3, false));
 }
 
 #define RULE_TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
