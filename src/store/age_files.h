@@ -1,7 +1,8 @@
-/* age_files.h - the ages of records and the state of the rule, in files. SPDX-License-Identifier: Apache-2.0
+/* age_files.h - the ages of records and the state of the rule, in files.
+ * SPDX-License-Identifier: Apache-2.0
  *
- * The files ages/%08x and ages/rule (format_files.h) outlive the process. Any of them may be lost or
- * old: Penstock then takes the ages as young, and counts the live records by look-ups
+ * The files ages/%08x and ages/rule (format_files.h) outlive the process. Any of them may be lost
+ * or old. Penstock then takes the records as young, and counts the live ones by look-ups
  * (account.h). */
 #ifndef STORE_AGE_FILES_H
 #define STORE_AGE_FILES_H

@@ -5,7 +5,8 @@
  * extent, a scan of the record headers gives the same entries, and the metadata blocks give the
  * names. The open extent has its table in RAM. An extent of format version 1 has no names.
  *
- * Threads: extent_each_row and extent_footer are for any thread, all else for the committer. */
+ * Threads: any thread may read tables, rows, footers and bytes. Records (extent_each_record),
+ * extent_recognize and extent_seal_old are for the committer. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -120,7 +121,7 @@ static bool record_at(struct window *window, uint64_t offset, uint32_t ordinal, 
            record_end(offset, ret) <= extent_size(window->extent);
 }
 
-/* Visits header after header, up to the first that is none. */
+/* Visits the records by their headers, up to the first place that has no right header. */
 static enum err scan(const struct extent *extent, extent_visit *each, void *arg)
 {
     struct window window = { .extent = extent };
@@ -130,7 +131,7 @@ static enum err scan(const struct extent *extent, extent_visit *each, void *arg)
         struct record record;
         at = round_up(at, RECORD_ALIGN);
         if (!record_at(&window, at, ordinal, &record)) {
-            at = round_up(at, PAGE_BYTES);    /* the next append, perhaps */
+            at = round_up(at, PAGE_BYTES);    /* the next append may begin there */
             if (!record_at(&window, at, ordinal, &record))
                 break;
         }
@@ -295,7 +296,7 @@ enum err extent_footer(struct extents *all, uint32_t number, struct toc_footer *
 
 /* ---- for the committer ---- */
 
-/* By its table, so that one bad header hides no record but its own. */
+/* Visits the records by the table, so that a damaged header hides only its own record. */
 static enum err each_listed(const struct extent *extent, const struct toc *toc,
                             extent_visit *each, void *arg)
 {
@@ -332,7 +333,7 @@ enum err extent_seal_old(struct extents *all, uint32_t number)
     if (e)
         return e;
     find_toc(extent, &toc);
-    /* behind whatever is there: no block is written twice */
+    /* after all bytes of the file, because no block is written twice */
     e = extent_write_toc(extent, round_up(extent_size(extent), PAGE_BYTES), &toc);
     toc_free(&toc);
     extent_release(&extent);

@@ -20,7 +20,7 @@ enum mark { MARK_TIME, MARK_GRANTED, MARK_COUNT };    /* facts of a record that 
 #define GATHER_MAX 128u               /* the most records in one append */
 #define EXTENT_NUMBER_MAX 0xF0000000u /* so many extents of 4 MiB are 16 PB of writes */
 
-/* What runs out, and is taken from an idle extent that was not held lately (CLOCK). */
+/* Resources that run out. They are taken from an idle extent that was not held recently (CLOCK). */
 enum clock { CLOCK_FILES, CLOCK_MAPS, CLOCK_COUNT };
 
 /* The place of an extent in a clock. */
@@ -58,7 +58,7 @@ struct extent {
  * that closes the file first takes the bit from an extent that nobody holds (extent_claim). */
 #define REF_OPEN 0x80000000u
 
-/* The newest extent, while it takes more records, and the records gathered for its next append. */
+/* An extent that takes more records, and the records gathered for its next append. */
 struct open_extent {
     struct extent *extent;            /* NULL: no extent takes more records */
     atomic_bool broken;               /* a write failed: the extent takes no more records */
@@ -98,8 +98,8 @@ struct extents {
     atomic_uint count;
     /* The log is for the committer, the copy for the recycler, until the log takes its place. */
     struct open_extent *opens[OPEN_COUNT];
-    /* Guards extent, toc and the written_ members of open_extent. The committer writes them under
-     * the lock, and reads them without it. */
+    /* Guards extent, toc and the written_ members of open_extent. The thread that appends to it
+     * writes them under the lock, and reads them without it. */
     pthread_mutex_t toc_lock;
 };
 
@@ -111,8 +111,8 @@ struct extent *extent_add(struct extents *all, uint32_t number, int fd, uint64_t
 void extent_remove_file(struct extents *all, uint32_t number);
 void extent_grew(struct extent *extent, uint64_t bytes);
 
-/* The next number that no file has, for a new file; and back, if the file could not be made. Returns
- * false if there is none. Any thread. */
+/* Takes the next number that no file has, for a new file. Returns false if there is none. If the
+ * file can't be made, the number is given back. Any thread. */
 bool extents_take_number(struct extents *all, uint32_t *ret) MUST_USE;
 void extents_give_number(struct extents *all, uint32_t number);
 

@@ -16,7 +16,7 @@ struct folder {
     struct stat format_file, index_file;    /* their state when they were opened */
     struct extents *extents;
     struct index *index;
-    bool index_stands;                /* the index is as a clean stop left it: the opening added nothing */
+    bool index_stands;                /* the opening changed nothing that a clean stop left */
     bool doubted;                     /* the folder had a note of folder_doubt when it was opened */
     const char *anew;                 /* why it began anew at its opening; static text or "" */
     char stranger[STRANGER_MAX];      /* the name of a foreign file, quoted; or "" */

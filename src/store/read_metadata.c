@@ -27,7 +27,8 @@ static enum err plan_metadata(struct store_io *io, const struct object_id *id,
     if (volume_find_metadata(volume, id, name, &plan->unit, entry) != OK)
         return ERR_NOT_FOUND;
     uint64_t len = record_header_bytes(0) + (uint64_t)entry->len;
-    /* how long the metadata is says the header; the append goes on to a full page */
+    /* The header has the length of the metadata, so it is not known yet. The append ends at a page:
+     * bytes up to there can be read. */
     if (entry->whole) {
         uint64_t least = entry->offset + record_header_bytes(entry->len) + (uint64_t)entry->len;
         len = MIN(METADATA_FIRST_READ, round_up(least, PAGE_BYTES) - entry->offset);
@@ -37,7 +38,8 @@ static enum err plan_metadata(struct store_io *io, const struct object_id *id,
     return plan_hold(io, plan, len);
 }
 
-/* ERR_MORE: the metadata is longer than what was read; the plan says now how long. */
+/* Returns ERR_MORE if the metadata is longer than the span that was read; the span then has the
+ * right length. */
 static enum err decode_metadata(struct store_io *io, struct plan *plan, struct metadata **ret)
 {
     struct record record;
@@ -68,7 +70,8 @@ static enum err decode_metadata(struct store_io *io, struct plan *plan, struct m
     return right ? OK : ERR_GONE;
 }
 
-/* Into RAM, but not over what was committed, removed or doubted since the index was asked. */
+/* Puts the metadata into RAM, unless a commit, a removal or an unclean opening has changed it since
+ * the look-up in the index. */
 static void remember_metadata(const struct plan *plan, struct metadata *metadata)
 {
     struct volume *volume = plan->volume;
@@ -106,7 +109,8 @@ static bool has_name(const struct metadata *metadata, const struct object_name *
     return !guard_on(GUARD_IDENTITY) || metadata_has_name(metadata, name);
 }
 
-/* Reads metadata from the page cache alone. ERR_WAIT: the disk must be asked; the plan stands. */
+/* Reads metadata from the page cache alone. ERR_WAIT: the disk must be read, and the plan goes
+ * on. */
 static enum err metadata_at_once(struct store_io *io, struct plan *plan, struct metadata **ret)
 {
     enum err e;

@@ -9,7 +9,7 @@
  * extents once a tick. */
 void *recycle_run(void *volume);
 void recycle_stop(struct volume *volume);    /* the thread ends; the committer must still run */
-/* To be called before the folder is closed: returns when the recycler has let go of it. */
+/* To be called before the folder is closed. Returns when the recycler does not use it any more. */
 void recycle_pause(struct volume *volume);
 /* To be called when the folder was opened. */
 void recycle_resume(struct volume *volume);

@@ -9,19 +9,19 @@
 /* To be called when the log is full. Returns OK if there is another log; ERR_FULL if the recycler
  * must make room first, ERR_IO. */
 enum err room_next_extent(struct volume *volume) MUST_USE;
-/* To be called when the log has no room for the next append, nor has a copy that is ready. Seals the
- * log, so that it may be recycled; the copy takes its place. */
+/* To be called when neither the log nor a ready copy has room for the next append. Seals the log,
+ * so that it may be recycled. A ready copy takes its place. */
 void room_seal_log(struct volume *volume);
-/* Notes how many bytes the log can take, and for whom, for the next admissions. */
+/* Notes how many bytes the log can take, for the next admissions. */
 void room_note(struct volume *volume);
-/* The number of bytes that each of the next extents of the log can take, beginning with the present
- * one. Returns their number. */
+/* Finds the bytes that each of the next extents of the log can take, from the present one on.
+ * Returns the number of these extents. */
 #define ROOM_PLACES 8u
 size_t room_places(const struct volume *volume, uint64_t ret[ROOM_PLACES]);
 /* The bytes that a record takes at most, with its row in the table of contents. */
 uint64_t room_of_append(const struct store_append *append);
 
-/* Evicts the oldest extent, with all that is in it: for a full disk, which has no room for copies.
+/* Evicts the oldest extent with all its records: for a full disk, which has no room for copies.
  * Returns OK, or ERR_FULL if no extent may go. */
 enum err room_recycle(struct volume *volume) MUST_USE;
 /* True if the extents have more bytes than they may: the size was lowered, or other files take the
