@@ -1,5 +1,6 @@
-"""The commands that ask the cache: penstock ls and du, as an operator types them."""
+"""The commands that ask the cache: penstock ls, du, explain and purge, as an operator types them."""
 import http.server
+import pty
 
 from harness import *
 
@@ -112,6 +113,53 @@ with Story("o02 commands say what is cached", seconds=120) as story:
     refused("a wrong range", 1, ["range must be FIRST-LAST"], "explain", "--range", "x", "s3://pile/a/01")
     refused("no key", 2, ["s3://BUCKET/KEY"], "explain", "s3://pile/")
 
+    # ---- purge ----
+    def on_terminal(*argv, answer):
+        pid, fd = pty.fork()
+        if pid == 0:
+            os.execve(PENSTOCK, [PENSTOCK, *argv], {**os.environ, **none, **client})
+        out = b""
+        try:
+            while b"Type yes: " not in out:
+                out += os.read(fd, 1000)
+            os.write(fd, answer)
+            while True:
+                out += os.read(fd, 1000)
+        except OSError:    # it has ended
+            pass
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), out.decode().replace("\r\n", "\n")
+
+    def cached(prefix):
+        return [row["key"] for row in lines_of("ls", f"s3://pile/{prefix}")[:-1]]
+    story.same("a dry run says what would go", penstock("purge", "--dry-run", "s3://pile/a/")[:2], (0, "would purge 6 objects of s3://pile/a/: 878.9 KiB in the cache\n"))
+    story.same("... as the service says it", lines_of("purge", "--dry-run", "s3://pile/a/00"),
+               [{"purged": False, "objects": 1, "cached_bytes": SIZE, "complete": True, "folders_out": []}])
+    story.same("... and changes nothing", len(cached("a/")), 6)
+    story.same("one key", penstock("purge", "--key", "s3://pile/a/0"), (0, "purged s3://pile/a/0\n", ""))
+    story.same("... and none that begins like it", len(cached("a/")), 6)
+    story.same("a key that is there", (penstock("purge", "--wait", "--key", "s3://pile/a/00"), cached("a/")),
+               ((0, "purged s3://pile/a/00\n", ""), [f"a/{i:02}" for i in range(1, 6)]))
+    story.same("a key with odd bytes", (penstock("purge", "--key", "s3://" + ODD[1])[:2], cached("nl")), ((0, "purged s3://pile/nl\\x0anew\\x1b[31mred\n"), []))
+    answer = lines_of("purge", "--wait", "s3://pile/a/")
+    story.same("a prefix", (answer[0]["purged"], answer[0]["folders_out"], cached("a/"), len(cached("b/"))), (True, [], [], 6))
+    story.same("no purge is left", penstock("purge", "--list", "s3://pile"), (0, "no purge of s3://pile/ is in progress\n", ""))
+    refused("a whole bucket needs a yes", 2, ["whole bucket", "--yes"], "purge", "s3://pile", input=b"")
+    story.same("... and keeps all else", (on_terminal("purge", "s3://pile/", answer=b"y\n")[0], len(cached("b/"))), (1, 6))
+    story.same("... also on a terminal", (on_terminal("purge", "s3://pile/", answer=b"yes\n")[0], cached("")), (0, []))
+    for key in KEYS:
+        if key != ODD[2]:
+            server.get(key)
+    wait_for("all is stored again", lambda: len(cached("")) == len(KEYS) - 1, 10)
+    story.same("... or --yes", (penstock("purge", "--yes", "s3://pile")[:2], cached("")), ((0, "purged s3://pile/\n"), []))
+    refused("a purge needs a right", 1, ["the right cache"], "purge", "--config", server.config_path, "s3://pile/a/",
+            env={"AWS_ACCESS_KEY_ID": "LISTERKEY", "AWS_SECRET_ACCESS_KEY": "listerkey"})
+    refused("--key needs a key", 2, ["s3://BUCKET/KEY"], "purge", "--key", "s3://pile")
+    refused("another S3 server does not know it", 1, ["not a Penstock"], "purge", "--url", origin.url, "s3://pile/a/")
+    for key in KEYS:
+        if key != ODD[2]:
+            server.get(key)
+    wait_for("all is stored again", lambda: len(cached("")) == len(KEYS) - 1, 10)
+
     # ---- where the service is, and who asks ----
     pair = {n: v for n, v in client.items() if "KEY" in n}
     address, config = f"127.0.0.1:{server.port}", server.config_path
@@ -217,3 +265,7 @@ with Story("o02 commands say what is cached", seconds=120) as story:
                and 0 < out.count("\n") < 1204, (status, err))
     status, out, err = penstock("du", "--json", "s3://many")
     story.same("... also for du, and --json has it", (status, json.loads(out.splitlines()[-1])), (3, {"rows": 1, "complete": False, "folders_out": [2], "extents_unread": 0}))
+    status, out, err = penstock("purge", "--dry-run", "s3://many")
+    story.fact("... and for a dry run", status == 3 and out.startswith("would purge ") and "cache folder 2" in err, out + err)
+    status, out, err = penstock("purge", "s3://many/1")
+    story.fact("a purge is complete, because the folder takes it later", (status, out) == (0, "purged s3://many/1\n") and "takes the purge before it comes back" in err, err)

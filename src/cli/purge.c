@@ -1,0 +1,232 @@
+/* purge.c - the subcommand purge: removes a prefix or a key from the cache.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A purge is complete when the service answers. It then removes the entries of the index in the
+ * background; --wait asks for these purges until this one is no longer among them. */
+#include <inttypes.h>
+#include <jansson.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "cli/lines.h"
+
+#define RIGHT "cache on this prefix or key"
+#define POLL_MS 500u
+#define PROGRESS_MS 5000u
+
+struct purge {
+    bool json, dry, wait, one, yes, list;    /* one: a key, and not a prefix */
+    const struct server *server;
+    struct s3_url url;
+    uint64_t serial;               /* of this purge; 0: none was made */
+    bool incomplete;               /* of a dry run */
+    uint64_t extents, left, rows;  /* of the purges that --wait or --list finds */
+    struct arena keep;
+};
+
+static slice shown(struct purge *purge, slice key)
+{
+    struct text text = text_in(&purge->keep);
+    text_printf(&text, "s3://%.*s/", SLICE_ARG(purge->url.bucket));
+    show_name(&text, key);
+    return text_slice(&text);
+}
+
+/* ---- a whole bucket ---- */
+
+/* Asks on the terminal. Returns EXIT_GOOD if the purge may go on. */
+static int confirm(const struct purge *purge)
+{
+    char line[16];
+    if (purge->url.key.len || purge->yes || purge->dry || purge->list)
+        return EXIT_GOOD;
+    if (!isatty(STDIN_FILENO)) {
+        fprintf(stderr, "penstock purge: s3://%.*s names the whole bucket. To purge all of it, add "
+                "--yes\n", SLICE_ARG(purge->url.bucket));
+        return EXIT_USAGE;
+    }
+    fprintf(stderr, "Remove everything of the bucket %.*s from the cache? The origin keeps its "
+            "objects. Type yes: ", SLICE_ARG(purge->url.bucket));
+    if (fgets(line, sizeof(line), stdin) && strcmp(line, "yes\n") == 0)
+        return EXIT_GOOD;
+    fputs("penstock purge: nothing was purged\n", stderr);
+    return EXIT_FAILED;
+}
+
+/* ---- the answers ---- */
+
+static void print_dry(struct purge *purge, const json_t *row)
+{
+    uint64_t objects = lines_number(row, "objects");
+    slice bytes = show_bytes(&purge->keep, lines_number(row, "cached_bytes"));
+    printf("would purge %" PRIu64 " %s of %.*s: %.*s in the cache\n", objects,
+           objects == 1 ? "object" : "objects", SLICE_ARG(shown(purge, purge->url.key)),
+           SLICE_ARG(bytes));
+}
+
+static void visit_answer(void *arg, slice line, const json_t *row)
+{
+    struct purge *purge = arg;
+    purge->serial = lines_number(row, "serial");
+    purge->incomplete = json_is_false(json_object_get(row, "complete"));
+    if (purge->json)
+        fwrite(line.ptr, 1, line.len, stdout);
+    else if (purge->dry)
+        print_dry(purge, row);
+    else
+        printf("purged %.*s\n", SLICE_ARG(shown(purge, purge->url.key)));
+    lines_warn_folders(purge->server, row, purge->dry
+                      ? "its objects are not counted"
+                      : "it takes the purge before it comes back");
+    if (purge->incomplete && !json_array_size(json_object_get(row, "folders_out")))
+        fputs("penstock purge: warning: a part of the cache could not be read, and is not "
+              "counted\n", stderr);
+}
+
+/* Counts the purges of this very prefix or key that are in force, up to this purge. */
+static void visit_state(void *arg, slice line, const json_t *row)
+{
+    struct purge *purge = arg;
+    (void)line;
+    slice name = lines_name(row, purge->one ? "key" : "prefix", &purge->keep);
+    bool is_key = json_object_get(row, "key") || json_object_get(row, "key_url");
+    if (is_key != purge->one || !slice_eq(name, purge->url.key) ||
+        lines_number(row, "serial") > purge->serial)
+        return;
+    purge->rows++;
+    purge->extents += lines_number(row, "extents");
+    purge->left += lines_number(row, "extents_left");
+}
+
+static void visit_list(void *arg, slice line, const json_t *row)
+{
+    struct purge *purge = arg;
+    bool is_key = json_object_get(row, "key") || json_object_get(row, "key_url");
+    slice name = lines_name(row, is_key ? "key" : "prefix", &purge->keep);
+    if (purge->json)
+        fwrite(line.ptr, 1, line.len, stdout);
+    else
+        printf("%.*s%s: %" PRIu64 " of %" PRIu64 " extents left\n", SLICE_ARG(shown(purge, name)),
+               is_key ? " (one key)" : "", lines_number(row, "extents_left"),
+               lines_number(row, "extents"));
+    purge->rows++;
+}
+
+/* ---- the requests ---- */
+
+/* Asks for the purges in force. */
+static int ask_states(struct purge *purge, line_visit *visit)
+{
+    struct text query = text_in(&purge->keep);
+    slice body;
+    text_add(&query, S("penstock-purge="));
+    query_add(&query, "prefix", purge->url.key);
+    struct question question = {
+        .method = "GET", .of = { purge->url.bucket, S("") }, .query = text_slice(&query),
+        .right = RIGHT, .slow = "It has many other requests", .may_be_empty = true };
+    int status = server_ask(purge->server, &question, &purge->keep, &body);
+    return status ? status : lines_each(purge->server, body, visit, purge);
+}
+
+static int wait_for_sweep(struct purge *purge)
+{
+    uint64_t notice_ms = mono_ms() + PROGRESS_MS;
+    int status;
+    for (;; usleep(POLL_MS * 1000)) {
+        purge->rows = purge->extents = purge->left = 0;
+        status = ask_states(purge, visit_state);
+        if (status || !purge->rows)
+            return status;
+        if (mono_ms() >= purge->server->until_ms) {
+            fprintf(stderr, "penstock purge: the purge is complete, but not all of its entries in "
+                    "the index were removed in time: %" PRIu64 " of %" PRIu64 " extents are left. "
+                    "Give it more time by --timeout SECONDS\n", purge->left, purge->extents);
+            return EXIT_FAILED;
+        }
+        if (mono_ms() >= notice_ms) {
+            fprintf(stderr, "penstock purge: the purge is complete. Removing its entries from the "
+                    "index: %" PRIu64 " of %" PRIu64 " extents are left\n", purge->left,
+                    purge->extents);
+            notice_ms += PROGRESS_MS;
+        }
+        arena_free(&purge->keep);
+    }
+}
+
+static int ask_purge(struct purge *purge)
+{
+    struct text query = text_in(&purge->keep);
+    slice body;
+    text_add(&query, S("penstock-purge="));
+    query_add(&query, purge->one ? "key" : "prefix", purge->url.key);
+    if (purge->dry)
+        text_add(&query, S("&dry-run="));
+    struct question question = {
+        .method = "POST", .of = { purge->url.bucket, S("") }, .query = text_slice(&query),
+        .right = RIGHT, .slow = purge->dry ? SERVER_SLOW_WALK : "It notes the purge in each cache "
+                                             "folder, and a disk may be slow" };
+    int status = server_ask(purge->server, &question, &purge->keep, &body);
+    if (!status)
+        status = lines_each(purge->server, body, visit_answer, purge);
+    fflush(stdout);
+    if (!status && purge->wait && purge->serial)
+        status = wait_for_sweep(purge);
+    return status ? status : purge->incomplete ? EXIT_INCOMPLETE : EXIT_GOOD;
+}
+
+static int list(struct purge *purge)
+{
+    int status = ask_states(purge, visit_list);
+    if (!status && !purge->rows && !purge->json)
+        printf("no purge of %.*s is in progress\n", SLICE_ARG(shown(purge, purge->url.key)));
+    return status;
+}
+
+/* ---- the command ---- */
+
+static int run(struct cli *cli)
+{
+    struct purge purge = {
+        .json = cli_flag(cli, "--json"), .dry = cli_flag(cli, "--dry-run"),
+        .wait = cli_flag(cli, "--wait"), .one = cli_flag(cli, "--key"),
+        .yes = cli_flag(cli, "--yes"), .list = cli_flag(cli, "--list"),
+    };
+    struct server server;
+    if (!server_word(cli, "purge", &purge.url))
+        return EXIT_USAGE;
+    if (purge.one && !purge.url.key.len) {
+        fputs("penstock purge: --key is for one key: write s3://BUCKET/KEY\n", stderr);
+        return EXIT_USAGE;
+    }
+    int status = server_find(cli, "purge", &server);
+    purge.server = &server;
+    if (!status)
+        status = confirm(&purge);
+    if (!status)
+        status = purge.list ? list(&purge) : ask_purge(&purge);
+    server_end(&server);
+    arena_free(&purge.keep);
+    return status;
+}
+
+static const struct command_option options[] = {
+    { "--key", NULL, "the URL names exactly one key, and not all keys that begin like it" },
+    { "--dry-run", NULL, "change nothing; show how much a purge would remove" },
+    { "--wait", NULL, "wait until the entries of the index are removed, too" },
+    { "--list", NULL, "show the purges whose entries are not all removed yet" },
+    { "--yes", NULL, "do not ask before a whole bucket is purged" },
+    { "--json", NULL, "print the JSON lines of the service" },
+    SERVER_OPTIONS,
+    { 0 },
+};
+
+const struct command command_purge = {
+    .name = "purge", .args = "[--key] [--dry-run] [--wait] [--yes] [--json] s3://BUCKET/PREFIX "
+                             "[SETTINGS]",
+    .run = run, .takes_settings = true, .options = options,
+    .help = "remove a prefix or a key from the cache; the origin keeps its objects",
+    .more = SERVER_MORE
+            "When the command returns, nothing that was cached of the prefix is served any more.\n"
+            "PREFIX is compared byte by byte: train also names training/1, and train/ does not.",
+};
