@@ -1,7 +1,7 @@
 /* ban_list.c - the purges of the installation. SPDX-License-Identifier: Apache-2.0
  *
- * A serial is at least the time of the purge in milliseconds. So a volume that is missing does not
- * know bans with the serials that later purges get. */
+ * A serial is at least the time of the purge in milliseconds. So a later purge never gets a serial
+ * that a volume which is missing now has already used. */
 #include "store/ban_list.h"
 
 #include <stdlib.h>
@@ -46,7 +46,7 @@ static void remove_narrower(struct ban_list *list, slice prefix)
             remove_at(list, i);
 }
 
-/* Counts the bans that stay when bans of these prefixes come. */
+/* Counts the bans that stay if bans of these prefixes are added. */
 static size_t count_kept(const struct ban_list *list, const slice *prefixes, size_t count)
 {
     size_t kept = 0;
@@ -67,7 +67,7 @@ static bool has_serial(const struct ban_list *list, uint64_t serial)
     return false;
 }
 
-/* ---- any time ---- */
+/* ---- the interface ---- */
 
 enum err ban_list_add(struct ban_list *list, const slice *prefixes, size_t count,
                       uint64_t *ret_serial)

@@ -6,7 +6,7 @@
  *
  * Bans have serials, which only grow. A fill notes the newest serial before it asks the origin, and
  * metadata in RAM has the newest serial that it was compared with. A later ban of the same name
- * makes both useless. So no look-up of what is in progress is needed when a purge comes. */
+ * makes both useless. So a purge need not look for fills in progress. */
 #ifndef STORE_BAN_LIST_H
 #define STORE_BAN_LIST_H
 
@@ -23,9 +23,9 @@ struct ban_row {
 
 struct ban_list {
     pthread_mutex_t lock;
-    pthread_cond_t changed;           /* a volume has taken bans, opened, or removed what they cover */
+    pthread_cond_t changed;           /* a volume has taken or written bans, or has opened */
     _Atomic uint64_t serial;          /* of the newest ban; changes under the lock */
-    uint64_t forgotten;               /* the highest serial of a ban that is no longer in the list */
+    uint64_t forgotten;               /* the highest serial of a ban that has left the list */
     struct ban_row rows[PREFIX_ROWS_MAX];
     size_t count;
     bool stopping;                    /* the sweep must end */

@@ -1,4 +1,4 @@
-/* bans.c - what purges cover in one volume. SPDX-License-Identifier: Apache-2.0
+/* bans.c - the purges of one volume. SPDX-License-Identifier: Apache-2.0
  *
  * A record that a fill from before the purge brings is refused by its serial, before it is written
  * and again before it is published (commit.c). So when the committer takes a ban between two
@@ -23,7 +23,7 @@ struct bans *bans_new(const uint8_t *secret)
     pthread_rwlockattr_t attributes;
     bans->secret = secret;
     pthread_rwlockattr_init(&attributes);
-    /* else readers that never pause would keep the committer out */
+    /* otherwise readers that never pause would block the committer */
     pthread_rwlockattr_setkind_np(&attributes, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
     pthread_rwlock_init(&bans->lock, &attributes);
     pthread_rwlockattr_destroy(&attributes);
@@ -67,7 +67,7 @@ void bans_free(struct bans **bans)
     free(mine);
 }
 
-/* The hash of the bucket that a prefix names, if it names one to the end. */
+/* Returns the hash of the prefix's bucket, or 0 if the prefix ends within the bucket's name. */
 static uint64_t bucket_of(const struct bans *bans, slice prefix)
 {
     slice rest = prefix, endpoint = slice_cut(&rest, '\0'), bucket = { NULL, 0 };
@@ -113,7 +113,7 @@ static enum err load(const char *folder, struct arena *keep, struct ban **ret, s
     return e;
 }
 
-/* By the committer, which alone changes the rows that are in the file. */
+/* Writes the file. For the committer, which alone changes rows of the file. */
 static enum err store(struct bans *bans, const struct folder *folder)
 {
     struct arena keep = { 0 };
@@ -163,7 +163,7 @@ static uint64_t newer(struct ban_list *list, uint64_t since, struct arena *keep,
     return serial;
 }
 
-/* Adds what is newer in the list. It covers all records that the volume has now. */
+/* Adds the newer bans of the list. They cover all records that the volume has now. */
 static void take(struct bans *bans, struct ban_list *list, const struct folder *folder)
 {
     struct arena keep = { 0 };
@@ -200,7 +200,7 @@ enum err bans_follow(struct bans *bans, struct ban_list *list, const struct fold
     return e;
 }
 
-/* Nobody knows what was purged. */
+/* For a damaged file: bans all names, because the purged ones are not known. */
 static void ban_everything(struct bans *bans, uint64_t serial, const struct folder *folder)
 {
     struct ban ban = { .serial = serial, .highest = extents_highest(folder->extents) };

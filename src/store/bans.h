@@ -1,10 +1,11 @@
-/* bans.h - what purges cover in one volume. SPDX-License-Identifier: Apache-2.0
+/* bans.h - the purges of one volume. SPDX-License-Identifier: Apache-2.0
  *
  * A ban covers the records that the volume had when it took the ban: all of the extents up to the
  * highest number, and of the open extents the records up to then. A covered record whose object has
- * the prefix of the ban is never served again. Look-ups compare what the index gave them, until the
- * sweep (sweep.h) has deleted all such entries. The file `bans` keeps the ban as long as an extent
- * that it covers remains, because an index that is built anew finds the old records again.
+ * the prefix of the ban is never served again. Look-ups compare the entries that they find with the
+ * bans, until the sweep (sweep.h) has deleted all covered entries. The file `bans` keeps the ban as
+ * long as an extent that it covers remains, because an index that is built anew finds the old
+ * records again.
  *
  * Threads: the committer takes bans and writes the file; any thread compares. */
 #ifndef STORE_BANS_H
@@ -26,7 +27,7 @@ struct bans {
     atomic_uint unswept;              /* rows that look-ups compare */
     struct bans_row *rows;
     size_t count;
-    atomic_bool dirty;                /* the file has rows that are gone */
+    atomic_bool dirty;                /* the file has rows that were removed here */
     _Atomic uint64_t applied, stored; /* the highest serial that look-ups compare; in the file */
     atomic_uint opening;              /* how often the folder was opened */
 };
@@ -34,21 +35,22 @@ struct bans {
 struct bans *bans_new(const uint8_t *secret) MUST_USE;
 void bans_free(struct bans **bans);
 
-/* For a folder that was just opened and serves nobody yet. Reads the file, gives its bans to the
- * list, and takes those of the list that the folder missed: these cover all that it holds. Returns
+/* For a folder that was just opened and does not serve yet. Reads the file, gives its bans to the
+ * list, and takes the bans of the list that the folder missed: these cover all its records. Returns
  * OK, or ERR_IO or ERR_FULL if the file can't be read or written. */
 enum err bans_open(struct bans *bans, struct ban_list *list, const struct folder *folder) MUST_USE;
-/* Takes the new bans of the list, and writes the file. Cheap if there is nothing new. The same
- * errors. */
+/* Takes the new bans of the list, and writes the file. Cheap if there is no new ban. Errors: as
+ * bans_open. */
 enum err bans_follow(struct bans *bans, struct ban_list *list,
                      const struct folder *folder) MUST_USE;
-/* Reads the file of a folder that is not open, for the list. A file that can't be read has none. */
+/* Adds the bans in the file of a folder that is not open to the list. If the file can't be read, it
+ * has none. */
 void bans_peek(const char *path, struct ban_list *list);
 
 /* ---- comparing ---- */
 
-/* Begins a look-up in the index. Returns false if nothing must be compared. If it returns true, no
- * ban leaves until bans_end. */
+/* Begins a look-up in the index. Returns false if there is no ban to compare. If it returns true,
+ * no ban is removed until bans_end. */
 static inline bool bans_begin(struct bans *bans)
 {
     if (atomic_load_explicit(&bans->unswept, memory_order_acquire) == 0)
@@ -75,8 +77,8 @@ bool bans_row_is_of_bucket(const struct bans_row *row);
 size_t bans_unswept(struct bans *bans, struct arena *keep, struct bans_row **ret);
 /* Notes how far the sweep of these bans has come, from their members extents and left. */
 void bans_progress(struct bans *bans, const struct bans_row *rows, size_t count);
-/* All entries that these bans cover are deleted. Does nothing if the folder was opened anew since
- * `opening`. */
+/* Notes that all entries that these bans cover are deleted. Does nothing if the folder was opened
+ * anew since `opening`. */
 void bans_are_swept(struct bans *bans, unsigned opening, const struct bans_row *rows, size_t count);
 /* Removes swept bans up to `least` that cover no extent in `numbers`, which are in ascending order.
  * Adds the serials of the rows that stay to `kept`, and returns their number. */

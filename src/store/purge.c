@@ -1,19 +1,19 @@
 /* purge.c - purges a prefix or a key. SPDX-License-Identifier: Apache-2.0
  *
- *   list ──> committers: what it covers ──> file `bans`, synced ──> answer ──> sweep
+ *   list ──> committers: covered records ──> file `bans`, synced ──> answer ──> sweep
  *
  * The purge is in the list of the installation first. From then on, fills and metadata from before
- * are refused by their notes (ban_list.h). Then the committer of each volume notes which records are
- * covered. A volume that is out of service finds the purge in the list when it returns, or, in a
- * later process, in the file of another volume. If a commit hangs, its folder goes out of service,
- * as for a removal. */
+ * are refused by their notes (ban_list.h). Then the committer of each volume notes which records
+ * are covered. A volume that is out of service finds the purge in the list when it returns, or, in
+ * a later process, in the file of another volume. If a commit hangs, its folder goes out of
+ * service, as for a removal. */
 #include "store/purge.h"
 
 #include <stdlib.h>
 
 #include "store/inside.h"
 
-#define LOOK_MS 100u                  /* a folder that hangs wakes nobody */
+#define LOOK_MS 100u                  /* a committer that hangs sends no signal */
 
 slice purge_prefix(struct arena *keep, slice endpoint, slice bucket, slice key, bool whole)
 {
@@ -114,8 +114,8 @@ enum err store_purge(struct store *store, const slice *prefixes, size_t count,
 
 /* ---- purges in force ---- */
 
-/* Adds what one volume has of a purge. Returns true if the volume still compares it, or has not
- * taken it yet. */
+/* Adds the progress of a purge in one volume. Returns true if the volume still compares it, or has
+ * not taken it yet. */
 static bool add_volume(struct volume *volume, struct purge_state *state)
 {
     struct bans *bans = volume->bans;

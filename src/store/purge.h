@@ -9,8 +9,8 @@
 #include "store/route.h"
 #include "store/store.h"
 
-/* The prefix of a purge, in keep: of all keys of the bucket that begin with `key`, or, if `whole`, of
- * this one key and its versions. */
+/* The prefix of a purge, in keep: of all keys of the bucket that begin with `key`, or, if `whole`,
+ * of this one key and its versions. */
 slice purge_prefix(struct arena *keep, slice endpoint, slice bucket, slice key, bool whole);
 
 struct purge_result {

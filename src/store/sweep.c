@@ -1,4 +1,4 @@
-/* sweep.c - deletes what purges cover. SPDX-License-Identifier: Apache-2.0
+/* sweep.c - deletes the index entries of purged records. SPDX-License-Identifier: Apache-2.0
  *
  *   covered extents ── rows ──> purged? ──> batches ──> committer: index
  *
@@ -9,10 +9,10 @@
  * again with the same ETag. Rows of format version 1 have neither names nor bucket hashes. For
  * them, the metadata block of the record gives the name, as for units.
  *
- * When all extents were read, look-ups need not compare the purge any more. Until then, and if
- * something could not be read, they do. Deleted entries count as dead (account.h), so the recycler
- * takes their extents. Threads: one thread for all volumes; the committer takes the batches between
- * commits, as those of the recycler. */
+ * When all extents were read, look-ups need not compare the purge any more. Until then they do, and
+ * also if an extent or a name could not be read. Records without entries count as dead (account.h),
+ * so the recycler takes their extents. Threads: one thread for all volumes; the committer takes the
+ * batches between commits, as those of the recycler. */
 #include "store/sweep.h"
 
 #include <stdlib.h>
@@ -23,7 +23,7 @@
 #include "store/inside.h"
 #include "store/relocation.h"
 
-#define LOOK_MS 1000u                 /* between two looks, and after a sweep that must be repeated */
+#define LOOK_MS 1000u                 /* between two looks, and before a sweep is repeated */
 #define TRIM_MS 10000u
 
 /* The name of an object, by its id. */
@@ -37,15 +37,15 @@ struct found_name {
 struct sweep {
     struct store *store;
     struct volume *volume;
-    struct bans_row *rows;            /* what is swept; in keep */
+    struct bans_row *rows;            /* the bans that are swept; in keep */
     size_t row_count;
     struct arena keep;
-    uint32_t extent;                  /* the one that is read */
-    struct extent *held;              /* it, for its ages */
+    uint32_t extent;                  /* the extent that is read */
+    struct extent *held;              /* a reference to it, for its ages */
     struct relocation_row batch[RELOCATION_ENTRIES];
     size_t count, entries;            /* of the batch; of the index, that it changes */
     struct found_name last;
-    bool repeat;                      /* something could not be decided */
+    bool repeat;                      /* an extent or a name could not be read */
 };
 
 static bool is_stopping(struct store *store)
@@ -106,7 +106,8 @@ static enum found find(struct volume *home, const struct object_id *id, struct f
         return e == ERR_NOT_FOUND && volume_is_serving(home) ? FOUND_NOTHING : FOUND_UNKNOWN;
     if (read_name(home, id, &entry, ret))
         return FOUND_NAME;
-    return volume_is_serving(home) ? FOUND_NOTHING : FOUND_UNKNOWN;    /* damaged: as good as none */
+    /* damaged metadata counts as missing */
+    return volume_is_serving(home) ? FOUND_NOTHING : FOUND_UNKNOWN;
 }
 
 /* The rows of an object's units follow each other, so the last name is kept. */
@@ -257,7 +258,7 @@ static bool sweep_volume(struct store *store, struct volume *volume)
     return repeat;
 }
 
-/* ---- bans that nobody needs any more ---- */
+/* ---- bans that are not needed any more ---- */
 
 /* The highest serial up to which each volume of the installation has all bans in its file. */
 static uint64_t stored_by_all(const struct store *store)
@@ -281,7 +282,7 @@ static void trim(struct store *store)
     for (size_t i = 0; i < store->volume_count; i++) {
         struct volume *volume = store->volumes[i];
         uint32_t *numbers;
-        /* of a folder that is out of service nobody knows what it has */
+        /* the extents of a folder out of service are not known */
         size_t extents = extents_numbers(volume->extents, &keep, &numbers);
         uint64_t up_to = volume_is_serving(volume) ? least : 0;
         count += bans_trim(volume->bans, up_to, numbers, extents, kept + count);

@@ -1,10 +1,10 @@
-/* sweep.h - deletes what purges cover. SPDX-License-Identifier: Apache-2.0 */
+/* sweep.h - deletes the index entries of purged records. SPDX-License-Identifier: Apache-2.0 */
 #ifndef STORE_SWEEP_H
 #define STORE_SWEEP_H
 
 struct store;
 
-/* The thread of a store. It ends when the list of bans says `stopping`. */
+/* The thread of a store. It ends when the list of bans has `stopping` set. */
 void *sweep_run(void *store);
 
 #endif

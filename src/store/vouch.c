@@ -26,7 +26,7 @@ enum err volume_find_metadata(struct volume *volume, const struct object_id *id,
     return e;
 }
 
-/* Metadata in RAM, if it was not purged. */
+/* Returns the metadata in RAM, unless it was purged. */
 static struct metadata *get_in_ram(struct volume *volume, const struct object_id *id)
 {
     struct metadata *metadata = metadata_cache_get(volume->metadata_cache, id);
