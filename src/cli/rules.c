@@ -125,7 +125,7 @@ const struct store_limits *rules_limits(const struct config *config, struct aren
         rows[i] = (struct store_limits){
             .bucket = bucket->bucket, .prefix = bucket->prefix,
             .quota_bytes = bucket->quota_bytes, .object_bytes_max = bucket->max_object_bytes,
-            .admission = admission_of(bucket->admit),
+            .expire_ms = bucket->expire_ms, .admission = admission_of(bucket->admit),
         };
     }
     return rows;

@@ -23,6 +23,7 @@ struct ages {
     _Atomic uint8_t *live;
     _Atomic uint64_t *left_out;       /* a bit each */
     _Atomic uint16_t *tallies;
+    _Atomic uint8_t *read;            /* slices; of records of tallies that expire */
     uint32_t tallied;                 /* the records before this one have a tally */
     struct tally_change *sums;        /* of live records that have a tally, for each tally */
     size_t sum_count, sum_max, sum_last;    /* sum_last: the one that changed last */
@@ -36,6 +37,7 @@ struct ages *ages_new(uint32_t records)
     ages->live = must_alloc(records + 1);
     ages->left_out = must_alloc((records / 64 + 1) * sizeof(*ages->left_out));
     ages->tallies = must_alloc((records + 1) * sizeof(*ages->tallies));
+    ages->read = must_alloc(records + 1);
     return ages;
 }
 
@@ -49,6 +51,7 @@ void ages_free(struct ages **ages)
     free(mine->live);
     free(mine->left_out);
     free(mine->tallies);
+    free(mine->read);
     free(mine->sums);
     free(mine);
 }
@@ -90,6 +93,20 @@ static void know(struct ages *ages, uint32_t ordinal, bool metadata, unsigned en
                                  memory_order_relaxed);
     if (ordinal == ages_counted(ages))
         atomic_store_explicit(&ages->counted, ordinal + 1, memory_order_release);
+}
+
+/* ---- reads ---- */
+
+uint8_t ages_read(const struct ages *ages, uint32_t ordinal)
+{
+    return ordinal < ages->records
+               ? atomic_load_explicit(&ages->read[ordinal], memory_order_relaxed) : 0;
+}
+
+void ages_set_read(struct ages *ages, uint32_t ordinal, uint8_t when)
+{
+    if (ordinal < ages->records && ages_read(ages, ordinal) != when)
+        atomic_store_explicit(&ages->read[ordinal], when, memory_order_relaxed);
 }
 
 /* ---- tallies ---- */

@@ -8,9 +8,10 @@
  *
  * The entries of a record that an earlier process wrote are not known at first, unless a file says
  * them (age_files.h). They are counted in the order of the records (ages_count). Changes of a record
- * that is not counted yet are ignored, because the count will see them. A record also has
- * the number of its tally (tallies.h), and the extent has a sum for each tally of its records. Four
- * bytes and a bit of RAM a record.
+ * that is not counted yet are ignored, because the count will see them. A record also has the number
+ * of its tally (tallies.h), and the extent has a sum for each tally of its records. Four bytes and a
+ * bit of RAM a record. Records of a bucket that expires have a fifth byte: the slice of their last
+ * read.
  *
  * Threads: any thread may call ages_touch and read the totals. All other functions are for the
  * committer, or for a caller that has stopped it. */
@@ -38,6 +39,10 @@ struct ages_record {
     bool metadata;
     uint16_t tally;
 };
+/* The slice of a record's last read (tallies.h); 0: not known. Any thread. */
+uint8_t ages_read(const struct ages *ages, uint32_t ordinal);
+void ages_set_read(struct ages *ages, uint32_t ordinal, uint8_t when);
+
 /* Adds a record that was appended in this process. */
 void ages_add(struct ages *ages, uint32_t ordinal, const struct ages_record *record);
 

@@ -69,6 +69,14 @@ bool limits_any_split(const struct limits *limits)
     return false;
 }
 
+bool limits_any_expire(const struct limits *limits)
+{
+    for (size_t i = 0; i < limits->count; i++)
+        if (limits->rows[i].expire_ms)
+            return true;
+    return false;
+}
+
 /* Each split prefix of `a` is one of `b`. */
 static bool has_splits(const struct limits *a, const struct limits *b)
 {

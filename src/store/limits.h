@@ -24,6 +24,8 @@ const struct store_limits *limits_row(const struct limits *limits, slice bucket,
 bool limits_split(const struct limits *limits, slice bucket);
 /* Returns true if any bucket is split. */
 bool limits_any_split(const struct limits *limits);
+/* Returns true if any row has a time of expiry. */
+bool limits_any_expire(const struct limits *limits);
 /* Returns true if the same buckets are split at the same prefixes. */
 bool limits_same_split(const struct limits *a, const struct limits *b);
 

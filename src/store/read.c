@@ -211,7 +211,15 @@ static enum err finish_buffered(struct plan *plan, struct object_bytes *ret)
 static void touch(struct store_io *io, const struct plan *plan)
 {
     struct rule *rule = &plan->volume->rule;
-    extent_touch(plan->extent, plan->entries[0].ordinal, rule_stamp(rule));
+    const struct tallies *tallies = volume_tallies(plan->volume);
+    uint32_t ordinal = plan->entries[0].ordinal;
+    extent_touch(plan->extent, ordinal, rule_stamp(rule));
+    if (tallies_any_expire(tallies)) {
+        struct ages *ages = extent_ages_of(plan->extent);
+        uint8_t now = tallies_expire_now(tallies, ages_tally(ages, ordinal));
+        if (now)
+            ages_set_read(ages, ordinal, now);
+    }
     rule_touch(rule, &io->touches[plan->volume->number],
                mean_age_hash(&plan->id, rule_first_unit(plan->unit)));
 }

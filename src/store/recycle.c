@@ -24,6 +24,7 @@
 #include "base/metric.h"
 #include "store/account.h"
 #include "store/age_files.h"
+#include "store/expire.h"
 #include "store/relocation.h"
 #include "store/service.h"
 #include "store/verify.h"
@@ -514,6 +515,8 @@ void *recycle_run(void *arg)
             make_room(volume);
         else if (sweeps)
             sweep(volume);
+        else if (expire_is_due(volume))
+            expire_pass(volume);
         else
             age_files_step(volume);
         if (sweeps)

@@ -119,6 +119,9 @@ static void add_copies(struct volume *volume, const struct relocation *relocatio
             ages_add(ages, record->ordinal, &(struct ages_record){
                 .stamp = move->stamp, .metadata = record->kind == KIND_HEAD,
                 .tally = account_tally_of_copy(volume, record, name, before) });
+        if (ages)
+            ages_set_read(ages, record->ordinal,
+                          ages_read(extent_ages_of(old), move->copied.old_ordinal));
     }
     extent_release(&old);
 }

@@ -9,12 +9,17 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "store/hash.h"
 
 #define CHAINS 4096u
 
 struct sum {
     _Atomic int64_t bytes, records, objects;
+    /* For the volume's recycler: the slice and the change of the tally at the end of its latest
+     * pass. */
+    uint64_t seen_slice;
+    uint32_t seen_change;
 };
 
 struct tally {
@@ -27,6 +32,9 @@ struct tally {
     struct sum sum;                   /* of all volumes */
     _Atomic uint64_t quota;           /* UINT64_MAX: none */
     _Atomic uint64_t coming;          /* bytes on their way to the store */
+    _Atomic uint64_t expire_ms;       /* 0: never */
+    atomic_uint expire_change;        /* rises when expire_ms changes */
+    _Atomic uint64_t slice;           /* the present one, since the clock began */
 };
 
 struct tallies {
@@ -37,6 +45,8 @@ struct tallies {
     uint32_t chains[CHAINS];
     struct limits limits;
     atomic_uint layout;
+    atomic_bool any_expire;
+    atomic_uint turn;
     _Atomic(struct sum *) sums[VOLUMES_MAX];
 };
 
@@ -77,6 +87,9 @@ static void apply_limits(struct tallies *all, struct tally *row)
         row->name.len ? limits_row(&all->limits, row->name, row->prefix) : NULL;
     row->split = row->name.len && limits_split(&all->limits, row->name);
     atomic_store(&row->quota, limits && limits->quota_bytes ? limits->quota_bytes : UINT64_MAX);
+    uint64_t expire_ms = limits ? limits->expire_ms : 0;
+    if (atomic_exchange(&row->expire_ms, expire_ms) != expire_ms)
+        atomic_fetch_add(&row->expire_change, 1);
 }
 
 static void learn_name(struct tallies *all, struct tally *row, slice name)
@@ -121,6 +134,7 @@ void tallies_set_limits(struct tallies *all, const struct store_limits *rows, si
     all->limits = fresh;
     for (uint32_t i = 1; i < atomic_load(&all->count); i++)
         apply_limits(all, &all->rows[i]);
+    atomic_store(&all->any_expire, limits_any_expire(&fresh));
     if (!limits_same_split(&old, &fresh))
         atomic_fetch_add(&all->layout, 1);
     pthread_mutex_unlock(&all->lock);
@@ -289,6 +303,65 @@ bool tallies_any_full(const struct tallies *all)
         if (tallies_is_full(all, (uint16_t)i))
             return true;
     return false;
+}
+
+/* ---- expiry ---- */
+
+static uint8_t number_of(uint64_t since)
+{
+    return (uint8_t)(1 + since % EXPIRE_NUMBERS);
+}
+
+bool tallies_any_expire(const struct tallies *all)
+{
+    return atomic_load_explicit(&all->any_expire, memory_order_relaxed);
+}
+
+uint8_t tallies_expire_now(const struct tallies *all, uint16_t tally)
+{
+    const struct tally *row = &all->rows[tally];
+    if (!atomic_load_explicit(&row->expire_ms, memory_order_relaxed))
+        return 0;
+    return number_of(atomic_load_explicit(&row->slice, memory_order_relaxed));
+}
+
+uint32_t tallies_expire_turn(struct tallies *all)
+{
+    uint64_t now_ms = ageing_ms();
+    uint32_t count = atomic_load(&all->count);
+    bool moved = false;
+    for (uint32_t i = 1; i < count; i++) {
+        struct tally *row = &all->rows[i];
+        uint64_t expire_ms = atomic_load(&row->expire_ms);
+        uint64_t now = expire_ms ? now_ms / MAX(expire_ms / EXPIRE_SLICES, 1u) : 0;
+        moved |= atomic_exchange(&row->slice, now) != now;
+    }
+    if (moved)
+        atomic_fetch_add(&all->turn, 1);
+    return atomic_load(&all->turn);
+}
+
+struct tally_expiry tallies_expiry(struct tallies *all, uint16_t tally, uint32_t volume)
+{
+    const struct tally *row = &all->rows[tally];
+    const struct sum *sums = atomic_load(&all->sums[volume]);
+    struct tally_expiry expiry = { .now = tallies_expire_now(all, tally) };
+    if (!expiry.now || !sums)
+        return expiry;
+    expiry.anew = sums[tally].seen_change != atomic_load(&row->expire_change);
+    expiry.jumped = atomic_load(&row->slice) - sums[tally].seen_slice >
+                    EXPIRE_NUMBERS - 2 * EXPIRE_SLICES;
+    return expiry;
+}
+
+void tallies_expire_seen(struct tallies *all, uint32_t volume)
+{
+    struct sum *sums = atomic_load(&all->sums[volume]);
+    uint32_t count = atomic_load(&all->count);
+    for (uint32_t i = 1; sums && i < count; i++) {
+        sums[i].seen_slice = atomic_load(&all->rows[i].slice);
+        sums[i].seen_change = atomic_load(&all->rows[i].expire_change);
+    }
 }
 
 void tallies_holds(struct tallies *all, struct bucket_holds *ret)

@@ -69,6 +69,41 @@ bool tallies_is_full(const struct tallies *all, uint16_t tally) MUST_USE;
 /* Returns true if any tally is at its quota. */
 bool tallies_any_full(const struct tallies *all) MUST_USE;
 
+/* ---- expiry ----
+ *
+ * The time of expiry is cut into EXPIRE_SLICES slices of the ageing clock. A slice has a number from
+ * 1 to 255; the same numbers come again and again. */
+
+#define EXPIRE_SLICES 32u
+#define EXPIRE_NUMBERS 255u
+
+/* The number of slices from one to another. */
+static inline uint32_t expire_age(uint8_t now, uint8_t then)
+{
+    return (now + EXPIRE_NUMBERS - then) % EXPIRE_NUMBERS;
+}
+/* The slice that is so many slices earlier. */
+static inline uint8_t expire_back(uint8_t now, uint32_t slices)
+{
+    return (uint8_t)(1 + (now - 1 + EXPIRE_NUMBERS - slices) % EXPIRE_NUMBERS);
+}
+
+struct tally_expiry {
+    uint8_t now;                      /* the present slice; 0: the tally has no time of expiry */
+    bool anew;                        /* the time has changed: all records count from now on */
+    bool jumped;                      /* so much time has passed that numbers came again */
+};
+/* For a volume, since its last call of tallies_expire_seen. */
+struct tally_expiry tallies_expiry(struct tallies *all, uint16_t tally, uint32_t volume) MUST_USE;
+void tallies_expire_seen(struct tallies *all, uint32_t volume);
+/* The present slice of a tally, or 0. Cheap: for reads. */
+uint8_t tallies_expire_now(const struct tallies *all, uint16_t tally);
+/* Returns true if any tally has a time of expiry. Cheap. */
+bool tallies_any_expire(const struct tallies *all);
+/* Moves all tallies to their present slices. Returns a number that has risen if one of them has
+ * moved. */
+uint32_t tallies_expire_turn(struct tallies *all);
+
 /* Adds what the cache holds to ret[METRIC_BUCKETS_MAX], by the numbers of the buckets. */
 void tallies_holds(struct tallies *all, struct bucket_holds *ret);
 

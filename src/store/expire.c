@@ -1,0 +1,160 @@
+/* expire.c - removes records that nobody has read for a time. SPDX-License-Identifier: Apache-2.0
+ *
+ * The time of expiry of a tally is cut into slices (tallies.h). A record has the slice of its last
+ * read, a byte in RAM. A pass over all records gives those without a slice the present one, and
+ * removes those whose slice is too old. So a record goes at most two slices late. Their entries leave
+ * the index as those of evicted records do; their bytes stay in the extent until it is recycled.
+ *
+ * Reads of units do not touch the metadata of their object. So a pass looks at metadata alone last. It
+ * stays while its object has units here, and is looked at again after a part of the time.
+ *
+ * Threads: the recycler, under its lock. */
+#include "store/expire.h"
+
+#include <stdlib.h>
+#include "store/relocation.h"
+
+#define AGAIN_SLICES (EXPIRE_SLICES / 4)    /* after so many, metadata is looked at again */
+
+struct expire {
+    struct volume *volume;
+    struct ages *ages;
+    uint32_t extent;
+    bool heads;                       /* metadata alone, after all else */
+    struct relocation_row rows[RELOCATION_ENTRIES];
+    size_t row_count, entries;
+    enum err err;
+};
+
+bool expire_is_due(struct volume *volume)
+{
+    struct tallies *tallies = volume_tallies(volume);
+    return tallies_any_expire(tallies) &&
+           tallies_expire_turn(tallies) != volume->recycler.expire_turn;
+}
+
+/* ---- removal ---- */
+
+static void flush(struct expire *expire)
+{
+    struct volume *volume = expire->volume;
+    struct relocation relocation = { .extent = expire->extent, .rows = expire->rows,
+                                     .row_count = expire->row_count };
+    if (!expire->row_count || expire->err)
+        return;
+    expire->err = relocation_send(volume, &relocation);
+    for (size_t i = 0; i < expire->row_count && !expire->err; i++) {
+        const struct toc_entry *row = &expire->rows[i].row;
+        events_note(volume->events, &row->id, row->first_unit, EVENT_EXPIRED);
+        if (row->kind == KIND_UNITS)
+            continue;
+        volume_changed(volume, &row->id);    /* no reader puts it back into RAM */
+        metadata_cache_drop(volume->metadata_cache, &row->id);
+    }
+    expire->row_count = expire->entries = 0;
+}
+
+static bool has_units(struct volume *volume, const struct object_id *id)
+{
+    struct entry entry;
+    uint32_t unit;
+    return index_get_next(volume->index, id, 0, &unit, &entry) == OK && unit < METADATA_UNIT;
+}
+
+static bool has_expired(const struct expire *expire, uint32_t ordinal)
+{
+    struct tally_expiry expiry = tallies_expiry(volume_tallies(expire->volume),
+                                                ages_tally(expire->ages, ordinal),
+                                                expire->volume->number);
+    uint8_t read = ages_read(expire->ages, ordinal);
+    return expiry.now && !expiry.anew && read && ages_live(expire->ages, ordinal) &&
+           (expiry.jumped ? read != expiry.now : expire_age(expiry.now, read) > EXPIRE_SLICES);
+}
+
+static enum err visit(void *arg, const struct toc_row *row)
+{
+    struct expire *expire = arg;
+    const struct toc_entry *entry = row->entry;
+    if ((entry->kind == KIND_HEAD) != expire->heads || !has_expired(expire, row->ordinal))
+        return OK;
+    if (entry->kind == KIND_HEAD && has_units(expire->volume, &entry->id)) {
+        struct tally_expiry expiry = tallies_expiry(volume_tallies(expire->volume),
+                                                    ages_tally(expire->ages, row->ordinal),
+                                                    expire->volume->number);
+        ages_set_read(expire->ages, row->ordinal,
+                      expire_back(expiry.now, EXPIRE_SLICES - AGAIN_SLICES));
+        return OK;
+    }
+    expire->entries += record_units(&(struct record){ .kind = entry->kind,
+                                                      .data_len = entry->data_len });
+    expire->rows[expire->row_count++] = (struct relocation_row){ *entry, row->ordinal };
+    if (expire->entries + RECORD_UNITS > RELOCATION_ENTRIES)
+        flush(expire);
+    return expire->err;
+}
+
+/* ---- the pass ---- */
+
+/* Gives records without a slice the present one. Returns true if any record has expired. */
+static bool look(struct expire *expire)
+{
+    struct tallies *tallies = volume_tallies(expire->volume);
+    uint32_t count = ages_counted(expire->ages);
+    bool any = false;
+    for (uint32_t i = 0; i < count; i++) {
+        struct tally_expiry expiry = tallies_expiry(tallies, ages_tally(expire->ages, i),
+                                                    expire->volume->number);
+        if (expiry.now && (expiry.anew || !ages_read(expire->ages, i)))
+            ages_set_read(expire->ages, i, expiry.now);
+        any = any || has_expired(expire, i);
+    }
+    return any;
+}
+
+static void expire_extent(struct expire *expire, uint32_t number)
+{
+    struct extent *extent = extent_ref(expire->volume->extents, number);
+    if (!extent)
+        return;
+    expire->extent = number;
+    expire->ages = extent_ages_of(extent);
+    if (look(expire)) {
+        enum err e = extent_each_row(expire->volume->extents, number, visit, expire);
+        expire->err = expire->err ? expire->err : e == ERR_NOT_FOUND ? OK : e;
+        flush(expire);
+    }
+    extent_release(&extent);
+}
+
+static bool is_room_wanted(struct volume *volume)
+{
+    pthread_mutex_lock(&volume->rule.lock);
+    bool wanted = volume->rule.wanted != ADMIT_NO || volume->rule.stopping;
+    pthread_mutex_unlock(&volume->rule.lock);
+    return wanted || atomic_load(&volume->recycler.paused);
+}
+
+void expire_pass(struct volume *volume)
+{
+    struct expire *expire = must_alloc(sizeof(*expire));
+    struct arena keep = { 0 };
+    uint32_t *numbers;
+    uint32_t turn = tallies_expire_turn(volume_tallies(volume));
+    bool whole = true;
+    expire->volume = volume;
+    pthread_mutex_lock(&volume->recycler.lock);
+    size_t count = extents_numbers(volume->extents, &keep, &numbers);
+    for (size_t i = 0; i < 2 * count && whole && !expire->err; i++) {
+        whole = !is_room_wanted(volume);
+        expire->heads = i >= count;
+        if (whole)
+            expire_extent(expire, numbers[i % count]);
+    }
+    pthread_mutex_unlock(&volume->recycler.lock);
+    if (whole && !expire->err) {
+        tallies_expire_seen(volume_tallies(volume), volume->number);
+        volume->recycler.expire_turn = turn;
+    }
+    arena_free(&keep);
+    free(expire);
+}
