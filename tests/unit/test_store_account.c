@@ -327,7 +327,10 @@ TEST(damaged_files_of_ages_are_lost_and_strays_go)
 static struct mean_age_saved saved_of(struct unit_store *unit)
 {
     struct mean_age_saved saved;
-    mean_age_save(unit->store->volumes[0]->rule.policy, &saved);
+    struct rule *mine = &unit->store->volumes[0]->rule;
+    pthread_mutex_lock(&mine->lock);
+    mean_age_save(mine->policy, &saved);
+    pthread_mutex_unlock(&mine->lock);
     return saved;
 }
 
@@ -335,7 +338,10 @@ TEST(the_rule_goes_on_where_it_stopped)
 {
     struct mean_age_saved rule = { 300, 120000, 70, true, false }, back;
     struct unit_store unit = unit_open_sized(32 * MIB, EXTENT);
-    ok(mean_age_restore(unit.store->volumes[0]->rule.policy, &rule));
+    struct rule *mine = &unit.store->volumes[0]->rule;
+    pthread_mutex_lock(&mine->lock);
+    ok(mean_age_restore(mine->policy, &rule));
+    pthread_mutex_unlock(&mine->lock);
     ok(put_object(&unit, "k", "\"1\"", 1000) == OK);
     unit_close(&unit);
     unit = unit_open_sized(32 * MIB, EXTENT);
