@@ -1,12 +1,14 @@
-/* expire.c - removes records that nobody has read for a time. SPDX-License-Identifier: Apache-2.0
+/* expire.c - removes records that were not read for a time. SPDX-License-Identifier: Apache-2.0
  *
  * The time of expiry of a tally is cut into slices (tallies.h). A record has the slice of its last
- * read, a byte in RAM. A pass over all records gives those without a slice the present one, and
- * removes those whose slice is too old. So a record goes at most two slices late. Their entries leave
- * the index as those of evicted records do; their bytes stay in the extent until it is recycled.
+ * read, a byte in RAM. A pass over all records gives the present slice to records without one, and
+ * removes records whose slice is too old. So a record is removed at most two slices late. Its
+ * entries leave the index as those of evicted records do. Its bytes stay in the extent until the
+ * extent is recycled.
  *
- * Reads of units do not touch the metadata of their object. So a pass looks at metadata alone last. It
- * stays while its object has units here, and is looked at again after a part of the time.
+ * Reads of units do not touch the metadata of their object. So a pass looks at metadata alone last.
+ * Such metadata stays while its object has units in this volume. The pass looks at it again after a
+ * part of the time.
  *
  * Threads: the recycler, under its lock. */
 #include "store/expire.h"
@@ -14,13 +16,13 @@
 #include <stdlib.h>
 #include "store/relocation.h"
 
-#define AGAIN_SLICES (EXPIRE_SLICES / 4)    /* after so many, metadata is looked at again */
+#define AGAIN_SLICES (EXPIRE_SLICES / 4)    /* until a pass looks at kept metadata again */
 
 struct expire {
     struct volume *volume;
     struct ages *ages;
     uint32_t extent;
-    bool heads;                       /* metadata alone, after all else */
+    bool heads;                       /* true: now metadata alone; false: all other records */
     struct relocation_row rows[RELOCATION_ENTRIES];
     size_t row_count, entries;
     enum err err;

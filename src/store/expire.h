@@ -1,4 +1,4 @@
-/* expire.h - removes records that nobody has read for a time. SPDX-License-Identifier: Apache-2.0 */
+/* expire.h - removes records that were not read for a time. SPDX-License-Identifier: Apache-2.0 */
 #ifndef STORE_EXPIRE_H
 #define STORE_EXPIRE_H
 

@@ -77,7 +77,7 @@ bool limits_any_expire(const struct limits *limits)
     return false;
 }
 
-/* Each split prefix of `a` is one of `b`. */
+/* Returns true if each split prefix of `a` is one of `b`, too. */
 static bool has_splits(const struct limits *a, const struct limits *b)
 {
     for (size_t i = 0; i < a->count; i++) {

@@ -141,7 +141,7 @@ void tallies_set_limits(struct tallies *all, const struct store_limits *rows, si
     limits_end(&old);
 }
 
-/* The parts of metadata->name. */
+/* Cuts metadata->name into its parts. Returns the bucket. */
 static slice cut_name(slice name, slice *ret_key)
 {
     (void)slice_cut(&name, '\0');
@@ -262,7 +262,8 @@ struct tally_change tallies_sum_in(struct tallies *all, uint16_t tally, uint32_t
 
 /* ---- quotas ---- */
 
-/* Bytes that a tally has, and that are coming. Those that are committed just now count twice. */
+/* Returns the bytes of a tally, with those that are coming. While bytes are committed, they count
+ * twice. */
 static uint64_t bytes_of(const struct tally *row)
 {
     int64_t here = atomic_load(&row->sum.bytes);

@@ -1,11 +1,11 @@
 /* tallies.h - what the cache holds of each bucket, and of each prefix with limits of its own.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A tally is a bucket, or a prefix of a bucket that is split (limits.h). It has a number, which each
- * record of its objects has in RAM (ages.h). The store has one table of tallies; each volume adds
- * what its records hold. A tally of a bucket is found by the bucket's hash; that of a prefix needs
- * the name of the object. The name of a bucket is known once an object of it was appended, or its
- * name was read in a table of contents.
+ * A tally is a bucket, or a prefix of a bucket that is split (limits.h). It has a number, which
+ * each record of its objects has in RAM (ages.h). The store has one table of tallies; each volume
+ * adds what its records hold. A tally of a bucket is found by the bucket's hash; that of a prefix
+ * needs the name of the object. The name of a bucket is known once an object of it was appended, or
+ * its name was read in a table of contents.
  *
  * Numbers are never used again in a process. Beyond TALLIES_MAX (H8), and for records whose bucket
  * is not known, the tally is 0. Any thread. */
@@ -24,8 +24,8 @@ void tallies_free(struct tallies **all);
 
 /* Replaces the limits of buckets and prefixes. */
 void tallies_set_limits(struct tallies *all, const struct store_limits *rows, size_t count);
-/* Returns the limits of an object by its name, without bucket and prefix. Without a row for it, there
- * are none, and the rule decides. */
+/* Returns the limits of an object by its name, without bucket and prefix. Without a row for it,
+ * there are none, and the rule decides. */
 struct store_limits tallies_limits(struct tallies *all, slice name) MUST_USE;
 
 /* ---- which tally ---- */
@@ -49,7 +49,7 @@ struct tally_change {
 };
 /* Adds what changed in a volume. */
 void tallies_add(struct tallies *all, uint32_t volume, const struct tally_change *change);
-/* The volume holds nothing any more. */
+/* Takes away all that the volume has added: its folder was closed. */
 void tallies_clear(struct tallies *all, uint32_t volume);
 /* Counts bytes of a tally as evicted. */
 void tallies_evicted(struct tallies *all, uint16_t tally, uint64_t bytes);
@@ -71,8 +71,8 @@ bool tallies_any_full(const struct tallies *all) MUST_USE;
 
 /* ---- expiry ----
  *
- * The time of expiry is cut into EXPIRE_SLICES slices of the ageing clock. A slice has a number from
- * 1 to 255; the same numbers come again and again. */
+ * The time of expiry is cut into EXPIRE_SLICES slices of the ageing clock. A slice has a number
+ * from 1 to 255; the same numbers come again and again. */
 
 #define EXPIRE_SLICES 32u
 #define EXPIRE_NUMBERS 255u
