@@ -40,7 +40,7 @@ static int open_folder(const struct volume *volume, bool make)
     return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
-/* A file that can't be written stays as it was: it is older, and no less true. */
+/* If the file can't be written, the old one stays. It is as true as it was. */
 static void write_file(int dir, const char *name, const void *bytes, size_t len)
 {
     int fd = openat(dir, FRESH, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
@@ -73,7 +73,7 @@ static slice read_file(int dir, const char *name)
 
 /* ---- writing ---- */
 
-/* The tick is read after the stamps, so that no stamp lies in its future. */
+/* The tick is read after the stamps, so that no stamp is later than the tick. */
 static void write_ages(struct volume *volume, int dir, uint32_t number, uint32_t stop)
 {
     char name[16];
@@ -98,7 +98,7 @@ static void write_ages(struct volume *volume, int dir, uint32_t number, uint32_t
     free(bytes);
     extent_release(&extent);
     extent = extent_ref(volume->extents, number);
-    if (!extent)    /* it was dropped meanwhile, and its file with it */
+    if (!extent)    /* the extent was dropped meanwhile, so its file must not stay */
         unlinkat(dir, name, 0);
     extent_release(&extent);
 }
@@ -190,7 +190,7 @@ static void read_rule(struct volume *volume, int dir)
     free((char *)bytes.ptr);
 }
 
-/* A clean stop wrote the file, for all records that the extent has. */
+/* Returns true if a clean stop wrote the file, for all records of the extent. */
 static bool is_true(struct volume *volume, const struct ages_file *file)
 {
     const struct folder *folder = &volume->folder;
@@ -200,7 +200,7 @@ static bool is_true(struct volume *volume, const struct ages_file *file)
            footer.count == file->count;
 }
 
-/* Ages count from the tick of the rule, and grow by the ticks since the file was written. */
+/* Makes stamps for the rule's present tick: ages grow by the ticks since the file was written. */
 static void shift(uint8_t *stamps, const struct ages_file *file, uint64_t tick)
 {
     uint64_t since = tick > file->tick ? MIN(tick - file->tick, MEAN_AGE_CAP) : 0;

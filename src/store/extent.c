@@ -14,11 +14,11 @@
  * the files that are open.
  *
  * All readers of an extent share its counter of references. If two threads on two processors hold
- * and release one extent every 5 us, they take 70 to 160 ns each time; one thread alone takes 31 ns.
- * A hit of 4 KiB takes 28 us, so counters per thread would gain less than half a percent.
+ * and release one extent every 5 us, they take 70 to 160 ns each time; one thread alone takes 31
+ * ns. A hit of 4 KiB takes 28 us, so counters per thread would gain less than half a percent.
  *
- * Threads: the chains change under the lock. Only times and references are for any thread; all else
- * is for the committer. */
+ * Threads: the chains change under the lock. References, times, and functions that extent.h marks
+ * are for any thread. The recycler opens the copy. All else is for the committer. */
 #include "store/extent.h"
 
 #include <dirent.h>
@@ -98,8 +98,8 @@ struct ages *extent_ages(struct extents *all, uint32_t number)
     return extent ? extent->ages : NULL;
 }
 
-/* Returns NULL if there is no such extent. The acquire order belongs to REF_OPEN: it shows the
- * descriptor. */
+/* Returns NULL if there is no such extent. The acquire order pairs with the release of REF_OPEN: a
+ * holder that sees REF_OPEN sees the descriptor. */
 static struct extent *take_ref(struct extents *all, uint32_t number, bool *ret_open)
 {
     struct read_epoch *epoch = read_epoch_enter(all->epochs);
@@ -272,7 +272,7 @@ static struct extent *new_extent(struct extents *all, uint32_t number, int fd, u
     }
     extent->map_bytes = all->extent_bytes;
     extent->ages = ages_new((uint32_t)(MAX(bytes, all->extent_bytes) / RECORD_BYTES_MIN));
-    atomic_init(&extent->refs, REF_OPEN | 2);    /* the table's, the caller's */
+    atomic_init(&extent->refs, REF_OPEN | 2);    /* one of the table, one of the caller */
     atomic_init(&extent->bytes, bytes);
     return extent;
 }
@@ -338,14 +338,14 @@ void extent_drop(struct extents *all, uint32_t number)
     unlist(all, number);
 }
 
-/* ---- times, and who was shown what ---- */
+/* ---- times and grants ---- */
 
 /* If `make`, the place is made if it is missing. */
 static _Atomic uint32_t *mark_place(struct extent *extent, enum mark which, uint32_t ordinal,
                                     bool make)
 {
     if (ordinal / TIMES_A_CHUNK >= TIME_CHUNKS)
-        return NULL;    /* not known then: asked for again */
+        return NULL;    /* the fact stays unknown, so the origin is asked again */
     _Atomic(_Atomic uint32_t *) *place = &extent->times[which][ordinal / TIMES_A_CHUNK];
     _Atomic uint32_t *chunk = atomic_load_explicit(place, memory_order_acquire);
     if (!chunk && make) {
@@ -364,7 +364,7 @@ static uint32_t mark_get(struct extent *extent, enum mark which, uint32_t ordina
     return place ? atomic_load_explicit(place, memory_order_relaxed) : 0;
 }
 
-/* *mark: then what is there. */
+/* Sets *mark to the value that the extent has afterwards. */
 static bool mark_set(struct extents *all, uint32_t number, enum mark which, uint32_t ordinal,
                      uint32_t *mark)
 {
@@ -389,7 +389,7 @@ int64_t extent_time(struct extent *extent, uint32_t ordinal)
 bool extent_time_set(struct extents *all, uint32_t number, uint32_t ordinal, int64_t when_s)
 {
     int64_t since = when_s - TIME_BASE_S;
-    bool fits = since > 0 && since <= UINT32_MAX;    /* else not known: revalidated */
+    bool fits = since > 0 && since <= UINT32_MAX;    /* otherwise the time stays unknown */
     uint32_t mark = fits ? (uint32_t)since : 0;
     return mark_set(all, number, MARK_TIME, ordinal, &mark);
 }
@@ -408,8 +408,8 @@ uint32_t extent_granted_raise(struct extents *all, uint32_t number, uint32_t ord
 
 /* ---- opening ---- */
 
-/* One that can't be opened is a miss for whoever asks (H1), and its number stays used; but where
- * descriptors run out, nothing is known about any of them. */
+/* Adds the file of an extent. A file that can't be opened is a miss for readers (H1), and its
+ * number stays in use. But if descriptors run out, the result is ERR_IO: the file may be good. */
 static enum err add_file(struct extents *all, uint32_t number)
 {
     struct stat st;
@@ -429,7 +429,7 @@ static enum err add_file(struct extents *all, uint32_t number)
     return OK;
 }
 
-/* Only names we would give: "0000002A" is a stranger's, and what comes near the last number too. */
+/* Accepts only names that Penstock gives. "0000002A" is foreign, and so is a too high number. */
 bool extent_number_of(const char *name, uint32_t *ret)
 {
     uint8_t bytes[4];
@@ -454,7 +454,7 @@ enum err extents_open(struct extents *all, const char *folder, const struct form
     all->folder_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     all->extent_bytes = format->extent_bytes;
     memcpy(all->volume, format->volume, sizeof(all->volume));
-    if (memcmp(all->secret, format->secret, sizeof(all->secret)) != 0)    /* it is read by others */
+    if (memcmp(all->secret, format->secret, sizeof(all->secret)) != 0)    /* others read it */
         memcpy(all->secret, format->secret, sizeof(all->secret));
     enum err e = all->folder_fd >= 0 ? OK : ERR_IO;
     struct dirent *item;

@@ -48,7 +48,7 @@ static struct path path_in(const char *folder, const char *name)
     struct path path;
     int len = snprintf(path.text, sizeof(path.text), "%s/%s", folder, name);
     if (len >= (int)sizeof(path.text))
-        path.text[0] = '\0';    /* opens nothing */
+        path.text[0] = '\0';    /* an empty path opens nothing */
     return path;
 }
 
@@ -161,8 +161,8 @@ static enum err throw_index_away(const struct folder *folder)
     return rmdir(path.text) == 0 || errno == ENOENT || errno == ENOTEMPTY ? OK : ERR_IO;
 }
 
-/* The highest extent stays, emptied, so that numbers go on. It is a new file under the old name:
- * who reads the old one reads on. */
+/* The highest extent stays as an empty file, so that no number is used again. It is a new file with
+ * the old name, so readers of the old file are not disturbed. */
 static enum err throw_extents_away(const struct folder *folder)
 {
     char name[32];
@@ -176,8 +176,9 @@ static enum err throw_extents_away(const struct folder *folder)
     return e ? e : sync_folder(path_in(folder->path, "extents").text);
 }
 
-/* A new folder; or one of ours that lost its format file, and with it the secret by which all in it
- * is addressed: it begins anew. The new file comes last, so that after a crash it begins again. */
+/* For a folder without a format file. A new folder stays as it is. A folder of Penstock has lost
+ * the secret in that file, which addresses all its objects, so they are removed. The new format
+ * file is written last: after a crash, all this happens again. */
 static enum err clear(struct folder *folder, const char *why, const char **ret_why)
 {
     struct arena keep = { 0 };
@@ -264,7 +265,7 @@ static enum err learn_format(struct folder *folder, const struct folder_wish *wi
     return is_new ? write_format(folder, format) : OK;
 }
 
-/* Static text: it is read by others, later. */
+/* Returns static text, because other threads read it later. */
 static const char *why_no_folder(int error)
 {
     switch (error) {
@@ -300,7 +301,7 @@ static const char *why_no_folder(int error)
     }
 }
 
-/* The last part of its path, and no more: a part above that is missing may be a disk that is. */
+/* Makes only the last part of the path: if a folder above is missing, its disk may be missing. */
 static enum err make_folder(struct folder *folder, const char **ret_why)
 {
     struct arena keep = { 0 };
@@ -367,8 +368,8 @@ static enum err build_one(void *arg, const struct record *record, uint32_t offse
     return e ? e : index_begin(build->index);
 }
 
-/* Everything: records in the order they came, so that the later one wins. Unsealed only: what is
- * missing. */
+/* If `everything`: adds all records in the order of their appends, so that the later one wins.
+ * Otherwise: adds the records of unsealed extents that the index lacks. */
 static enum err build_from_extents(struct folder *folder, bool everything)
 {
     struct arena keep = { 0 };
@@ -389,15 +390,15 @@ static enum err build_from_extents(struct folder *folder, bool everything)
         e = index_commit(folder->index);
     index_abort(folder->index);
     for (size_t i = 0; !e && i < count; i++)
-        if (!extent_is_sealed(folder->extents, numbers[i]))    /* if not: scanned again, then */
+        if (!extent_is_sealed(folder->extents, numbers[i]))    /* after a failure, scanned again */
             (void)!extent_seal_old(folder->extents, numbers[i]);
     arena_free(&keep);
     return e;
 }
 
-/* An entry takes about 92 bytes of the index, the smallest record 320 of an extent: so large a map
- * is never full. Where the size was lowered, above what is there, or not even the deletions would
- * find room. Address space costs nothing. */
+/* An entry takes about 92 bytes of the index, and the smallest record 128 bytes of an extent. So a
+ * map as large as the extents is never full. If the size was lowered, the map must be larger than
+ * the present file, because even deletions need room. Address space costs nothing. */
 static uint64_t map_bytes(const struct folder *folder)
 {
     struct stat st;
@@ -408,7 +409,7 @@ static uint64_t map_bytes(const struct folder *folder)
     return MAX(MAX(folder->format.size_bytes, grown), there) + 64 * MIB;
 }
 
-/* True: the generations are used up, and the index must be built anew. */
+/* Returns true if the generations are used up. The index must be built anew then. */
 static bool raise_generation(struct format *format)
 {
     format->generation++;
@@ -418,9 +419,10 @@ static bool raise_generation(struct format *format)
     return used_up;
 }
 
-/* Opened; new, or of another opening: *ret_lost. One that is an opening ahead was left by a crash
- * in this very place; or the folder was copied while it was in use, its format file before the
- * index, and entries may bear the generation that this opening has raised to. */
+/* Opens the index. *ret_lost: it is new, or of another opening. An index that is one opening ahead
+ * was left by a crash between the two writes of set_opening. Or the folder was copied while it was
+ * in use, the format file before the index. Entries may then have the generation that this opening
+ * has raised to, so the generation rises again. */
 static enum err open_index(struct folder *folder, bool *ret_lost)
 {
     uint64_t opening = 0, mine = folder->format.opening;
@@ -498,8 +500,8 @@ static enum err set_opening(struct folder *folder)
     return e ? e : replace_format(folder, &next);
 }
 
-/* On a full disk the oldest extent makes room, as it would later on. What the index says of it is a
- * miss, and forgotten when it is asked for. */
+/* Makes room on a full disk: drops the oldest extent, as the committer would do later. Its entries
+ * are misses, and the index forgets them when they are read. */
 static bool gave_oldest(struct folder *folder)
 {
     struct arena keep = { 0 };
@@ -512,8 +514,8 @@ static bool gave_oldest(struct folder *folder)
     return count > 1;
 }
 
-/* Once more: with room for the index; or without the index, if its last writes found out that it is
- * bad. */
+/* Returns true if the opening may be tried again: after an extent made room, or without the index,
+ * if its last writes found it bad. */
 static bool may_open_again(struct folder *folder, enum err e, bool *was_bad)
 {
     if (e == ERR_FULL)
@@ -542,7 +544,7 @@ enum err folder_open(struct folder *folder, const struct folder_wish *wish,
     bool clean = clean_take(folder->path, folder->format.opening) && !folder->doubted;
     folder->index_stands = clean;
     bool used_up = !clean && raise_generation(&folder->format);
-    /* an older copy: what is under way here still tells generations by their number */
+    /* An older copy of the folder. Work in progress still compares generations by their number. */
     if (!clean && folder->format.generation == wish->last_generation)
         used_up |= raise_generation(&folder->format);
     *ret_why = "the folder 'extents' in the cache folder can't be read; check its rights, and the "
@@ -568,7 +570,7 @@ enum err folder_open(struct folder *folder, const struct folder_wish *wish,
 void folder_doubt(const char *path)
 {
     if (access(path_in(path, "format").text, F_OK) != 0)
-        return;    /* nothing of ours */
+        return;    /* not a folder of Penstock */
     int fd = open(path_in(path, "doubt").text, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0)
         return;    /* can't be written: nothing more can be done */
@@ -579,7 +581,7 @@ void folder_doubt(const char *path)
 
 void folder_doubt_ends(const char *path)
 {
-    unlink(path_in(path, "doubt").text);    /* or not: the next opening doubts once more */
+    unlink(path_in(path, "doubt").text);    /* after a failure, the next opening doubts again */
 }
 
 static bool is_file(const char *path, const struct stat *file)
@@ -588,7 +590,8 @@ static bool is_file(const char *path, const struct stat *file)
     return stat(path, &st) == 0 && st.st_ino == file->st_ino && st.st_dev == file->st_dev;
 }
 
-/* The format file is never changed in place by us: its time tells that nobody else did. */
+/* Penstock never changes the format file in place. So an unchanged change time shows that no other
+ * program did. */
 static bool is_format(const char *path, const struct stat *file)
 {
     struct stat st;
@@ -615,14 +618,14 @@ void folder_close(struct folder *folder, bool clean)
 {
     struct metas metas;
     if (clean) {
-        /* scanned at the next opening, then */
+        /* after a failure, the next opening scans the extent */
         (void)!open_extent_seal(folder->extents, OPEN_LOG);
         (void)!open_extent_seal(folder->extents, OPEN_COPY);
         clean = index_metas(folder->index, &metas) && !folder_why_lost(folder);
     }
     index_close(folder->index);
     extents_close(folder->extents);
-    if (clean)    /* if it can't be written: an unclean stop */
+    if (clean)    /* without the mark, the stop counts as unclean */
         (void)!clean_leave(folder->path, folder->format.opening, &metas);
     if (folder->lock_fd >= 0)
         close(folder->lock_fd);

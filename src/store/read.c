@@ -30,8 +30,8 @@
 static_assert((STRIPE_BLOCKS & (STRIPE_BLOCKS - 1)) == 0,
               "the number of a stripe's last block ends in ones");
 
-/* Each block, once it is where it belongs. ERR_CHANGED: the record is fine, but its metadata is
- * not the one the plan was made with. */
+/* Verifies each block in its place; a block in the map is copied there first. Returns ERR_CHANGED
+ * if the record is right, but has other metadata than the plan. */
 static enum err settle_blocks(const struct plan *plan)
 {
     struct record record;
@@ -57,7 +57,7 @@ static enum err settle_blocks(const struct plan *plan)
     return OK;
 }
 
-/* How many of the entries found lie in a row in one record, and are this metadata's. */
+/* Returns how many of the entries are of this metadata, and lie side by side in one record. */
 static uint32_t fitting(const struct metadata *metadata, uint32_t unit, const struct entry *entries,
                         uint32_t count)
 {
@@ -85,8 +85,8 @@ static void find_units(struct plan *plan, uint32_t count)
     bans_end(bans, compares);
 }
 
-/* Where in the file the wanted blocks lie, and for WHOLE the header, in one span if the buffer
- * takes what lies between. How many bytes of a buffer that takes. */
+/* Sets the spans of the wanted blocks and, for WHOLE, of the header. They are one span if the
+ * buffer has room for the bytes between them. Returns the number of bytes that need a buffer. */
 static uint32_t plan_spans(struct plan *plan, uint64_t blocks_start)
 {
     const struct entry *entry = &plan->entries[0];
@@ -114,7 +114,8 @@ static uint32_t plan_spans(struct plan *plan, uint64_t blocks_start)
     return plan->header_at + plan->spans[1].len;
 }
 
-/* Whole blocks among the wanted bytes go straight to the caller's memory; counted in the blocks. */
+/* Finds the whole blocks among the wanted bytes: they go directly to the caller's memory. Offsets
+ * count from the first block here. */
 static void plan_straight(struct plan *plan, void *to)
 {
     uint32_t from = plan->skip ? BLOCK_BYTES : 0, end = plan->skip + plan->give;
@@ -127,7 +128,7 @@ static void plan_straight(struct plan *plan, void *to)
     plan->straight_len = end - from;
 }
 
-/* `to`: the caller's memory for what is given, or NULL. */
+/* Makes the plan of a read. `to` is the caller's memory for the bytes, or NULL. */
 static enum err plan_bytes(struct store_io *io, const struct metadata *metadata, uint64_t offset,
                            uint64_t end, void *to, struct plan *plan)
 {
@@ -141,7 +142,7 @@ static enum err plan_bytes(struct store_io *io, const struct metadata *metadata,
     if (offset >= end || !volume_is_serving(plan->volume))
         return ERR_NOT_FOUND;
     uint64_t last = MIN((end - 1) / BLOCK_BYTES, first + (to ? RECORD_BLOCKS : BLOCKS_MAX) - 1);
-    last = MIN(last, first | (STRIPE_BLOCKS - 1));    /* the next stripe may lie elsewhere */
+    last = MIN(last, first | (STRIPE_BLOCKS - 1));    /* another volume may have the next stripe */
     find_units(plan, MIN((uint32_t)(last / 2) - plan->unit + 1, RECORD_UNITS));
     if (!plan->unit_count)
         return ERR_NOT_FOUND;
@@ -162,7 +163,7 @@ static enum err plan_bytes(struct store_io *io, const struct metadata *metadata,
     return plan_hold(io, plan, buffered);
 }
 
-/* What lies around the blocks that were read straight. */
+/* Copies the wanted bytes before and after the direct blocks to the caller's memory. */
 static void bring_together(const struct plan *plan)
 {
     uint32_t start = plan->blocks_at + plan->skip, end = start + plan->give;
@@ -182,8 +183,9 @@ static int settle_straight(void *ask)
     return (int)e;
 }
 
-/* ERR_MORE: it failed where others may write, or in the map, which proves nothing. ERR_FAULT: the
- * reader's memory is gone. */
+/* Verifies the bytes in the caller's memory. Returns ERR_MORE if a check failed: another process
+ * may have written there, or the map failed, so the record may be right. Returns ERR_FAULT if the
+ * memory was unmapped. */
 static enum err finish_straight(struct plan *plan, struct object_bytes *ret)
 {
     slice there = { (const char *)plan->to, plan->give };
@@ -207,7 +209,7 @@ static enum err finish_buffered(struct plan *plan, struct object_bytes *ret)
     return e;
 }
 
-/* The record is in use: its stamp tells when, and the rule counts it. */
+/* Stamps the record as read now, and counts the touch. */
 static void touch(struct store_io *io, const struct plan *plan)
 {
     struct rule *rule = &plan->volume->rule;
@@ -224,8 +226,8 @@ static void touch(struct store_io *io, const struct plan *plan)
                mean_age_hash(&plan->id, rule_first_unit(plan->unit)));
 }
 
-/* Takes what the plan holds into *ret, or fails and lets go of it. ERR_GONE, ERR_FAULT,
- * ERR_MORE. */
+/* Verifies the bytes and moves them to *ret, or returns ERR_GONE, ERR_FAULT or ERR_MORE. Ends the
+ * plan in each case. */
 static enum err finish_bytes(struct store_io *io, struct plan *plan, enum err read,
                              struct object_bytes *ret)
 {
@@ -240,7 +242,8 @@ static enum err finish_bytes(struct store_io *io, struct plan *plan, enum err re
     return e == OK || e == ERR_FAULT || e == ERR_MORE ? e : ERR_GONE;
 }
 
-/* Once more, into memory of our own. ERR_WAIT: the plan stands, and the disk must be asked. */
+/* Reads the bytes again, into a read buffer. ERR_WAIT: the plan goes on, and the disk must be
+ * read. */
 static enum err read_again(struct store_io *io, struct plan *plan, const struct metadata *metadata,
                            struct object_bytes *ret)
 {
@@ -286,7 +289,7 @@ enum err store_read(struct store_io *io, const struct metadata *metadata, uint64
     if (e != ERR_WAIT)
         return e == ERR_GONE ? ERR_NOT_FOUND : e;
     struct store_op *op = op_new(io, &plan, op_finish);
-    /* counted, not changed */
+    /* only the count of references changes */
     op->metadata = metadata_ref((struct metadata *)(uintptr_t)metadata);
     op->object_bytes_done = done;
     op->arg = arg;
