@@ -101,7 +101,7 @@ struct counting {
     uint32_t extent;                  /* the extent that is being counted; 0: none yet */
     bool more;
     bool again;                       /* records that are counted get their tally again */
-    uint32_t layout;                  /* tallies_layout() that the records follow */
+    atomic_uint layout;               /* tallies_layout() that the records follow; any thread */
     struct toc toc;                   /* of the extent */
     struct toc_cursor next;
     /* The object whose name was looked up last, if it was found, and its tally. */
