@@ -1,10 +1,11 @@
-/* account.c - which records of a volume are live, and whose they are, in step with its index.
+/* account.c - which records of a volume are live, and their tallies, in step with the index.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The index tells which entries a commit added and removed, by the records that they name. Records
- * from an earlier process that no file of ages tells (age_files.h) are counted by looking their
- * entries up, extent by extent, between commits: what a commit changes is then either in the count
- * or in the commit's changes, never in both. Records that a file tells get only their tally so.
+ * The index reports which entries a commit added and removed, by the records that they name. For
+ * records of an earlier process, a file of ages may have the number of entries (age_files.h). All
+ * others are counted between commits, extent by extent: their entries are looked up. So a change is
+ * either in the count or in the changes of a commit, never in both. The same walk gives the records
+ * that a file knows their tally.
  *
  * A record of metadata has the object's name, so its tally is known. A record of units has the hash
  * of its bucket; only if the bucket is split at prefixes, the object's name is looked up. When a
@@ -18,7 +19,7 @@
 #include "store/index.h"
 
 #define COUNT_BATCH 2000u
-#define NAME_COST 50u                 /* a look-up of a name takes as long as so many rows */
+#define NAME_COST 50u                 /* the look-up of a name takes as long as 50 rows */
 
 /* ---- changes ---- */
 
@@ -44,7 +45,7 @@ static void apply(struct volume *volume, const struct index_change *change)
         tallies_evicted(volume_tallies(volume), done.tally, (uint64_t)-done.bytes);
 }
 
-/* True if an entry was put again, with other marks: its record lives on. */
+/* Returns true if an entry was put again with other marks: its record stays live. */
 static bool is_put_again(const struct index_change *old, const struct index_change *new)
 {
     return !old->added && new->added && old->extent == new->extent &&
@@ -96,7 +97,7 @@ void account_dropped(struct volume *volume, uint32_t number)
 
 /* ---- the tally of a record ---- */
 
-/* Units of one object lie one behind the other, so the last name that was looked up is kept. */
+/* Records of one object often lie side by side, so the latest name that was found is kept. */
 static uint16_t tally_by_id(struct volume *volume, const struct object_id *id, uint16_t otherwise,
                             uint32_t *cost)
 {
@@ -154,7 +155,7 @@ void account_end(struct volume *volume)
     tallies_clear(volume_tallies(volume), volume->number);
 }
 
-/* An extent that can't be read has no rows: nothing of it is known. */
+/* Begins to count an extent. If its table can't be read, none of its records is counted. */
 static void begin_extent(struct volume *volume, uint32_t number)
 {
     struct counting *counting = &volume->counting;
@@ -166,7 +167,7 @@ static void begin_extent(struct volume *volume, uint32_t number)
     counting->next = toc_begin(&counting->toc);
 }
 
-/* True if the walk has something to do there. */
+/* Returns true if the walk has work to do in this extent. */
 static bool is_wanted(const struct volume *volume, uint32_t number)
 {
     const struct counting *counting = &volume->counting;
@@ -239,7 +240,8 @@ static void count_row(struct volume *volume, struct ages *ages, const struct toc
     note(volume, &change);
 }
 
-/* Every record is counted. If buckets were split in another way since, all get their tally again. */
+/* To be called when every record is counted. If buckets were split in another way meanwhile, the
+ * walk begins again, and gives all records their tally. */
 static bool begin_again(struct volume *volume)
 {
     uint32_t layout = tallies_layout(volume_tallies(volume));

@@ -1,17 +1,17 @@
 /* ages.h - the age of each record of an extent, and how much of the extent is live.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A record has a stamp, a byte: the tick of its last read (policy.h), or of its append. It also has
- * the number of its entries in the index. A record whose last entry goes is dead, and its stamp
- * becomes as old as a stamp can be. Records of metadata alone have no age: they stay while their
- * object has units.
+ * A record has a stamp, a byte: the tick of its last read (mean_age.h), or of its append. It also
+ * has the number of its entries in the index. When its last entry is deleted, the record is dead,
+ * and its stamp becomes as old as a stamp can be. Records of metadata alone have no age: they stay
+ * while their object has units.
  *
- * The entries of a record that an earlier process wrote are not known at first, unless a file says
- * them (age_files.h). They are counted in the order of the records (ages_count). Changes of a record
- * that is not counted yet are ignored, because the count will see them. A record also has the number
- * of its tally (tallies.h), and the extent has a sum for each tally of its records. Four bytes and a
- * bit of RAM a record. Records of a bucket that expires have a fifth byte: the slice of their last
- * read.
+ * The entries of a record that an earlier process wrote are not known at first, unless a file has
+ * their number (age_files.h). They are counted in the order of the records (ages_count). Changes of
+ * a record that is not counted yet are ignored, because the count will see them. A record also has
+ * the number of its tally (tallies.h), and the extent has a sum for each tally of its records. A
+ * record takes four bytes and a bit of RAM. Records of a bucket that expires have a fifth byte: the
+ * slice of their last read.
  *
  * Threads: any thread may call ages_touch and read the totals. All other functions are for the
  * committer, or for a caller that has stopped it. */
@@ -25,7 +25,7 @@
 
 struct ages;
 
-/* Records from number `records` on have no age. Memory is used only for those that come. */
+/* Records from number `records` on have no age. Memory is used only for records that are added. */
 struct ages *ages_new(uint32_t records) MUST_USE;
 void ages_free(struct ages **ages);
 
@@ -51,7 +51,7 @@ struct ages_entries {
     uint32_t count, objects;          /* objects: 1 if one of them is an object's metadata */
     uint64_t bytes, data_bytes;       /* as in struct entry; without those of metadata alone */
 };
-/* An entry names the record from now on, or no longer. Both return what has changed. */
+/* To be called when an entry begins to name the record, or ceases to. Both return the change. */
 struct tally_change ages_entry_added(struct ages *ages, uint32_t ordinal,
                                      const struct ages_entries *entry);
 struct tally_change ages_entry_removed(struct ages *ages, uint32_t ordinal,
@@ -60,12 +60,12 @@ struct tally_change ages_entry_removed(struct ages *ages, uint32_t ordinal,
  * record that has a stamp already keeps it. */
 struct tally_change ages_count(struct ages *ages, const struct ages_record *record,
                                const struct ages_entries *entries);
-/* Gives the next record that a file told (ages_restore) its tally. */
+/* Gives a tally to the next record whose entries came from a file (ages_restore). */
 struct tally_change ages_adopt(struct ages *ages, uint16_t tally,
                                const struct ages_entries *entries);
 /* Returns the number of records that have a tally, and are in the sums. */
 uint32_t ages_tallied(const struct ages *ages);
-/* Gives a record another tally. Returns what the old one had of it. */
+/* Gives a record another tally. Returns the record's part of the old one. */
 struct tally_change ages_move(struct ages *ages, uint32_t ordinal, uint16_t tally,
                               const struct ages_entries *entries);
 /* Returns the number of records that are counted. */
@@ -92,7 +92,7 @@ bool ages_is_live(const struct ages *ages, uint32_t ordinal);
 /* Returns the number of a record's entries in the index; 0 if it is not known. */
 uint32_t ages_live(const struct ages *ages, uint32_t ordinal);
 uint16_t ages_tally(const struct ages *ages, uint32_t ordinal);    /* any thread */
-/* Returns the sums of the extent's live records, one for each tally. Valid until the next change. */
+/* Returns the sums of the extent's live records, one for each tally. Valid until a change. */
 size_t ages_sums(const struct ages *ages, const struct tally_change **ret);
 
 /* The stamps of all counted records. Those of metadata alone are marked in `left_out`, a bit each.

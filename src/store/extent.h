@@ -33,8 +33,7 @@ int extent_direct_fd(struct extent *extent);
  * (trap_read). */
 const uint8_t *extent_cached(struct extent *extent, uint64_t at, uint64_t len) MUST_USE;
 void extent_refuse_direct(struct extents *all);    /* from now on extent_direct_fd returns -1 */
-/* Reads all of these bytes, and waits for the disk. Returns false if they can't be read. Committer
- * only. */
+/* Reads all of these bytes, and waits for the disk. Returns false if they can't be read. */
 bool extent_read(const struct extent *extent, void *to, size_t len, uint64_t offset) MUST_USE;
 uint64_t extent_size(const struct extent *extent);
 
@@ -94,8 +93,8 @@ enum err extent_footer(struct extents *all, uint32_t number, struct toc_footer *
 /* Reads the table of contents with its names, into *ret, which the caller frees. Of an open extent,
  * these are the records that are written. Any thread; waits for the disk. */
 enum err extent_table(struct extents *all, uint32_t number, struct toc *ret) MUST_USE;
-/* Finds the extent's table of contents, in keep. It comes from the file, or, if the file has none,
- * from the record headers. */
+/* Finds the table of contents of an extent that is not open, in keep. It comes from the file, or,
+ * if the file has none, from the record headers. Any thread. */
 enum err extent_contents(struct extents *all, uint32_t number, struct arena *keep,
                          struct toc_entry **ret, uint32_t *ret_count) MUST_USE;
 bool extent_is_there(struct extents *all, uint32_t number);

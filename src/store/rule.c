@@ -8,8 +8,8 @@
 
 /* ---- the ring ----
  *
- * A place whose turn is N takes the touch N; then its turn is N + 1, and the touch may be taken out;
- * then it is N + RULE_RING. */
+ * A place whose turn is N is free for touch N. When the touch is there, the turn is N + 1. When the
+ * touch was taken out, the turn is N + RULE_RING. */
 
 static void ring_init(struct rule_ring *ring)
 {
@@ -88,7 +88,7 @@ static void count(struct rule *rule, uint64_t touches, uint64_t hash)
                 ring_put(&rule->ring, hash, mean_age_now(rule->policy));
     due = due && !atomic_exchange(&rule->due, true);
     if (due || full)
-        pthread_cond_signal(&rule->more);    /* lost now and then: the recycler looks by itself */
+        pthread_cond_signal(&rule->more);    /* may be lost: the recycler also wakes by itself */
 }
 
 void rule_touch(struct rule *rule, uint8_t *bunch, uint64_t hash)

@@ -50,7 +50,8 @@ uint64_t service_free_bytes(const struct volume *volume)
     return store_space(volume->folder.path, &space) == OK ? space.free_bytes : UINT64_MAX;
 }
 
-/* A size that nobody set. The next opening has larger extents, and with them no bound. */
+/* Grows the size if no setting gives it, up to SIZE_EXTENTS_MAX extents. The next opening has
+ * larger extents, and so a higher limit. */
 static void grow(struct volume *volume, uint64_t free)
 {
     uint64_t size = atomic_load(&volume->space.size_bytes), own = extents_bytes(volume->extents);
@@ -60,7 +61,7 @@ static void grow(struct volume *volume, uint64_t free)
         atomic_store(&volume->space.size_bytes, MAX(size, MIN(derived, most)));
 }
 
-/* Who must not wait reads what is noted here. */
+/* Notes the free bytes in RAM, for threads that must not wait for the file system. */
 void service_measure(struct volume *volume)
 {
     uint64_t free = service_free_bytes(volume);
@@ -172,19 +173,19 @@ void service_end(struct volume *volume, const char *why)
         atomic_store(&volume->service.unproved, true);
     atomic_store(&volume->service.why, why);
     atomic_store(&volume->service.open, false);
-    /* as after a crash: nothing is believed when it comes back */
+    /* as after a crash: the next opening trusts nothing in the folder */
     recycle_pause(volume);
     account_end(volume);
     leftovers_end(volume);
     folder_close(&volume->folder, false);
     metadata_cache_clear(volume->metadata_cache);
-    /* The serial of the other folders rises. If this one can't be noted in, and the next process
-     * finds it back, its own serial is lower. */
+    /* The serial of the other folders rises. If the note of doubt can't be written here, the next
+     * process still sees that this folder has a lower serial. */
     atomic_fetch_add(&volume->options.installation->serial, 1);
     service_note_doubt(volume);
     service_metrics(volume);
     atomic_fetch_add(&volume->service.faults, 1);
-    metric_add(M_STORE_FAULTS, 1);    /* last: who sees it sees that the folder is out */
+    metric_add(M_STORE_FAULTS, 1);    /* last, so that its readers find the folder out of service */
 }
 
 void service_note_doubt(struct volume *volume)
@@ -206,7 +207,7 @@ void *service_watch(void *arg)
         gauge(volume, GAUGE_SERVING, volume_is_serving(volume));
         gauge(volume, GAUGE_HELD, (int64_t)extents_held_bytes(volume->extents));
         gauge(volume, GAUGE_LIVE, (int64_t)extents_live_bytes(volume->extents));
-        if (!volume_is_serving(volume))    /* stuck in a commit, or in opening the folder */
+        if (!volume_is_serving(volume))    /* the committer hangs in a commit or an opening */
             removals_give_up(volume);
         pthread_mutex_lock(&volume->queue.lock);
     }

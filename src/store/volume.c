@@ -1,8 +1,8 @@
 /* volume.c - one cache folder in use: its life, and what is handed in to it.
  * SPDX-License-Identifier: Apache-2.0
  *
- * commit.c writes, service.c takes the folder into service and out of it, units.c and vouch.c ask
- * the index. */
+ * commit.c writes, service.c takes the folder into service and out of it, and vouch.c asks the
+ * index. */
 #include "store/volume_inside.h"
 
 #include <stdlib.h>
@@ -82,7 +82,7 @@ static void volume_end(struct volume *volume)
     free(volume);
 }
 
-/* With names and advice, where a look finds the same trouble. */
+/* Returns the reason with names and advice if a probe finds the same problem, otherwise `why`. */
 static slice why_at_length(const struct volume *volume, enum err err, const char *why,
                            struct arena *keep)
 {
@@ -122,7 +122,7 @@ void volume_stop(struct volume *volume)
     if (!volume->committer)
         return;
     scrub_stop(volume);
-    recycle_stop(volume);    /* while the committer answers it */
+    recycle_stop(volume);    /* before the committer stops, which must answer the recycler */
     pthread_mutex_lock(&volume->queue.lock);
     volume->queue.stopping = true;
     pthread_cond_signal(&volume->queue.more);
@@ -187,10 +187,10 @@ void volume_names(struct volume *volume, const struct store_name *list, size_t c
 
 /* ---- handing in ---- */
 
-/* A disk that can't keep up makes us a slower cache, not a slower proxy: with the queue nearly full
- * and a commit that takes longer than a second, the last quarter is for what was admitted before. A
- * full queue alone is no reason: fills then wait for their slots, for milliseconds, and what was
- * read once need not be fetched again. */
+/* A disk that can't keep up must not slow the proxy down. So while a commit takes longer than a
+ * second, the last quarter of the queue is for records that were admitted before. A full queue
+ * alone is no reason to refuse: fills then wait milliseconds for their slots, and their bytes need
+ * not be fetched again. */
 static bool has_room(struct volume *volume)
 {
     uint64_t since = atomic_load_explicit(&volume->service.busy_since_ms, memory_order_relaxed);
@@ -242,7 +242,7 @@ static void check_append(const struct store_append *append)
     check(append->bytes.len % UNIT_BYTES == 0 || end == metadata->size);
 }
 
-/* Under the lock, before something is queued: the first of a commit opens it (commit.c). */
+/* Under the lock, before an append or update is queued: the first one opens a commit (commit.c). */
 static void begin_commit(struct volume *volume)
 {
     if (!list_empty(&volume->queue.appends) || !list_empty(&volume->queue.updates))

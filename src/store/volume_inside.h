@@ -44,7 +44,7 @@ struct service {
     _Atomic uint64_t busy_since_ms;   /* time of the running commit's latest progress; 0: none */
     atomic_bool unproved;    /* a removal or refusal came while the folder was out of service */
     atomic_bool counted;              /* the records of earlier processes are counted */
-    bool doubted;                     /* the folder has a note of that; for the committer only */
+    bool doubted;                     /* the folder has a note of doubt; for the committer only */
     uint64_t serial;                  /* the last one that was written here; committer only */
     _Atomic uint64_t faults;          /* how often the folder went out of service */
     _Atomic uint64_t bad;             /* reads whose checksum failed */
@@ -77,13 +77,13 @@ struct leftovers {
     uint64_t worked_ms;               /* the latest batch; committer only */
 };
 
-/* What waits for the committer. */
+/* Work that waits for the committer. */
 struct queue {
     pthread_mutex_t lock;             /* guards all members but the conditions */
     pthread_cond_t more;              /* wakes the committer */
     pthread_cond_t stop;              /* wakes the watch */
     struct list appends, removals, updates;
-    /* Appends that find no room: they wait for the recycler, or fail. */
+    /* For appends that find no room: whether they wait for the recycler, or fail. */
     enum queue_room { ROOM_UNKNOWN, ROOM_COMES, ROOM_REFUSED } room;
     uint64_t room_since_ms;           /* ROOM_COMES since then */
     struct list relocations;                /* from the recycler (relocation.h) */
@@ -132,7 +132,7 @@ struct age_round {
 struct recycler {
     pthread_mutex_t lock;             /* held while an extent is recycled */
     pthread_t thread;                 /* 0: not started */
-    atomic_bool paused;               /* the folder goes out of service: let go */
+    atomic_bool paused;               /* the folder goes out of service: stop the work on it */
     atomic_bool ready;                /* the copy may take the place of the log */
     struct age_round round;
     uint32_t expire_turn;             /* tallies_expire_turn() of the latest pass (expire.h) */
