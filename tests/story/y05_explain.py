@@ -3,7 +3,7 @@ from harness import *
 
 SMALL, LARGE, UNIT = 100_000, 3 * MIB, 128 * 1024
 
-with Story("o05 what explain says is what happens next", seconds=90) as story:
+with Story("y05 what explain says is what happens next", seconds=90) as story:
     clock = story.clock()
     origin = story.origin(f"object=pile/small {SMALL}", f"object=pile/large {LARGE}", f"objects=fill/%d 700 {UNIT}")
     keys = [{"access_key": "LISTKEY", "secret_key": "list", "policy": [{"allow": ["list"], "on": ["pile/"]}]},

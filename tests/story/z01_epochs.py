@@ -5,7 +5,7 @@ from harness import *
 
 OBJECTS, SIZE, EPOCHS = 1024, 128 * 1024, 5
 
-with Story("v01 epochs of more than fits into the cache") as story:
+with Story("z01 epochs of more than fits into the cache") as story:
     origin = story.origin(f"objects=bucket/a/%d {OBJECTS} {SIZE}", f"objects=bucket/b/%d {OBJECTS} {SIZE}")
     server = story.penstock(origin=origin.url, cache_size="76MiB", extent_size="4MiB", freshness="immutable")
     order = random.Random(7)

@@ -9,7 +9,7 @@ KEYS = [f"pile/{p}/{i}" for p in ("train", "val") for i in range(6)]
 SIZES = {key: BIG if key.endswith(("4", "5")) else SMALL for key in KEYS}
 TRAIN = [key for key in KEYS if "/train/" in key]
 
-with Story("o06 a purge is complete when it answers", seconds=100 + 3 * ROUNDS) as story:
+with Story("y03 a purge is complete when it answers", seconds=100 + 3 * ROUNDS) as story:
     use_tests_daemon()
     origin = story.origin(*(f"object={key} {size}" for key, size in SIZES.items()), "object=other/a 100")
     keys = [{"access_key": name, "secret_key": name.lower(), "policy": [{"allow": allow, "on": on}]}

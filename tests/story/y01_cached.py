@@ -6,7 +6,7 @@ from harness import *
 KEYS = [f"pile/{d}/{e}/{i}" for d in "abc" for e in "xy" for i in range(7)] + ["pile/top", "pile/d \"q\"é"]
 SIZE = 150_000
 
-with Story("o01 what ls and du list is what is cached", seconds=60) as story:
+with Story("y01 what ls and du list is what is cached", seconds=60) as story:
     origin = story.origin(*("object=" + quote(key) + f" {SIZE}" for key in KEYS[:-1]), "object=other/one 10")
     for name in "ab":
         os.mkdir(story.path(name))

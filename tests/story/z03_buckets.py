@@ -6,7 +6,7 @@ from harness import *
 SIZE = 128 * 1024
 QUOTA = 16 * MIB
 
-with Story("v03 quotas, admission and metrics by bucket", seconds=180) as story:
+with Story("z03 quotas, admission and metrics by bucket", seconds=180) as story:
     origin = story.origin(f"objects=capped/%d 300 {SIZE}", f"objects=free/%d 100 {SIZE}", f"objects=free/p/%d 100 {SIZE}",
                           f"objects=never/%d 20 {SIZE}", f"objects=sized/%d 20 {SIZE}", "object=sized/large 3000000",
                           *(f"object=many-{i}/a {1000 + i}" for i in range(300)))

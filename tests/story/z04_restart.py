@@ -6,7 +6,7 @@ from harness import *
 
 OBJECTS, SIZE = 1024, 128 * 1024
 
-with Story("v03 eviction goes on after a restart", seconds=120) as story:
+with Story("z04 eviction goes on after a restart", seconds=120) as story:
     origin = story.origin(*(f"objects=bucket/{name}/%d {OBJECTS} {SIZE}" for name in "abc"))
     server = story.penstock(origin=origin.url, cache_size="76MiB", extent_size="4MiB", freshness="immutable")
     order = random.Random(7)

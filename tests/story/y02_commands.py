@@ -37,7 +37,7 @@ class Other:
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
 
-with Story("o02 commands say what is cached", seconds=120) as story:
+with Story("y02 commands say what is cached", seconds=120) as story:
     origin = story.origin(*(f"object={key} {SIZE}" for key in KEYS if key not in ODD))
     for name in "ab":
         os.mkdir(story.path(name))
