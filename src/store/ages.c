@@ -1,7 +1,8 @@
 /* ages.c - the age of each record of an extent, and how much of the extent is live.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Arrays as long as the extent may have records. The kernel gives their pages at the first use. */
+ * Each array has room for all records that the extent can have. The kernel gives its pages at their
+ * first use. */
 #include "store/ages.h"
 
 #include <stdlib.h>
@@ -79,7 +80,7 @@ static void set_live(struct ages *ages, uint32_t ordinal, unsigned live)
     atomic_store_explicit(&ages->live[ordinal], (uint8_t)live, memory_order_relaxed);
 }
 
-/* Changes of a record that is not known are for a later count. */
+/* Changes of a record that is not known are ignored, because a later count finds them. */
 static bool is_known(const struct ages *ages, uint32_t ordinal)
 {
     return ordinal < ages->records && (live_of(ages, ordinal) & LIVE_KNOWN);
@@ -111,7 +112,7 @@ void ages_set_read(struct ages *ages, uint32_t ordinal, uint8_t when)
 
 /* ---- tallies ---- */
 
-/* The sum of a tally; the one of the last change is found at once. */
+/* Returns the sum of a tally. The sum that changed last is found at once. */
 static struct tally_change *sum_of(struct ages *ages, uint16_t tally)
 {
     size_t i = ages->sum_last;

@@ -1,4 +1,4 @@
-/* commit.c - the committer: one thread a folder that writes. SPDX-License-Identifier: Apache-2.0
+/* commit.c - the committer, a thread of each volume. SPDX-License-Identifier: Apache-2.0
  *
  *     queue ── commit ──> CRCs ──> open extent (one append) ──> index (one transaction) ──> done()
  *                                        └─ no room: recycle ─┘
@@ -25,7 +25,7 @@
 #include "store/service.h"
 
 #define COMMIT_MS 100u
-#define TAKEN_ENTRIES 1000u           /* what has come meanwhile goes along: fewer commits */
+#define TAKEN_ENTRIES 1000u           /* a commit takes this many that wait: fewer commits */
 #define TAKEN_BYTES (64 * MIB)
 #define RETRY_MS 5000u
 #define ROOM_MS_MAX 5000u             /* appends wait so long for the recycler */
@@ -52,13 +52,13 @@ struct commit {
     struct append_task *tasks;
     uint32_t task_count;
     bool has_removals;
-    bool leaves;                      /* appends that were handed in before wait on */
+    bool leaves;                      /* older appends stay in the queue */
     bool seals_log;                   /* the log has no room for the next append */
 };
 
 /* ---- bytes ---- */
 
-/* Writes items[] in order; *ret_done: how many of them are on disk when it fails. */
+/* Writes items[] in order. *ret_done is the number of items on disk, also after an error. */
 static enum err write_items(struct volume *volume, struct append_item **items, uint32_t count,
                             uint32_t *ret_done)
 {
@@ -107,8 +107,8 @@ static enum err write_records(struct commit *commit)
 
 /* ---- the index ---- */
 
-/* A long commit in a small folder may have recycled what it wrote first: an entry would name
- * what is gone, for good. */
+/* In a small folder, a long commit may have evicted the extent that it wrote first. An entry that
+ * named this extent would be a miss for good. */
 static bool is_gone(struct volume *volume, const struct append_task *task)
 {
     for (uint32_t i = 0; i < task->count; i++)
@@ -178,9 +178,9 @@ static enum err publish_update(struct volume *volume, const struct update *updat
     uint32_t now = extent_granted_raise(volume->extents, of->extent, of->ordinal, 0);
     bool granted = now && !(now & GRANTED_REFUSED);
     if (update->kind == UPDATE_GRANTED)
-        return granted ? publish_granted(volume->index, of) : OK;    /* else refused since */
+        return granted ? publish_granted(volume->index, of) : OK;    /* or refused since */
     if (update->generation != atomic_load(&volume->generation))
-        return OK;    /* vouched for before something went by unseen */
+        return OK;    /* the proof is older than the latest unclean opening */
     return publish_proof(volume->index, of, update->generation, granted);
 }
 
@@ -219,7 +219,7 @@ static void settle_task(struct volume *volume, const struct append_task *task)
     struct metadata *metadata = task->append->metadata;
     if (task->err || !task->append->with_metadata)
         return;
-    /* the one with the metadata comes first */
+    /* the record with the metadata comes first */
     const struct record *record = &task->items[0].record;
     extent_time_set(volume->extents, record->extent, record->ordinal,
                     atomic_load(&metadata->validated_s));
@@ -236,7 +236,7 @@ static void settle_update(struct volume *volume, const struct update *update)
 {
     if (update->kind != UPDATE_PROVE || update->generation != atomic_load(&volume->generation))
         return;
-    /* who reads it from the disk just now saw it unproved */
+    /* a read in progress may have seen the old entry, with unproved metadata */
     volume_changed(volume, &update->of.id);
     struct metadata *metadata = metadata_cache_get(volume->metadata_cache, &update->of.id);
     if (metadata)
@@ -264,10 +264,10 @@ static void answer_append(struct volume *volume, struct store_append *append, en
                                   : e == ERR_CHANGED ? EVENT_CHANGED : EVENT_OUT_OF_SERVICE);
     tallies_give(volume_tallies(volume), append->tally, append->bytes.len);
     list_del(&append->link);
-    append->done(append, e);    /* gone, perhaps */
+    append->done(append, e);    /* may free the append */
 }
 
-/* Every one of the commit hears how it went; e: of those that were fine so far. */
+/* Answers all appends and removals of the commit. `e` is for appends that had no error before. */
 static void answer_all(struct commit *commit, enum err e)
 {
     for (uint32_t i = 0; i < commit->task_count; i++)
@@ -319,7 +319,7 @@ struct places {
     size_t count, at;
 };
 
-/* True if the next append fits; it has its place then. */
+/* Returns true if the next append fits, and takes its place. */
 static bool find_place(struct places *places, const struct store_append *append)
 {
     uint64_t need = room_of_append(append);
@@ -377,7 +377,8 @@ static void take_commit(struct volume *volume, struct commit *commit)
     check(volume->queue.bytes >= bytes && volume->queue.entries >= entries);
     volume->queue.bytes -= bytes;
     volume->queue.entries -= entries;
-    if (volume->queue.room == ROOM_UNKNOWN && !commit->seals_log)    /* those that waited for room have waited enough */
+    /* The appends that stay open a new commit. If they wait for room, they have waited enough. */
+    if (volume->queue.room == ROOM_UNKNOWN && !commit->seals_log)
         volume->queue.oldest_ms = mono_ms();
     commit->leaves = !list_empty(&volume->queue.appends);
     commit->has_removals = !list_empty(&volume->queue.removals);
@@ -393,7 +394,7 @@ static bool has_new_bans(const struct volume *volume)
            ban_list_serial(&volume->options.installation->bans);
 }
 
-/* Under the lock: how long the commit may still stay open. */
+/* Under the lock: returns how long the commit may still stay open. */
 static uint64_t wait_ms(const struct volume *volume)
 {
     bool waits = volume->queue.room == ROOM_COMES &&
@@ -418,7 +419,8 @@ static bool is_empty(const struct commit *commit)
     return list_empty(&commit->appends) && list_empty(&commit->updates) && !commit->has_removals;
 }
 
-/* Sleeps until a commit is closed, for half a second at most. False: stopping, nothing is left. */
+/* Sleeps until a commit is closed, for half a second at most. Returns false if the store stops and
+ * nothing is left to commit. */
 static bool next_commit(struct volume *volume, struct commit *commit)
 {
     *commit = (struct commit){ .volume = volume };
@@ -434,7 +436,7 @@ static bool next_commit(struct volume *volume, struct commit *commit)
     return left;
 }
 
-/* Nobody has to write for it. */
+/* Evicts extents beyond the size or the reserve, although no append asks for room. */
 static void shrink(struct volume *volume)
 {
     enum err e = room_shrink(volume);
@@ -496,7 +498,7 @@ static void tend(struct volume *volume, uint64_t *retried_ms, uint64_t *checked_
             return;
         (void)!service_begin(volume, &why);    /* store_status says why */
         *retried_ms = mono_ms();
-    } else if (index_is_bad(volume->index)) {    /* a reader found out */
+    } else if (index_is_bad(volume->index)) {    /* a reader found damage */
         service_end(volume, INDEX_FAILED);
     } else if (atomic_load(&volume->service.unproved)) {
         service_end(volume, WRITE_SLOW);

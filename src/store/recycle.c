@@ -4,14 +4,15 @@
  *   victim ── rows ──┬── kept: read, verified ──> copy ──┐
  *                    └── the others ────────────────────┴──> committer: index, then drop
  *
- * The rule chooses the victim and the age from which records go. What is kept is copied into the
- * copy, an open extent of the recycler's own. When the victim is dropped, the copy takes the place
- * of the log as soon as the log is full, and its room is for whom the rule wanted it. If nothing
- * was kept, the log gets a new file. No other extent is recycled before.
+ * The rule chooses the victim and the age from which records are evicted. Younger records are
+ * copied into the copy, an open extent of the recycler. After the victim was dropped, the copy
+ * takes the place of the log as soon as the log is full. Its room is for the records for which the
+ * rule wanted it. If no record was kept, the log gets a new file. No other extent is recycled
+ * before that.
  *
- * A crash between two steps leaves the victim with what is not moved yet, and in the copy records
- * that the index does not name. Records that are published while the victim is recycled are found
- * when it is to be dropped: then its rows are read again.
+ * After a crash between two steps, the victim has the records that were not moved yet, and the copy
+ * may have records that the index does not name. If records are published while the victim is
+ * recycled, the committer does not drop it, and its rows are read again.
  *
  * Metadata of an object is kept as long as the index has units of the object. Threads: the recycler
  * has a thread of its own, so no commit waits for a copy. */
@@ -69,8 +70,8 @@ static bool is_victim(struct volume *volume, uint32_t number, struct extent **re
     return false;
 }
 
-/* How many records the volume can hold, if these are like all of them. 0: these are too few to
- * tell. */
+/* Estimates how many records the volume can hold, from the records that it has. Returns 0 if these
+ * are too few. */
 static uint64_t records_for(struct volume *volume, const struct mean_age_extent *extents,
                             size_t count)
 {
@@ -84,8 +85,8 @@ static uint64_t records_for(struct volume *volume, const struct mean_age_extent 
     return MIN((uint64_t)((double)size / (double)bytes * (double)records), most);
 }
 
-/* The records of tallies that are at their quota, a bit each; NULL: there are none. The caller frees
- * the set. */
+/* Returns a set with a bit for each record whose tally is at its quota, or NULL if no tally is. The
+ * caller frees the set. */
 static _Atomic uint64_t *over_quota(struct volume *volume, const struct extent *extent)
 {
     const struct tallies *tallies = volume_tallies(volume);
@@ -100,7 +101,7 @@ static _Atomic uint64_t *over_quota(struct volume *volume, const struct extent *
     return set;
 }
 
-/* What the rule looks at. stamps_end frees it. */
+/* Returns the stamps for the rule. stamps_end frees them. */
 static struct mean_age_stamps stamps_of(struct volume *volume, const struct extent *extent)
 {
     struct ages_stamps stamps = ages_stamps(extent_ages_of(extent));
@@ -149,7 +150,7 @@ static void sweep(struct volume *volume)
     arena_free(&keep);
 }
 
-/* Of the extents of the highest mean age, the oldest one: for a record that must be stored. */
+/* Takes the oldest extent of those with the highest mean age, for a record that must be stored. */
 static size_t oldest(const struct rule *rule)
 {
     size_t found = MEAN_AGE_NONE;
@@ -205,7 +206,7 @@ static enum err send(struct pass *pass, enum drop drop)
     return e;
 }
 
-/* Writes the copies, then tells the committer. */
+/* Writes the copies, and then sends the batch to the committer. */
 static void flush(struct pass *pass)
 {
     struct volume *volume = pass->volume;
@@ -326,7 +327,7 @@ static void copy_row(struct pass *pass, const struct toc_entry *row, uint32_t or
 
 /* ---- one extent ---- */
 
-/* Metadata alone is kept while its object has units. */
+/* Metadata alone is kept while its object has units in this volume. */
 static bool has_units(struct volume *volume, const struct object_id *id)
 {
     struct entry entry;
@@ -402,7 +403,7 @@ static enum err recycle_extent(struct volume *volume, uint32_t number, enum mean
     pass->number = number;
     pass->tick = mean_age_tick(volume->rule.policy);
     pass->keep_nothing = !has_space_for_copy(volume);
-    (void)!open_extent_seal(volume->extents, OPEN_COPY);    /* of a pass that failed */
+    (void)!open_extent_seal(volume->extents, OPEN_COPY);    /* left by a pass that failed */
     enum err e = extent_hold(volume->extents, number, &pass->victim);
     if (e == ERR_NOT_FOUND)    /* its file can't be opened */
         e = send(pass, DROP_UNREAD);
@@ -423,7 +424,7 @@ static enum err recycle_extent(struct volume *volume, uint32_t number, enum mean
 
 /* ---- the thread ---- */
 
-/* The room is there, or there will be none: appends that wait are tried again. */
+/* Ends the wish for room, whether room was made or not. Appends that wait are tried again. */
 static void end_wish(struct volume *volume, bool made)
 {
     struct rule *rule = &volume->rule;
@@ -485,8 +486,8 @@ static bool makes_room(const struct volume *volume)
     return volume->rule.wanted != ADMIT_NO && !atomic_load(&volume->recycler.ready);
 }
 
-/* Sleeps until there is something to do. Ticks that end sooner than SWEEP_MS after the last sweep
- * wait: then all that is read is young. Under the lock. */
+/* Sleeps until there is work. A tick that ends less than SWEEP_MS after the last sweep waits: all
+ * records in use are young then. Under the lock. */
 static void wait_for_work(struct volume *volume, uint64_t swept_ms, uint64_t wait)
 {
     struct rule *rule = &volume->rule;

@@ -1,10 +1,10 @@
 /* relocation.c - what the recycler asks of the committer. SPDX-License-Identifier: Apache-2.0
  *
- * A batch has a transaction of its own (beside.h). A copy of metadata has a
- * higher extent number than the record had, and two facts are told by that number: whether the
- * metadata was learned under another name of the shared identity (names.h), and whether its bucket
- * was restated (restated.h). So the committer looks both up for the old number, at the moment when
- * it publishes the copy, and marks the entry: as refused, or as unproved. */
+ * A batch has a transaction of its own (beside.h). A copy of metadata lies in an extent with a
+ * higher number than before. Two facts depend on that number: whether the metadata was learned
+ * under another name of the shared identity (names.h), and whether its bucket was restated
+ * (restated.h). So the committer looks both up for the old number when it publishes the copy, and
+ * marks the entry as refused or as unproved. */
 #include "store/relocation.h"
 
 #include "base/failpoint.h"

@@ -18,7 +18,7 @@
 #include "store/removal.h"
 #include "store/service.h"
 
-#define RECYCLE_BATCH 2000u           /* records of an extent that goes, in one transaction */
+#define RECYCLE_BATCH 2000u           /* records of an evicted extent in one transaction */
 #define SHRINK_MS 200u
 
 static enum err forget_extent(struct volume *volume, uint32_t number, const struct toc_entry *entries,
@@ -55,15 +55,15 @@ static enum err recycle(struct volume *volume, uint32_t number, struct arena *ke
     struct toc_entry *entries = NULL;
     uint32_t count = 0;
     enum err e = extent_contents(volume->extents, number, keep, &entries, &count);
-    if (e == ERR_LIMIT)    /* no descriptor to read it with: it may go later */
+    if (e == ERR_LIMIT)    /* no descriptor to read it: a later try may find one */
         return ERR_FULL;
     if (!e)
         e = forget_extent(volume, number, entries, count);
     bool full = e == ERR_FULL || e == ERR_LIMIT;
     if (e && !full && e != ERR_NOT_FOUND)
         return e;
-    /* A full disk has no room for the deletions: the file goes first. A number that is not there is
-     * a miss (H1), and the number is not used again. */
+    /* A full disk has no room for the deletions, so the file is removed first. An entry with a
+     * missing extent is a miss (H1), and the number is not used again. */
     account_dropped(volume, number);
     extent_drop(volume->extents, number);
     metric_add(M_STORE_RECYCLED, 1);
@@ -102,7 +102,7 @@ static bool is_ready(const struct volume *volume)
     return atomic_load(&volume->recycler.ready);
 }
 
-/* How many more files the log may begin, when the open extents are full. */
+/* Returns how many more files the log may begin when the open extents are full. */
 static uint64_t free_extents(const struct volume *volume)
 {
     uint64_t want = volume->folder.format.extent_bytes;
@@ -121,7 +121,8 @@ static uint64_t free_extents(const struct volume *volume)
     return MIN(by_size, by_disk);
 }
 
-/* An extent of which the size has more than one is for any record. */
+/* Returns for which records the next extent of the log has room. If the size allows more than one
+ * extent, it is any record. */
 static enum mean_age_room next_class(struct volume *volume)
 {
     pthread_mutex_lock(&volume->rule.lock);
@@ -158,15 +159,15 @@ enum err room_next_extent(struct volume *volume)
     enum mean_age_room class = next_class(volume);
     enum err e = OK;
     if (!adopt_copy(volume)) {
-        (void)!open_extent_seal(volume->extents, OPEN_LOG);    /* it may be recycled, then */
+        (void)!open_extent_seal(volume->extents, OPEN_LOG);    /* so that it may be recycled */
         e = free_extents(volume) ? open_extent_begin(volume->extents, OPEN_LOG) : ERR_FULL;
     }
     if (!e)
         atomic_store(&volume->rule.log_class, (uint32_t)class);
-    return e == ERR_LIMIT ? ERR_FULL : e;    /* no descriptor: as good as no room */
+    return e == ERR_LIMIT ? ERR_FULL : e;    /* no descriptor counts as no room */
 }
 
-/* What an extent without records takes. */
+/* Returns the bytes that an extent without records can take. */
 static uint64_t extent_room(const struct volume *volume)
 {
     return volume->folder.format.extent_bytes - 3 * PAGE_BYTES;
@@ -184,7 +185,7 @@ size_t room_places(const struct volume *volume, uint64_t ret[ROOM_PLACES])
     return count;
 }
 
-/* In all places, however many there are: the queue may hold more bytes than a few extents. */
+/* Returns the room in all places, even beyond ROOM_PLACES: the queue may have more bytes. */
 static uint64_t room_bytes(const struct volume *volume)
 {
     uint64_t bytes = open_extent_left(volume->extents, OPEN_LOG) +
@@ -192,7 +193,7 @@ static uint64_t room_bytes(const struct volume *volume)
     return bytes + (is_ready(volume) ? open_extent_left(volume->extents, OPEN_COPY) : 0);
 }
 
-/* Padding, two headers, and twice the name: in the metadata block, and in the row. */
+/* Counts padding, two headers, and the name twice: in the metadata block and in the row. */
 uint64_t room_of_append(const struct store_append *append)
 {
     const struct metadata *metadata = append->metadata;
@@ -212,10 +213,10 @@ void room_note(struct volume *volume)
     pthread_mutex_unlock(&volume->queue.lock);
 }
 
-/* ---- less room than what is there takes ---- */
+/* ---- more bytes than there may be ---- */
 
-/* Files that other programs wrote take space from the reserve. What readers still hold of evicted
- * extents will be free soon. */
+/* Returns true if files of other programs take space from the reserve. Evicted extents that readers
+ * still hold do not count, because their space will soon be free. */
 static bool reserve_is_used(struct volume *volume)
 {
     uint64_t reserve = atomic_load(&volume->space.reserve_bytes);

@@ -1,8 +1,8 @@
 /* rule.h - which records of a volume are admitted, and which extents are recycled.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The rule is mean_age.h. This part gives it the volume's touches, keeps the lock that it wants,
- * and knows for whom the volume has room. Threads: any, unless a comment says otherwise. */
+ * The rule is mean_age.h. This part gives it the volume's touches, has the lock that it needs, and
+ * knows for which records the volume has room. Threads: any, unless a comment says otherwise. */
 #ifndef STORE_RULE_H
 #define STORE_RULE_H
 
@@ -11,12 +11,12 @@
 #include "store/extent.h"
 #include "store/mean_age.h"
 
-/* Sampled touches on their way to the policy. Any thread puts them in without a lock. If the ring is
- * full, a touch is lost. */
+/* Sampled touches on their way to the policy. Any thread puts them in without a lock. If the ring
+ * is full, a touch is lost. */
 #define RULE_RING 1024u
 struct rule_ring {
     struct rule_touch {
-        _Atomic uint64_t turn;        /* whose turn the place is (rule.c) */
+        _Atomic uint64_t turn;        /* the state of the place (rule.c) */
         uint64_t hash, now;
     } places[RULE_RING];
     _Atomic uint64_t head;
@@ -34,9 +34,9 @@ struct rule {
     bool swept, stopping;
     atomic_bool due;                  /* a tick has ended */
     struct rule_ring ring;
-    enum mean_age_room next_class;    /* for whom the next extent of the log has room */
-    _Atomic uint32_t log_class;       /* enum mean_age_room: for whom the open extent has room */
-    _Atomic int64_t room_left;        /* bytes that the log can take, without those that wait */
+    enum mean_age_room next_class;    /* for which records the next extent of the log has room */
+    _Atomic uint32_t log_class;       /* enum mean_age_room: for which records the log has room */
+    _Atomic int64_t room_left;        /* bytes that the log can take, minus those in the queue */
     /* the extents of the latest sweep, for the recycler only */
     struct mean_age_extent *extents;
     uint32_t *numbers;
@@ -65,18 +65,18 @@ static inline uint32_t rule_first_unit(uint32_t unit)
 {
     return unit / RECORD_UNITS * RECORD_UNITS;
 }
-/* Counts a touch of a record. `bunch` is the caller's thread's: touches that are not counted yet.
- * Takes no lock. */
+/* Counts a touch of a record. `bunch` is the number of touches of the calling thread that are not
+ * counted yet. Takes no lock. */
 void rule_touch(struct rule *rule, uint8_t *bunch, uint64_t hash);
 /* Gives the policy the sampled touches. Under the lock. */
 void rule_drain(struct rule *rule);
 /* Gives the policy the sampled touches, and begins the next tick if it is due. Under the lock. */
 void rule_advance(struct rule *rule);
 /* Counts a touch of a record that is not stored, and decides whether to store it. If room must be
- * made, the recycler is told. `always`: the record counts as hot. */
+ * made, wakes the recycler. `always`: the record counts as hot. */
 bool rule_admits(struct rule *rule, uint64_t hash, bool always);
 
-/* To be called when an admitted record is queued: these bytes are no room for the next one. */
+/* To be called when an admitted record is queued: it uses these bytes of the room. */
 void rule_take_room(struct rule *rule, uint64_t bytes);
 
 /* True if there is room for any record, or for hot ones. */
