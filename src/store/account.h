@@ -12,7 +12,7 @@
 enum err account_commit(struct volume *volume) MUST_USE;
 /* To be called when these records are on disk, before they are published. */
 void account_appended(struct volume *volume, struct append_item *const *items, size_t count);
-/* To be called before an extent is dropped: what it still holds is gone. */
+/* To be called before an extent is dropped: its live records are lost. */
 void account_dropped(struct volume *volume, uint32_t number);
 /* Returns the tally of a copy. `name` is that of its object, or empty for units; `before` is the
  * tally that the record had. */

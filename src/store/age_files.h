@@ -11,7 +11,7 @@
 
 /* To be called when the folder was opened, before its records are touched. Gives the rule its state
  * back, if the rule has none, and each extent its ages. Extents whose live records are not known
- * are marked for the count (ages_set_counting). Removes the files of extents that are gone. */
+ * are marked for the count (ages_set_counting). Removes the files of extents that don't exist. */
 void age_files_read(struct volume *volume);
 /* Writes all files, before the mark of a clean stop. No other thread may use the volume. */
 void age_files_write(struct volume *volume);

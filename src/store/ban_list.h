@@ -15,7 +15,7 @@
 
 #include "store/format_files.h"
 
-/* A ban, without what it covers. */
+/* A ban, without the records that it covers. */
 struct ban_row {
     uint64_t serial;
     slice prefix;                     /* owned by the list */

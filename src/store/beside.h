@@ -1,7 +1,7 @@
 /* beside.h - a transaction of the index between two commits. SPDX-License-Identifier: Apache-2.0
  *
- * For work that nobody waits for: entries that the recycler moves, units of removed objects. The
- * removals that wait go into the same transaction, so the work delays them by one batch at most.
+ * For work without a client that waits: batches of relocations, and units of removed objects.
+ * Removals in the queue go into the same transaction, so the work delays them by one batch at most.
  * Committer only. */
 #ifndef STORE_BESIDE_H
 #define STORE_BESIDE_H

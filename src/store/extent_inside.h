@@ -55,7 +55,7 @@ struct extent {
     _Alignas(64) atomic_uint refs;
 };
 /* The file is open, and a new holder may use it. The last holder to leave keeps the bit. A thread
- * that closes the file first takes the bit from an extent that nobody holds (extent_claim). */
+ * that closes the file first takes the bit from an extent that no reader holds (extent_claim). */
 #define REF_OPEN 0x80000000u
 
 /* An extent that takes more records, and the records gathered for its next append. */
@@ -135,7 +135,7 @@ bool extent_toc_is_right(const struct extent *extent) MUST_USE;
 
 /* ---- open_files.c ---- */
 
-/* Claims the next extent of a clock that nobody holds; at first one that was not held since its
+/* Claims the next extent of a clock that no reader holds; first one that was not held since its
  * last turn. From then on a new holder waits for the lock before it uses the file. Returns NULL if
  * all extents are held. To be called under the lock, which the caller keeps until the file is
  * closed, or extent_unclaim was called. */
@@ -149,7 +149,7 @@ enum err extent_open_old(struct extents *all, uint32_t number, int *ret) MUST_US
 /* Opens the file of an extent that the caller holds, if it is closed. Returns OK, ERR_LIMIT, or
  * ERR_NOT_FOUND if the file can't be opened. */
 enum err extent_open_held(struct extent *extent) MUST_USE;
-/* Closes the file of an extent that nobody holds, if possible of one that was not held lately.
+/* Closes the file of an extent that no reader holds, if possible of one not held recently.
  * Returns false if all extents are held. */
 bool extent_close_idle(struct extents *all);
 void extent_close_fd(struct extents *all, int fd);

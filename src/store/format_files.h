@@ -38,7 +38,7 @@ enum err ages_file_decode(slice bytes, uint32_t extent, struct ages_file *ret) M
 
 #define RULE_FILE_BYTES 48u
 #define RULE_FILE "rule"
-/* What the rule of eviction knows (mean_age.h). */
+/* The state of the rule of eviction (mean_age.h). */
 struct rule_file {
     double m1, m2;
     uint64_t tick;

@@ -42,7 +42,7 @@ struct fsck_report {
     uint32_t version, generation;     /* of the format file */
     struct fsck_totals totals;
     struct fsck_finding findings[FSCK_KINDS];
-    uint64_t left[FSCK_KINDS];        /* after a repair: what is still found */
+    uint64_t left[FSCK_KINDS];        /* the findings that are left after a repair */
 };
 
 struct fsck_ask {
@@ -58,7 +58,7 @@ struct fsck_ask {
 /* Checks all folders, and repairs each of them if need be. Fills in ask->count reports, whose texts
  * are in keep. */
 void fsck_run(const struct fsck_ask *ask, struct arena *keep, struct fsck_report *ret);
-/* Returns the number of findings that are wrong; those that are left, after a repair. */
+/* Returns the number of findings that are wrong; after a repair, of those that are left. */
 uint64_t fsck_wrong(const struct fsck_report *report);
 
 #endif

@@ -74,7 +74,7 @@ static void note_bad(struct visit *visit, const struct toc_row *row, enum verdic
               verdict_text(verdict));
 }
 
-/* Compares the name in the table with that in the metadata block. In version 1 there is none. */
+/* Compares the name in the table with that in the metadata block. Version 1 has no names. */
 static void check_name(struct visit *visit, const struct toc_row *row, const struct record *record)
 {
     struct fsck *fsck = visit->fsck;

@@ -7,7 +7,7 @@
 #include "store/index.h"
 #include "store/verify.h"
 
-/* What is known of a record, a byte each. */
+/* The state of a record, a byte for each. */
 #define RECORD_BAD 0x80u              /* it is damaged */
 #define RECORD_ODD 0x40u              /* entries that do not belong to it name it */
 #define RECORD_MATCHED 0x0fu          /* the number of entries under its keys that name it */
@@ -81,7 +81,7 @@ enum fsck_entry fsck_judge(const struct fsck *fsck, const struct index_row *row,
                            struct fsck_rows *rows) MUST_USE;
 
 /* ---- fsck_repair.c ---- */
-/* Repairs what was found. The folder is closed before and afterwards. */
+/* Repairs the findings. The folder is closed before and afterwards. */
 enum err fsck_repair(struct fsck *fsck, const char **ret_why) MUST_USE;
 /* Returns true if something was found that a repair can remove. */
 bool fsck_can_repair(const struct fsck_report *report);

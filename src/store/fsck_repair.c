@@ -1,4 +1,4 @@
-/* fsck_repair.c - fsck: removes what is wrong. SPDX-License-Identifier: Apache-2.0
+/* fsck_repair.c - fsck: repairs the findings. SPDX-License-Identifier: Apache-2.0
  *
  * A repair opens the folder as a start does, as doubted, so the generation rises: all entries are
  * unproved, and Penstock revalidates each object once. That is necessary because a removed entry

@@ -91,7 +91,7 @@ void index_set_evicting(struct index *index, bool evicting);
 /* An entry that a transaction put, replaced or deleted, by the record that it names. */
 struct index_change {
     uint32_t extent, ordinal, len;    /* as in struct entry */
-    bool added;                       /* the entry names the record from now on; else no longer */
+    bool added;                       /* true: the entry names the record from now on */
     bool metadata, data;              /* it is an entry of metadata, of bytes, or of both (WHOLE) */
     bool evicted;                     /* see index_set_evicting */
 };

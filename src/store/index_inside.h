@@ -33,7 +33,7 @@ struct index {
     _Atomic uint64_t seals[2];        /* seals of the meta pages of the last even and odd one */
     struct slot slots[SLOTS];
     char *note;                       /* path of the note of a crash (trap.h), or NULL */
-    /* what the write transaction changed so far; then what the latest commit changed */
+    /* the changes of the write transaction so far; then those of the latest commit */
     struct index_change *changes;
     size_t change_count, change_max;
     bool evicting;

@@ -308,8 +308,8 @@ bool index_pages_begin(struct index_pages *pages, uint64_t transaction)
 
 /* ---- the pages of a key ---- */
 
-/* What the parents of a page say about it: the index of its node in its parent, and the limits of
- * its keys. Each key is at least `low` and less than `high`. A NULL pointer means no limit. */
+/* Facts about a page from the pages above it: the index of its node in its parent, and the limits
+ * of its keys. Each key is at least `low` and less than `high`. A NULL pointer means no limit. */
 struct bounds {
     uint32_t index;
     slice low, high;

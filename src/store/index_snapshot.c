@@ -10,7 +10,7 @@
  *   committer   committing = N; mdb_txn_commit; pages noted; seals[N & 1]; newest = N;
  *               committing = 0
  *   reader      n = newest; transaction begins: number T; T >= n, its meta page has the seal of T;
- *               look-up; what it found lies in a page that T uses; the seal of T still stands
+ *               look-up; the entry found lies in a page that T uses; the seal of T still stands
  *
  * A reader that begins just as N lands has T = N before the seal of N is there. It waits until the
  * committer has read the list of free pages. If two commits overtake a reader, it begins anew: the

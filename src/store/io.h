@@ -95,7 +95,7 @@ struct store_io {
     struct store_op *ops;
     uint32_t op_count;
     bool plugged;                     /* reads are gathered */
-    uint32_t wary;                    /* so many more reads first ask the page cache */
+    uint32_t wary;                    /* this many more reads first ask the page cache */
     struct list gathered;
     uint32_t gathered_count;
     uint8_t touches[VOLUMES_MAX];     /* of records of each volume, not counted yet (rule.h) */

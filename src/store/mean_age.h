@@ -148,7 +148,7 @@ static inline bool mean_age_keeps(uint8_t cut, uint8_t age, bool pinned)
 
 /* ---- restart ---- */
 
-/* What must outlive the process. Without it, no extent is recycled until half of the sampled
+/* State that must outlive the process. Without it, no extent is recycled until half of the sampled
  * records have come back: about 1.5 epochs. */
 struct mean_age_saved {
     double m1, m2;

@@ -11,8 +11,9 @@
  * looks again under the lock. A chain never has a cycle meanwhile: an entry that has moved is
  * followed only by entries that have moved before it.
  *
- * A thread holds only the lock of one shard, and only to change a few pointers. What it took out of
- * the table is freed after the lock was released and the read epochs of that time have ended. */
+ * A thread holds only the lock of one shard, and only to change a few pointers. An entry that it
+ * took out of the table is freed after the lock was released and the read epochs of that time have
+ * ended. */
 #include <assert.h>
 #include <pthread.h>
 #include <stdlib.h>

@@ -66,7 +66,7 @@ static bool covers(slice point, slice path)
            (path.len == point.len || point.len == 1 || path.ptr[point.len] == '/');
 }
 
-/* ---- what should be mounted, and what is ---- */
+/* ---- expected and present mounts ---- */
 
 /* Returns the mount points that a file in the format of fstab names, each with a NUL behind it. */
 static slice points_in(struct arena *keep, const char *path)

@@ -201,8 +201,9 @@ uint32_t store_next_unit(struct store *store, const struct metadata *metadata, u
 
 /* ---- purges (purge.h) ----
  *
- * Who keeps metadata or bytes on their way in, notes store_compared() before the origin is asked. If
- * the name is purged later, what the note belongs to must serve no new reader. */
+ * A caller that will store metadata or bytes calls store_compared() before it asks the origin, and
+ * keeps the result. If the name is purged after that, the metadata or bytes must not be served to a
+ * new reader. */
 
 /* The newest purge. Any thread; one atomic load. */
 uint64_t store_compared(const struct store *store);

@@ -39,7 +39,7 @@ bool tallies_of_bucket(struct tallies *all, uint64_t bucket, uint16_t *ret) MUST
 /* Rises when buckets are split in another way: then a record may have another tally. */
 uint32_t tallies_layout(const struct tallies *all) MUST_USE;
 
-/* ---- what they hold ---- */
+/* ---- sums ---- */
 
 /* A change, or a sum of changes. */
 struct tally_change {
@@ -62,7 +62,7 @@ struct tally_change tallies_sum_in(struct tallies *all, uint16_t tally, uint32_t
  * more than its quota. To be given back when the bytes are counted, or dropped. */
 bool tallies_take(struct tallies *all, uint16_t tally, uint64_t bytes) MUST_USE;
 void tallies_give(struct tallies *all, uint16_t tally, uint64_t bytes);
-/* Returns true if the quota has room for so many bytes now. */
+/* Returns true if the quota has room for this many bytes now. */
 bool tallies_has_room(const struct tallies *all, uint16_t tally, uint64_t bytes) MUST_USE;
 /* Returns true if the tally is at its quota: it has no room for the largest record. */
 bool tallies_is_full(const struct tallies *all, uint16_t tally) MUST_USE;
@@ -82,7 +82,7 @@ static inline uint32_t expire_age(uint8_t now, uint8_t then)
 {
     return (now + EXPIRE_NUMBERS - then) % EXPIRE_NUMBERS;
 }
-/* The slice that is so many slices earlier. */
+/* Returns the slice that is `slices` slices earlier. */
 static inline uint8_t expire_back(uint8_t now, uint32_t slices)
 {
     return (uint8_t)(1 + (now - 1 + EXPIRE_NUMBERS - slices) % EXPIRE_NUMBERS);

@@ -1,9 +1,9 @@
 /* verify.h - reads records from the disk, and verifies all of their bytes.
  * SPDX-License-Identifier: Apache-2.0
  *
- * For code that reads the whole cache once: the recycler, the scrub, and penstock fsck. What it
- * reads through a struct cold neither fills nor empties the page cache. Threads: a struct cold
- * belongs to one thread. The extent must be held. */
+ * For code that reads the whole cache once: the scrub and penstock fsck. Reads through a struct
+ * cold neither fill nor empty the page cache. Threads: a struct cold belongs to one thread. The
+ * extent must be held. */
 #ifndef STORE_VERIFY_H
 #define STORE_VERIFY_H
 
@@ -29,7 +29,7 @@ void cold_free(struct cold *cold);
 enum err cold_read(struct cold *cold, struct extent *held, uint64_t at, size_t want) MUST_USE;
 bool cold_has(const struct cold *cold, uint64_t at, uint64_t len);
 
-/* What a record is found to be. */
+/* The judgement of a record. */
 enum verdict {
     VERDICT_RIGHT,
     VERDICT_UNREADABLE,               /* the disk does not give the bytes */
