@@ -105,6 +105,7 @@ static struct store_options options_of(struct serve *serve)
         .queue_bytes_max = serve->memory.budgets.bytes[BUDGET_queue],
         .commit_ms_max = (uint32_t)config->commit_time_ms,
         .scrub_ms = config->scrub_time_ms,
+        .pin_percent = (unsigned)config->pin_percent,
         .read_gap_bytes = (uint32_t)config->read_gap_bytes,
         .cold_reads = *config->cold_reads == 'a'   ? COLD_AUTO
                       : *config->cold_reads == 'd' ? COLD_DIRECT

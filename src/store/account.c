@@ -17,6 +17,7 @@
 #include "base/failpoint.h"
 #include "store/find_name.h"
 #include "store/index.h"
+#include "store/pinned.h"
 
 #define COUNT_BATCH 2000u
 #define NAME_COST 50u                 /* the look-up of a name takes as long as 50 rows */
@@ -37,9 +38,12 @@ static void apply(struct volume *volume, const struct index_change *change)
                                         .data_bytes = change->data ? change->len : 0 };
     if (!ages)
         return;
+    uint64_t pinned = ages_pinned_bytes(ages), seen = ages_seen_bytes(ages);
     struct tally_change done = change->added
         ? ages_entry_added(ages, change->ordinal, &entry)
         : ages_entry_removed(ages, change->ordinal, &entry, rule_dead_stamp(&volume->rule));
+    atomic_fetch_add(&volume->pinned.bytes, ages_pinned_bytes(ages) - pinned);
+    volume->pinned.seen_bytes += ages_seen_bytes(ages) - seen;
     note(volume, &done);
     if (change->evicted && done.bytes < 0)
         tallies_evicted(volume_tallies(volume), done.tally, (uint64_t)-done.bytes);
@@ -54,6 +58,7 @@ static bool is_put_again(const struct index_change *old, const struct index_chan
 
 enum err account_commit(struct volume *volume)
 {
+    pthread_mutex_lock(&volume->pinned.lock);
     enum err e = failpoint_err(FAIL_INDEX_COMMIT);
     if (!e)
         e = index_commit(volume->index);
@@ -66,19 +71,26 @@ enum err account_commit(struct volume *volume)
         else
             apply(volume, &changes[i]);
     }
+    volume->pinned.coming = 0;
+    pthread_mutex_unlock(&volume->pinned.lock);
     return e;
 }
 
 void account_appended(struct volume *volume, struct append_item *const *items, size_t count)
 {
+    pthread_mutex_lock(&volume->pinned.lock);
     for (size_t i = 0; i < count; i++) {
         const struct record *record = &items[i]->record;
         struct ages *ages = extent_ages(volume->extents, record->extent);
-        if (ages)
-            ages_add(ages, record->ordinal, &(struct ages_record){
-                .stamp = rule_stamp(&volume->rule), .metadata = record->kind == KIND_HEAD,
-                .tally = items[i]->tally });
+        if (!ages)
+            continue;
+        ages_add(ages, record->ordinal, &(struct ages_record){
+            .stamp = rule_stamp(&volume->rule), .metadata = record->kind == KIND_HEAD,
+            .tally = items[i]->tally });
+        if (items[i]->pinned)
+            pinned_appended(volume, ages, record);
     }
+    pthread_mutex_unlock(&volume->pinned.lock);
 }
 
 void account_dropped(struct volume *volume, uint32_t number)
@@ -261,8 +273,10 @@ bool account_count(struct volume *volume)
         return begin_again(volume);
     struct ages *ages = extent_ages(volume->extents, counting->extent);
     struct toc_row row;
+    pthread_mutex_lock(&volume->pinned.lock);
     for (uint32_t cost = 0; cost < COUNT_BATCH && ages && toc_next(&counting->next, &row); cost++)
         count_row(volume, ages, &row, &cost);
+    pthread_mutex_unlock(&volume->pinned.lock);
     if (!ages)    /* it was recycled meanwhile */
         begin_extent(volume, counting->extent);
     else if (counting->next.ordinal == counting->toc.count)

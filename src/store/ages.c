@@ -22,7 +22,8 @@ struct ages {
     _Atomic uint64_t live_bytes, entries;
     _Atomic uint8_t *stamps;
     _Atomic uint8_t *live;
-    _Atomic uint64_t *left_out;       /* a bit each */
+    _Atomic uint64_t *left_out, *pinned, *seen;    /* a bit each */
+    _Atomic uint64_t pinned_bytes, seen_bytes;
     _Atomic uint16_t *tallies;
     _Atomic uint8_t *read;            /* slices; of records of tallies that expire */
     uint32_t tallied;                 /* the records before this one have a tally */
@@ -39,6 +40,8 @@ struct ages *ages_new(uint32_t records)
     ages->left_out = must_alloc((records / 64 + 1) * sizeof(*ages->left_out));
     ages->tallies = must_alloc((records + 1) * sizeof(*ages->tallies));
     ages->read = must_alloc(records + 1);
+    ages->pinned = must_alloc((records / 64 + 1) * sizeof(*ages->pinned));
+    ages->seen = must_alloc((records / 64 + 1) * sizeof(*ages->seen));
     return ages;
 }
 
@@ -54,6 +57,8 @@ void ages_free(struct ages **ages)
     free(mine->tallies);
     free(mine->read);
     free(mine->sums);
+    free(mine->pinned);
+    free(mine->seen);
     free(mine);
 }
 
@@ -86,12 +91,49 @@ static bool is_known(const struct ages *ages, uint32_t ordinal)
     return ordinal < ages->records && (live_of(ages, ordinal) & LIVE_KNOWN);
 }
 
+/* ---- sets of records ---- */
+
+static bool has(const _Atomic uint64_t *set, uint32_t ordinal)
+{
+    return atomic_load_explicit(&set[ordinal / 64], memory_order_relaxed) >> ordinal % 64 & 1;
+}
+
+static void put(_Atomic uint64_t *set, uint32_t ordinal)
+{
+    atomic_fetch_or_explicit(&set[ordinal / 64], 1ull << ordinal % 64, memory_order_relaxed);
+}
+
+static void drop(_Atomic uint64_t *set, uint32_t ordinal)
+{
+    atomic_fetch_and_explicit(&set[ordinal / 64], ~(1ull << ordinal % 64), memory_order_relaxed);
+}
+
+static void unpin(struct ages *ages, uint32_t ordinal)
+{
+    if (has(ages->pinned, ordinal))
+        drop(ages->pinned, ordinal);
+    if (has(ages->seen, ordinal))
+        drop(ages->seen, ordinal);
+}
+
+/* An entry came to name the record, or no longer names it. */
+static void weigh(struct ages *ages, uint32_t ordinal, uint64_t added, uint64_t removed)
+{
+    if (ordinal >= ages->records)
+        return;
+    if (has(ages->pinned, ordinal))
+        atomic_fetch_add_explicit(&ages->pinned_bytes, added - removed, memory_order_relaxed);
+    if (has(ages->seen, ordinal))
+        atomic_fetch_add_explicit(&ages->seen_bytes, added - removed, memory_order_relaxed);
+}
+
+/* ---- records ---- */
+
 static void know(struct ages *ages, uint32_t ordinal, bool metadata, unsigned entries)
 {
     set_live(ages, ordinal, entries | LIVE_KNOWN);
     if (metadata)
-        atomic_fetch_or_explicit(&ages->left_out[ordinal / 64], 1ull << ordinal % 64,
-                                 memory_order_relaxed);
+        put(ages->left_out, ordinal);
     if (ordinal == ages_counted(ages))
         atomic_store_explicit(&ages->counted, ordinal + 1, memory_order_release);
 }
@@ -195,6 +237,7 @@ void ages_add(struct ages *ages, uint32_t ordinal, const struct ages_record *rec
 struct tally_change ages_entry_added(struct ages *ages, uint32_t ordinal,
                                      const struct ages_entries *entry)
 {
+    weigh(ages, ordinal, pin_weight(entry->bytes), 0);
     if (!is_known(ages, ordinal))
         return (struct tally_change){ 0 };
     unsigned live = live_of(ages, ordinal);
@@ -208,6 +251,7 @@ struct tally_change ages_entry_added(struct ages *ages, uint32_t ordinal,
 struct tally_change ages_entry_removed(struct ages *ages, uint32_t ordinal,
                                        const struct ages_entries *entry, uint8_t dead)
 {
+    weigh(ages, ordinal, 0, pin_weight(entry->bytes));
     if (!is_known(ages, ordinal) || !(live_of(ages, ordinal) & LIVE_ENTRIES))
         return (struct tally_change){ 0 };
     unsigned live = live_of(ages, ordinal) - 1;
@@ -215,8 +259,10 @@ struct tally_change ages_entry_removed(struct ages *ages, uint32_t ordinal,
     set_live(ages, ordinal, live);
     atomic_fetch_sub_explicit(&ages->entries, 1, memory_order_relaxed);
     atomic_fetch_sub_explicit(&ages->live_bytes, entry->bytes, memory_order_relaxed);
-    if (dies)
+    if (dies) {
         stamp(ages, ordinal, dead);
+        unpin(ages, ordinal);
+    }
     return note(ages, ordinal, -1, dies, entry);
 }
 
@@ -230,6 +276,8 @@ struct tally_change ages_count(struct ages *ages, const struct ages_record *reco
     if (!entries->count || !(live_of(ages, ordinal) & LIVE_STAMPED))
         stamp(ages, ordinal, entries->count ? record->stamp : record->dead);
     know(ages, ordinal, record->metadata, entries->count);
+    if (!entries->count)
+        unpin(ages, ordinal);
     set_tally(ages, ordinal, record->tally);
     atomic_fetch_add_explicit(&ages->live_bytes, entries->bytes, memory_order_relaxed);
     atomic_fetch_add_explicit(&ages->entries, entries->count, memory_order_relaxed);
@@ -251,19 +299,13 @@ bool ages_are_counting(const struct ages *ages)
     return atomic_load(&ages->counting);
 }
 
-static bool is_left_out(const struct ages *ages, uint32_t ordinal)
-{
-    return atomic_load_explicit(&ages->left_out[ordinal / 64], memory_order_relaxed) >>
-           ordinal % 64 & 1;
-}
-
 void ages_copy(const struct ages *ages, uint32_t count, uint8_t *stamps, uint8_t *live)
 {
     check(count <= ages_counted(ages));
     for (uint32_t i = 0; i < count; i++) {
         stamps[i] = ages_stamp(ages, i);
         live[i] = (uint8_t)((live_of(ages, i) & LIVE_ENTRIES) |
-                            (is_left_out(ages, i) ? AGES_HEAD : 0));
+                            (has(ages->left_out, i) ? AGES_HEAD : 0));
     }
 }
 
@@ -330,5 +372,79 @@ size_t ages_sums(const struct ages *ages, const struct tally_change **ret)
 
 struct ages_stamps ages_stamps(struct ages *ages)
 {
-    return (struct ages_stamps){ ages->stamps, ages->left_out, ages_counted(ages) };
+    return (struct ages_stamps){ ages->stamps, ages->left_out, ages->pinned, ages_counted(ages) };
+}
+
+/* ---- pins ---- */
+
+bool ages_is_pinned(const struct ages *ages, uint32_t ordinal)
+{
+    return ordinal < ages->records && has(ages->pinned, ordinal);
+}
+
+uint64_t ages_pinned_bytes(const struct ages *ages)
+{
+    return atomic_load_explicit(&ages->pinned_bytes, memory_order_relaxed);
+}
+
+void ages_pin_new(struct ages *ages, uint32_t ordinal, bool seen)
+{
+    if (ordinal >= ages->records)
+        return;
+    put(ages->pinned, ordinal);
+    if (seen)
+        put(ages->seen, ordinal);
+}
+
+void ages_unpin_dead(struct ages *ages, uint32_t ordinal)
+{
+    if (ages_is_dead(ages, ordinal))
+        unpin(ages, ordinal);
+}
+
+bool ages_is_seen(const struct ages *ages, uint32_t ordinal)
+{
+    return ordinal < ages->records && has(ages->seen, ordinal);
+}
+
+void ages_see(struct ages *ages, uint32_t ordinal, uint64_t bytes)
+{
+    if (ordinal >= ages->records)
+        return;
+    if (!has(ages->pinned, ordinal))
+        atomic_fetch_add_explicit(&ages->pinned_bytes, bytes, memory_order_relaxed);
+    if (!has(ages->seen, ordinal))
+        atomic_fetch_add_explicit(&ages->seen_bytes, bytes, memory_order_relaxed);
+    put(ages->pinned, ordinal);
+    put(ages->seen, ordinal);
+}
+
+uint64_t ages_seen_bytes(const struct ages *ages)
+{
+    return atomic_load_explicit(&ages->seen_bytes, memory_order_relaxed);
+}
+
+void ages_end_pass(struct ages *ages, bool keep)
+{
+    for (uint32_t i = 0; i <= ages->records / 64; i++) {
+        uint64_t seen = atomic_load_explicit(&ages->seen[i], memory_order_relaxed);
+        uint64_t pinned = atomic_load_explicit(&ages->pinned[i], memory_order_relaxed);
+        if (seen)
+            atomic_store_explicit(&ages->seen[i], 0, memory_order_relaxed);
+        if (pinned != seen && !keep)
+            atomic_store_explicit(&ages->pinned[i], seen, memory_order_relaxed);
+    }
+    if (!keep)
+        atomic_store_explicit(&ages->pinned_bytes, ages_seen_bytes(ages), memory_order_relaxed);
+    atomic_store_explicit(&ages->seen_bytes, 0, memory_order_relaxed);
+}
+
+void ages_unpin_all(struct ages *ages)
+{
+    for (uint32_t i = 0; i <= ages->records / 64; i++) {
+        atomic_store_explicit(&ages->seen[i], 0, memory_order_relaxed);
+        atomic_store_explicit(&ages->pinned[i], 0, memory_order_relaxed);
+    }
+    atomic_store_explicit(&ages->seen_bytes, 0, memory_order_relaxed);
+    atomic_store_explicit(&ages->pinned_bytes, 0, memory_order_relaxed);
 }

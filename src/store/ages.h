@@ -95,13 +95,41 @@ uint16_t ages_tally(const struct ages *ages, uint32_t ordinal);    /* any thread
 /* Returns the sums of the extent's live records, one for each tally. Valid until a change. */
 size_t ages_sums(const struct ages *ages, const struct tally_change **ret);
 
-/* The stamps of all counted records. Those of metadata alone are marked in `left_out`, a bit each.
- * Valid as long as the ages are. Any thread. */
+/* The stamps of all counted records. Those of metadata alone are marked in `left_out`, and those
+ * that are pinned in `pinned`, a bit each. Valid as long as the ages are. Any thread. */
 struct ages_stamps {
     _Atomic uint8_t *stamps;
-    const _Atomic uint64_t *left_out;
+    const _Atomic uint64_t *left_out, *pinned;
     uint32_t count;
 };
 struct ages_stamps ages_stamps(struct ages *ages);
+
+/* ---- pins ----
+ *
+ * A pinned record has a bit. It weighs what its entries weigh, and loses the bit when its last entry
+ * goes. A pass over the tables of contents (pin_pass.c) sees each record that is to be pinned; at its
+ * end, the records that were not seen are no longer pinned. For a caller that has the lock of the
+ * volume's pins (pinned.h), except ages_is_pinned and ages_pinned_bytes: any thread. */
+
+/* About the space on the disk that an entry with `bytes` of data takes: with its record's header,
+ * metadata, and row in the table of contents. */
+static inline uint64_t pin_weight(uint32_t bytes)
+{
+    return (uint64_t)bytes + 1024;
+}
+
+bool ages_is_pinned(const struct ages *ages, uint32_t ordinal);
+uint64_t ages_pinned_bytes(const struct ages *ages);
+/* Pins a record that the index does not name yet. `seen`: a pass runs. */
+void ages_pin_new(struct ages *ages, uint32_t ordinal, bool seen);
+/* Unpins such a record, if no entry came to name it. */
+void ages_unpin_dead(struct ages *ages, uint32_t ordinal);
+bool ages_is_seen(const struct ages *ages, uint32_t ordinal);
+/* Pins a record, if it is not pinned, and marks it as seen by the pass. `bytes` is its weight. */
+void ages_see(struct ages *ages, uint32_t ordinal, uint64_t bytes);
+uint64_t ages_seen_bytes(const struct ages *ages);
+/* Ends a pass: what was not seen is unpinned. `keep`: nothing is unpinned. */
+void ages_end_pass(struct ages *ages, bool keep);
+void ages_unpin_all(struct ages *ages);
 
 #endif

@@ -18,6 +18,7 @@
 #include "store/installation.h"
 #include "store/leftovers.h"
 #include "store/moved.h"
+#include "store/pinned.h"
 #include "store/relocation.h"
 #include "store/publish.h"
 #include "store/removal.h"
@@ -29,6 +30,7 @@
 #define TAKEN_BYTES (64 * MIB)
 #define RETRY_MS 5000u
 #define ROOM_MS_MAX 5000u             /* appends wait so long for the recycler */
+#define ROOM_TRIES 3u                 /* ... and records that must be stored ask so often */
 #define COUNT_MS 5u                   /* between two batches of the count of live records */
 #define READER_CHECK_MS 60000u
 
@@ -78,7 +80,7 @@ static enum err write_items(struct volume *volume, struct append_item **items, u
         if (e && (e != ERR_FULL || recycled))
             break;
         recycled = recycled || e;
-        e = e ? room_recycle(volume) : OK;
+        e = !e ? OK : pinned_is_known(volume) ? room_recycle(volume) : ERR_FULL;
         if (!e)
             e = room_next_extent(volume);
         if (e)
@@ -244,11 +246,19 @@ static void settle_update(struct volume *volume, const struct update *update)
     metadata_unref(&metadata);
 }
 
+static void settle_pins(struct volume *volume, const struct append_task *task)
+{
+    for (uint32_t i = 0; task->pinned && i < task->count; i++)
+        pinned_settled(volume, &task->items[i].record);
+}
+
 static void settle(struct commit *commit)
 {
     struct volume *volume = commit->volume;
-    for (uint32_t i = 0; i < commit->task_count; i++)
+    for (uint32_t i = 0; i < commit->task_count; i++) {
         settle_task(volume, &commit->tasks[i]);
+        settle_pins(volume, &commit->tasks[i]);
+    }
     list_each(struct update, update, &commit->updates, link)
         settle_update(volume, update);
     removals_settle(volume);
@@ -331,15 +341,20 @@ static bool find_place(struct places *places, const struct store_append *append)
     return true;
 }
 
-/* Under the lock. The next append finds no room. True: it is taken, and fails. */
+/* Under the lock. The next append finds no room. True: it is taken, and fails. A record that must be
+ * stored may find a refusal that another one got. So it asks again. */
 static bool takes_without_room(struct volume *volume, const struct store_append *append)
 {
     struct queue *queue = &volume->queue;
+    bool must = append->must || pinned_wants(volume, append->metadata->name);
+    if (must && queue->room == ROOM_REFUSED && queue->room_tries < ROOM_TRIES)
+        queue->room = ROOM_UNKNOWN;
     bool late = queue->room == ROOM_COMES && mono_ms() > queue->room_since_ms + ROOM_MS_MAX;
     bool refused = queue->room == ROOM_REFUSED || late || queue->stopping;
     if (!refused && queue->room == ROOM_UNKNOWN) {
-        refused = !rule_waits_for_room(&volume->rule, append->must);
+        refused = !rule_waits_for_room(&volume->rule, must);
         queue->room = ROOM_COMES;
+        queue->room_tries++;
         queue->room_since_ms = mono_ms();
     }
     if (refused)
@@ -368,6 +383,7 @@ static void take_commit(struct volume *volume, struct commit *commit)
             if (!refused)
                 break;
         }
+        volume->queue.room_tries = 0;
         list_del(first);
         list_add(&commit->appends, first);
         entries += 1 + append->bytes.len / UNIT_BYTES;
@@ -400,7 +416,7 @@ static uint64_t wait_ms(const struct volume *volume)
     bool waits = volume->queue.room == ROOM_COMES &&
                  mono_ms() <= volume->queue.room_since_ms + ROOM_MS_MAX;
     if (volume->queue.stopping || !list_empty(&volume->queue.removals) ||
-        !list_empty(&volume->queue.relocations) || has_new_bans(volume))
+        !list_empty(&volume->queue.relocations) || volume->queue.turn_wanted || has_new_bans(volume))
         return 0;
     if (waits)
         return ROOM_MS_MAX;
@@ -431,6 +447,7 @@ static bool next_commit(struct volume *volume, struct commit *commit)
         cond_wait_until(&volume->queue.more, &volume->queue.lock,
                         mono_ns() + MIN(ms, until - now) * 1000000u);
     take_commit(volume, commit);
+    volume->queue.turn_wanted = false;
     bool left = !is_empty(commit) || !volume->queue.stopping;
     pthread_mutex_unlock(&volume->queue.lock);
     return left;
@@ -539,6 +556,15 @@ static void serve_recycler(struct volume *volume)
         room_note(volume);
 }
 
+/* The pins of the installation may have changed. It may hang as a commit may (H3). */
+static void turn(struct volume *volume)
+{
+    volume_still_alive(volume);
+    if (!pinned_turn(volume))
+        service_end(volume, WRITE_FAILED);
+    atomic_store(&volume->service.busy_since_ms, 0);
+}
+
 void *commit_run(void *arg)
 {
     struct volume *volume = arg;
@@ -564,6 +590,7 @@ void *commit_run(void *arg)
         serve_recycler(volume);
         follow_bans(volume);
         tend(volume, &retried_ms, &checked_ms);
+        turn(volume);
         atomic_store(&volume->service.busy_since_ms, mono_ms());    /* it may hang as a commit may (H3) */
         service_measure(volume);
         atomic_store(&volume->service.busy_since_ms, 0);

@@ -10,10 +10,12 @@
  * Such metadata stays while its object has units in this volume. The pass looks at it again after a
  * part of the time.
  *
- * Threads: the recycler, under its lock. */
+ * What is pinned stays. Threads: the recycler, under its lock. */
 #include "store/expire.h"
 
 #include <stdlib.h>
+
+#include "store/pinned.h"
 #include "store/relocation.h"
 
 #define AGAIN_SLICES (EXPIRE_SLICES / 4)    /* until a pass looks at kept metadata again */
@@ -70,6 +72,7 @@ static bool has_expired(const struct expire *expire, uint32_t ordinal)
                                                 expire->volume->number);
     uint8_t read = ages_read(expire->ages, ordinal);
     return expiry.now && !expiry.anew && read && ages_live(expire->ages, ordinal) &&
+           !ages_is_pinned(expire->ages, ordinal) &&
            (expiry.jumped ? read != expiry.now : expire_age(expiry.now, read) > EXPIRE_SLICES);
 }
 
@@ -147,7 +150,7 @@ void expire_pass(struct volume *volume)
     pthread_mutex_lock(&volume->recycler.lock);
     size_t count = extents_numbers(volume->extents, &keep, &numbers);
     for (size_t i = 0; i < 2 * count && whole && !expire->err; i++) {
-        whole = !is_room_wanted(volume);
+        whole = !is_room_wanted(volume) && pinned_is_known(volume);
         expire->heads = i >= count;
         if (whole)
             expire_extent(expire, numbers[i % count]);

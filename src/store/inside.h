@@ -16,6 +16,8 @@ struct store {
      * whether a volume serves or not. */
     struct volume *volumes[VOLUMES_MAX];
     size_t volume_count;
+    struct pins *pins;
+    struct pin_pass *pin_pass;
     atomic_size_t buffer_bytes;
     _Atomic uint32_t *lately;         /* marks of bytes read around the page cache (gather.c) */
     size_t lately_count;

@@ -166,10 +166,16 @@ static void move_up(_Atomic uint8_t *at, uint8_t stamp, uint64_t tick)
                                             memory_order_relaxed, memory_order_relaxed);
 }
 
+/* A pin counts more than a quota. */
+static bool is_old(const struct mean_age_stamps *stamps, uint32_t record)
+{
+    return is_in(stamps->old, record) && !is_in(stamps->pinned, record);
+}
+
 uint8_t mean_age_of_record(const struct mean_age_stamps *stamps, uint32_t record, uint64_t tick)
 {
     uint8_t stamp = atomic_load_explicit(&stamps->stamps[record], memory_order_relaxed);
-    return is_in(stamps->old, record) ? MEAN_AGE_CAP : mean_age_of_stamp(tick, stamp);
+    return is_old(stamps, record) ? MEAN_AGE_CAP : mean_age_of_stamp(tick, stamp);
 }
 
 struct mean_age_extent mean_age_sweep(const struct mean_age_stamps *stamps, uint64_t tick)
@@ -184,7 +190,7 @@ struct mean_age_extent mean_age_sweep(const struct mean_age_stamps *stamps, uint
         uint8_t age = (uint8_t)(tick - stamp);
         if (age > MEAN_AGE_CAP)
             move_up(&stamps->stamps[i], stamp, tick);
-        sum.ages += is_in(stamps->old, i) ? MEAN_AGE_CAP : MIN(age, MEAN_AGE_CAP);
+        sum.ages += is_old(stamps, i) ? MEAN_AGE_CAP : MIN(age, MEAN_AGE_CAP);
         sum.records++;
     }
     return sum;

@@ -22,10 +22,12 @@
 #include <time.h>
 
 #include "base/failpoint.h"
+#include "base/guard.h"
 #include "base/metric.h"
 #include "store/account.h"
 #include "store/age_files.h"
 #include "store/expire.h"
+#include "store/pinned.h"
 #include "store/relocation.h"
 #include "store/service.h"
 #include "store/verify.h"
@@ -49,7 +51,9 @@ struct pass {
     uint32_t number;
     uint8_t cut;
     uint64_t tick;
-    bool keep_nothing;                /* there is no space for a copy */
+    bool keep_nothing;                /* there is no space for a copy, but of what is pinned */
+    bool keep_no_pins;                /* ... not even for that */
+    bool shrinks;                     /* keep only what is pinned */
     struct arena keep;                /* of a batch: bytes, moves, rows */
     struct append_item items[COPY_RECORDS];
     struct relocation_move moves[COPY_RECORDS];
@@ -107,6 +111,7 @@ static struct mean_age_stamps stamps_of(struct volume *volume, const struct exte
     struct ages_stamps stamps = ages_stamps(extent_ages_of(extent));
     return (struct mean_age_stamps){ .stamps = stamps.stamps, .count = stamps.count,
                                      .left_out = stamps.left_out,
+                                     .pinned = guard_on(GUARD_PINS) ? stamps.pinned : NULL,
                                      .old = over_quota(volume, extent) };
 }
 
@@ -168,15 +173,37 @@ static size_t oldest(const struct rule *rule)
     return found;
 }
 
+/* The extent with the least pinned bytes, the oldest one of these: for extents that must go. */
+static size_t least_pinned(struct volume *volume)
+{
+    struct rule *rule = &volume->rule;
+    size_t found = MEAN_AGE_NONE;
+    uint64_t least = UINT64_MAX;
+    for (size_t i = 0; i < rule->extent_count; i++) {
+        struct extent *extent = extent_ref(volume->extents, rule->numbers[i]);
+        uint64_t bytes = extent ? ages_pinned_bytes(extent_ages_of(extent)) : UINT64_MAX;
+        extent_release(&extent);
+        if (bytes >= least)
+            continue;
+        least = bytes;
+        found = i;
+    }
+    return found;
+}
+
 /* Returns false if the rule gives no extent. */
-static bool choose(struct volume *volume, enum mean_age_verdict *ret_why, uint32_t *ret)
+static bool choose(struct volume *volume, enum mean_age_verdict *ret_why, bool *ret_shrinks,
+                   uint32_t *ret)
 {
     struct rule *rule = &volume->rule;
     sweep(volume);
     pthread_mutex_lock(&rule->lock);
     *ret_why = rule->wanted;
+    *ret_shrinks = rule->shrinks;
     size_t victim = MEAN_AGE_NONE;
-    if (rule->must)
+    if (rule->shrinks)
+        victim = least_pinned(volume);
+    else if (rule->must)
         victim = oldest(rule);
     else if (rule->wanted != ADMIT_NO)
         victim = mean_age_victim(rule->policy, rule->extents, rule->extent_count, rule->wanted);
@@ -291,7 +318,24 @@ static enum err add_copy(struct pass *pass, struct append_item *item, uint32_t o
     return e;
 }
 
-/* A record that can't be copied goes. */
+/* The copy has no room: fills another one. The batch is another one then, and the record is read
+ * again. */
+static enum err add_to_next(struct pass *pass, const struct toc_entry *row, uint32_t ordinal,
+                            struct append_item **item, struct relocation_move **move)
+{
+    pass->err = OK;
+    flush(pass);
+    enum err e = pass->err;
+    if (!e)
+        e = open_extent_seal(pass->volume->extents, OPEN_COPY);
+    *item = &pass->items[pass->count];
+    *move = &pass->moves[pass->count];
+    if (!e && !read_record(pass, row, ordinal, *item))
+        e = ERR_IO;
+    return e ? e : add_copy(pass, *item, ordinal);
+}
+
+/* A record that can't be read, or can't be copied and is not pinned, goes. */
 static void copy_row(struct pass *pass, const struct toc_entry *row, uint32_t ordinal)
 {
     struct append_item *item = &pass->items[pass->count];
@@ -302,10 +346,13 @@ static void copy_row(struct pass *pass, const struct toc_entry *row, uint32_t or
         forget_row(pass, row, ordinal, EVENT_DAMAGED);
         return;
     }
+    bool pinned = ages_is_pinned(extent_ages_of(pass->victim), ordinal);
     pass->err = add_copy(pass, item, ordinal);
+    if (pass->err == ERR_FULL && pinned)
+        pass->err = add_to_next(pass, row, ordinal, &item, &move);
     /* ERR_FULL: the rest of an extent of another size */
     enum event_why why = pass->err == ERR_GONE ? EVENT_PURGED : EVENT_EVICTED;
-    if (pass->err == ERR_FULL || pass->err == ERR_GONE) {
+    if ((pass->err == ERR_FULL && !pinned) || pass->err == ERR_GONE) {
         pass->err = OK;
         forget_row(pass, row, ordinal, why);
         return;
@@ -313,7 +360,8 @@ static void copy_row(struct pass *pass, const struct toc_entry *row, uint32_t or
     if (pass->err)
         return;
     *move = (struct relocation_move){ .copied = { .old_extent = pass->number, .old_ordinal = ordinal },
-                                .stamp = ages_stamp(extent_ages_of(pass->victim), ordinal) };
+                                .stamp = ages_stamp(extent_ages_of(pass->victim), ordinal),
+                                .pinned = pinned };
     if (item->metadata_block.len)
         move->metadata = metadata_block_decode(&item->record.id, item->metadata_block);
     metric_add(M_STORE_COPIED, row->data_len);
@@ -337,15 +385,18 @@ static bool has_units(struct volume *volume, const struct object_id *id)
 
 static bool is_kept(struct pass *pass, const struct toc_entry *row, uint32_t ordinal)
 {
+    const struct ages *ages = extent_ages_of(pass->victim);
+    if (ages_is_pinned(ages, ordinal) && guard_on(GUARD_PINS))
+        return !pass->keep_no_pins;
     if (pass->keep_nothing)
         return false;
     if (row->kind == KIND_HEAD)
         return has_units(pass->volume, &row->id);
-    uint8_t stamp = ages_stamp(extent_ages_of(pass->victim), ordinal);
+    uint8_t stamp = ages_stamp(ages, ordinal);
     uint8_t age = ordinal < pass->stamps.count    /* later ones came since */
         ? mean_age_of_record(&pass->stamps, ordinal, pass->tick)
         : mean_age_of_stamp(pass->tick, stamp);
-    return mean_age_keeps(pass->cut, age, false);
+    return !pass->shrinks && mean_age_keeps(pass->cut, age, false);
 }
 
 static void walk(struct pass *pass, const struct toc_entry *rows, uint32_t count)
@@ -395,12 +446,29 @@ static enum err begin_copy(struct volume *volume)
     return e;
 }
 
-static enum err recycle_extent(struct volume *volume, uint32_t number, enum mean_age_verdict why)
+/* If the disk is so full that not even pinned records can be copied, they are lost. */
+static enum err recycle_often(struct pass *pass)
+{
+    enum err e = OK;
+    for (unsigned i = 0; i < PASSES_MAX && (!i || e == ERR_BUSY); i++) {
+        e = recycle(pass);
+        if (e == ERR_FULL && pass->keep_nothing && !pass->keep_no_pins) {
+            pass->keep_no_pins = true;
+            metric_add(M_PINS_LOST, ages_pinned_bytes(extent_ages_of(pass->victim)));
+            e = ERR_BUSY;
+        }
+    }
+    return e;
+}
+
+static enum err recycle_extent(struct volume *volume, uint32_t number, enum mean_age_verdict why,
+                               bool shrinks)
 {
     struct pass *pass = must_alloc(sizeof(*pass));
     (void)failpoint(FAIL_RECYCLE);
     pass->volume = volume;
     pass->number = number;
+    pass->shrinks = shrinks;
     pass->tick = mean_age_tick(volume->rule.policy);
     pass->keep_nothing = !has_space_for_copy(volume);
     (void)!open_extent_seal(volume->extents, OPEN_COPY);    /* left by a pass that failed */
@@ -412,8 +480,7 @@ static enum err recycle_extent(struct volume *volume, uint32_t number, enum mean
     if (!e && pass->victim) {
         pass->stamps = stamps_of(volume, pass->victim);
         pass->cut = mean_age_cut(&pass->stamps, pass->tick, why);
-        for (unsigned i = 0; i < PASSES_MAX && (!i || e == ERR_BUSY); i++)
-            e = recycle(pass);
+        e = recycle_often(pass);
     }
     stamps_end(&pass->stamps);
     extent_release(&pass->victim);
@@ -430,7 +497,7 @@ static void end_wish(struct volume *volume, bool made)
     struct rule *rule = &volume->rule;
     pthread_mutex_lock(&rule->lock);
     rule->wanted = ADMIT_NO;
-    rule->must = false;
+    rule->must = rule->shrinks = false;
     pthread_mutex_unlock(&rule->lock);
     pthread_mutex_lock(&volume->queue.lock);
     volume->queue.room = made ? ROOM_UNKNOWN : ROOM_REFUSED;
@@ -464,14 +531,25 @@ static bool too_much_is_held(const struct volume *volume)
     return much;
 }
 
+static bool waits_for_pins(struct volume *volume)
+{
+    return !pinned_is_known(volume) && !atomic_load(&volume->recycler.paused);
+}
+
+/* The wish stays if it is not known yet which records are pinned. */
 static void make_room(struct volume *volume)
 {
     enum mean_age_verdict why = ADMIT_NO;
     uint32_t number;
-    bool made = false;
+    bool made = false, shrinks;
     pthread_mutex_lock(&volume->recycler.lock);
-    if (!atomic_load(&volume->recycler.paused) && !too_much_is_held(volume) && choose(volume, &why, &number)) {
-        made = recycle_extent(volume, number, why) == OK;
+    if (waits_for_pins(volume)) {
+        pthread_mutex_unlock(&volume->recycler.lock);
+        return;
+    }
+    if (!atomic_load(&volume->recycler.paused) && !too_much_is_held(volume) &&
+        choose(volume, &why, &shrinks, &number)) {
+        made = recycle_extent(volume, number, why, shrinks) == OK;
         if (made)
             note_room(volume, why);
     }
@@ -481,9 +559,10 @@ static void make_room(struct volume *volume)
 
 /* The copy that is ready must become the log first: records that were promised its room wait for
  * it. Under the lock. */
-static bool makes_room(const struct volume *volume)
+static bool makes_room(struct volume *volume)
 {
-    return volume->rule.wanted != ADMIT_NO && !atomic_load(&volume->recycler.ready);
+    return volume->rule.wanted != ADMIT_NO && !atomic_load(&volume->recycler.ready) &&
+           !waits_for_pins(volume);
 }
 
 /* Sleeps until there is work. A tick that ends less than SWEEP_MS after the last sweep waits: all
@@ -516,7 +595,7 @@ void *recycle_run(void *arg)
             make_room(volume);
         else if (sweeps)
             sweep(volume);
-        else if (expire_is_due(volume))
+        else if (expire_is_due(volume) && !waits_for_pins(volume))
             expire_pass(volume);
         else
             age_files_step(volume);

@@ -11,6 +11,7 @@
 #include "base/metric.h"
 #include "store/account.h"
 #include "store/beside.h"
+#include "store/pinned.h"
 
 enum err relocation_send(struct volume *volume, struct relocation *relocation)
 {
@@ -109,6 +110,7 @@ static enum err publish(struct volume *volume, void *arg)
 static void add_copies(struct volume *volume, const struct relocation *relocation)
 {
     struct extent *old = extent_ref(volume->extents, relocation->extent);
+    pthread_mutex_lock(&volume->pinned.lock);
     for (size_t i = 0; old && i < relocation->move_count; i++) {
         const struct relocation_move *move = &relocation->moves[i];
         const struct record *record = &move->copied.record;
@@ -122,14 +124,24 @@ static void add_copies(struct volume *volume, const struct relocation *relocatio
         if (ages)
             ages_set_read(ages, record->ordinal,
                           ages_read(extent_ages_of(old), move->copied.old_ordinal));
+        if (ages && move->pinned)    /* no pass runs: it waits for the recycler */
+            ages_pin_new(ages, record->ordinal, false);
     }
+    pthread_mutex_unlock(&volume->pinned.lock);
     extent_release(&old);
 }
 
-/* What the process knows of metadata, by extent and ordinal, moves along. */
-static void move_marks(struct volume *volume, void *arg)
+/* A copy of what was replaced or removed meanwhile is dead. */
+static void settle_copies(struct volume *volume, const struct relocation *relocation)
 {
-    const struct relocation *relocation = arg;
+    for (size_t i = 0; i < relocation->move_count; i++)
+        if (relocation->moves[i].pinned)
+            pinned_settled(volume, &relocation->moves[i].copied.record);
+}
+
+/* What the process knows of metadata, by extent and ordinal, moves along. */
+static void move_marks(struct volume *volume, const struct relocation *relocation)
+{
     struct extent *extent = extent_ref(volume->extents, relocation->extent);
     for (size_t i = 0; extent && i < relocation->move_count; i++) {
         const struct copied *copied = &relocation->moves[i].copied;
@@ -145,6 +157,12 @@ static void move_marks(struct volume *volume, void *arg)
     extent_release(&extent);
 }
 
+static void settle(struct volume *volume, void *arg)
+{
+    move_marks(volume, arg);
+    settle_copies(volume, arg);
+}
+
 static enum err drop(struct volume *volume, uint32_t number, enum drop how)
 {
     struct ages *ages = extent_ages(volume->extents, number);
@@ -153,6 +171,7 @@ static enum err drop(struct volume *volume, uint32_t number, enum drop how)
     if (how == DROP && ages_entries(ages))
         return ERR_BUSY;    /* published meanwhile */
     account_dropped(volume, number);
+    pinned_dropped(volume, number);
     extent_drop(volume->extents, number);
     metric_add(M_STORE_RECYCLED, 1);
     atomic_fetch_add(&volume->recycler.recycled, 1);
@@ -167,7 +186,7 @@ bool relocation_take(struct volume *volume, enum err *ret)
         return false;
     add_copies(volume, relocation);
     if (relocation->move_count || relocation->row_count)
-        *ret = beside_commit(volume, publish, move_marks, relocation);
+        *ret = beside_commit(volume, publish, settle, relocation);
     (void)failpoint(FAIL_RELOCATED);
     enum err e = *ret;
     if (!e && relocation->drop)

@@ -15,6 +15,7 @@ struct relocation_move {
     struct copied copied;
     struct metadata *metadata;        /* a reference; NULL: the record has no metadata */
     uint8_t stamp;
+    bool pinned;
 };
 /* A record whose entries are deleted. */
 struct relocation_row {

@@ -5,15 +5,18 @@
  * copy into.
  *
  * If the disk is full, or has more than the size, extents are evicted here, the oldest first, with
- * all that is in them. To evict an extent, its index entries are deleted first, a few thousand in a transaction, and
+ * all that is in them. Extents with pinned records go last: if the disk has room for copies, the
+ * recycler copies what is pinned first; else it is lost, and counted. To evict an extent, its index entries are deleted first, a few thousand in a transaction, and
  * then its file. So the index has no entries of a recycled extent, unless the disk had no room even
  * for these deletions. An extent may have hundreds of thousands of entries, so waiting removals go
  * into each of these transactions. Committer only. */
 #include "store/room.h"
 
 #include "base/failpoint.h"
+#include "base/guard.h"
 #include "base/metric.h"
 #include "store/account.h"
+#include "store/pinned.h"
 #include "store/publish.h"
 #include "store/removal.h"
 #include "store/service.h"
@@ -65,22 +68,29 @@ static enum err recycle(struct volume *volume, uint32_t number, struct arena *ke
     /* A full disk has no room for the deletions, so the file is removed first. An entry with a
      * missing extent is a miss (H1), and the number is not used again. */
     account_dropped(volume, number);
+    pinned_dropped(volume, number);
     extent_drop(volume->extents, number);
     metric_add(M_STORE_RECYCLED, 1);
     atomic_fetch_add(&volume->recycler.recycled, 1);
     return full ? forget_extent(volume, number, entries, count) : OK;
 }
 
-/* The extent with the lowest number that is not open; 0: there is none that may go. */
-static uint32_t oldest(struct volume *volume)
+/* Of the extents that are not open, that with the least pinned bytes, or the lowest number of
+ * these; 0: there is none that may go. */
+static uint32_t oldest(struct volume *volume, uint64_t *ret_pinned)
 {
     struct arena keep = { 0 };
     uint32_t *numbers, found = 0;
     size_t count = extents_numbers(volume->extents, &keep, &numbers);
-    for (size_t i = 0; i < count && !found; i++)
-        if (!extent_is_open(volume->extents, numbers[i]) &&
-            numbers[i] != extents_highest(volume->extents))
-            found = numbers[i];
+    *ret_pinned = UINT64_MAX;
+    for (size_t i = 0; i < count && *ret_pinned; i++) {
+        uint64_t pinned = ages_pinned_bytes(extent_ages(volume->extents, numbers[i]));
+        if (extent_is_open(volume->extents, numbers[i]) || pinned >= *ret_pinned ||
+            numbers[i] == extents_highest(volume->extents))
+            continue;
+        found = numbers[i];
+        *ret_pinned = pinned;
+    }
     arena_free(&keep);
     return found;
 }
@@ -89,7 +99,8 @@ enum err room_recycle(struct volume *volume)
 {
     (void)failpoint(FAIL_EVICT);
     struct arena keep = { 0 };
-    uint32_t victim = oldest(volume);
+    uint64_t pinned;
+    uint32_t victim = oldest(volume, &pinned);
     enum err e = victim ? recycle(volume, victim, &keep) : ERR_FULL;
     arena_free(&keep);
     return e;
@@ -233,11 +244,28 @@ bool room_is_exceeded(struct volume *volume)
             extents_linked_bytes(volume->extents) > size) || reserve_is_used(volume);
 }
 
+/* Leaves an extent with pinned records to the recycler. Returns false if there is no such extent,
+ * or no room for copies. */
+static bool leaves_to_recycler(struct volume *volume)
+{
+    uint64_t pinned, want = volume->folder.format.extent_bytes;
+    bool fits = atomic_load(&volume->space.free_bytes) >= want;
+    bool leaves = oldest(volume, &pinned) && pinned && fits && guard_on(GUARD_PINS);
+    if (leaves) {
+        (void)!adopt_copy(volume);    /* the recycler waits for that */
+        rule_shrinks(&volume->rule);
+    }
+    return leaves;
+}
+
 enum err room_shrink(struct volume *volume)
 {
     uint64_t until_ms = mono_ms() + SHRINK_MS;
     enum err e = OK;
-    while (!e && room_is_exceeded(volume) && mono_ms() < until_ms)
+    while (!e && room_is_exceeded(volume) && mono_ms() < until_ms) {
+        if (!pinned_is_known(volume) || leaves_to_recycler(volume))
+            return OK;
         e = room_recycle(volume);
+    }
     return e;
 }

@@ -152,6 +152,16 @@ bool rule_has_room(struct rule *rule)
     return has;
 }
 
+void rule_shrinks(struct rule *rule)
+{
+    pthread_mutex_lock(&rule->lock);
+    if (rule->wanted == ADMIT_NO) {
+        rule->shrinks = true;
+        want(rule, RECYCLE_FOR_HOT, true);
+    }
+    pthread_mutex_unlock(&rule->lock);
+}
+
 bool rule_waits_for_room(struct rule *rule, bool must)
 {
     pthread_mutex_lock(&rule->lock);

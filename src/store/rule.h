@@ -31,6 +31,7 @@ struct rule {
     /* Why the recycler is to make room; ADMIT_NO: it is not. */
     enum mean_age_verdict wanted;
     bool must;                        /* for a record that the rule was not asked about */
+    bool shrinks;                     /* as must, and what is not pinned goes */
     bool swept, stopping;
     atomic_bool due;                  /* a tick has ended */
     struct rule_ring ring;
@@ -82,6 +83,9 @@ void rule_take_room(struct rule *rule, uint64_t bytes);
 /* True if there is room for any record, or for hot ones. */
 bool rule_has_room(struct rule *rule);
 
+/* Asks the recycler for room that is used for nothing: the extents must become fewer. It then keeps
+ * only what is pinned. */
+void rule_shrinks(struct rule *rule);
 /* For an append that finds no room. Returns true if the recycler makes room now: the append may
  * wait. `must`: the recycler makes room even if the rule has not asked for it. */
 bool rule_waits_for_room(struct rule *rule, bool must);

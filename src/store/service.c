@@ -17,6 +17,7 @@
 #include "store/installation.h"
 #include "store/leftovers.h"
 #include "store/moved.h"
+#include "store/pinned.h"
 #include "store/recycle.h"
 #include "store/removal.h"
 #include "store/room.h"
@@ -32,6 +33,7 @@ static void gauge(struct volume *volume, enum volume_gauge which, int64_t value)
         [GAUGE_BYTES] = M_STORE_BYTES, [GAUGE_HELD] = M_STORE_HELD, [GAUGE_LIVE] = M_STORE_LIVE,
         [GAUGE_CAPACITY] = M_STORE_CAPACITY, [GAUGE_FREE] = M_STORE_FREE,
         [GAUGE_ENTRIES] = M_STORE_ENTRIES, [GAUGE_SERVING] = M_STORE_SERVING,
+        [GAUGE_PINNED] = M_PINS_BYTES, [GAUGE_PIN_BUDGET] = M_PINS_BUDGET,
     };
     static_assert(countof(metrics) == VOLUME_GAUGES, "a metric for each gauge");
     metric_gauge_add(metrics[which],
@@ -85,6 +87,8 @@ void service_metrics(struct volume *volume)
     gauge(volume, GAUGE_BYTES, (int64_t)extents_bytes(volume->extents));
     gauge(volume, GAUGE_ENTRIES, (int64_t)index_size(volume->index).entries);
     gauge(volume, GAUGE_SERVING, volume_is_serving(volume));
+    gauge(volume, GAUGE_PINNED, (int64_t)atomic_load(&volume->pinned.bytes));
+    gauge(volume, GAUGE_PIN_BUDGET, (int64_t)pinned_budget(volume));
 }
 
 /* A purge either sees that the folder is open and waits for it, or the folder takes its ban before
@@ -145,6 +149,7 @@ enum err service_begin(struct volume *volume, const char **ret_why)
     atomic_store(&volume->space.size_bytes, volume->folder.format.size_bytes);
     atomic_store(&volume->generation, volume->folder.format.generation);
     age_files_read(volume);
+    pinned_open(volume);
     account_begin(volume);
     metadata_cache_clear(volume->metadata_cache);
     names_apply(volume->names, &volume->folder);

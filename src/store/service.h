@@ -8,7 +8,7 @@
 /* Tries once to take the folder into service. */
 enum err service_begin(struct volume *volume, const char **ret_why) MUST_USE;
 void service_end(struct volume *volume, const char *why);    /* `why` is static text */
-void service_metrics(struct volume *volume);
+void service_metrics(struct volume *volume);    /* any thread */
 void service_gauges_end(struct volume *volume);    /* takes the volume out of all sums */
 /* Returns the free bytes of the file system, or UINT64_MAX if they are not known. This and
  * service_measure may hang with the file system, so only the committer calls them. */

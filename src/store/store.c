@@ -16,6 +16,8 @@
 
 #include "base/thread.h"
 #include "store/events.h"
+#include "store/pin_pass.h"
+#include "store/pins.h"
 #include "store/split.h"
 #include "store/sweep.h"
 
@@ -37,6 +39,8 @@ static struct store *store_new(const struct store_options *options)
            store->lately_count * UNIT_BYTES < options->memory_bytes / 2)
         store->lately_count *= 2;
     store->lately = must_alloc(store->lately_count * sizeof(*store->lately));
+    store->pins = pins_new();
+    store->pin_pass = pin_pass_new(store);
     return store;
 }
 
@@ -57,6 +61,7 @@ static void add_volume(struct store *store, const struct store_folder *folder)
                                       : MAX(options->queue_bytes_max / count, 2 * RECORD_BYTES_MAX),
         .commit_ms_max = options->commit_ms_max, .scrub_ms = options->scrub_ms,
         .memory_bytes = options->memory_bytes / count,
+        .pins = store->pins, .pin_pass = store->pin_pass, .pin_percent = options->pin_percent,
     });
     volume->number = (uint32_t)store->volume_count;
     store->volumes[store->volume_count++] = volume;
@@ -83,6 +88,7 @@ enum err store_open(const struct store_options *options, struct arena *keep, str
         return e;
     }
     check(thread_start(&store->sweep, sweep_run, store, "sweep"));
+    pin_pass_start(store->pin_pass);
     *ret = store;
     return OK;
 }
@@ -107,12 +113,15 @@ void store_close(struct store **store)
     if (!mine)
         return;
     stop_sweep(mine);
+    pin_pass_stop(mine->pin_pass);
     for (size_t i = 0; i < mine->volume_count; i++)
         volume_stop(mine->volumes[i]);
     for (size_t i = 0; i < mine->volume_count; i++)
         volume_free(&mine->volumes[i]);
     tallies_free(&mine->installation.tallies);
     ban_list_end(&mine->installation.bans);
+    pin_pass_free(&mine->pin_pass);
+    pins_free(&mine->pins);
     free(mine->lately);
     free(mine);
 }
@@ -149,6 +158,8 @@ static void add_status(struct store_status *sum, const struct store_status *stat
     sum->free_bytes += status->free_bytes;
     sum->reserve_bytes += status->reserve_bytes;
     sum->capacity_bytes += status->capacity_bytes;
+    sum->pinned_bytes += status->pinned_bytes;
+    sum->pin_budget_bytes += status->pin_budget_bytes;
     sum->extents += status->extents;
     sum->appended_bytes += status->appended_bytes;
     sum->copied_bytes += status->copied_bytes;
@@ -269,7 +280,7 @@ bool store_admits(struct store *store, const struct metadata *metadata, uint32_t
         volume_over_quota(home, &metadata->id, unit);
         return false;
     }
-    return volume_admits(home, &metadata->id, unit, limits.admission == ADMISSION_ALWAYS);
+    return volume_admits(home, metadata, unit, limits.admission == ADMISSION_ALWAYS);
 }
 
 bool store_admits_metadata(struct store *store, const struct metadata *metadata)
@@ -278,7 +289,7 @@ bool store_admits_metadata(struct store *store, const struct metadata *metadata)
     struct volume *home = store_home(store, &metadata->id);
     bool full = tallies_is_full(tallies, tallies_of_name(tallies, metadata->name));
     return (!full || volume_knows(home, &metadata->id, NULL)) &&
-           volume_admits_metadata(home, &metadata->id);
+           volume_admits_metadata(home, metadata);
 }
 
 enum err store_append(struct store *store, struct store_append *append)

@@ -59,6 +59,7 @@ struct store_options {
     enum cold_reads { COLD_BUFFERED, COLD_AUTO, COLD_DIRECT } cold_reads;
     uint64_t memory_bytes;            /* of this process; also the limit for maps of extents */
     enum disk_engine engine;
+    unsigned pin_percent;             /* of the size, that pinned records may take (pins.h) */
 };
 
 /* Returns OK even if a folder can't be used now, because it is read-only, failing, or held by
@@ -91,6 +92,7 @@ struct store_status {
     uint64_t free_bytes, reserve_bytes;    /* of the file system, less than a second ago */
     uint64_t capacity_bytes;          /* the part of size_bytes that the file system has room for */
     bool derived;                     /* no setting gives size_bytes */
+    uint64_t pinned_bytes, pin_budget_bytes;    /* what pinned records weigh, and may weigh */
     uint32_t extents;
     /* Since the process began: bytes that were appended, bytes of data of them that the recycler
      * copied, extents that were evicted, and reads whose checksum failed. */

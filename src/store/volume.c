@@ -15,6 +15,7 @@
 #include "store/installation.h"
 #include "store/leftovers.h"
 #include "store/moved.h"
+#include "store/pinned.h"
 #include "store/recycle.h"
 #include "store/scrub.h"
 #include "store/service.h"
@@ -45,6 +46,8 @@ struct volume *volume_new(const struct volume_options *options)
     list_init(&volume->queue.updates);
     list_init(&volume->queue.relocations);
     pthread_cond_init(&volume->queue.answered, NULL);
+    pthread_mutex_init(&volume->pinned.lock, NULL);
+    pthread_cond_init(&volume->pinned.turned, NULL);
     pthread_mutex_init(&volume->recycler.lock, NULL);
     pthread_mutex_init(&volume->leftovers.lock, NULL);
     atomic_init(&volume->recycler.paused, true);
@@ -72,6 +75,8 @@ static void volume_end(struct volume *volume)
     rule_end(&volume->rule);
     scrub_end(&volume->scrub);
     pthread_mutex_destroy(&volume->recycler.lock);
+    pthread_mutex_destroy(&volume->pinned.lock);
+    pthread_cond_destroy(&volume->pinned.turned);
     arena_free(&volume->recycler.round.keep);
     pthread_cond_destroy(&volume->queue.answered);
     pthread_cond_destroy(&volume->queue.more);
@@ -166,6 +171,8 @@ void volume_status(struct volume *volume, struct store_status *ret)
         .reserve_bytes = atomic_load(&volume->space.reserve_bytes),
         .free_bytes = atomic_load(&volume->space.free_bytes),
         .capacity_bytes = volume_capacity(volume),
+        .pinned_bytes = atomic_load(&volume->pinned.bytes),
+        .pin_budget_bytes = pinned_budget(volume),
         .entries = index.entries,
         .index_bytes = index.bytes,
         .metadata_bytes = metadata_cache_bytes(volume->metadata_cache),
@@ -218,19 +225,25 @@ void volume_over_quota(struct volume *volume, const struct object_id *id, uint32
     events_note(volume->events, id, unit, EVENT_OVER_QUOTA);
 }
 
-bool volume_admits(struct volume *volume, const struct object_id *id, uint32_t unit, bool always)
+/* A pinned object needs no proof that it is read. */
+bool volume_admits(struct volume *volume, const struct metadata *metadata, uint32_t unit,
+                   bool always)
 {
+    uint64_t hash = mean_age_hash(&metadata->id, rule_first_unit(unit));
     bool serves = volume_is_serving(volume);
-    bool admits = serves && rule_admits(&volume->rule, mean_age_hash(id, rule_first_unit(unit)), always);
+    bool pinned = serves && pinned_wants(volume, metadata->name);
+    bool admits = serves && rule_admits(&volume->rule, hash, always || pinned);
     if (!admits)
-        events_note(volume->events, id, unit, serves ? EVENT_NOT_ADMITTED : EVENT_OUT_OF_SERVICE);
+        events_note(volume->events, &metadata->id, unit,
+                    serves ? EVENT_NOT_ADMITTED : EVENT_OUT_OF_SERVICE);
     return admits;
 }
 
-bool volume_admits_metadata(struct volume *volume, const struct object_id *id)
+bool volume_admits_metadata(struct volume *volume, const struct metadata *metadata)
 {
     return volume_is_serving(volume) &&
-           (rule_has_room(&volume->rule) || volume_knows(volume, id, NULL));
+           (rule_has_room(&volume->rule) || volume_knows(volume, &metadata->id, NULL) ||
+            pinned_wants(volume, metadata->name));
 }
 
 static void check_append(const struct store_append *append)
@@ -292,6 +305,14 @@ enum err volume_append(struct volume *volume, struct store_append *append)
         events_note(volume->events, &append->metadata->id, append->first_unit, EVENT_QUEUE_FULL);
     }
     return e;
+}
+
+void volume_wants_turn(struct volume *volume)
+{
+    pthread_mutex_lock(&volume->queue.lock);
+    volume->queue.turn_wanted = true;
+    pthread_cond_signal(&volume->queue.more);
+    pthread_mutex_unlock(&volume->queue.lock);
 }
 
 void volume_remove(struct volume *volume, struct store_removal *removal)

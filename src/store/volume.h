@@ -11,6 +11,8 @@
 
 struct volume;
 struct installation;
+struct pin_pass;
+struct pins;
 struct route_row;
 
 struct volume_options {
@@ -24,6 +26,9 @@ struct volume_options {
     uint32_t commit_ms_max;
     uint64_t scrub_ms;                /* as in store_options */
     uint64_t memory_bytes;            /* share of the process's memory; the limit for maps */
+    struct pins *pins;                /* of the installation; stays as long as the volume */
+    struct pin_pass *pin_pass;        /* as pins */
+    unsigned pin_percent;             /* of the volume, that pinned records may take */
 };
 
 struct volume *volume_new(const struct volume_options *options) MUST_USE;
@@ -46,11 +51,11 @@ uint32_t volume_has_units(struct volume *volume, const struct metadata *metadata
 uint32_t volume_next_unit(struct volume *volume, const struct metadata *metadata, uint32_t first,
                           uint32_t count);
 bool volume_takes(struct volume *volume);
-bool volume_admits(struct volume *volume, const struct object_id *id, uint32_t unit,
+bool volume_admits(struct volume *volume, const struct metadata *metadata, uint32_t unit,
                    bool always);
 /* Notes that a record was not stored because its bucket or prefix is at its quota. */
 void volume_over_quota(struct volume *volume, const struct object_id *id, uint32_t unit);
-bool volume_admits_metadata(struct volume *volume, const struct object_id *id);
+bool volume_admits_metadata(struct volume *volume, const struct metadata *metadata);
 enum err volume_append(struct volume *volume, struct store_append *append) MUST_USE;
 void volume_remove(struct volume *volume, struct store_removal *removal);
 void volume_restate(struct volume *volume, struct store_removal *removal);

@@ -34,7 +34,7 @@ struct update {
 };
 
 enum volume_gauge { GAUGE_BYTES, GAUGE_HELD, GAUGE_LIVE, GAUGE_CAPACITY, GAUGE_FREE, GAUGE_ENTRIES, GAUGE_SERVING,
-                    VOLUME_GAUGES };
+                    GAUGE_PINNED, GAUGE_PIN_BUDGET, VOLUME_GAUGES };
 
 /* Whether the folder is in service, and since when a commit runs. */
 struct service {
@@ -86,7 +86,9 @@ struct queue {
     /* For appends that find no room: whether they wait for the recycler, or fail. */
     enum queue_room { ROOM_UNKNOWN, ROOM_COMES, ROOM_REFUSED } room;
     uint64_t room_since_ms;           /* ROOM_COMES since then */
+    unsigned room_tries;              /* how often the first append has asked for room */
     struct list relocations;                /* from the recycler (relocation.h) */
+    bool turn_wanted;                 /* a thread waits for the committer's next turn (pinned.h) */
     pthread_cond_t answered;          /* wakes the recycler */
     struct list committing;           /* removals in the running commit that have no answer yet */
     size_t bytes, entries;            /* of the appends */
@@ -149,6 +151,21 @@ struct scrub {
     _Atomic int64_t passed_s;         /* wall clock: the end of the latest pass; 0: none yet */
 };
 
+/* Which records are pinned, and the volume's copy of the table of pins (pinned.h). */
+struct pinned {
+    pthread_mutex_t lock;             /* guards the bits of ages.h, and the members but atomic ones */
+    pthread_cond_t turned;            /* the committer has taken a turn */
+    uint64_t turns, openings;         /* of the committer; of the folder */
+    _Atomic uint64_t bytes;           /* what pinned records weigh */
+    uint64_t coming;                  /* ... those that are appended and not committed */
+    uint64_t seen_bytes;              /* ... those that the running pass has seen */
+    _Atomic uint64_t written;         /* version of the table in the file; UINT64_MAX: unknown */
+    _Atomic uint32_t extent_bytes;    /* of new extents */
+    atomic_bool passing;              /* a pass runs */
+    atomic_bool marked;               /* a pass has ended since the folder was opened */
+    atomic_bool over;                 /* something found no room in the budget */
+};
+
 struct volume {
     struct volume_options options;
     const uint8_t *secret;            /* of the installation */
@@ -170,6 +187,7 @@ struct volume {
     struct rule rule;
     struct recycler recycler;
     struct scrub scrub;
+    struct pinned pinned;
     /* Each counter is raised by a commit that changes metadata of its objects. A thread that reads
      * metadata from the disk into RAM compares the counter before and after. */
     atomic_uint changes[CHANGE_COUNTERS];
@@ -208,6 +226,9 @@ static inline struct tallies *volume_tallies(const struct volume *volume)
  * thread. */
 void volume_update(struct volume *volume, enum update_kind kind, const struct object_id *id,
                  uint32_t unit, const struct entry *entry);
+
+/* Makes the committer take a turn soon. Any thread. */
+void volume_wants_turn(struct volume *volume);
 
 /* To be called when the committer makes progress. */
 static inline void volume_still_alive(struct volume *volume)

@@ -1,0 +1,35 @@
+/* pin.h - keeps objects in the cache, by a prefix of their names. SPDX-License-Identifier: Apache-2.0
+ *
+ * What is in the cache of a pinned prefix stays, and what comes stays, within the budget of each
+ * volume (store_options.pin_percent). All functions wait for disks, so they must not run on a loop. */
+#ifndef STORE_PIN_H
+#define STORE_PIN_H
+
+#include "store/pins.h"
+#include "store/route.h"
+#include "store/store.h"
+
+struct pin_name {
+    slice endpoint, bucket, prefix;   /* prefix: the beginning of the key; may be empty */
+};
+
+/* Pins or unpins these prefixes, at most PIN_NAMES_MAX. After OK, each volume that is in service has
+ * noted it on its disk, and the records that are there are pinned or not accordingly. *ret_changed:
+ * at least one prefix was not pinned before, or was. Returns OK; ERR_LIMIT if there are
+ * PREFIX_ROWS_MAX pins; ERR_IO if no volume could note it: nothing has changed then; ERR_STOPPING. */
+#define PIN_NAMES_MAX 64u
+enum err store_pin(struct store *store, const struct pin_name *names, size_t count, bool pinned,
+                   bool *ret_changed) MUST_USE;
+/* The volumes, in the order of the settings, that do not have the present pins on their disks. */
+void store_pins_missing(struct store *store, bool ret[VOLUMES_MAX]);
+
+/* The pins of a bucket that begin with name->prefix, as prefixes of keys (pins.h); in keep. This
+ * function and the next wait for nothing. */
+size_t store_pins(struct store *store, const struct pin_name *name, struct arena *keep,
+                  struct pins_row **ret);
+struct pin_bytes {
+    uint64_t pinned, budget;          /* what pinned records weigh, and may weigh, on the disks */
+};
+void store_pin_bytes(struct store *store, struct pin_bytes *ret);
+
+#endif

@@ -1,0 +1,21 @@
+/* pin_pass.h - finds the records that are to be pinned. SPDX-License-Identifier: Apache-2.0 */
+#ifndef STORE_PIN_PASS_H
+#define STORE_PIN_PASS_H
+
+#include "base/base.h"
+
+struct pin_pass;
+struct store;
+
+struct pin_pass *pin_pass_new(struct store *store) MUST_USE;
+void pin_pass_start(struct pin_pass *pass);    /* its thread; the volumes are there */
+/* Ends the pass that runs, and the thread. To be called before the volumes are freed. */
+void pin_pass_stop(struct pin_pass *pass);
+void pin_pass_free(struct pin_pass **pass);
+/* A pass begins after this call, and after the start of the thread. Any thread; cheap. */
+void pin_pass_want(struct pin_pass *pass);
+/* Waits for a pass that begins after this call. Returns OK, or ERR_STOPPING. Any thread that may
+ * wait for a disk. */
+enum err pin_pass_wait(struct pin_pass *pass) MUST_USE;
+
+#endif

@@ -1,0 +1,53 @@
+/* pinned.h - the pinned records of a volume, and its copy of the table of pins.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef STORE_PINNED_H
+#define STORE_PINNED_H
+
+#include "store/pins.h"
+#include "store/volume_inside.h"
+
+/* ---- for the committer ---- */
+
+/* To be called when the folder was opened: reads the file `pins`, and forgets which records were
+ * pinned. */
+void pinned_open(struct volume *volume);
+/* To be called between two commits, whether the folder is in service or not. Writes the file if the
+ * table has changed. Returns false if the folder must go out of service. */
+bool pinned_turn(struct volume *volume) MUST_USE;
+/* To be called before an extent is dropped. */
+void pinned_dropped(struct volume *volume, uint32_t extent);
+/* To be called when a record was appended, after ages_add, under the lock of the pins. */
+void pinned_appended(struct volume *volume, struct ages *ages, const struct record *record);
+/* To be called when its commit has ended. */
+void pinned_settled(struct volume *volume, const struct record *record);
+
+/* ---- any thread ---- */
+
+/* True if a record of this object is to be pinned: its name is, and the budget has room. */
+bool pinned_wants(struct volume *volume, slice name);
+/* The weight that pinned records may have (ages.h). */
+uint64_t pinned_budget(struct volume *volume);
+/* True if it is known which records are pinned: extents may be recycled. To be asked under the lock
+ * of the recycler. */
+bool pinned_is_known(struct volume *volume);
+/* The bytes of the entry if the record that it names is pinned, else 0. */
+uint64_t pinned_bytes_of(struct volume *volume, const struct entry *entry);
+
+/* ---- for the pass (pin_pass.c) ---- */
+
+/* Keeps the recycler from working, and waits until the committer has taken a turn: it has written
+ * the file, and what it appends is judged by the present table. Returns false if the folder is out
+ * of service. *ret_openings: to be handed to pinned_end. */
+bool pinned_begin(struct volume *volume, uint64_t *ret_openings) MUST_USE;
+/* The pass has found the record. `bytes` is what its entries weigh. Returns the bytes for which the
+ * budget has no room. To be called under the lock of the pins. */
+uint64_t pinned_see(struct volume *volume, uint32_t extent, uint32_t ordinal, uint64_t bytes);
+/* Lets the recycler work again. After PASS_FULL, the records that were not seen are unpinned; after
+ * PASS_PARTIAL, all that can be known is known, and nothing is unpinned. Returns the weight of what
+ * was unpinned. */
+enum pass_end { PASS_FAILED, PASS_PARTIAL, PASS_FULL };
+uint64_t pinned_end(struct volume *volume, uint64_t openings, enum pass_end end);
+/* True if the file has the table of this version. */
+bool pinned_has_written(struct volume *volume, uint64_t version);
+
+#endif

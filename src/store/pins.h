@@ -1,0 +1,42 @@
+/* pins.h - which names are pinned. SPDX-License-Identifier: Apache-2.0
+ *
+ * A pin is a prefix of names, as penstock-format(5) has it: endpoint NUL bucket NUL start of the
+ * key. Objects whose names begin with it stay in the cache. All volumes of a store share one table;
+ * each has a copy of it in its file `pins` (pinned.h). A prefix that was unpinned keeps its row, so
+ * that a volume that was away learns of it. Threads: any. */
+#ifndef STORE_PINS_H
+#define STORE_PINS_H
+
+#include "store/format_files.h"
+
+struct pins;
+struct pins *pins_new(void) MUST_USE;
+void pins_free(struct pins **pins);
+
+/* True if a prefix of this name (as in metadata->name) is pinned. Cheap if nothing is pinned. */
+bool pins_have(struct pins *pins, slice name);
+bool pins_are_none(const struct pins *pins);
+/* Pins or unpins a prefix, in RAM. *ret_was: it was pinned. Returns OK, or ERR_LIMIT if
+ * PREFIX_ROWS_MAX prefixes are pinned. */
+enum err pins_set(struct pins *pins, slice prefix, bool pinned, bool *ret_was) MUST_USE;
+/* Takes the rows of a file over. Of two rows with the same prefix, that with the higher serial
+ * stays. Returns true if the file has all that the table has. */
+bool pins_merge(struct pins *pins, const struct pin *rows, size_t count, uint64_t serial);
+/* Rises with each change of the table. 0: the table was always empty. */
+uint64_t pins_version(const struct pins *pins);
+/* Encodes the table as a file, in keep. *ret_version: which table this is. */
+slice pins_file(struct pins *pins, struct arena *keep, uint64_t *ret_version);
+#define PINS_FILE_MAX (64u + PREFIX_ROWS_MAX * (16u + PREFIX_BYTES_MAX))
+
+/* The pinned prefixes that begin with `start`, in ascending order. `up` is the longest other one
+ * that is a prefix of this one, by its place in the list; PINS_NONE: there is none. All in keep. */
+#define PINS_NONE SIZE_MAX
+struct pins_row {
+    slice prefix;
+    size_t up;
+};
+size_t pins_list(struct pins *pins, slice start, struct arena *keep, struct pins_row **ret);
+/* Returns the place of the longest prefix of this name, or PINS_NONE. Pure. */
+size_t pins_find(const struct pins_row *rows, size_t count, slice name);
+
+#endif

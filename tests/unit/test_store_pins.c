@@ -1,0 +1,385 @@
+/* test_store_pins.c - pinned prefixes: the table, and objects that stay.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "store_unit.h"
+
+#include "store/inside.h"
+#include "store/pin.h"
+#include "store/pinned.h"
+#include "store/walk.h"
+
+#define EXTENT (4 * MIB)
+#define SIZE (64 * MIB)
+
+/* ---- the table ---- */
+
+static void set(struct pins *pins, const char *prefix, bool pinned, bool was)
+{
+    bool before;
+    ok(pins_set(pins, slice_of(prefix), pinned, &before) == OK && before == was);
+}
+
+static bool have(struct pins *pins, const char *name)
+{
+    return pins_have(pins, slice_of(name));
+}
+
+TEST(a_name_is_pinned_by_any_of_its_prefixes)
+{
+    struct pins *pins = pins_new();
+    ok(pins_are_none(pins) && !have(pins, "a") && pins_version(pins) == 0);
+    set(pins, "a/", true, false);
+    set(pins, "a/b/c/", true, false);
+    set(pins, "a/b/c/d", true, false);
+    set(pins, "b", true, false);
+    set(pins, "a/b/c/", true, true);
+    ok(pins_version(pins) == 4);
+    ok(have(pins, "a/") && have(pins, "a/z") && have(pins, "a/b/c/e") && have(pins, "b"));
+    ok(have(pins, "a/b/c/dd") && have(pins, "a/b/a") && !have(pins, "a") && !have(pins, "A/"));
+    ok(!have(pins, "c") && !have(pins, ""));
+    set(pins, "a/", false, true);
+    ok(!have(pins, "a/z") && have(pins, "a/b/c/e") && !have(pins, "a/b/c") && have(pins, "a/b/c/dz"));
+    set(pins, "", true, false);
+    ok(have(pins, "") && have(pins, "c") && have(pins, "\xff"));
+    pins_free(&pins);
+    ok(pins == NULL);
+}
+
+/* Against the plain question, on random short names of few letters. */
+TEST(any_set_of_prefixes_is_found)
+{
+    srand(7);
+    for (int round = 0; round < 300; round++) {
+        struct pins *pins = pins_new();
+        char prefixes[12][6], name[8];
+        bool pinned[12];
+        for (int i = 0; i < 12; i++) {
+            int len = rand() % 5;
+            for (int k = 0; k < len; k++)
+                prefixes[i][k] = (char)('a' + rand() % 2);
+            prefixes[i][len] = '\0';
+            bool was;
+            pinned[i] = rand() % 3 > 0;
+            for (int k = 0; k < i; k++)
+                if (strcmp(prefixes[k], prefixes[i]) == 0)
+                    pinned[k] = pinned[i];
+            ok(pins_set(pins, slice_of(prefixes[i]), pinned[i], &was) == OK);
+        }
+        for (int i = 0; i < 64; i++) {
+            int len = rand() % 7;
+            bool want = false;
+            for (int k = 0; k < len; k++)
+                name[k] = (char)('a' + rand() % 2);
+            name[len] = '\0';
+            for (int k = 0; k < 12; k++)
+                want |= pinned[k] && strncmp(name, prefixes[k], strlen(prefixes[k])) == 0;
+            ok(have(pins, name) == want);
+        }
+        pins_free(&pins);
+    }
+}
+
+static bool merge_file(struct pins *to, struct pins *from)
+{
+    struct arena keep = { 0 };
+    struct pin *rows;
+    size_t count;
+    uint64_t serial, version;
+    ok(pins_decode(pins_file(from, &keep, &version), &keep, &rows, &count, &serial) == OK);
+    bool same = pins_merge(to, rows, count, serial);
+    arena_free(&keep);
+    return same;
+}
+
+TEST(the_row_with_the_higher_serial_counts)
+{
+    struct pins *a = pins_new(), *b = pins_new();
+    set(a, "x", true, false);
+    set(a, "y", true, false);
+    ok(merge_file(b, a) && have(b, "x") && have(b, "y"));
+    set(b, "x", false, true);
+    set(b, "z", true, false);
+    ok(!merge_file(b, a) && !have(b, "x"));    /* an older file changes nothing, and lacks rows */
+    ok(merge_file(a, b) && !have(a, "x") && have(a, "z"));
+    uint64_t version = pins_version(a);
+    ok(merge_file(a, b) && pins_version(a) == version);
+    pins_free(&a);
+    pins_free(&b);
+}
+
+TEST(a_full_table_forgets_what_is_unpinned_and_nothing_else)
+{
+    struct pins *pins = pins_new();
+    char name[16];
+    bool was;
+    for (unsigned i = 0; i < PREFIX_ROWS_MAX; i++) {
+        snprintf(name, sizeof(name), "p%04u", i);
+        set(pins, name, true, false);
+    }
+    ok(pins_set(pins, S("more"), true, &was) == ERR_LIMIT && !have(pins, "more"));
+    set(pins, "p0007", false, true);
+    set(pins, "more", true, false);
+    ok(pins_set(pins, S("another"), true, &was) == ERR_LIMIT);
+    ok(have(pins, "more") && have(pins, "p0008") && !have(pins, "p0007"));
+    pins_free(&pins);
+}
+
+/* ---- objects ---- */
+
+static struct unit_store open_with(unsigned percent)
+{
+    struct unit_store unit;
+    struct store_options options = options_of(SIZE, EXTENT);
+    options.pin_percent = percent;
+    ok(unit_try(&unit, options) == OK);
+    return unit;
+}
+
+static bool pin(struct unit_store *unit, const char *prefix, bool pinned)
+{
+    struct pin_name name = { S("http://origin"), S("bucket"), slice_of(prefix) };
+    bool changed;
+    ok(store_pin(unit->store, &name, 1, pinned, &changed) == OK);
+    return changed;
+}
+
+#define AT_ONCE 20
+
+static void put_many(struct unit_store *unit, const char *prefix, int count, uint64_t size)
+{
+    char keys[AT_ONCE][40];
+    struct unit_put puts[AT_ONCE];
+    for (int i = 0; i < count; i += AT_ONCE) {
+        int end = MIN(count - i, AT_ONCE);
+        for (int k = 0; k < end; k++) {
+            snprintf(keys[k], sizeof(keys[k]), "%s%d", prefix, i + k);
+            puts[k] = put_begin(unit, keys[k], "\"1\"", size);
+        }
+        for (int k = 0; k < end; k++)
+            ok(put_wait(&puts[k]) == OK);
+    }
+}
+
+static int count_many(struct unit_store *unit, const char *prefix, int count, uint64_t size)
+{
+    char key[40];
+    int found = 0;
+    for (int i = 0; i < count; i++) {
+        snprintf(key, sizeof(key), "%s%d", prefix, i);
+        found += has_object(unit, key, "\"1\"", size);
+    }
+    return found;
+}
+
+static struct pin_bytes weight(struct unit_store *unit)
+{
+    struct pin_bytes bytes;
+    store_pin_bytes(unit->store, &bytes);
+    return bytes;
+}
+
+/* Objects that nobody reads again. */
+static void stream(struct unit_store *unit, const char *prefix, unsigned megabytes)
+{
+    put_many(unit, prefix, (int)megabytes, 1000 * 1000);
+}
+
+TEST(what_is_pinned_outlives_20_times_the_cache_and_goes_when_it_is_unpinned)
+{
+    struct unit_store unit = open_with(50);
+    put_many(&unit, "keep/small", 50, 20000);
+    put_many(&unit, "keep/large", 5, 3 * MIB + 100);
+    put_many(&unit, "other/", 10, 500000);
+    ok(pin(&unit, "keep/", true) && !pin(&unit, "keep/", true));
+    uint64_t before = weight(&unit).pinned;
+    ok(before > 16 * MIB && before < 18 * MIB && weight(&unit).budget == SIZE / 100 * 50);
+    stream(&unit, "noise", 20 * 64);
+    ok(count_many(&unit, "keep/small", 50, 20000) == 50);
+    ok(count_many(&unit, "keep/large", 5, 3 * MIB + 100) == 5);
+    ok(count_many(&unit, "other/", 10, 500000) == 0);
+    ok(weight(&unit).pinned == before && metric_read(M_PINS_LOST) == 0);
+    ok(pin(&unit, "keep/", false) && weight(&unit).pinned == 0);
+    stream(&unit, "more", 5 * 64);
+    ok(count_many(&unit, "keep/small", 50, 20000) + count_many(&unit, "keep/large", 5, 3 * MIB + 100) == 0);
+    unit_close(&unit);
+}
+
+TEST(what_comes_is_pinned_and_a_restart_forgets_nothing)
+{
+    struct unit_store unit = open_with(50);
+    pin(&unit, "keep/", true);
+    put_many(&unit, "keep/", 10, 1000 * 1000);
+    uint64_t before = weight(&unit).pinned;
+    ok(before > 10000000);
+    for (int round = 0; round < 2; round++) {
+        stream(&unit, "noise", 3 * 64);
+        unit_close(&unit);
+        unit = open_with(50);
+        stream(&unit, "more", 3 * 64);    /* perhaps before the pass has ended */
+        ok(count_many(&unit, "keep/", 10, 1000 * 1000) == 10);
+    }
+    ok(weight(&unit).pinned == before);
+    unit_close(&unit);
+}
+
+TEST(what_does_not_fit_in_the_budget_is_an_ordinary_object)
+{
+    struct unit_store unit = open_with(25);
+    pin(&unit, "keep/", true);
+    uint64_t over = metric_read(M_PINS_OVER);
+    put_many(&unit, "keep/", 30, 1000 * 1000);
+    struct pin_bytes bytes = weight(&unit);
+    ok(bytes.pinned <= bytes.budget && bytes.pinned > bytes.budget - 1200000);
+    ok(metric_read(M_PINS_OVER) > over);
+    stream(&unit, "noise", 10 * 64);
+    int left = count_many(&unit, "keep/", 30, 1000 * 1000);
+    ok(left == 16);
+    /* A write of a pinned object is pinned in place of the old version. */
+    for (int i = 0; i < 40; i++)
+        ok(put_object(&unit, "keep/3", i % 2 ? "\"1\"" : "\"2\"", 1000 * 1000) == OK);
+    ok(weight(&unit).pinned == bytes.pinned);
+    unit_close(&unit);
+    unit = open_with(12);    /* a smaller budget: what fits */
+    pin(&unit, "keep/", true);
+    bytes = weight(&unit);
+    ok(bytes.pinned <= bytes.budget && bytes.pinned > bytes.budget - 1200000);
+    unit_close(&unit);
+}
+
+TEST(a_pin_of_everything_leaves_room_for_the_recycler)
+{
+    struct unit_store unit = open_with(80);
+    pin(&unit, "", true);
+    stream(&unit, "a", 2 * 64);
+    struct pin_bytes bytes = weight(&unit);
+    ok(bytes.budget == SIZE - 4 * EXTENT && bytes.pinned <= bytes.budget);
+    int first = count_many(&unit, "a", 128, 1000 * 1000);
+    ok(first >= 46);
+    stream(&unit, "b", 2 * 64);
+    ok(count_many(&unit, "a", 48, 1000 * 1000) >= 46);
+    unit_close(&unit);
+}
+
+TEST(units_without_metadata_do_not_stay_pinned)
+{
+    struct unit_store unit = open_with(50);
+    pin(&unit, "keep/", true);
+    put_many(&unit, "keep/", 4, 4 * MIB);
+    uint64_t before = weight(&unit).pinned;
+    ok(remove_object(&unit, "keep/0") == OK && remove_object(&unit, "keep/1") == OK);
+    pin(&unit, "keep/", true);
+    ok(weight(&unit).pinned < before * 51 / 100 && weight(&unit).pinned > before * 49 / 100);
+    unit_close(&unit);
+}
+
+TEST(a_smaller_cache_keeps_what_is_pinned)
+{
+    struct unit_store unit = open_with(50);
+    for (int i = 0; i < 12; i++) {    /* spread over all extents */
+        char key[40];
+        snprintf(key, sizeof(key), "keep/%d", i);
+        ok(put_object(&unit, key, "\"1\"", 1000 * 1000) == OK);
+        snprintf(key, sizeof(key), "noise%d-", i);
+        put_many(&unit, key, 4, 1000 * 1000);
+    }
+    pin(&unit, "keep/", true);
+    unit_close(&unit);
+    struct store_options options = options_of(32 * MIB, EXTENT);
+    struct store_status status;
+    options.pin_percent = 50;
+    ok(unit_try(&unit, options) == OK);
+    for (int i = 0; i < 1000; i++) {
+        store_status(unit.store, &status);
+        if (status.used_bytes <= 32 * MIB)
+            break;
+        usleep(10000);
+    }
+    ok(status.used_bytes <= 32 * MIB);
+    ok(count_many(&unit, "keep/", 12, 1000 * 1000) == 12 && metric_read(M_PINS_LOST) == 0);
+    unit_close(&unit);
+}
+
+/* ---- several volumes ---- */
+
+/* A letter for each folder that the settings have. */
+static struct unit_store open_these(const char *names)
+{
+    static char paths[2][80];
+    static struct store_folder folders[2];
+    struct unit_store unit = { 0 };
+    struct store_options options = options_of(0, EXTENT);
+    slice whys[2];
+    options.folder_count = strlen(names);
+    for (size_t i = 0; i < options.folder_count; i++) {
+        snprintf(paths[i], sizeof(paths[i]), "%s/%c", unit_folder, names[i]);
+        folders[i] = (struct store_folder){ paths[i], 256 * MIB };
+    }
+    options.folders = folders;
+    options.queue_bytes_max = 512 * MIB;    /* a whole object waits here */
+    options.pin_percent = 50;
+    ok(store_open(&options, &unit.keep, &unit.store, whys) == OK);
+    unit.box = mailbox_new();
+    unit.io = store_io_new(unit.store, unit.box);
+    return unit;
+}
+
+TEST(a_volume_that_was_away_learns_the_pins_from_its_sibling)
+{
+    struct unit_store unit = open_these("ab");
+    pin(&unit, "x/", true);
+    pin(&unit, "y/", true);
+    unit_close(&unit);
+    unit = open_these("a");
+    pin(&unit, "x/", false);
+    pin(&unit, "z/", true);
+    unit_close(&unit);
+    unit = open_these("ba");
+    bool missing[VOLUMES_MAX];
+    pin(&unit, "z/", true);    /* changes nothing, and waits for the files */
+    store_pins_missing(unit.store, missing);
+    ok(!missing[0] && !missing[1]);
+    unit_close(&unit);
+    unit = open_these("b");
+    struct arena keep = { 0 };
+    struct pins_row *rows;
+    struct pin_name name = { S("http://origin"), S("bucket"), S("") };
+    ok(store_pins(unit.store, &name, &keep, &rows) == 2);
+    same(rows[0].prefix, S("y/"));
+    same(rows[1].prefix, S("z/"));
+    arena_free(&keep);
+    unit_close(&unit);
+}
+
+/* Its metadata lies in one volume, and each stripe of 64 MiB in one of the two. */
+static enum err pinned_is_all(void *arg, const struct walk_object *object)
+{
+    (void)arg;
+    ok(object->cached_bytes == object->size && object->pinned_bytes == object->size);
+    return OK;
+}
+
+TEST(all_stripes_of_an_object_are_pinned)
+{
+    struct unit_store unit = open_these("ab");
+    put_many(&unit, "keep/", 1, 70 * MIB);
+    pin(&unit, "keep/", true);
+    unit_close(&unit);
+    unit = open_these("ab");
+    pin(&unit, "keep/", true);
+    struct walk_gaps gaps;
+    ok(store_walk(unit.store, &(struct walk_ask){ .endpoint = S("http://origin"), .bucket = S("bucket"),
+                                             .prefix = S(""), .visit = pinned_is_all }, &gaps) == OK);
+    unit_close(&unit);
+}
+
+RUN_STORE(cmocka_unit_test(a_name_is_pinned_by_any_of_its_prefixes),
+          cmocka_unit_test(any_set_of_prefixes_is_found),
+          cmocka_unit_test(the_row_with_the_higher_serial_counts),
+          cmocka_unit_test(a_full_table_forgets_what_is_unpinned_and_nothing_else),
+          STORE_TEST(what_is_pinned_outlives_20_times_the_cache_and_goes_when_it_is_unpinned),
+          STORE_TEST(what_comes_is_pinned_and_a_restart_forgets_nothing),
+          STORE_TEST(what_does_not_fit_in_the_budget_is_an_ordinary_object),
+          STORE_TEST(a_pin_of_everything_leaves_room_for_the_recycler),
+          STORE_TEST(units_without_metadata_do_not_stay_pinned),
+          STORE_TEST(a_smaller_cache_keeps_what_is_pinned),
+          STORE_TEST(a_volume_that_was_away_learns_the_pins_from_its_sibling),
+          STORE_TEST(all_stripes_of_an_object_are_pinned))
