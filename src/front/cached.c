@@ -97,6 +97,7 @@ static enum err visit(void *arg, const struct walk_object *object)
     row->objects++;
     row->bytes += object->size;
     row->cached_bytes += object->cached_bytes;
+    row->pinned_bytes += object->pinned_bytes;
     row->age = page_younger(row->age, object->age);
     return OK;
 }
@@ -139,6 +140,10 @@ static void add_row(struct text *to, const struct walk_job *job, const struct pa
     cached_add_name(to, job->sums ? "prefix" : "key", row->name);
     text_printf(to, ",\"objects\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"cached_bytes\":%" PRIu64,
                 row->objects, row->bytes, row->cached_bytes);
+    if (row->pinned_bytes)
+        text_printf(to, ",\"pinned_bytes\":%" PRIu64, row->pinned_bytes);
+    if (!job->sums && row->pinned_bytes && row->pinned_bytes == row->cached_bytes)
+        text_add(to, S(",\"pinned\":true"));
     if (row->age >= 0)
         text_printf(to, ",\"age\":%.2f", row->age);
     text_add(to, S("}\n"));

@@ -29,7 +29,8 @@ struct front *front_new(const struct front_options *options)
     front->intakes = intakes_new();
     front->walkers = cached_walkers_new();
     front->purgers = purgers_new();
-    check(front->walkers && front->purgers);
+    front->pinners = pinners_new();
+    check(front->walkers && front->purgers && front->pinners);
     front->lend = options->lend ? lend_new(options->lend_token) : NULL;
     atomic_init(&front->access_log, options->access_log);
     if (getrandom(&front->boot, sizeof(front->boot), 0) != sizeof(front->boot))
@@ -44,6 +45,7 @@ void front_free(struct front **front)
     intakes_free(&(*front)->intakes);
     workers_free(&(*front)->walkers);
     workers_free(&(*front)->purgers);
+    workers_free(&(*front)->pinners);
     lend_free(&(*front)->lend);
     free(*front);
     *front = NULL;
@@ -559,7 +561,7 @@ static void route(struct call *call)
     else if (row->route == S3_CACHED)
         (call->s3.op == S3_EXPLAIN ? explain_read : cached_read)(call);
     else if (row->route == S3_MANAGE)
-        purge_call(call);
+        (call->s3.op == S3_PURGE || call->s3.op == S3_BANS ? purge_call : pins_call)(call);
     else if (row->route == S3_CACHE && !call->s3.pass)
         object_read(call);
     else if (row->route == S3_LIST && !call->s3.pass)

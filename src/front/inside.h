@@ -37,6 +37,8 @@ struct front {
     atomic_size_t batch_bytes;    /* memory that batches hold */
     struct workers *walkers;      /* threads that walk through the store (cached.c) */
     atomic_uint walk_count;       /* calls of cached.c in progress */
+    struct workers *pinners;      /* threads that pin (pins.c) */
+    atomic_uint pin_count;        /* calls that run or wait there */
     atomic_uint large_count;      /* those of them that want more than a usual page */
     struct workers *purgers;      /* threads that purge (purge.c) */
     atomic_uint purge_count;      /* calls that run or wait there */
@@ -212,6 +214,10 @@ void cached_add_folders(struct text *to, const bool folders[VOLUMES_MAX]);
 /* ---- purge.c ---- */
 void purge_call(struct call *call);    /* penstock-purge */
 struct workers *purgers_new(void) MUST_USE;
+
+/* ---- pins.c ---- */
+void pins_call(struct call *call);    /* penstock-pin, penstock-unpin, penstock-pins */
+struct workers *pinners_new(void) MUST_USE;
 
 /* ---- explain.c ---- */
 void explain_read(struct call *call);    /* penstock-explain */

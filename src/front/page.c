@@ -85,6 +85,7 @@ static void join_alike(struct page *page)
         last->objects += row->objects;
         last->bytes += row->bytes;
         last->cached_bytes += row->cached_bytes;
+        last->pinned_bytes += row->pinned_bytes;
         last->age = page_younger(last->age, row->age);
     }
     page->count = count;

@@ -9,7 +9,7 @@
 
 struct page_row {
     slice name;
-    uint64_t objects, bytes, cached_bytes;
+    uint64_t objects, bytes, cached_bytes, pinned_bytes;
     double age;                       /* the lowest one; negative: not known */
 };
 /* Returns the lower one of two ages. */

@@ -159,6 +159,23 @@ TEST(no_origin_hears_of_a_purge)
     ok(read_line("POST /bkt?penstock-purge&delete", &request) == ERR_BAD_ARGUMENT);
 }
 
+TEST(no_origin_hears_of_a_pin)
+{
+    static const char *const lines[] = {
+        "PUT /bkt?penstock-pin", "POST /bkt/k?penstock-pin", "GET /bkt/k?penstock-pin",
+        "DELETE /bkt?penstock-pin", "POST /?penstock-pin", "HEAD /bkt?penstock-unpin",
+        "GET /bkt?penstock-unpin", "POST /bkt?penstock-ls&penstock-pin",
+    };
+    struct s3_request request;
+    ok(read_line("POST /bkt?penstock-pin&prefix=a", &request) == OK && request.op == S3_PIN);
+    ok(read_line("POST /bkt?penstock-unpin", &request) == OK && request.op == S3_UNPIN);
+    ok(read_line("GET /bkt?penstock-pin&prefix=a", &request) == OK && request.op == S3_PINS);
+    for (size_t i = 0; i < countof(lines); i++)
+        if (read_line(lines[i], &request) != ERR_BAD_METHOD)
+            fail_msg("%s", lines[i]);
+    ok(read_line("POST /bkt?penstock-pin&penstock-unpin", &request) == ERR_BAD_ARGUMENT);
+}
+
 TEST(what_is_not_known_goes_to_the_origin_and_never_to_the_cache)
 {
     static const struct { const char *line, *name; } rows[] = {
@@ -697,6 +714,7 @@ RUN(UNIT(every_operation_is_known_by_its_line),
     UNIT(every_row_is_what_its_selector_asks_for), UNIT(what_a_row_says_makes_sense),
     UNIT(no_origin_hears_of_a_batch), UNIT(no_origin_hears_of_a_question_about_the_cache),
     UNIT(no_origin_hears_of_a_purge),
+    UNIT(no_origin_hears_of_a_pin),
     UNIT(what_is_not_known_goes_to_the_origin_and_never_to_the_cache),
     UNIT(a_parameter_that_names_nothing_makes_no_request_for_a_part_of_an_upload),
     UNIT(two_operations_in_one_request_are_none), UNIT(a_copy_is_told_by_its_header),
