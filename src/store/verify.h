@@ -1,9 +1,9 @@
 /* verify.h - reads records from the disk, and verifies all of their bytes.
  * SPDX-License-Identifier: Apache-2.0
  *
- * For code that reads the whole cache once: the scrub and penstock fsck. Reads through a struct
- * cold neither fill nor empty the page cache. Threads: a struct cold belongs to one thread. The
- * extent must be held. */
+ * For code that reads the whole cache once: the scrub and penstock fsck. The recycler uses only
+ * record_is_right. Reads through a struct cold neither fill nor empty the page cache. Threads: a
+ * struct cold belongs to one thread. The extent must be held. */
 #ifndef STORE_VERIFY_H
 #define STORE_VERIFY_H
 
