@@ -1,4 +1,4 @@
-"""The commands that ask the cache: penstock ls, du, explain and purge, as an operator types them."""
+"""The commands that ask the cache: penstock ls, du, explain, purge, pin and unpin, as an operator types them."""
 import http.server
 import pty
 
@@ -160,6 +160,23 @@ with Story("y02 commands say what is cached", seconds=120) as story:
             server.get(key)
     wait_for("all is stored again", lambda: len(cached("")) == len(KEYS) - 1, 10)
 
+    # ---- pin ----
+    status, out, err = penstock("pin", "s3://pile/a/")
+    story.fact("pin says how much it keeps", (status, err) == (0, "") and out.startswith("pinned s3://pile/a/: 878.9 KiB of 878.9 KiB that are cached, 6 objects\npin budget: ")
+               and out.endswith(" used\n"), out + err)
+    status, out, _ = penstock("ls", "s3://pile")
+    story.same("ls shows what is pinned", [row.split()[-2] for row in out.splitlines() if "/0" in row], ["yes"] * 6 + ["-"] * 6)
+    story.same("a second pin", lines_of("pin", "s3://pile/b/00")[0], {"prefix": "b/00", "pinned": True, "objects": 1, "cached_bytes": SIZE, "pinned_bytes": SIZE})
+    status, out, err = penstock("pin", "--list", "s3://pile")
+    story.same("the pins of a bucket", (status, [row.split()[-2:] for row in out.splitlines()[:-1]]),
+               (0, [["OBJECTS", "PREFIX"], ["6", "s3://pile/a/"], ["1", "s3://pile/b/00"]]))
+    story.same("unpin", penstock("unpin", "s3://pile/a/")[1].splitlines()[0], "unpinned s3://pile/a/")
+    story.same("... once more", penstock("unpin", "s3://pile/a/")[1].splitlines()[0], "s3://pile/a/ was not pinned")
+    story.same("... --json", lines_of("unpin", "s3://pile/b/00")[0], {"prefix": "b/00", "pinned": False, "was_pinned": True})
+    story.same("none is left", penstock("pin", "--list", "s3://pile/")[1].splitlines()[0], "no prefix that begins with s3://pile/ is pinned")
+    refused("a pin needs a right", 1, ["the right cache"], "pin", "--config", server.config_path, "s3://pile/a/",
+            env={"AWS_ACCESS_KEY_ID": "LISTERKEY", "AWS_SECRET_ACCESS_KEY": "listerkey"})
+
     # ---- where the service is, and who asks ----
     pair = {n: v for n, v in client.items() if "KEY" in n}
     address, config = f"127.0.0.1:{server.port}", server.config_path
@@ -269,3 +286,5 @@ with Story("y02 commands say what is cached", seconds=120) as story:
     story.fact("... and for a dry run", status == 3 and out.startswith("would purge ") and "cache folder 2" in err, out + err)
     status, out, err = penstock("purge", "s3://many/1")
     story.fact("a purge is complete, because the folder takes it later", (status, out) == (0, "purged s3://many/1\n") and "takes the purge before it comes back" in err, err)
+    status, out, err = penstock("pin", "s3://many/0")
+    story.fact("a pin is not", status == 3 and "cache folder 2" in err, (status, out, err))

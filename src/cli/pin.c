@@ -1,0 +1,169 @@
+/* pin.c - the subcommands pin and unpin: keep a prefix in the cache.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * What is cached of a pinned prefix stays, and what comes stays, as long as the pin budget has
+ * room. So the command shows how much of the prefix is pinned, and how full the budget is. */
+#include <inttypes.h>
+#include <jansson.h>
+
+#include "cli/lines.h"
+
+struct pin {
+    bool json, list, unpins;
+    const struct server *server;
+    struct s3_url url;
+    uint64_t rows, left_out;      /* bytes that are cached of these prefixes, and not pinned */
+    bool complete;
+    struct arena keep;
+};
+
+static slice shown(struct pin *pin, slice prefix)
+{
+    struct text text = text_in(&pin->keep);
+    text_printf(&text, "s3://%.*s/", SLICE_ARG(pin->url.bucket));
+    show_name(&text, prefix);
+    return text_slice(&text);
+}
+
+/* ---- the lines of the answer ---- */
+
+static void print_line(slice pinned, slice cached, slice objects, slice prefix)
+{
+    printf("%10.*s  %10.*s  %10.*s  %.*s\n", SLICE_ARG(pinned), SLICE_ARG(cached),
+           SLICE_ARG(objects), SLICE_ARG(prefix));
+}
+
+static void print_row(struct pin *pin, const json_t *row)
+{
+    struct arena *keep = &pin->keep;
+    uint64_t pinned = lines_number(row, "pinned_bytes"), cached = lines_number(row, "cached_bytes");
+    uint64_t objects = lines_number(row, "objects");
+    slice name = shown(pin, lines_name(row, "prefix", &pin->keep));
+    if (pin->unpins) {
+        printf(json_is_true(json_object_get(row, "was_pinned")) ? "unpinned %.*s\n"
+                                                                : "%.*s was not pinned\n",
+               SLICE_ARG(name));
+        return;
+    }
+    slice pinned_text = show_bytes(keep, pinned), cached_text = show_bytes(keep, cached);
+    if (!pin->list) {
+        printf("pinned %.*s: %.*s of %.*s that are cached, %" PRIu64 " %s\n", SLICE_ARG(name),
+               SLICE_ARG(pinned_text), SLICE_ARG(cached_text), objects,
+               objects == 1 ? "object" : "objects");
+        return;
+    }
+    if (pin->rows == 0)
+        print_line(S("PINNED"), S("CACHED"), S("OBJECTS"), S("PREFIX"));
+    print_line(pinned_text, cached_text, arena_printf(keep, "%" PRIu64, objects), name);
+}
+
+static void print_end(struct pin *pin, const json_t *row)
+{
+    slice used = show_bytes(&pin->keep, lines_number(row, "budget_used_bytes"));
+    slice budget = show_bytes(&pin->keep, lines_number(row, "budget_bytes"));
+    if (pin->list && !pin->rows)
+        printf("no prefix that begins with %.*s is pinned\n", SLICE_ARG(shown(pin, pin->url.key)));
+    printf("pin budget: %.*s of %.*s used\n", SLICE_ARG(used), SLICE_ARG(budget));
+}
+
+static void visit(void *arg, slice line, const json_t *row)
+{
+    struct pin *pin = arg;
+    bool is_end = json_object_get(row, "complete") != NULL;
+    if (pin->json)
+        fwrite(line.ptr, 1, line.len, stdout);
+    else if (is_end)
+        print_end(pin, row);
+    else
+        print_row(pin, row);
+    if (!is_end) {
+        uint64_t pinned = lines_number(row, "pinned_bytes");
+        uint64_t cached = lines_number(row, "cached_bytes");
+        pin->left_out += cached > pinned ? cached - pinned : 0;
+        pin->rows++;
+        return;
+    }
+    fflush(stdout);
+    pin->complete = json_is_true(json_object_get(row, "complete"));
+    lines_warn_folders(pin->server, row, pin->list ? "what it has is not counted"
+                      : "it takes this over when it comes back");
+}
+
+/* ---- the request ---- */
+
+static int ask(struct pin *pin)
+{
+    struct text query = text_in(&pin->keep);
+    slice body;
+    text_add(&query, pin->unpins ? S("penstock-unpin=") : S("penstock-pin="));
+    query_add(&query, "prefix", pin->url.key);
+    struct question question = {
+        .method = pin->list ? "GET" : "POST", .of = { pin->url.bucket, S("") },
+        .query = text_slice(&query), .right = "cache on this prefix", .slow = SERVER_SLOW_WALK };
+    int status = server_ask(pin->server, &question, &pin->keep, &body);
+    if (!status)
+        status = lines_each(pin->server, body, visit, pin);
+    if (!status && pin->left_out)
+        fprintf(stderr, "penstock pin: warning: %.*s of this are cached without a pin, because the "
+                "budget had no room for them. Raise pin_budget, or unpin another prefix\n",
+                SLICE_ARG(show_bytes(&pin->keep, pin->left_out)));
+    if (!status && !pin->complete)
+        fprintf(stderr, "penstock %s: warning: a part of the cache could not be read or written\n",
+                pin->server->command);
+    bool all = pin->complete && (pin->list || !pin->left_out);
+    return status ? status : all ? EXIT_GOOD : EXIT_INCOMPLETE;
+}
+
+static int run(struct cli *cli, const char *command, struct pin *pin)
+{
+    struct server server;
+    pin->json = cli_flag(cli, "--json");
+    if (!server_word(cli, command, &pin->url))
+        return EXIT_USAGE;
+    int status = server_find(cli, command, &server);
+    pin->server = &server;
+    if (!status)
+        status = ask(pin);
+    server_end(&server);
+    arena_free(&pin->keep);
+    return status;
+}
+
+static int run_pin(struct cli *cli)
+{
+    struct pin pin = { .list = cli_flag(cli, "--list") };
+    return run(cli, "pin", &pin);
+}
+
+static int run_unpin(struct cli *cli)
+{
+    struct pin pin = { .unpins = true };
+    return run(cli, "unpin", &pin);
+}
+
+static const struct command_option pin_options[] = {
+    { "--list", NULL, "show the pins that begin with PREFIX, and change nothing" },
+    { "--json", NULL, "print the JSON lines of the service" },
+    SERVER_OPTIONS,
+    { 0 },
+};
+
+const struct command command_pin = {
+    .name = "pin", .args = "[--list] [--json] s3://BUCKET/PREFIX [SETTINGS]", .run = run_pin,
+    .takes_settings = true, .options = pin_options,
+    .help = "keep what is cached of a prefix, and what will be, in the cache",
+    .more = SERVER_MORE "All pins together may take pin_budget of each cache folder.",
+};
+
+static const struct command_option unpin_options[] = {
+    { "--json", NULL, "print the JSON lines of the service" },
+    SERVER_OPTIONS,
+    { 0 },
+};
+
+const struct command command_unpin = {
+    .name = "unpin", .args = "[--json] s3://BUCKET/PREFIX [SETTINGS]", .run = run_unpin,
+    .takes_settings = true, .options = unpin_options,
+    .help = "end a pin; what it kept stays until it is evicted as other objects are",
+    .more = SERVER_MORE "PREFIX must be that of the pin: penstock pin --list shows the pins.",
+};
