@@ -22,7 +22,7 @@ struct ages {
     _Atomic uint64_t live_bytes, entries;
     _Atomic uint8_t *stamps;
     _Atomic uint8_t *live;
-    _Atomic uint64_t *left_out, *pinned, *seen;    /* a bit each */
+    _Atomic uint64_t *left_out, *pinned, *seen;    /* one bit for each record */
     _Atomic uint64_t pinned_bytes, seen_bytes;
     _Atomic uint16_t *tallies;
     _Atomic uint8_t *read;            /* slices; of records of tallies that expire */
@@ -116,7 +116,7 @@ static void unpin(struct ages *ages, uint32_t ordinal)
         drop(ages->seen, ordinal);
 }
 
-/* An entry came to name the record, or no longer names it. */
+/* To be called when an entry begins to name the record, or ceases to. */
 static void weigh(struct ages *ages, uint32_t ordinal, uint64_t added, uint64_t removed)
 {
     if (ordinal >= ages->records)

@@ -106,10 +106,10 @@ struct ages_stamps ages_stamps(struct ages *ages);
 
 /* ---- pins ----
  *
- * A pinned record has a bit. It weighs what its entries weigh, and loses the bit when its last entry
- * goes. A pass over the tables of contents (pin_pass.c) sees each record that is to be pinned; at its
- * end, the records that were not seen are no longer pinned. For a caller that has the lock of the
- * volume's pins (pinned.h), except ages_is_pinned and ages_pinned_bytes: any thread. */
+ * A pinned record has a bit. Its weight is the sum of its entries' weights, and it loses the bit
+ * with its last entry. A pass over the tables of contents (pin_pass.c) sees each record to pin. At
+ * its end, the records that were not seen are unpinned. Any thread may call ages_is_pinned and
+ * ages_pinned_bytes. The rest is for a caller that has the lock of the volume's pins (pinned.h). */
 
 /* About the space on the disk that an entry with `bytes` of data takes: with its record's header,
  * metadata, and row in the table of contents. */
@@ -122,13 +122,13 @@ bool ages_is_pinned(const struct ages *ages, uint32_t ordinal);
 uint64_t ages_pinned_bytes(const struct ages *ages);
 /* Pins a record that the index does not name yet. `seen`: a pass runs. */
 void ages_pin_new(struct ages *ages, uint32_t ordinal, bool seen);
-/* Unpins such a record, if no entry came to name it. */
+/* Unpins such a record if no entry names it. */
 void ages_unpin_dead(struct ages *ages, uint32_t ordinal);
 bool ages_is_seen(const struct ages *ages, uint32_t ordinal);
 /* Pins a record, if it is not pinned, and marks it as seen by the pass. `bytes` is its weight. */
 void ages_see(struct ages *ages, uint32_t ordinal, uint64_t bytes);
 uint64_t ages_seen_bytes(const struct ages *ages);
-/* Ends a pass: what was not seen is unpinned. `keep`: nothing is unpinned. */
+/* Ends a pass: unpins the records that were not seen, unless `keep`. */
 void ages_end_pass(struct ages *ages, bool keep);
 void ages_unpin_all(struct ages *ages);
 

@@ -29,8 +29,8 @@
 #define TAKEN_ENTRIES 1000u           /* a commit takes this many that wait: fewer commits */
 #define TAKEN_BYTES (64 * MIB)
 #define RETRY_MS 5000u
-#define ROOM_MS_MAX 5000u             /* appends wait so long for the recycler */
-#define ROOM_TRIES 3u                 /* ... and records that must be stored ask so often */
+#define ROOM_MS_MAX 5000u             /* the longest time that appends wait for the recycler */
+#define ROOM_TRIES 3u                 /* a record that must be stored asks this often */
 #define COUNT_MS 5u                   /* between two batches of the count of live records */
 #define READER_CHECK_MS 60000u
 
@@ -341,8 +341,9 @@ static bool find_place(struct places *places, const struct store_append *append)
     return true;
 }
 
-/* Under the lock. The next append finds no room. True: it is taken, and fails. A record that must be
- * stored may find a refusal that another one got. So it asks again. */
+/* Under the lock, when the next append finds no room. Returns true if the append must not wait for
+ * room: the commit takes it, and it fails. A record that must be stored may find the refusal of
+ * another record, so it asks again. */
 static bool takes_without_room(struct volume *volume, const struct store_append *append)
 {
     struct queue *queue = &volume->queue;
@@ -460,7 +461,7 @@ static void shrink(struct volume *volume)
     atomic_store(&volume->service.busy_since_ms, 0);
     if ((e && e != ERR_FULL) || removals_are_due(volume))
         service_end(volume, INDEX_FAILED);
-    removals_answer(volume, ERR_IO);    /* those that are due; the others have heard */
+    removals_answer(volume, ERR_IO);    /* removals that are due; the others were answered */
     removals_end(volume);
     service_metrics(volume);
 }
@@ -525,7 +526,7 @@ static void tend(struct volume *volume, uint64_t *retried_ms, uint64_t *checked_
         shrink(volume);
     } else if (!follow_installation(volume) || !delete_leftovers(volume)) {
         service_end(volume, INDEX_FAILED);
-        removals_answer(volume, ERR_IO);    /* those that are due; the others have heard */
+        removals_answer(volume, ERR_IO);    /* removals that are due; the others were answered */
         removals_end(volume);
     } else if (now - *checked_ms >= READER_CHECK_MS) {
         index_check_readers(volume->index);
@@ -556,7 +557,7 @@ static void serve_recycler(struct volume *volume)
         room_note(volume);
 }
 
-/* The pins of the installation may have changed. It may hang as a commit may (H3). */
+/* Follows changes of the pins. This may hang as a commit may (H3). */
 static void turn(struct volume *volume)
 {
     volume_still_alive(volume);
@@ -591,7 +592,8 @@ void *commit_run(void *arg)
         follow_bans(volume);
         tend(volume, &retried_ms, &checked_ms);
         turn(volume);
-        atomic_store(&volume->service.busy_since_ms, mono_ms());    /* it may hang as a commit may (H3) */
+        /* this may hang as a commit may (H3) */
+        atomic_store(&volume->service.busy_since_ms, mono_ms());
         service_measure(volume);
         atomic_store(&volume->service.busy_since_ms, 0);
     }

@@ -10,7 +10,7 @@
  * Such metadata stays while its object has units in this volume. The pass looks at it again after a
  * part of the time.
  *
- * What is pinned stays. Threads: the recycler, under its lock. */
+ * Pinned records stay. Threads: the recycler, under its lock. */
 #include "store/expire.h"
 
 #include <stdlib.h>

@@ -6,8 +6,9 @@
  * existed at the removal are left over. If the object was stored again at that moment, new units
  * are deleted, too, which is a miss.
  *
- * The queue is in RAM. When the process ends, the units that wait stay until their extent is recycled. A batch deletes
- * 250 entries at most, begins only when no removal waits, and comes at most every 20 ms. */
+ * The queue is in RAM. When the process ends, the units that wait stay until their extent is
+ * recycled. A batch deletes 250 entries at most, begins only when no removal waits, and comes at
+ * most every 20 ms. */
 #include "store/leftovers.h"
 
 #include <stdlib.h>

@@ -1,9 +1,10 @@
-/* pin.c - keeps objects in the cache, by a prefix of their names. SPDX-License-Identifier: Apache-2.0
+/* pin.c - keeps objects in the cache, by a prefix of their names.
+ * SPDX-License-Identifier: Apache-2.0
  *
  *   table in RAM ──> each committer writes its file ──> a pass sets the records' bits ──> answer
  *
- * The table changes first, so what is appended from then on is pinned. The pass begins when each
- * committer has taken a turn (pinned.h), so it finds what was appended before. */
+ * The table changes first, so records that are appended from then on are pinned. The pass begins
+ * when each committer has taken a turn (pinned.h), so it finds all records appended before. */
 #include "store/pin.h"
 
 #include <string.h>
@@ -12,7 +13,7 @@
 #include "store/pin_pass.h"
 #include "store/pinned.h"
 
-/* The prefix as files and names have it. */
+/* Returns the prefix in the form that files and metadata->name have. */
 static slice whole_prefix(const struct pin_name *name, struct arena *keep)
 {
     struct text text = text_in(keep);

@@ -1,7 +1,9 @@
-/* pin.h - keeps objects in the cache, by a prefix of their names. SPDX-License-Identifier: Apache-2.0
+/* pin.h - keeps objects in the cache, by a prefix of their names.
+ * SPDX-License-Identifier: Apache-2.0
  *
- * What is in the cache of a pinned prefix stays, and what comes stays, within the budget of each
- * volume (store_options.pin_percent). All functions wait for disks, so they must not run on a loop. */
+ * Cached objects of a pinned prefix stay, and objects that are stored later stay, too, within the
+ * budget of each volume (store_options.pin_percent). Functions may wait for disks, so they must not
+ * run on a loop, unless a comment says otherwise. */
 #ifndef STORE_PIN_H
 #define STORE_PIN_H
 
@@ -13,10 +15,10 @@ struct pin_name {
     slice endpoint, bucket, prefix;   /* prefix: the beginning of the key; may be empty */
 };
 
-/* Pins or unpins these prefixes, at most PIN_NAMES_MAX. After OK, each volume that is in service has
- * noted it on its disk, and the records that are there are pinned or not accordingly. *ret_changed:
- * at least one prefix was not pinned before, or was. Returns OK; ERR_LIMIT if there are
- * PREFIX_ROWS_MAX pins; ERR_IO if no volume could note it: nothing has changed then; ERR_STOPPING. */
+/* Pins or unpins these prefixes, at most PIN_NAMES_MAX. After OK, each volume in service has the
+ * new table on its disk, and its records are pinned or not accordingly. *ret_changed: at least one
+ * prefix has changed. Returns OK; ERR_LIMIT if there are PREFIX_ROWS_MAX pins; ERR_IO if no volume
+ * could write the table, so nothing has changed; or ERR_STOPPING. */
 #define PIN_NAMES_MAX 64u
 enum err store_pin(struct store *store, const struct pin_name *names, size_t count, bool pinned,
                    bool *ret_changed) MUST_USE;
@@ -28,7 +30,7 @@ void store_pins_missing(struct store *store, bool ret[VOLUMES_MAX]);
 size_t store_pins(struct store *store, const struct pin_name *name, struct arena *keep,
                   struct pins_row **ret);
 struct pin_bytes {
-    uint64_t pinned, budget;          /* what pinned records weigh, and may weigh, on the disks */
+    uint64_t pinned, budget;          /* the weight of pinned records on the disks, and its limit */
 };
 void store_pin_bytes(struct store *store, struct pin_bytes *ret);
 

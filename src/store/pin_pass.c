@@ -1,16 +1,16 @@
-/* pin_pass.c - finds the records that are to be pinned. SPDX-License-Identifier: Apache-2.0
+/* pin_pass.c - finds the records to pin. SPDX-License-Identifier: Apache-2.0
  *
  *   recyclers wait ── each volume: rows with names ──> index: the object's records ──> a bit each
  *                                                                    recyclers go on ──┘
  *
- * A pass reads the tables of contents of all volumes. A name stands in the row of an object's
- * metadata; the units of the object are found by its id, in the volumes of its stripes. So one pass
- * covers all volumes. No extent is recycled while it runs, so what is found stays. What an earlier
- * pass or an append pinned, and this one does not find, is no longer pinned: its prefix was
- * unpinned, or its metadata is gone.
+ * A pass reads the tables of contents of all volumes. The row of an object's metadata has its name.
+ * The units of the object are found by its id, in the volumes of its stripes. So one pass covers
+ * all volumes. No extent is recycled while it runs, so the records that it finds stay. A record
+ * that was pinned before, and that the pass does not find, is unpinned: its prefix was unpinned, or
+ * its metadata was removed.
  *
- * A record that was pinned before has its place in the budget. A record that is not pinned yet takes
- * what is left. If some found no room, and the pass has unpinned others, a second pass follows.
+ * A record that was pinned before keeps its place in the budget. A record that was not takes the
+ * rest. If some records found no room, and the pass has unpinned others, a second pass follows.
  *
  * Threads: one thread makes all passes, one after the other. It never holds more than one volume's
  * lock of pins, for at most one record. */

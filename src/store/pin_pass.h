@@ -1,4 +1,4 @@
-/* pin_pass.h - finds the records that are to be pinned. SPDX-License-Identifier: Apache-2.0 */
+/* pin_pass.h - finds the records to pin. SPDX-License-Identifier: Apache-2.0 */
 #ifndef STORE_PIN_PASS_H
 #define STORE_PIN_PASS_H
 
@@ -8,7 +8,7 @@ struct pin_pass;
 struct store;
 
 struct pin_pass *pin_pass_new(struct store *store) MUST_USE;
-void pin_pass_start(struct pin_pass *pass);    /* its thread; the volumes are there */
+void pin_pass_start(struct pin_pass *pass);    /* starts the thread; the volumes must exist */
 /* Ends the pass that runs, and the thread. To be called before the volumes are freed. */
 void pin_pass_stop(struct pin_pass *pass);
 void pin_pass_free(struct pin_pass **pass);

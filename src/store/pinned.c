@@ -1,20 +1,21 @@
 /* pinned.c - the pinned records of a volume, and its copy of the table of pins.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Whether a record is pinned is a bit in RAM (ages.h). A new record gets it when it is appended. For
- * the others a pass over the tables of contents sets it (pin_pass.c): when the table of pins has
- * changed, and when a folder was opened. Until then nobody knows which records are pinned, so the
- * recycler waits. Records that do not fit in the budget are ordinary ones, and are counted.
+ * A pinned record has a bit in RAM (ages.h). A new record gets it when it is appended. For other
+ * records, a pass over the tables of contents sets it (pin_pass.c): when the table of pins has
+ * changed, and when a folder was opened. Until then the pinned records are not known, so the
+ * recycler waits. Records that do not fit in the budget are ordinary records, and are counted.
  *
- * The lock guards the bits, the bytes, and that they fit the index: the committer holds it while it
- * commits, so the pass sees the entries of a commit only together with what followed from it. */
+ * The lock guards the bits and the bytes, and keeps them in step with the index. The committer
+ * holds it while it commits, so the pass sees the entries of a commit only together with its
+ * effects. */
 #include "store/pinned.h"
 
 #include "base/metric.h"
 #include "store/pin_pass.h"
 #include "store/service.h"
 
-#define SPARE_EXTENTS 4u              /* of each size, that pins leave: log, copy, two to choose from */
+#define SPARE_EXTENTS 4u              /* that pins leave free: log, copy, two to choose from */
 #define FILE_NAME "pins"
 
 uint64_t pinned_budget(struct volume *volume)
@@ -49,7 +50,7 @@ uint64_t pinned_bytes_of(struct volume *volume, const struct entry *entry)
 
 /* ---- the file ---- */
 
-/* A damaged file is replaced by what the other volumes have. */
+/* A damaged file is replaced by the table that the other volumes have. */
 static void read_file(struct volume *volume)
 {
     struct pins *pins = volume->options.pins;
@@ -152,7 +153,7 @@ void pinned_settled(struct volume *volume, const struct record *record)
     pthread_mutex_unlock(&volume->pinned.lock);
 }
 
-/* What is still pinned in an extent that goes is lost. */
+/* Pinned records that are left in a dropped extent are lost. */
 void pinned_dropped(struct volume *volume, uint32_t extent)
 {
     struct ages *ages = extent_ages(volume->extents, extent);
@@ -178,7 +179,7 @@ bool pinned_begin(struct volume *volume, uint64_t *ret_openings)
     *ret_openings = pinned->openings;
     atomic_store(&pinned->passing, true);
     pthread_mutex_unlock(&pinned->lock);
-    pthread_mutex_lock(&volume->recycler.lock);    /* it ends what it has begun */
+    pthread_mutex_lock(&volume->recycler.lock);    /* waits for the end of its present work */
     pthread_mutex_unlock(&volume->recycler.lock);
     pthread_mutex_lock(&pinned->lock);
     /* The turn that runs may have begun before. */

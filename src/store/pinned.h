@@ -27,24 +27,24 @@ void pinned_settled(struct volume *volume, const struct record *record);
 bool pinned_wants(struct volume *volume, slice name);
 /* The weight that pinned records may have (ages.h). */
 uint64_t pinned_budget(struct volume *volume);
-/* True if it is known which records are pinned: extents may be recycled. To be asked under the lock
- * of the recycler. */
+/* Returns true if it is known which records are pinned, so that extents may be recycled. Under the
+ * lock of the recycler. */
 bool pinned_is_known(struct volume *volume);
-/* The bytes of the entry if the record that it names is pinned, else 0. */
+/* Returns the bytes of the entry if its record is pinned, otherwise 0. */
 uint64_t pinned_bytes_of(struct volume *volume, const struct entry *entry);
 
 /* ---- for the pass (pin_pass.c) ---- */
 
-/* Keeps the recycler from working, and waits until the committer has taken a turn: it has written
- * the file, and what it appends is judged by the present table. Returns false if the folder is out
- * of service. *ret_openings: to be handed to pinned_end. */
+/* Stops the recycler, and waits until the committer has taken a turn: it has written the file, and
+ * judges its appends by the present table. Returns false if the folder is out of service.
+ * *ret_openings is for pinned_end. */
 bool pinned_begin(struct volume *volume, uint64_t *ret_openings) MUST_USE;
-/* The pass has found the record. `bytes` is what its entries weigh. Returns the bytes for which the
- * budget has no room. To be called under the lock of the pins. */
+/* To be called when the pass has found the record, whose entries weigh `bytes`. Returns the bytes
+ * for which the budget has no room. Under the lock of the pins. */
 uint64_t pinned_see(struct volume *volume, uint32_t extent, uint32_t ordinal, uint64_t bytes);
-/* Lets the recycler work again. After PASS_FULL, the records that were not seen are unpinned; after
- * PASS_PARTIAL, all that can be known is known, and nothing is unpinned. Returns the weight of what
- * was unpinned. */
+/* Lets the recycler work again. After PASS_FULL, unpins the records that were not seen. After
+ * PASS_PARTIAL, some names are not known, so it unpins no record. Returns the weight of the
+ * unpinned records. */
 enum pass_end { PASS_FAILED, PASS_PARTIAL, PASS_FULL };
 uint64_t pinned_end(struct volume *volume, uint64_t openings, enum pass_end end);
 /* True if the file has the table of this version. */

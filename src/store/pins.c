@@ -1,8 +1,8 @@
 /* pins.c - which names are pinned. SPDX-License-Identifier: Apache-2.0
  *
- * The rows lie in the order of their prefixes. Each pinned row knows the longest other pinned prefix
- * of its own prefix. A name is looked up by binary search: if any pin is a prefix of the name, it is
- * the highest one that is not above the name, or one of the prefixes of that. */
+ * The rows lie in the order of their prefixes. Each pinned row knows the longest other pinned
+ * prefix of its own prefix. A name is looked up by binary search: if any pin is a prefix of the
+ * name, it is the highest one that is not above the name, or one of the prefixes of that. */
 #include "store/pins.h"
 
 #include "base/metric.h"
@@ -14,9 +14,9 @@
 
 struct pins {
     pthread_rwlock_t lock;            /* guards all members but the atomic ones */
-    struct pin *rows;                 /* in the order of their prefixes, which are the table's */
+    struct pin *rows;                 /* in the order of their prefixes; own copies of these */
     size_t count;
-    struct pins_row *pinned;          /* those that are pinned */
+    struct pins_row *pinned;          /* the rows that are pinned */
     atomic_size_t pinned_count;
     uint64_t serial;                  /* the highest one of a row, now or earlier */
     _Atomic uint64_t version;
@@ -179,7 +179,7 @@ enum err pins_set(struct pins *pins, slice prefix, bool pinned, bool *ret_was)
     return e;
 }
 
-/* A row that finds no place is one that was unpinned, or more than the limit. */
+/* A row may find no place: the row of an unpinned prefix, or a row beyond the limit. */
 bool pins_merge(struct pins *pins, const struct pin *rows, size_t count, uint64_t serial)
 {
     bool takes = false;

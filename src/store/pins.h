@@ -19,8 +19,8 @@ bool pins_are_none(const struct pins *pins);
 /* Pins or unpins a prefix, in RAM. *ret_was: it was pinned. Returns OK, or ERR_LIMIT if
  * PREFIX_ROWS_MAX prefixes are pinned. */
 enum err pins_set(struct pins *pins, slice prefix, bool pinned, bool *ret_was) MUST_USE;
-/* Takes the rows of a file over. Of two rows with the same prefix, that with the higher serial
- * stays. Returns true if the file has all that the table has. */
+/* Adds the rows of a file to the table. Of two rows with the same prefix, the one with the higher
+ * serial stays. Returns true if the file has all rows of the table. */
 bool pins_merge(struct pins *pins, const struct pin *rows, size_t count, uint64_t serial);
 /* Rises with each change of the table. 0: the table was always empty. */
 uint64_t pins_version(const struct pins *pins);

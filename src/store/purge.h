@@ -19,8 +19,8 @@ struct purge_result {
     bool any_out;
 };
 /* Waits until the committer of each folder in service has written the purge down. Returns OK;
- * ERR_LIMIT if there are too many purges; ERR_TOO_LARGE if a prefix is too long; ERR_IO if no folder
- * is in service: then the purge is lost at the end of the process. Not for a loop. */
+ * ERR_LIMIT if there are too many purges; ERR_TOO_LARGE if a prefix is too long; ERR_IO if no
+ * folder is in service: then the purge is lost at the end of the process. Not for a loop. */
 enum err store_purge(struct store *store, const slice *prefixes, size_t count,
                      struct purge_result *ret) MUST_USE;
 

@@ -51,9 +51,9 @@ struct pass {
     uint32_t number;
     uint8_t cut;
     uint64_t tick;
-    bool keep_nothing;                /* there is no space for a copy, but of what is pinned */
-    bool keep_no_pins;                /* ... not even for that */
-    bool shrinks;                     /* keep only what is pinned */
+    bool keep_nothing;                /* there is no space for a copy, except of pinned records */
+    bool keep_no_pins;                /* ... not even for pinned records */
+    bool shrinks;                     /* keep only pinned records */
     struct arena keep;                /* of a batch: bytes, moves, rows */
     struct append_item items[COPY_RECORDS];
     struct relocation_move moves[COPY_RECORDS];
@@ -173,7 +173,7 @@ static size_t oldest(const struct rule *rule)
     return found;
 }
 
-/* The extent with the least pinned bytes, the oldest one of these: for extents that must go. */
+/* Takes the oldest extent of those with the least pinned bytes, because some extent must go. */
 static size_t least_pinned(struct volume *volume)
 {
     struct rule *rule = &volume->rule;
@@ -318,8 +318,7 @@ static enum err add_copy(struct pass *pass, struct append_item *item, uint32_t o
     return e;
 }
 
-/* The copy has no room: fills another one. The batch is another one then, and the record is read
- * again. */
+/* The copy has no room: begins another copy and another batch, and reads the record again. */
 static enum err add_to_next(struct pass *pass, const struct toc_entry *row, uint32_t ordinal,
                             struct append_item **item, struct relocation_move **move)
 {
@@ -335,7 +334,8 @@ static enum err add_to_next(struct pass *pass, const struct toc_entry *row, uint
     return e ? e : add_copy(pass, *item, ordinal);
 }
 
-/* A record that can't be read, or can't be copied and is not pinned, goes. */
+/* Adds a copy of the record to the batch. A record that can't be read is deleted. So is one that
+ * can't be copied, unless it is pinned. */
 static void copy_row(struct pass *pass, const struct toc_entry *row, uint32_t ordinal)
 {
     struct append_item *item = &pass->items[pass->count];
@@ -350,7 +350,7 @@ static void copy_row(struct pass *pass, const struct toc_entry *row, uint32_t or
     pass->err = add_copy(pass, item, ordinal);
     if (pass->err == ERR_FULL && pinned)
         pass->err = add_to_next(pass, row, ordinal, &item, &move);
-    /* ERR_FULL: the rest of an extent of another size */
+    /* ERR_FULL: the copy has no room, because the victim is larger than a new extent */
     enum event_why why = pass->err == ERR_GONE ? EVENT_PURGED : EVENT_EVICTED;
     if ((pass->err == ERR_FULL && !pinned) || pass->err == ERR_GONE) {
         pass->err = OK;
@@ -393,7 +393,7 @@ static bool is_kept(struct pass *pass, const struct toc_entry *row, uint32_t ord
     if (row->kind == KIND_HEAD)
         return has_units(pass->volume, &row->id);
     uint8_t stamp = ages_stamp(ages, ordinal);
-    uint8_t age = ordinal < pass->stamps.count    /* later ones came since */
+    uint8_t age = ordinal < pass->stamps.count    /* later records were added since */
         ? mean_age_of_record(&pass->stamps, ordinal, pass->tick)
         : mean_age_of_stamp(pass->tick, stamp);
     return !pass->shrinks && mean_age_keeps(pass->cut, age, false);
@@ -557,8 +557,8 @@ static void make_room(struct volume *volume)
     end_wish(volume, made);
 }
 
-/* The copy that is ready must become the log first: records that were promised its room wait for
- * it. Under the lock. */
+/* A copy that is ready must become the log first, because admitted records wait for its room. Under
+ * the lock. */
 static bool makes_room(struct volume *volume)
 {
     return volume->rule.wanted != ADMIT_NO && !atomic_load(&volume->recycler.ready) &&

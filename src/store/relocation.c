@@ -1,4 +1,4 @@
-/* relocation.c - what the recycler asks of the committer. SPDX-License-Identifier: Apache-2.0
+/* relocation.c - batches of index changes for the committer. SPDX-License-Identifier: Apache-2.0
  *
  * A batch has a transaction of its own (beside.h). A copy of metadata lies in an extent with a
  * higher number than before. Two facts depend on that number: whether the metadata was learned
@@ -131,7 +131,7 @@ static void add_copies(struct volume *volume, const struct relocation *relocatio
     extent_release(&old);
 }
 
-/* A copy of what was replaced or removed meanwhile is dead. */
+/* A copy of a record that was replaced or removed meanwhile is dead. */
 static void settle_copies(struct volume *volume, const struct relocation *relocation)
 {
     for (size_t i = 0; i < relocation->move_count; i++)
@@ -139,7 +139,7 @@ static void settle_copies(struct volume *volume, const struct relocation *reloca
             pinned_settled(volume, &relocation->moves[i].copied.record);
 }
 
-/* What the process knows of metadata, by extent and ordinal, moves along. */
+/* Copies the times and grants of the metadata, which are kept by extent and ordinal. */
 static void move_marks(struct volume *volume, const struct relocation *relocation)
 {
     struct extent *extent = extent_ref(volume->extents, relocation->extent);

@@ -4,10 +4,12 @@
  * begins a new file if the size allows it. One extent of the size stays free for the recycler to
  * copy into.
  *
- * If the disk is full, or has more than the size, extents are evicted here, the oldest first, with
- * all that is in them. Extents with pinned records go last: if the disk has room for copies, the
- * recycler copies what is pinned first; else it is lost, and counted. To evict an extent, its index entries are deleted first, a few thousand in a transaction, and
- * then its file. So the index has no entries of a recycled extent, unless the disk had no room even
+ * If the disk is full, or the extents have more bytes than the size, extents are evicted here, the
+ * oldest first, with all their records. Extents with pinned records come last. If the disk has room
+ * for copies, the recycler first copies the pinned records; otherwise they are lost, and counted.
+ *
+ * To evict an extent, its index entries are deleted first, a few thousand in a transaction, and
+ * then its file. So the index has no entries of an evicted extent, unless the disk had no room even
  * for these deletions. An extent may have hundreds of thousands of entries, so waiting removals go
  * into each of these transactions. Committer only. */
 #include "store/room.h"
@@ -75,8 +77,8 @@ static enum err recycle(struct volume *volume, uint32_t number, struct arena *ke
     return full ? forget_extent(volume, number, entries, count) : OK;
 }
 
-/* Of the extents that are not open, that with the least pinned bytes, or the lowest number of
- * these; 0: there is none that may go. */
+/* Finds the extent to evict: not open, with the least pinned bytes, and the lowest number of such
+ * extents. Returns 0 if there is none. */
 static uint32_t oldest(struct volume *volume, uint64_t *ret_pinned)
 {
     struct arena keep = { 0 };

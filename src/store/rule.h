@@ -27,10 +27,10 @@ struct rule {
     struct mean_age *policy;
     pthread_mutex_t lock;             /* guards all members but the atomic ones */
     pthread_cond_t more;              /* wakes the recycler */
-    uint64_t records;                 /* what the policy was made for */
+    uint64_t records;                 /* the number of records that the policy was made for */
     /* Why the recycler is to make room; ADMIT_NO: it is not. */
     enum mean_age_verdict wanted;
-    bool must;                        /* for a record that the rule was not asked about */
+    bool must;                        /* wanted for a record that the rule did not judge */
     bool shrinks;                     /* as must, and what is not pinned goes */
     bool swept, stopping;
     atomic_bool due;                  /* a tick has ended */

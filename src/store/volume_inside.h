@@ -151,19 +151,19 @@ struct scrub {
     _Atomic int64_t passed_s;         /* wall clock: the end of the latest pass; 0: none yet */
 };
 
-/* Which records are pinned, and the volume's copy of the table of pins (pinned.h). */
+/* The state of pinning, and the volume's copy of the table of pins (pinned.h). */
 struct pinned {
-    pthread_mutex_t lock;             /* guards the bits of ages.h, and the members but atomic ones */
+    pthread_mutex_t lock;             /* guards the bits of ages.h, and the other members */
     pthread_cond_t turned;            /* the committer has taken a turn */
     uint64_t turns, openings;         /* of the committer; of the folder */
-    _Atomic uint64_t bytes;           /* what pinned records weigh */
-    uint64_t coming;                  /* ... those that are appended and not committed */
-    uint64_t seen_bytes;              /* ... those that the running pass has seen */
+    _Atomic uint64_t bytes;           /* the weight of pinned records */
+    uint64_t coming;                  /* ... of those that are appended and not committed */
+    uint64_t seen_bytes;              /* ... of those that the running pass has seen */
     _Atomic uint64_t written;         /* version of the table in the file; UINT64_MAX: unknown */
     _Atomic uint32_t extent_bytes;    /* of new extents */
     atomic_bool passing;              /* a pass runs */
     atomic_bool marked;               /* a pass has ended since the folder was opened */
-    atomic_bool over;                 /* something found no room in the budget */
+    atomic_bool over;                 /* a record found no room in the budget */
 };
 
 struct volume {

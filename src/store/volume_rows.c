@@ -1,8 +1,8 @@
-/* volume_rows.c - reads all rows of a volume's tables of contents. SPDX-License-Identifier: Apache-2.0
+/* volume_rows.c - reads all rows of a volume's tables of contents.
+ * SPDX-License-Identifier: Apache-2.0
  *
- * The recycler moves records to the open copy, whose number may be lower than that of the extent
- * they leave. So extents that were open or did not exist when the reading began are read after all
- * others. */
+ * The recycler moves records to a copy, which may be open, or not exist yet, when the reading
+ * begins. So extents that were open or did not exist then are read after all others. */
 #include "store/volume_rows.h"
 
 /* The extents of a volume when the reading begins. */
@@ -34,7 +34,7 @@ static enum err read_extent(struct volume_rows *rows, uint32_t number)
     rows->extent = number;
     rows->ages = extent_ages_of(extent);
     enum err err = extent_each_row(rows->volume->extents, number, visit, rows);
-    if (err && !rows->ended)    /* an extent that is gone was recycled */
+    if (err && !rows->ended)    /* an extent that left the table was recycled */
         rows->unread += extent_is_there(rows->volume->extents, number);
     extent_release(&extent);
     return rows->ended;

@@ -1,4 +1,5 @@
-/* volume_rows.h - reads all rows of a volume's tables of contents. SPDX-License-Identifier: Apache-2.0 */
+/* volume_rows.h - reads all rows of a volume's tables of contents.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef STORE_VOLUME_ROWS_H
 #define STORE_VOLUME_ROWS_H
 
@@ -13,9 +14,9 @@ struct volume_rows {
     uint32_t unread;                  /* extents that are there and could not be read */
     enum err ended;                   /* the error of a visit */
 };
-/* Visits each row of each extent. The caller sets volume, visit and arg, and the rest to 0. A record
- * that the recycler moves meanwhile may be visited twice, but is not missed. Returns OK, or the error
- * of a visit. Waits for the disk. Any thread. */
+/* Visits each row of each extent. The caller sets volume, visit and arg, and the rest to 0. A
+ * record that the recycler moves meanwhile may be visited twice, but is not missed. Returns OK, or
+ * the error of a visit. Waits for the disk. Any thread. */
 enum err volume_rows_read(struct volume_rows *rows) MUST_USE;
 
 #endif

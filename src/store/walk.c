@@ -1,10 +1,10 @@
 /* walk.c - the objects that the cache has, by their names. SPDX-License-Identifier: Apache-2.0
  *
  * A row of a WHOLE or HEAD record has the object's name. The row counts if the index names this
- * record for the object's metadata; else the object was removed, replaced or moved. The ages of the
- * extent know that, unless they are still being counted (account.h): a look-up in the index takes
- * longer than all else. The units of an object lie in the volumes of its stripes, and the index
- * finds them by the object's id. Threads: any. */
+ * record for the object's metadata; otherwise the object was removed, replaced or moved. The ages
+ * of the extent tell that, unless they are still being counted (account.h). They save a look-up in
+ * the index, which takes longer than all other work. The units of an object lie in the volumes of
+ * its stripes, and the index finds them by the object's id. Threads: any. */
 #include "store/walk.h"
 
 #include <string.h>

@@ -30,7 +30,7 @@ struct walk_ask {
     void *arg;                        /* of both */
 };
 
-/* What the walk could not read. */
+/* The parts of the cache that the walk could not read. */
 struct walk_gaps {
     bool folders[VOLUMES_MAX];        /* by the order of the settings: out of service */
     uint32_t extents;                 /* could not be opened */
