@@ -23,7 +23,8 @@
 #include "store/inside.h"
 #include "store/relocation.h"
 
-#define LOOK_MS 1000u                 /* between two looks, and before a sweep is repeated */
+#define LOOK_MS 1000u
+#define REPEAT_MS 10000u              /* before a sweep that could not decide all is repeated */
 #define TRIM_MS 10000u
 
 /* The name of an object, by its id. */
@@ -300,28 +301,29 @@ static bool has_work(const struct volume *volume)
            atomic_load(&volume->bans->unswept) > 0;
 }
 
-/* Returns true if there may be more to do at once. */
-static bool sweep_all(struct store *store)
+/* Sweeps the volumes whose time has come. Returns true if there may be more to do at once. */
+static bool sweep_all(struct store *store, uint64_t again_ms[VOLUMES_MAX])
 {
-    bool worked = false, repeat = false;
+    bool more = false;
     for (size_t i = 0; i < store->volume_count; i++) {
-        if (!has_work(store->volumes[i]))
+        if (!has_work(store->volumes[i]) || mono_ms() < again_ms[i])
             continue;
-        worked = true;
-        repeat |= sweep_volume(store, store->volumes[i]);
+        bool repeat = sweep_volume(store, store->volumes[i]);
+        again_ms[i] = repeat ? mono_ms() + REPEAT_MS : 0;
+        more |= !repeat;
     }
-    return worked && !repeat;
+    return more;
 }
 
 void *sweep_run(void *arg)
 {
     struct store *store = arg;
     struct ban_list *list = &store->installation.bans;
-    uint64_t trimmed_ms = mono_ms();
+    uint64_t trimmed_ms = mono_ms(), again_ms[VOLUMES_MAX] = { 0 };
     pthread_mutex_lock(&list->lock);
     while (!list->stopping) {
         pthread_mutex_unlock(&list->lock);
-        bool more = sweep_all(store);
+        bool more = sweep_all(store, again_ms);
         if (mono_ms() >= trimmed_ms + TRIM_MS) {
             trim(store);
             trimmed_ms = mono_ms();
