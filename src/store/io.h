@@ -86,6 +86,8 @@ struct store_op {
     slice name;                       /* owned: the name that the metadata must have */
 };
 
+#define PIECE_ENDS 256u               /* pieces that a thread remembers */
+
 struct store_io {
     struct store *store;
     struct disk *disk;
@@ -99,6 +101,10 @@ struct store_io {
     struct list gathered;
     uint32_t gathered_count;
     uint8_t touches[VOLUMES_MAX];     /* of records of each volume, not counted yet (rule.h) */
+    /* The latest pieces of records that were read, by the record's hash: where each ended. */
+    struct piece_end {
+        uint64_t hash, end;
+    } ends[PIECE_ENDS];
 };
 
 /* Returns NULL if the limit of read buffers is reached. */

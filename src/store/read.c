@@ -209,6 +209,17 @@ static enum err finish_buffered(struct plan *plan, struct object_bytes *ret)
     return e;
 }
 
+/* True if the piece begins where the last piece of its record ended. A record that is read in pieces
+ * is touched once, as it is when it is fetched: else time would pass faster while reads are hits. */
+static bool is_next_piece(struct store_io *io, const struct plan *plan, uint64_t hash)
+{
+    struct piece_end *last = &io->ends[hash % PIECE_ENDS];
+    uint64_t start = (uint64_t)plan->first_block * BLOCK_BYTES + plan->skip;
+    bool is_next = start && last->hash == hash && last->end == start;
+    *last = (struct piece_end){ hash, start + plan->give };
+    return is_next;
+}
+
 /* Stamps the record as read now, and counts the touch. */
 static void touch(struct store_io *io, const struct plan *plan)
 {
@@ -222,8 +233,9 @@ static void touch(struct store_io *io, const struct plan *plan)
         if (now)
             ages_set_read(ages, ordinal, now);
     }
-    rule_touch(rule, &io->touches[plan->volume->number],
-               mean_age_hash(&plan->id, rule_first_unit(plan->unit)));
+    uint64_t hash = mean_age_hash(&plan->id, rule_first_unit(plan->unit));
+    if (!is_next_piece(io, plan, hash))
+        rule_touch(rule, &io->touches[plan->volume->number], hash);
 }
 
 /* Verifies the bytes and moves them to *ret, or returns ERR_GONE, ERR_FAULT or ERR_MORE. Ends the

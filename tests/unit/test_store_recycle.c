@@ -80,6 +80,28 @@ TEST(what_lies_in_an_extent_that_grew_old_is_read_until_it_goes)
     unit_close(&unit);
 }
 
+/* ---- touches ---- */
+
+TEST(a_record_that_is_read_in_pieces_is_touched_once)
+{
+    struct unit_store unit = unit_open();
+    const struct mean_age *policy = unit.store->volumes[0]->rule.policy;
+    ok(put_object(&unit, "a", "\"1\"", MIB) == OK && put_object(&unit, "b", "\"1\"", MIB) == OK);
+    struct metadata *a = get_metadata(&unit, "a"), *b = get_metadata(&unit, "b");
+    for (uint64_t round = 1; round <= 3; round++) {
+        for (uint64_t at = 0; at < MIB; at += MIB / 4) {
+            ok(read_bytes(&unit, a, "a", at, at + MIB / 4) == MIB / 4);
+            ok(read_bytes(&unit, b, "b", at, at + MIB / 4) == MIB / 4);
+        }
+        ok(mean_age_now(policy) == 2 * round);
+    }
+    ok(read_bytes(&unit, a, "a", MIB / 2, MIB / 2 + 1000) == 1000);    /* another reader's range */
+    ok(mean_age_now(policy) == 7);
+    metadata_unref(&a);
+    metadata_unref(&b);
+    unit_close(&unit);
+}
+
 /* ---- the copy ---- */
 
 static bool put_number(struct unit_store *unit, const char *name, int number, uint64_t size)
@@ -310,6 +332,7 @@ TEST(names_are_told_while_the_folder_shrinks)
 
 RUN_STORE(STORE_TEST(readers_that_hold_evicted_extents_make_the_cache_larger_by_a_bounded_amount),
           STORE_TEST(names_are_told_while_the_folder_shrinks),
+          STORE_TEST(a_record_that_is_read_in_pieces_is_touched_once),
           STORE_TEST(a_copy_takes_its_turn_in_the_log_before_another_extent_is_recycled),
           STORE_TEST(a_removal_need_not_wait_until_an_extent_of_many_records_is_recycled),
           STORE_TEST(a_removal_that_comes_while_room_is_made_wins_over_what_was_handed_in_before),
