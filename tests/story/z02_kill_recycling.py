@@ -5,7 +5,7 @@ from harness import *
 ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 3
 OBJECTS, SIZE = 800, 128 * 1024
 
-with Story(f"v02 {ROUNDS} rounds of kill -9 while extents are recycled", seconds=60 + ROUNDS * 30) as story:
+with Story(f"z02 {ROUNDS} rounds of kill -9 while extents are recycled", seconds=60 + ROUNDS * 30) as story:
     origin = story.origin(*(f"objects=bucket/{n}/%d {OBJECTS} {SIZE}" for n in range(ROUNDS + 1)))
     server = story.penstock(origin=origin.url, cache_size="68MiB", extent_size="4MiB", freshness="immutable")
     order = random.Random(story.seed)
