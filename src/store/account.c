@@ -113,7 +113,7 @@ void account_dropped(struct volume *volume, uint32_t number)
 static uint16_t tally_by_id(struct volume *volume, const struct object_id *id, uint16_t otherwise,
                             uint32_t *cost)
 {
-    struct counting *counting = &volume->counting;
+    struct counting *counting = &volume->upkeep.counting;
     struct arena keep = { 0 };
     slice name;
     if (counting->found && memcmp(&counting->found_id, id, sizeof(*id)) == 0)
@@ -147,7 +147,7 @@ uint16_t account_tally_of_copy(struct volume *volume, const struct record *recor
                                      .bucket = record->kind == KIND_UNITS ? record->mark : 0 };
     const struct toc_row row = { .entry = &entry, .name = { 0, name } };
     uint32_t cost = 0;
-    return volume->counting.again ? tally_of(volume, &row, &cost) : before;
+    return volume->upkeep.counting.again ? tally_of(volume, &row, &cost) : before;
 }
 
 /* ---- counting ---- */
@@ -156,21 +156,21 @@ void account_begin(struct volume *volume)
 {
     account_end(volume);
     atomic_store(&volume->service.counted, false);
-    volume->counting.layout = tallies_layout(volume_tallies(volume));
-    volume->counting.last = extents_highest(volume->extents);
+    volume->upkeep.counting.layout = tallies_layout(volume_tallies(volume));
+    volume->upkeep.counting.last = extents_highest(volume->extents);
 }
 
 void account_end(struct volume *volume)
 {
-    toc_free(&volume->counting.toc);
-    volume->counting = (struct counting){ 0 };
+    toc_free(&volume->upkeep.counting.toc);
+    volume->upkeep.counting = (struct counting){ 0 };
     tallies_clear(volume_tallies(volume), volume->number);
 }
 
 /* Begins to count an extent. If its table can't be read, none of its records is counted. */
 static void begin_extent(struct volume *volume, uint32_t number)
 {
-    struct counting *counting = &volume->counting;
+    struct counting *counting = &volume->upkeep.counting;
     toc_free(&counting->toc);
     counting->extent = number;
     counting->found = false;
@@ -182,7 +182,7 @@ static void begin_extent(struct volume *volume, uint32_t number)
 /* Returns true if the walk has work to do in this extent. */
 static bool is_wanted(const struct volume *volume, uint32_t number)
 {
-    const struct counting *counting = &volume->counting;
+    const struct counting *counting = &volume->upkeep.counting;
     const struct ages *ages = extent_ages(volume->extents, number);
     return number > counting->extent && number <= counting->last && ages &&
            (counting->again || ages_are_counting(ages) || ages_tallied(ages) < ages_counted(ages));
@@ -221,7 +221,8 @@ static struct ages_entries entries_of(struct volume *volume, const struct ages *
         bool found = at->kind == KIND_UNITS
             ? index_get_run(volume->index, &at->id, at->first_unit + i, 1, &entry) == 1
             : index_get_metadata(volume->index, &at->id, &unit, &entry) == OK;
-        if (!found || entry.extent != volume->counting.extent || entry.ordinal != row->ordinal)
+        if (!found || entry.extent != volume->upkeep.counting.extent ||
+            entry.ordinal != row->ordinal)
             continue;
         sum.count++;
         sum.objects |= at->kind != KIND_UNITS;
@@ -240,7 +241,7 @@ static void count_row(struct volume *volume, struct ages *ages, const struct toc
                                   .metadata = row->entry->kind == KIND_HEAD,
                                   .tally = tally_of(volume, row, cost) };
     struct tally_change change;
-    if (volume->counting.again) {
+    if (volume->upkeep.counting.again) {
         change = ages_move(ages, row->ordinal, record.tally, &entries);
         note(volume, &change);
         change = (struct tally_change){ record.tally, -change.records, -change.objects,
@@ -257,7 +258,7 @@ static void count_row(struct volume *volume, struct ages *ages, const struct toc
 static bool begin_again(struct volume *volume)
 {
     uint32_t layout = tallies_layout(volume_tallies(volume));
-    struct counting *counting = &volume->counting;
+    struct counting *counting = &volume->upkeep.counting;
     bool again = layout != counting->layout;
     counting->again = again;
     counting->layout = layout;
@@ -268,7 +269,7 @@ static bool begin_again(struct volume *volume)
 
 bool account_count(struct volume *volume)
 {
-    struct counting *counting = &volume->counting;
+    struct counting *counting = &volume->upkeep.counting;
     if (counting->next.ordinal == counting->toc.count && !find_next_extent(volume))
         return begin_again(volume);
     struct ages *ages = extent_ages(volume->extents, counting->extent);

@@ -231,7 +231,7 @@ static void settle_task(struct volume *volume, const struct append_task *task)
     if (task->replaces)
         leftovers_add(volume, &metadata->id);
     volume_changed(volume, &metadata->id);
-    metadata_cache_put(volume->metadata_cache, metadata);
+    metadata_cache_put(volume->known.cache, metadata);
 }
 
 static void settle_update(struct volume *volume, const struct update *update)
@@ -240,7 +240,7 @@ static void settle_update(struct volume *volume, const struct update *update)
         return;
     /* a read in progress may have seen the old entry, with unproved metadata */
     volume_changed(volume, &update->of.id);
-    struct metadata *metadata = metadata_cache_get(volume->metadata_cache, &update->of.id);
+    struct metadata *metadata = metadata_cache_get(volume->known.cache, &update->of.id);
     if (metadata)
         atomic_store(&metadata->unproved, false);
     metadata_unref(&metadata);
@@ -442,7 +442,8 @@ static bool next_commit(struct volume *volume, struct commit *commit)
 {
     *commit = (struct commit){ .volume = volume };
     pthread_mutex_lock(&volume->queue.lock);
-    bool more = volume->counting.more || volume->moved.active || leftovers_wait(volume);
+    const struct upkeep *upkeep = &volume->upkeep;
+    bool more = upkeep->counting.more || upkeep->moved.active || leftovers_wait(volume);
     uint64_t until = mono_ms() + (more ? COUNT_MS : 500);
     for (uint64_t ms, now; (ms = wait_ms(volume)) > 0 && (now = mono_ms()) < until;)
         cond_wait_until(&volume->queue.more, &volume->queue.lock,
@@ -472,13 +473,13 @@ static bool follow_installation(struct volume *volume)
 {
     uint64_t serial = atomic_load(&volume->options.installation->serial);
     enum err e = OK;
-    if (volume->folder.format.serial == serial && !volume->moved.active)
+    if (volume->folder.format.serial == serial && !volume->upkeep.moved.active)
         return true;
     volume_still_alive(volume);
     if (volume->folder.format.serial != serial)
         e = folder_set_serial(&volume->folder, serial);
     volume->service.serial = volume->folder.format.serial;
-    if (!e && volume->moved.active)
+    if (!e && volume->upkeep.moved.active)
         e = moved_step(volume);
     atomic_store(&volume->service.busy_since_ms, 0);
     return !e || e == ERR_FULL;
@@ -532,8 +533,8 @@ static void tend(struct volume *volume, uint64_t *retried_ms, uint64_t *checked_
         index_check_readers(volume->index);
         *checked_ms = now;
     } else {
-        volume->counting.more = account_count(volume);
-        atomic_store(&volume->service.counted, !volume->counting.more);
+        volume->upkeep.counting.more = account_count(volume);
+        atomic_store(&volume->service.counted, !volume->upkeep.counting.more);
     }
 }
 

@@ -53,7 +53,7 @@ static void flush(struct expire *expire)
         if (row->kind == KIND_UNITS)
             continue;
         volume_changed(volume, &row->id);    /* no reader puts it back into RAM */
-        metadata_cache_drop(volume->metadata_cache, &row->id);
+        metadata_cache_drop(volume->known.cache, &row->id);
     }
     expire->row_count = expire->entries = 0;
 }

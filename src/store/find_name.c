@@ -12,7 +12,7 @@
 static bool in_memory(struct volume *home, const struct object_id *id, struct arena *keep,
                       slice *ret)
 {
-    struct metadata *metadata = metadata_cache_get(home->metadata_cache, id);
+    struct metadata *metadata = metadata_cache_get(home->known.cache, id);
     bool found = metadata != NULL;
     if (found)
         *ret = arena_copy(keep, metadata->name);

@@ -28,7 +28,7 @@ struct leftover {
 
 static void add(struct volume *volume, const struct object_id *id, uint32_t extent)
 {
-    struct leftovers *left = &volume->leftovers;
+    struct leftovers *left = &volume->upkeep.leftovers;
     pthread_mutex_lock(&left->lock);
     if (!left->objects)
         left->objects = must_alloc(OBJECTS_MAX * sizeof(*left->objects));
@@ -54,7 +54,7 @@ void leftovers_add_stripes(struct volume *volume, const struct object_id *ids, s
 
 void leftovers_end(struct volume *volume)
 {
-    struct leftovers *left = &volume->leftovers;
+    struct leftovers *left = &volume->upkeep.leftovers;
     pthread_mutex_lock(&left->lock);
     free(left->objects);
     left->objects = NULL;
@@ -64,7 +64,7 @@ void leftovers_end(struct volume *volume)
 
 bool leftovers_wait(struct volume *volume)
 {
-    struct leftovers *left = &volume->leftovers;
+    struct leftovers *left = &volume->upkeep.leftovers;
     pthread_mutex_lock(&left->lock);
     bool waits = left->count > 0;
     pthread_mutex_unlock(&left->lock);
@@ -73,7 +73,7 @@ bool leftovers_wait(struct volume *volume)
 
 bool leftovers_are_due(struct volume *volume)
 {
-    if (!leftovers_wait(volume) || mono_ms() < volume->leftovers.worked_ms + BATCH_MS)
+    if (!leftovers_wait(volume) || mono_ms() < volume->upkeep.leftovers.worked_ms + BATCH_MS)
         return false;
     pthread_mutex_lock(&volume->queue.lock);
     bool busy = !list_empty(&volume->queue.removals);
@@ -134,7 +134,7 @@ static enum err delete_of(struct volume *volume, const struct leftover *object,
  * in their places. */
 static bool nth(struct volume *volume, uint32_t n, struct leftover *ret)
 {
-    struct leftovers *left = &volume->leftovers;
+    struct leftovers *left = &volume->upkeep.leftovers;
     pthread_mutex_lock(&left->lock);
     bool there = n < left->count;
     if (there)
@@ -161,7 +161,7 @@ static enum err publish(struct volume *volume, void *arg)
 
 static void take_out(struct volume *volume, uint32_t objects, uint32_t unit)
 {
-    struct leftovers *left = &volume->leftovers;
+    struct leftovers *left = &volume->upkeep.leftovers;
     pthread_mutex_lock(&left->lock);
     check(objects <= left->count);
     left->first = (left->first + objects) % OBJECTS_MAX;
@@ -172,9 +172,9 @@ static void take_out(struct volume *volume, uint32_t objects, uint32_t unit)
 
 enum err leftovers_step(struct volume *volume)
 {
-    struct batch batch = { .unit = volume->leftovers.unit };
+    struct batch batch = { .unit = volume->upkeep.leftovers.unit };
     enum err e = beside_commit(volume, publish, NULL, &batch);
-    volume->leftovers.worked_ms = mono_ms();
+    volume->upkeep.leftovers.worked_ms = mono_ms();
     if (e == ERR_FULL || e == ERR_LIMIT) {    /* no space: its units stay until their extent goes */
         take_out(volume, 1, 0);
         return OK;

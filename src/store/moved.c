@@ -34,7 +34,7 @@ void moved_begin(struct volume *volume)
 {
     const struct installation *all = volume->options.installation;
     const struct format *format = &volume->folder.format;
-    struct moved *moved = &volume->moved;
+    struct moved *moved = &volume->upkeep.moved;
     pthread_mutex_lock(&volume->queue.lock);
     moved->active = !installation_is_same_list(format->volumes, format->volume_count, all->list,
                                                all->list_count);
@@ -49,7 +49,7 @@ void moved_begin(struct volume *volume)
 
 bool moved_may_append(const struct volume *volume, const struct store_append *append)
 {
-    const struct moved *moved = &volume->moved;
+    const struct moved *moved = &volume->upkeep.moved;
     const struct object_id *id = &append->metadata->id;
     return !moved->active ||
            ((!append->with_metadata ||
@@ -62,7 +62,7 @@ bool moved_may_append(const struct volume *volume, const struct store_append *ap
 static enum err delete_some(struct volume *volume, size_t *ret_deleted, bool *ret_more)
 {
     const struct installation *all = volume->options.installation;
-    struct moved *moved = &volume->moved;
+    struct moved *moved = &volume->upkeep.moved;
     struct object_id id;
     struct entry entry;
     uint32_t unit;
@@ -94,7 +94,7 @@ static enum err take_list(struct volume *volume)
     if (e)
         return e;
     pthread_mutex_lock(&volume->queue.lock);
-    volume->moved.active = false;
+    volume->upkeep.moved.active = false;
     pthread_mutex_unlock(&volume->queue.lock);
     if (!atomic_load(&volume->service.unproved))
         folder_doubt_ends(volume->folder.path);
@@ -105,7 +105,7 @@ enum err moved_step(struct volume *volume)
 {
     size_t deleted = 0;
     bool more = true;
-    struct moved before = volume->moved;
+    struct moved before = volume->upkeep.moved;
     enum err e = index_begin(volume->index);
     if (!e)
         e = delete_some(volume, &deleted, &more);
@@ -113,8 +113,8 @@ enum err moved_step(struct volume *volume)
         e = account_commit(volume);
     index_abort(volume->index);
     if (e == ERR_FULL || e == ERR_LIMIT) {    /* tries again when eviction has made room */
-        volume->moved.next = before.next;
-        volume->moved.next_unit = before.next_unit;
+        volume->upkeep.moved.next = before.next;
+        volume->upkeep.moved.next_unit = before.next_unit;
         return OK;
     }
     metric_add(M_STORE_MOVED, deleted);

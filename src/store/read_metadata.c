@@ -77,20 +77,20 @@ static void remember_metadata(const struct plan *plan, struct metadata *metadata
     struct volume *volume = plan->volume;
     bool unproved = plan->entries[0].generation != plan->generation;
     metadata->unshared |= plan->entries[0].refused || (unproved && guard_on(GUARD_DOUBT)) ||
-                      names_are_others(volume->names, volume->secret, metadata,
+                      names_are_others(volume->known.names, volume->secret, metadata,
                                        plan->entries[0].extent);
     atomic_store(&metadata->validated_s, extent_time(plan->extent, plan->entries[0].ordinal));
     atomic_store(&metadata->compared, plan->compared);
-    metadata->restated = restated_is(volume->restated, volume->secret, metadata,
+    metadata->restated = restated_is(volume->known.restated, volume->secret, metadata,
                                      plan->entries[0].extent);
     atomic_store(&metadata->granted, extent_granted(plan->extent, plan->entries[0].ordinal));
     atomic_store(&metadata->unproved, unproved);
-    metadata_cache_put(volume->metadata_cache, metadata);
+    metadata_cache_put(volume->known.cache, metadata);
     if (atomic_load(change_counter(volume, &plan->id)) != plan->changes)
-        metadata_cache_drop(volume->metadata_cache, &plan->id);
+        metadata_cache_drop(volume->known.cache, &plan->id);
     if (atomic_load(&volume->generation) != plan->generation || !volume_is_serving(volume)) {
         atomic_store(&metadata->unproved, true);
-        metadata_cache_drop(volume->metadata_cache, &plan->id);
+        metadata_cache_drop(volume->known.cache, &plan->id);
     }
 }
 
@@ -156,7 +156,7 @@ enum err store_metadata(struct store_io *io, const struct object_id *id,
                         struct metadata **ret, struct store_op **ret_op)
 {
     struct volume *home = store_home(io->store, id);
-    struct metadata *metadata = metadata_cache_get(home->metadata_cache, id);
+    struct metadata *metadata = metadata_cache_get(home->known.cache, id);
     struct plan plan;
     if (metadata && ban_list_has_metadata(&io->store->installation.bans, metadata))
         metadata_unref(&metadata);

@@ -84,8 +84,9 @@ static enum err publish_move(struct volume *volume, struct relocation_move *move
     struct copied *copied = &move->copied;
     uint32_t old = copied->old_extent;
     if (move->metadata) {
-        copied->refused = names_are_others(volume->names, volume->secret, move->metadata, old);
-        copied->doubted = restated_is(volume->restated, volume->secret, move->metadata, old);
+        const struct known *known = &volume->known;
+        copied->refused = names_are_others(known->names, volume->secret, move->metadata, old);
+        copied->doubted = restated_is(known->restated, volume->secret, move->metadata, old);
     }
     if (is_purged(volume, move))
         return forget(volume, copied);

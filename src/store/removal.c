@@ -47,7 +47,7 @@ void removals_take(struct volume *volume)
 static enum err publish(struct volume *volume, const struct removed_id *removed)
 {
     if (removed->bucket)
-        return restated_add(volume->restated, &volume->folder, &removed->id);
+        return restated_add(volume->known.restated, &volume->folder, &removed->id);
     return removed->refused ? publish_refusal(volume->index, &removed->id)
                             : publish_removal(volume->index, &removed->id);
 }
@@ -59,7 +59,7 @@ static void forget(struct volume *volume, const struct removed_id *removed, bool
     volume_changed(volume, &removed->id);
     if (removed->refused)
         return;
-    metadata_cache_drop(volume->metadata_cache, &removed->id);
+    metadata_cache_drop(volume->known.cache, &removed->id);
     if (removed->bucket)
         return;
     events_note(volume->events, &removed->id, METADATA_UNIT, EVENT_REMOVED);

@@ -107,6 +107,31 @@ static bool open_with_bans(struct volume *volume)
     }
 }
 
+/* Opens the folder, and the files beside the index that a look-up needs. After a failure the folder
+ * is closed, and wish->unproved says whether the next opening must doubt it. */
+static enum err open_folder(struct volume *volume, struct folder_wish *wish, const char **ret_why)
+{
+    enum err e = folder_open(&volume->folder, wish, volume->secret, ret_why);
+    if (e)
+        return e;
+    if ((e = restated_open(volume->known.restated, &volume->folder)) != OK) {
+        *ret_why = e == ERR_FULL
+            ? "the file 'restated' in the folder can't be written, because the file system is full; "
+              "make room there"
+            : "writing the file 'restated' in the folder failed; check the rights of Penstock's "
+              "user there, and the health of the disk";
+    } else if ((e = bans_open(volume->bans, &volume->options.installation->bans,
+                              &volume->folder)) != OK) {
+        *ret_why = "the file 'bans' in the folder can't be read or written; check the free space "
+                   "and the health of the disk";
+    }
+    if (e) {
+        folder_close(&volume->folder, false);
+        wish->unproved = true;
+    }
+    return e;
+}
+
 enum err service_begin(struct volume *volume, const char **ret_why)
 {
     const struct installation *all = volume->options.installation;
@@ -118,23 +143,7 @@ enum err service_begin(struct volume *volume, const char **ret_why)
                                 .list = all->list, .list_count = all->list_count,
                                 .serial = atomic_load(&all->serial),
                                 .serial_least = MAX(volume->service.serial, all->serial_least) };
-    enum err e = folder_open(&volume->folder, &wish, volume->secret, ret_why);
-    if (!e && (e = restated_open(volume->restated, &volume->folder)) != OK) {
-        *ret_why = e == ERR_FULL
-            ? "the file 'restated' in the folder can't be written, because the file system is full; "
-              "make room there"
-            : "writing the file 'restated' in the folder failed; check the rights of Penstock's "
-              "user there, and the health of the disk";
-        folder_close(&volume->folder, false);
-        wish.unproved = true;
-    }
-    if (!e && (e = bans_open(volume->bans, &volume->options.installation->bans,
-                             &volume->folder)) != OK) {
-        *ret_why = "the file 'bans' in the folder can't be read or written; check the free space "
-                   "and the health of the disk";
-        folder_close(&volume->folder, false);
-        wish.unproved = true;
-    }
+    enum err e = open_folder(volume, &wish, ret_why);
     if (e) {
         if (wish.unproved)
             atomic_store(&volume->service.unproved, true);
@@ -151,8 +160,8 @@ enum err service_begin(struct volume *volume, const char **ret_why)
     age_files_read(volume);
     pinned_open(volume);
     account_begin(volume);
-    metadata_cache_clear(volume->metadata_cache);
-    names_apply(volume->names, &volume->folder);
+    metadata_cache_clear(volume->known.cache);
+    names_apply(volume->known.names, &volume->folder);
     folder_doubt_ends(volume->folder.path);
     volume->service.doubted = false;
     volume->service.serial = volume->folder.format.serial;
@@ -183,7 +192,7 @@ void service_end(struct volume *volume, const char *why)
     account_end(volume);
     leftovers_end(volume);
     folder_close(&volume->folder, false);
-    metadata_cache_clear(volume->metadata_cache);
+    metadata_cache_clear(volume->known.cache);
     /* The serial of the other folders rises. If the note of doubt can't be written here, the next
      * process still sees that this folder has a lower serial. */
     atomic_fetch_add(&volume->options.installation->serial, 1);

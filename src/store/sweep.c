@@ -91,7 +91,7 @@ static bool read_name(struct volume *volume, const struct object_id *id, const s
 
 static enum found find(struct volume *home, const struct object_id *id, struct found_name *ret)
 {
-    struct metadata *metadata = metadata_cache_get(home->metadata_cache, id);
+    struct metadata *metadata = metadata_cache_get(home->known.cache, id);
     struct entry entry;
     uint32_t unit;
     if (metadata) {

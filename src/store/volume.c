@@ -33,9 +33,9 @@ struct volume *volume_new(const struct volume_options *options)
     volume->folder.lock_fd = -1;
     volume->folder.index = volume->index = index_new();
     volume->folder.extents = volume->extents = extents_new(options->memory_bytes);
-    volume->metadata_cache = metadata_cache_new(options->metadata_bytes);
-    volume->names = names_new();
-    volume->restated = restated_new();
+    volume->known.cache = metadata_cache_new(options->metadata_bytes);
+    volume->known.names = names_new();
+    volume->known.restated = restated_new();
     volume->events = events_new();
     volume->bans = bans_new(volume->secret);
     atomic_store(&volume->service.why, "Penstock is still opening the folder");
@@ -49,7 +49,7 @@ struct volume *volume_new(const struct volume_options *options)
     pthread_mutex_init(&volume->pinned.lock, NULL);
     pthread_cond_init(&volume->pinned.turned, NULL);
     pthread_mutex_init(&volume->recycler.lock, NULL);
-    pthread_mutex_init(&volume->leftovers.lock, NULL);
+    pthread_mutex_init(&volume->upkeep.leftovers.lock, NULL);
     atomic_init(&volume->recycler.paused, true);
     scrub_init(&volume->scrub);
     rule_init(&volume->rule, options->size_bytes / RECORD_BYTES_MAX);
@@ -64,12 +64,12 @@ static void volume_end(struct volume *volume)
     service_gauges_end(volume);
     account_end(volume);
     leftovers_end(volume);
-    pthread_mutex_destroy(&volume->leftovers.lock);
+    pthread_mutex_destroy(&volume->upkeep.leftovers.lock);
     index_free(&volume->index);
     extents_free(&volume->extents);
-    metadata_cache_free(&volume->metadata_cache);
-    names_free(&volume->names);
-    restated_free(&volume->restated);
+    metadata_cache_free(&volume->known.cache);
+    names_free(&volume->known.names);
+    restated_free(&volume->known.restated);
     events_free(&volume->events);
     bans_free(&volume->bans);
     rule_end(&volume->rule);
@@ -114,9 +114,9 @@ enum err volume_start(struct volume *volume, struct arena *keep, slice *ret_why)
                                 SLICE_ARG(why_at_length(volume, e, why, keep)));
     if (e == ERR_FORMAT)
         return e;
-    check(thread_start(&volume->committer, commit_run, volume, "commit"));
+    check(thread_start(&volume->threads.committer, commit_run, volume, "commit"));
     check(thread_start(&volume->recycler.thread, recycle_run, volume, "recycle"));
-    check(thread_start(&volume->watch, service_watch, volume, "watch"));
+    check(thread_start(&volume->threads.watch, service_watch, volume, "watch"));
     if (volume->options.scrub_ms)
         check(thread_start(&volume->scrub.thread, scrub_run, volume, "scrub"));
     return OK;
@@ -124,7 +124,7 @@ enum err volume_start(struct volume *volume, struct arena *keep, slice *ret_why)
 
 void volume_stop(struct volume *volume)
 {
-    if (!volume->committer)
+    if (!volume->threads.committer)
         return;
     scrub_stop(volume);
     recycle_stop(volume);    /* before the committer stops, which must answer the recycler */
@@ -133,9 +133,9 @@ void volume_stop(struct volume *volume)
     pthread_cond_signal(&volume->queue.more);
     pthread_cond_signal(&volume->queue.stop);
     pthread_mutex_unlock(&volume->queue.lock);
-    pthread_join(volume->committer, NULL);
-    pthread_join(volume->watch, NULL);
-    volume->committer = 0;
+    pthread_join(volume->threads.committer, NULL);
+    pthread_join(volume->threads.watch, NULL);
+    volume->threads.committer = 0;
 }
 
 void volume_free(struct volume **volume)
@@ -144,7 +144,7 @@ void volume_free(struct volume **volume)
     *volume = NULL;
     if (!mine)
         return;
-    bool clean = !atomic_load(&mine->service.unproved) && !mine->moved.active;
+    bool clean = !atomic_load(&mine->service.unproved) && !mine->upkeep.moved.active;
     if (atomic_exchange(&mine->service.open, false)) {
         if (clean)
             age_files_write(mine);
@@ -175,7 +175,7 @@ void volume_status(struct volume *volume, struct store_status *ret)
         .pin_budget_bytes = pinned_budget(volume),
         .entries = index.entries,
         .index_bytes = index.bytes,
-        .metadata_bytes = metadata_cache_bytes(volume->metadata_cache),
+        .metadata_bytes = metadata_cache_bytes(volume->known.cache),
         .extents = extents_count(volume->extents),
         .appended_bytes = extents_appended(volume->extents),
         .copied_bytes = atomic_load(&volume->recycler.copied),
@@ -187,9 +187,9 @@ void volume_status(struct volume *volume, struct store_status *ret)
 
 void volume_names(struct volume *volume, const struct store_name *list, size_t count)
 {
-    names_set(volume->names, volume->secret, list, count);
+    names_set(volume->known.names, volume->secret, list, count);
     if (atomic_load(&volume->service.open))
-        names_apply(volume->names, &volume->folder);    /* nothing has been appended yet */
+        names_apply(volume->known.names, &volume->folder);    /* nothing has been appended yet */
 }
 
 /* ---- handing in ---- */
@@ -319,7 +319,7 @@ void volume_remove(struct volume *volume, struct store_removal *removal)
 {
     check(removal->count > 0 && removal->done);
     for (size_t i = 0; i < removal->count && !removal->refused; i++)
-        metadata_cache_drop(volume->metadata_cache, &removal->ids[i]);
+        metadata_cache_drop(volume->known.cache, &removal->ids[i]);
     pthread_mutex_lock(&volume->queue.lock);
     list_add(&volume->queue.removals, &removal->link);
     pthread_cond_signal(&volume->queue.more);

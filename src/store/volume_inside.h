@@ -166,14 +166,31 @@ struct pinned {
     atomic_bool over;                 /* a record found no room in the budget */
 };
 
+/* What the process knows of metadata, beside the index. */
+struct known {
+    struct metadata_cache *cache;
+    struct names *names;
+    struct restated *restated;
+    /* Each counter is raised by a commit that changes metadata of its objects. A thread that reads
+     * metadata from the disk into RAM compares the counter before and after. */
+    atomic_uint changes[CHANGE_COUNTERS];
+    /* Counts metadata that was handed in and is not committed yet. */
+    atomic_uint coming[COMING_COUNTERS];
+};
+
+/* Work that the committer does in small batches between commits. */
+struct upkeep {
+    struct leftovers leftovers;
+    struct counting counting;
+    struct moved moved;
+};
+
 struct volume {
     struct volume_options options;
     const uint8_t *secret;            /* of the installation */
     uint32_t number;                  /* in the store */
     struct folder folder;             /* for the committer only */
-    struct metadata_cache *metadata_cache;
-    struct names *names;
-    struct restated *restated;
+    struct known known;
     struct events *events;
     struct bans *bans;
     struct index *index;
@@ -182,30 +199,25 @@ struct volume {
     struct service service;
     struct space space;
     struct removed removed;
-    struct leftovers leftovers;
-    struct counting counting;
+    struct upkeep upkeep;
     struct rule rule;
     struct recycler recycler;
     struct scrub scrub;
     struct pinned pinned;
-    /* Each counter is raised by a commit that changes metadata of its objects. A thread that reads
-     * metadata from the disk into RAM compares the counter before and after. */
-    atomic_uint changes[CHANGE_COUNTERS];
-    /* Counts metadata that was handed in and is not committed yet. */
-    atomic_uint coming[COMING_COUNTERS];
     struct queue queue;
-    struct moved moved;
-    pthread_t committer, watch;       /* 0: not started */
+    struct volume_threads {
+        pthread_t committer, watch;   /* 0: not started */
+    } threads;
 };
 
 static inline atomic_uint *change_counter(struct volume *volume, const struct object_id *id)
 {
-    return &volume->changes[(id->bytes[2] | (unsigned)id->bytes[3] << 8) % CHANGE_COUNTERS];
+    return &volume->known.changes[(id->bytes[2] | (unsigned)id->bytes[3] << 8) % CHANGE_COUNTERS];
 }
 
 static inline atomic_uint *coming_counter(struct volume *volume, const struct object_id *id)
 {
-    return &volume->coming[(id->bytes[2] | (unsigned)id->bytes[3] << 8) % COMING_COUNTERS];
+    return &volume->known.coming[(id->bytes[2] | (unsigned)id->bytes[3] << 8) % COMING_COUNTERS];
 }
 
 static inline bool volume_is_serving(struct volume *volume)

@@ -29,7 +29,7 @@ enum err volume_find_metadata(struct volume *volume, const struct object_id *id,
 /* Returns the metadata in RAM, unless it was purged. */
 static struct metadata *get_in_ram(struct volume *volume, const struct object_id *id)
 {
-    struct metadata *metadata = metadata_cache_get(volume->metadata_cache, id);
+    struct metadata *metadata = metadata_cache_get(volume->known.cache, id);
     if (metadata && ban_list_has_metadata(&volume->options.installation->bans, metadata))
         metadata_unref(&metadata);
     return metadata;
@@ -134,7 +134,7 @@ static bool is_restated(struct volume *volume, const struct entry *entry,
 {
     int64_t when_s = vouched_s(volume, entry);
     return when_s ? vouch->after_s && when_s <= vouch->after_s
-                  : restated_has(volume->restated, vouch->bucket, entry->extent);
+                  : restated_has(volume->known.restated, vouch->bucket, entry->extent);
 }
 
 static enum store_renewal renew(struct volume *volume, const struct object_id *id,
@@ -180,7 +180,7 @@ uint32_t volume_grant(struct volume *volume, const struct object_id *id, const s
             volume_update(volume, UPDATE_GRANTED, id, unit, &entry);
     }
     volume_changed(volume, id);
-    struct metadata *metadata = metadata_cache_get(volume->metadata_cache, id);
+    struct metadata *metadata = metadata_cache_get(volume->known.cache, id);
     if (metadata && (!only || metadata_is_same(only, metadata)))
         granted = granted_raise(&metadata->granted, granted);
     metadata_unref(&metadata);

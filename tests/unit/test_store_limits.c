@@ -75,7 +75,7 @@ static void wait_for_tallies(struct unit_store *unit)
     for (size_t i = 0; i < unit->store->volume_count; i++) {
         struct volume *volume = unit->store->volumes[i];
         while ((!atomic_load(&volume->service.counted) ||
-                volume->counting.layout != tallies_layout(tallies)) && mono_ms() < until_ms)
+                volume->upkeep.counting.layout != tallies_layout(tallies)) && mono_ms() < until_ms)
             usleep(10000);
         ok(atomic_load(&volume->service.counted));
     }

@@ -345,7 +345,7 @@ static void wait_list(struct unit_store *unit)
         for (int n = 0; n < 1000 && atomic_load(&unit->store->volumes[i]->service.open); n++) {
             struct volume *volume = unit->store->volumes[i];
             pthread_mutex_lock(&volume->queue.lock);
-            bool active = volume->moved.active;
+            bool active = volume->upkeep.moved.active;
             pthread_mutex_unlock(&volume->queue.lock);
             if (!active)
                 break;
