@@ -15,13 +15,15 @@
 
 #include "base/log.h"
 #include "store/extent.h"
+#include "store/folder.h"
 #include "store/index.h"
 
 typedef bool is_ours(const char *name);
 
 static bool is_before_use(const char *name)
 {
-    static const char *const ours[] = { "lock", "fresh", "clean", "doubt", "lost+found" };
+    static const char *const ours[] = { "lock", FOLDER_FRESH, FOLDER_FRESH_NAMES, "clean", "doubt",
+                                        "lost+found" };
     return slice_is_one_of(slice_of(name), ours, countof(ours));
 }
 

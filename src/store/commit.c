@@ -459,7 +459,6 @@ static bool next_commit(struct volume *volume, struct commit *commit)
 static void shrink(struct volume *volume)
 {
     enum err e = room_shrink(volume);
-    atomic_store(&volume->service.busy_since_ms, 0);
     if ((e && e != ERR_FULL) || removals_are_due(volume))
         service_end(volume, INDEX_FAILED);
     removals_answer(volume, ERR_IO);    /* removals that are due; the others were answered */
@@ -481,7 +480,6 @@ static bool follow_installation(struct volume *volume)
     volume->service.serial = volume->folder.format.serial;
     if (!e && volume->upkeep.moved.active)
         e = moved_step(volume);
-    atomic_store(&volume->service.busy_since_ms, 0);
     return !e || e == ERR_FULL;
 }
 
@@ -492,7 +490,6 @@ static bool delete_leftovers(struct volume *volume)
         return true;
     volume_still_alive(volume);
     enum err e = leftovers_step(volume);
-    atomic_store(&volume->service.busy_since_ms, 0);
     return !e && !removals_are_due(volume);
 }
 
@@ -504,7 +501,6 @@ static void follow_bans(struct volume *volume)
     volume_still_alive(volume);
     if (bans_follow(volume->bans, &volume->options.installation->bans, &volume->folder))
         service_end(volume, BANS_FAILED);
-    atomic_store(&volume->service.busy_since_ms, 0);
 }
 
 static void tend(struct volume *volume, uint64_t *retried_ms, uint64_t *checked_ms)
@@ -515,7 +511,9 @@ static void tend(struct volume *volume, uint64_t *retried_ms, uint64_t *checked_
         service_note_doubt(volume);
         if (now - *retried_ms < RETRY_MS)
             return;
+        atomic_store(&volume->service.busy_since_ms, 0);    /* an opening may take minutes */
         (void)!service_begin(volume, &why);    /* store_status says why */
+        volume_still_alive(volume);
         *retried_ms = mono_ms();
     } else if (index_is_bad(volume->index)) {    /* a reader found damage */
         service_end(volume, INDEX_FAILED);
@@ -553,7 +551,6 @@ static void serve_recycler(struct volume *volume)
         removals_answer(volume, ERR_IO);
         removals_end(volume);
     }
-    atomic_store(&volume->service.busy_since_ms, 0);
     if (atomic_load(&volume->service.open))
         room_note(volume);
 }
@@ -564,9 +561,27 @@ static void turn(struct volume *volume)
     volume_still_alive(volume);
     if (!pinned_turn(volume))
         service_end(volume, WRITE_FAILED);
+}
+
+/* What remains of a turn, after its commit. */
+static void end_turn(struct volume *volume, bool seals_log, uint64_t *retried_ms,
+                     uint64_t *checked_ms)
+{
+    volume_still_alive(volume);
+    if (seals_log)
+        room_seal_log(volume);
+    serve_recycler(volume);
+    follow_bans(volume);
+    volume_still_alive(volume);
+    tend(volume, retried_ms, checked_ms);
+    turn(volume);
+    volume_still_alive(volume);
+    service_measure(volume);
     atomic_store(&volume->service.busy_since_ms, 0);
 }
 
+/* Any step of a turn may hang with the disk. So the committer is busy for the whole turn, and the
+ * begin of each step counts as progress (H3). */
 void *commit_run(void *arg)
 {
     struct volume *volume = arg;
@@ -574,6 +589,7 @@ void *commit_run(void *arg)
     struct commit commit;
     while (next_commit(volume, &commit)) {
         bool was_open = atomic_load(&volume->service.open);
+        volume_still_alive(volume);
         list_each(struct store_append, append, &commit.appends, link)
             append_task_make(volume, &commit.tasks[commit.task_count++], append, &commit.keep);
         if (!is_empty(&commit)) {
@@ -582,21 +598,11 @@ void *commit_run(void *arg)
                 run_commit(&commit);
             else
                 refuse_commit(&commit);
-            atomic_store(&volume->service.busy_since_ms, 0);
             if (atomic_load(&volume->service.open))
                 service_metrics(volume);
         }
         arena_free(&commit.keep);
-        if (commit.seals_log)
-            room_seal_log(volume);
-        serve_recycler(volume);
-        follow_bans(volume);
-        tend(volume, &retried_ms, &checked_ms);
-        turn(volume);
-        /* this may hang as a commit may (H3) */
-        atomic_store(&volume->service.busy_since_ms, mono_ms());
-        service_measure(volume);
-        atomic_store(&volume->service.busy_since_ms, 0);
+        end_turn(volume, commit.seals_log, &retried_ms, &checked_ms);
     }
     arena_free(&commit.keep);
     return NULL;

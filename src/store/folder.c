@@ -76,9 +76,16 @@ static enum err sync_folder(const char *folder)
     return rc == 0 ? OK : ERR_IO;
 }
 
+/* The file `names` is written by the thread that starts the process, perhaps while the committer
+ * writes another file. So it has a temporary file of its own. */
+static struct path temporary_for(const char *folder, const char *name)
+{
+    return path_in(folder, strcmp(name, "names") == 0 ? FOLDER_FRESH_NAMES : FOLDER_FRESH);
+}
+
 enum err folder_write(const char *folder, const char *name, const void *bytes, size_t len)
 {
-    struct path fresh = path_in(folder, "fresh");
+    struct path fresh = temporary_for(folder, name);
     int fd = open(fresh.text, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0)
         return errno == ENOSPC || errno == EDQUOT ? ERR_FULL : ERR_IO;

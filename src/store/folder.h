@@ -9,6 +9,10 @@
 
 #define STRANGER_MAX 1024u            /* room for a file's name with each byte as %XX */
 
+/* Temporary files of folder_write. */
+#define FOLDER_FRESH "fresh"
+#define FOLDER_FRESH_NAMES "fresh-names"
+
 struct folder {
     char *path;
     int lock_fd;                      /* -1: this process does not have the lock */

@@ -34,8 +34,10 @@ static void check_notes(struct fsck *fsck, struct arena *keep)
 {
     if (is_there(fsck, keep, "doubt"))
         fsck_note(fsck, FSCK_DOUBT, "doubt");
-    if (is_there(fsck, keep, "fresh"))
-        fsck_note(fsck, FSCK_LEFTOVER, "fresh");
+    if (is_there(fsck, keep, FOLDER_FRESH))
+        fsck_note(fsck, FSCK_LEFTOVER, FOLDER_FRESH);
+    if (is_there(fsck, keep, FOLDER_FRESH_NAMES))
+        fsck_note(fsck, FSCK_LEFTOVER, FOLDER_FRESH_NAMES);
     if (is_there(fsck, keep, "ages/fresh"))
         fsck_note(fsck, FSCK_LEFTOVER, "ages/fresh");
     if (is_there(fsck, keep, "index/" INDEX_SUSPECT))

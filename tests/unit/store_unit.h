@@ -68,7 +68,8 @@ static const char *in_folder(const char *name)
     static char path[4][300];
     static unsigned turn;
     char *to = path[turn++ % 4];
-    snprintf(to, sizeof(path[0]), "%s/%s", unit_folder, name);
+    int len = snprintf(to, sizeof(path[0]), "%s/%s", unit_folder, name);
+    check(len > 0 && (size_t)len < sizeof(path[0]));
     return to;
 }
 
