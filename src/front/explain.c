@@ -16,6 +16,7 @@
 #include "store/explain.h"
 
 #define RECORDS_MAX 256u              /* rows of an answer */
+#define OBJECT_BYTES_MAX ((uint64_t)UINT32_MAX * UNIT_BYTES)    /* units have numbers of 32 bits */
 
 struct explain {
     struct call *call;
@@ -162,27 +163,32 @@ static void add_row(json_t *rows, const struct explain_record *record, uint64_t 
     json_array_append_new(rows, row);
 }
 
-/* Adds a row for each record between two offsets. Returns how many of these bytes are stored. */
+/* Adds a row for each record from `first` on, up to *end. If there are too many, *end is where the
+ * last row ends, so that an explanation never takes a loop for long. Returns how many of these bytes
+ * are stored. */
 static uint64_t add_records(const struct explain *explain, json_t *to,
-                            const struct metadata *metadata, uint64_t first, uint64_t end)
+                            const struct metadata *metadata, uint64_t first, uint64_t *end)
 {
     struct call *call = explain->call;
     struct store *store = cache_store(call->front->options.cache);
     json_t *rows = json_array();
     uint64_t cached = 0;
-    for (uint64_t at = first; at < end;) {
+    for (uint64_t at = first; at < *end;) {
         struct explain_record record;
         uint32_t unit = (uint32_t)(at / UNIT_BYTES);
-        uint32_t count = (uint32_t)((end - 1) / UNIT_BYTES) - unit + 1;
+        uint64_t units = (*end - 1) / UNIT_BYTES - unit + 1;
+        uint32_t count = (uint32_t)MIN(units, (uint64_t)STRIPE_UNITS);
+        if (json_array_size(rows) == RECORDS_MAX) {
+            set_flag(to, "more_records", true);
+            *end = at;
+            break;
+        }
         uint64_t next = ((uint64_t)unit + explain_units(store, metadata, unit, count, &record)) *
                         UNIT_BYTES;
-        next = MIN(next, end);
+        next = MIN(next, *end);
         if (record.stored)
             cached += next - at;
-        if (json_array_size(rows) < RECORDS_MAX)
-            add_row(rows, &record, at, next, call->keep);
-        else
-            set_flag(to, "more_records", true);
+        add_row(rows, &record, at, next, call->keep);
         at = next;
     }
     json_object_set_new(to, "records", rows);
@@ -253,8 +259,9 @@ static json_t *document(const struct explain *explain, const struct get_forecast
     set_name(to, "key", call->s3.key, call->keep);
     set_name(to, "origin", name.endpoint, call->keep);
     json_t *bytes = json_object();
-    if (metadata && s3_range_resolve(&explain->range, metadata->size, &first, &end, &partial) == OK)
-        cached = add_records(explain, bytes, metadata, first, end);
+    if (metadata && metadata->size <= OBJECT_BYTES_MAX &&
+        s3_range_resolve(&explain->range, metadata->size, &first, &end, &partial) == OK)
+        cached = add_records(explain, bytes, metadata, first, &end);
     set_outcome(to, forecast, end - first, cached);
     set_rules(to, call->rules);
     set_permission(to, call, forecast);

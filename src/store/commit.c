@@ -493,14 +493,23 @@ static bool delete_leftovers(struct volume *volume)
     return !e && !removals_are_due(volume);
 }
 
-/* Takes new purges. They wait for the file (H3). */
+/* Takes new purges. They wait for the file (H3). If the disk is full, an extent makes room for the
+ * file. */
 static void follow_bans(struct volume *volume)
 {
+    struct ban_list *list = &volume->options.installation->bans;
     if (!atomic_load(&volume->service.open))
         return;
     volume_still_alive(volume);
-    if (bans_follow(volume->bans, &volume->options.installation->bans, &volume->folder))
+    enum err e = bans_follow(volume->bans, list, &volume->folder);
+    if (e == ERR_FULL && pinned_is_known(volume) && room_recycle(volume) == OK)
+        e = bans_follow(volume->bans, list, &volume->folder);
+    if (e || removals_are_due(volume))
         service_end(volume, BANS_FAILED);
+    if (removals_are_due(volume) || volume->removed.count) {
+        removals_answer(volume, ERR_IO);    /* removals that are due; the others were answered */
+        removals_end(volume);
+    }
 }
 
 static void tend(struct volume *volume, uint64_t *retried_ms, uint64_t *checked_ms)

@@ -23,7 +23,8 @@ static enum err plan_metadata(struct store_io *io, const struct object_id *id,
         return ERR_NOT_FOUND;
     plan->generation = atomic_load(&volume->generation);
     plan->changes = atomic_load(change_counter(volume, id));
-    plan->compared = ban_list_serial(&volume->options.installation->bans);
+    /* not the serial of the list: the look-up compares only the bans that the volume has taken */
+    plan->compared = atomic_load(&volume->bans->applied);
     if (volume_find_metadata(volume, id, name, &plan->unit, entry) != OK)
         return ERR_NOT_FOUND;
     uint64_t len = record_header_bytes(0) + (uint64_t)entry->len;

@@ -304,16 +304,19 @@ static bool is_purged(struct pass *pass, const struct append_item *item, uint32_
 }
 
 /* The copy gets its ordinal while no purge can come. So a purge covers it, or is compared here.
- * Returns ERR_GONE if the record was purged. */
+ * Returns ERR_GONE if the record was purged. The file of the copy is made without the lock, because
+ * all look-ups would wait for a disk that hangs. A purge that comes meanwhile takes the new extent
+ * for one that has records already, and covers more than it must. */
 static enum err add_copy(struct pass *pass, struct append_item *item, uint32_t ordinal)
 {
     struct extents *extents = pass->volume->extents;
-    pthread_rwlock_rdlock(&pass->volume->bans->lock);
-    enum err e = is_purged(pass, item, ordinal) ? ERR_GONE : OK;
-    if (!e && !open_extent_is_open(extents, OPEN_COPY))
+    enum err e = OK;
+    if (!open_extent_is_open(extents, OPEN_COPY))
         e = open_extent_begin(extents, OPEN_COPY);
-    if (!e)
-        e = open_extent_add(extents, OPEN_COPY, item);
+    if (e)
+        return e;
+    pthread_rwlock_rdlock(&pass->volume->bans->lock);
+    e = is_purged(pass, item, ordinal) ? ERR_GONE : open_extent_add(extents, OPEN_COPY, item);
     pthread_rwlock_unlock(&pass->volume->bans->lock);
     return e;
 }
@@ -437,15 +440,6 @@ static bool has_space_for_copy(const struct volume *volume)
            atomic_load(&volume->space.reserve_bytes) + want;
 }
 
-/* A purge that comes meanwhile would take the new extent for one that has records already. */
-static enum err begin_copy(struct volume *volume)
-{
-    pthread_rwlock_rdlock(&volume->bans->lock);
-    enum err e = open_extent_begin(volume->extents, OPEN_COPY);
-    pthread_rwlock_unlock(&volume->bans->lock);
-    return e;
-}
-
 /* If the disk is so full that not even pinned records can be copied, they are lost. */
 static enum err recycle_often(struct pass *pass)
 {
@@ -476,7 +470,7 @@ static enum err recycle_extent(struct volume *volume, uint32_t number, enum mean
     if (e == ERR_NOT_FOUND)    /* its file can't be opened */
         e = send(pass, DROP_UNREAD);
     if (!e && number == extents_highest(volume->extents))    /* its number must stay in use */
-        e = begin_copy(volume);
+        e = open_extent_begin(volume->extents, OPEN_COPY);
     if (!e && pass->victim) {
         pass->stamps = stamps_of(volume, pass->victim);
         pass->cut = mean_age_cut(&pass->stamps, pass->tick, why);

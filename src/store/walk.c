@@ -29,15 +29,16 @@ const char *store_folder_path(const struct store *store, size_t folder)
     return store->volumes[folder]->options.folder;
 }
 
-/* Adds the units of one version of an object that lie in one volume, without purged ones. */
+/* Adds the units of one version of an object that lie in one volume, without purged ones. The lock of
+ * the bans is released after each run, so that a purge need not wait for a large object. */
 static void add_units(struct volume *volume, const struct object_id *id, slice name,
                       uint64_t etag_hash, struct walk_object *to)
 {
-    bool compares = bans_begin(volume->bans);
     struct entry run[RUN_UNITS];
     uint32_t unit = 0;
     while (index_get_next(volume->index, id, unit, &unit, &run[0]) == OK && unit != METADATA_UNIT &&
            !run[0].whole) {
+        bool compares = bans_begin(volume->bans);
         uint32_t count = index_get_run(volume->index, id, unit, RUN_UNITS, run);
         for (uint32_t i = 0; i < count; i++) {
             if (run[i].etag_hash != etag_hash ||
@@ -46,9 +47,9 @@ static void add_units(struct volume *volume, const struct object_id *id, slice n
             to->cached_bytes += run[i].len;
             to->pinned_bytes += pinned_bytes_of(volume, &run[i]);
         }
+        bans_end(volume->bans, compares);
         unit += MAX(count, 1u);
     }
-    bans_end(volume->bans, compares);
 }
 
 static void add_bytes(const struct walk *walk, const struct object_id *id, slice name,

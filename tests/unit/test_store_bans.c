@@ -500,6 +500,44 @@ TEST(no_copy_of_a_purged_record_outlives_the_purge)
     unit_close(&unit);
 }
 
+static void *purge_train(void *arg)
+{
+    ok(purge(arg, "train/") == OK);
+    return NULL;
+}
+
+/* The committer is busy, so the volume has not taken the ban that the list has already. */
+TEST(metadata_read_while_a_purge_waits_for_the_committer_is_not_served_later)
+{
+    struct unit_store unit = unit_open();
+    ok(put_object(&unit, "train/a", "\"1\"", 5000) == OK);
+    unit_close(&unit);
+    unit = unit_open();
+    sem_t hang;
+    sem_init(&hang, 0, 0);
+    struct metadata *other = make_metadata(&unit, "val/x", "\"1\"", 10);
+    struct unit_append append = { .hang = &hang };
+    append_begin(&unit, &append, other, 0, S("0123456789"), true);
+    uint64_t before = store_compared(unit.store);
+    pthread_t thread;
+    pthread_create(&thread, NULL, purge_train, &unit);
+    soon(store_compared(unit.store) > before);
+    struct metadata *early = get_metadata(&unit, "train/a");
+    ok(early != NULL);
+    metadata_unref(&early);
+    sem_post(&hang);
+    pthread_join(thread, NULL);
+    ok(append_wait(&append) == OK);
+    metadata_unref(&other);
+    struct metadata *late = get_metadata(&unit, "train/a");
+    soon(in_force(&unit) == 0);
+    struct metadata *swept = get_metadata(&unit, "train/a");
+    ok(!late && !swept);
+    metadata_unref(&late);
+    metadata_unref(&swept);
+    unit_close(&unit);
+}
+
 RUN_STORE(STORE_TEST(a_purge_hides_its_prefix_at_once_and_deletes_it_later),
           STORE_TEST(a_fill_from_before_a_purge_stores_nothing),
           STORE_TEST(old_units_do_not_come_back_to_life),
@@ -513,4 +551,5 @@ RUN_STORE(STORE_TEST(a_purge_hides_its_prefix_at_once_and_deletes_it_later),
           STORE_TEST(a_folder_that_returns_long_after_a_start_takes_the_purges_that_it_missed),
           STORE_TEST(no_folder_in_service_refuses_a_purge_that_would_be_lost),
           STORE_TEST(bans_are_limited_and_a_wider_one_takes_the_place_of_others),
-          STORE_TEST(no_copy_of_a_purged_record_outlives_the_purge))
+          STORE_TEST(no_copy_of_a_purged_record_outlives_the_purge),
+          STORE_TEST(metadata_read_while_a_purge_waits_for_the_committer_is_not_served_later))
