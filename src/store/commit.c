@@ -493,6 +493,20 @@ static bool delete_leftovers(struct volume *volume)
     return !e && !removals_are_due(volume);
 }
 
+/* An extent goes, as in shrink. */
+static enum err make_room_for_bans(struct volume *volume)
+{
+    pthread_mutex_lock(&volume->queue.lock);
+    bool waits = !list_empty(&volume->queue.appends);    /* removals are made again with these */
+    pthread_mutex_unlock(&volume->queue.lock);
+    if (waits || !pinned_is_known(volume))
+        return ERR_FULL;
+    enum err e = room_recycle(volume);
+    removals_answer(volume, ERR_IO);    /* removals that are due; the others were answered */
+    removals_end(volume);
+    return e ? e : bans_follow(volume->bans, &volume->options.installation->bans, &volume->folder);
+}
+
 /* Takes new purges. They wait for the file (H3). If the disk is full, an extent makes room for the
  * file. */
 static void follow_bans(struct volume *volume)
@@ -502,14 +516,10 @@ static void follow_bans(struct volume *volume)
         return;
     volume_still_alive(volume);
     enum err e = bans_follow(volume->bans, list, &volume->folder);
-    if (e == ERR_FULL && pinned_is_known(volume) && room_recycle(volume) == OK)
-        e = bans_follow(volume->bans, list, &volume->folder);
-    if (e || removals_are_due(volume))
+    if (e == ERR_FULL)
+        e = make_room_for_bans(volume);
+    if (e)
         service_end(volume, BANS_FAILED);
-    if (removals_are_due(volume) || volume->removed.count) {
-        removals_answer(volume, ERR_IO);    /* removals that are due; the others were answered */
-        removals_end(volume);
-    }
 }
 
 static void tend(struct volume *volume, uint64_t *retried_ms, uint64_t *checked_ms)
