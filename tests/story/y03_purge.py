@@ -1,5 +1,5 @@
 """penstock-purge: once it has answered, no byte that the cache had before is served from it, under load, across
-kill -9, and whatever is on its way in. Usage: o06_purge.py [ROUNDS [KILLS]]."""
+kill -9, and whatever is on its way in. Usage: y03_purge.py [ROUNDS [KILLS]]."""
 from guards import guarded
 from harness import *
 

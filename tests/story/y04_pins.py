@@ -5,7 +5,7 @@ from harness import *
 C, SIZE, KEPT = 68 * MIB, 128 * 1024, 60
 SETS, OBJECTS = int(sys.argv[1]) if len(sys.argv) > 1 else 24, 450
 
-with Story("o04 what is pinned stays", seconds=300) as story:
+with Story("y04 what is pinned stays", seconds=300) as story:
     origin = story.origin(f"objects=pool/keep/%d {KEPT} {SIZE}", f"object=pool/keep/large {5 * MIB}",
                           f"objects=pool/bulk/%d 400 {SIZE}", f"object=pool/keep/late {SIZE}",
                           *(f"objects=pool/noise/{n}/%d {OBJECTS} {SIZE}" for n in range(SETS)))
