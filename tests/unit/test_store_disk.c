@@ -377,12 +377,10 @@ TEST(what_the_page_cache_has_comes_at_once)
     close(file);
 }
 
-/* Where the file system won't let go of pages, there is nothing to see. */
-TEST(what_the_page_cache_lacks_is_not_waited_for)
+/* Reads a page that the page cache lacks. Returns ERR_STOPPING if the file system lets go of none. */
+static enum err read_a_page_that_is_gone(int file)
 {
-    int file = file_make();
     uint8_t byte;
-    ok(fsync(file) == 0);
     ok(posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED) == 0);
     uint8_t *map = mmap(NULL, FILE_BYTES, PROT_READ, MAP_SHARED, file, 0);
     unsigned char resident[FILE_BYTES / 4096];
@@ -391,12 +389,22 @@ TEST(what_the_page_cache_lacks_is_not_waited_for)
     size_t page = 0;
     while (page < countof(resident) && resident[page] & 1)
         page++;
-    if (page == countof(resident)) {
-        close(file);
-        skip();
-    }
-    ok(read_cached(file, &byte, 1, page * 4096) == ERR_WAIT);
+    return page == countof(resident) ? ERR_STOPPING : read_cached(file, &byte, 1, page * 4096);
+}
+
+/* Where the file system won't let go of pages, there is nothing to see. The kernel may bring a page
+ * back between the look and the read, and a fast disk often does, so one try is not enough. */
+TEST(what_the_page_cache_lacks_is_not_waited_for)
+{
+    int file = file_make();
+    ok(fsync(file) == 0);
+    enum err e = OK;
+    for (int i = 0; i < 1000 && e == OK; i++)
+        e = read_a_page_that_is_gone(file);
     close(file);
+    if (e == ERR_STOPPING)
+        skip();
+    ok(e == ERR_WAIT);
 }
 
 /* Runs disk_choose in a child whose kernel answers `number` to the system call `refused`. */
