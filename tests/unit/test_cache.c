@@ -99,6 +99,7 @@ static void cool(void)    /* what is read next comes from the disk */
 
 TEST(what_the_disk_must_bring_is_read_ahead_by_a_piece)
 {
+    house.cold_reads = COLD_DIRECT;    /* else the kernel reads ahead, too */
     new_house(3 * MIB + 77);
     struct client client;
     client_begin(&client);
@@ -120,6 +121,7 @@ TEST(what_the_disk_must_bring_is_read_ahead_by_a_piece)
     }
     client_end(&client);
     drop_house();
+    house.cold_reads = COLD_BUFFERED;
 }
 
 /* Asks for a cold object, and takes its first piece; false: this file system keeps its pages. */
@@ -185,6 +187,7 @@ static void spoil_one_byte(const char *path, off_t at)
 
 TEST(bytes_that_are_bad_are_fetched_and_what_was_read_ahead_behind_them_comes_after_them)
 {
+    house.cold_reads = COLD_DIRECT;    /* else the kernel reads ahead, too */
     new_house(3 * MIB + 77);
     struct client client;
     char path[128];
@@ -203,6 +206,7 @@ TEST(bytes_that_are_bad_are_fetched_and_what_was_read_ahead_behind_them_comes_af
     }
     client_end(&client);
     drop_house();
+    house.cold_reads = COLD_BUFFERED;
 }
 
 TEST(a_range_costs_its_units_and_no_more)
