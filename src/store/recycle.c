@@ -466,11 +466,13 @@ static enum err recycle_extent(struct volume *volume, uint32_t number, enum mean
     pass->tick = mean_age_tick(volume->rule.policy);
     pass->keep_nothing = !has_space_for_copy(volume);
     (void)!open_extent_seal(volume->extents, OPEN_COPY);    /* left by a pass that failed */
-    enum err e = extent_hold(volume->extents, number, &pass->victim);
+    enum err e = OK;
+    if (number == extents_highest(volume->extents))    /* its number must stay in use */
+        e = open_extent_begin(volume->extents, OPEN_COPY);
+    if (!e)
+        e = extent_hold(volume->extents, number, &pass->victim);
     if (e == ERR_NOT_FOUND)    /* its file can't be opened */
         e = send(pass, DROP_UNREAD);
-    if (!e && number == extents_highest(volume->extents))    /* its number must stay in use */
-        e = open_extent_begin(volume->extents, OPEN_COPY);
     if (!e && pass->victim) {
         pass->stamps = stamps_of(volume, pass->victim);
         pass->cut = mean_age_cut(&pass->stamps, pass->tick, why);

@@ -171,6 +171,9 @@ static enum err drop(struct volume *volume, uint32_t number, enum drop how)
         return OK;
     if (how == DROP && ages_entries(ages))
         return ERR_BUSY;    /* published meanwhile */
+    /* A log that could not be made gave its number back since the recycler looked. */
+    if (number == extents_highest(volume->extents))
+        return ERR_BUSY;
     account_dropped(volume, number);
     pinned_dropped(volume, number);
     extent_drop(volume->extents, number);
