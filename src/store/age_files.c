@@ -29,15 +29,14 @@
 
 /* ---- small files of the folder ages/ ---- */
 
-/* Returns -1 if there is no such folder. */
+/* Returns -1 if there is no such folder. The path of the cache folder may name another folder by
+ * now, in which nothing may be made: so the folder is found from that of the extents. */
 static int open_folder(const struct volume *volume, bool make)
 {
-    char path[4096];
-    if (snprintf(path, sizeof(path), "%s/ages", volume->folder.path) >= (int)sizeof(path))
+    int extents = extents_folder_fd(volume->extents);
+    if (make && mkdirat(extents, "../ages", 0700) != 0 && errno != EEXIST)
         return -1;
-    if (make && mkdir(path, 0700) != 0 && errno != EEXIST)
-        return -1;
-    return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return openat(extents, "../ages", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
 /* If the file can't be written, the old one stays. It is as true as it was. */

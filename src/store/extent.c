@@ -228,6 +228,11 @@ uint32_t extents_count(const struct extents *all)
     return atomic_load_explicit(&all->count, memory_order_relaxed);
 }
 
+int extents_folder_fd(const struct extents *all)
+{
+    return all->folder_fd;
+}
+
 uint32_t extents_highest(const struct extents *all)
 {
     return atomic_load(&all->highest);

@@ -58,6 +58,8 @@ enum err extents_open(struct extents *all, const char *folder,
 /* Reads the number in the name of an extent's file. Returns false for the name of another file. */
 bool extent_number_of(const char *name, uint32_t *ret) MUST_USE;
 void extents_close(struct extents *all);    /* readers keep the extents that they hold */
+/* Returns a descriptor of the folder `extents`. Valid while the cache folder is open. */
+int extents_folder_fd(const struct extents *all);
 /* Bytes on disk, including those of recycled extents that are still held. Any thread. */
 uint64_t extents_bytes(const struct extents *all);
 /* Bytes of dropped extents alone, which readers still hold. Any thread. */
