@@ -150,6 +150,13 @@ TEST(a_walk_visits_only_what_it_was_asked_for_and_ends_early)
     unit_close(&unit);
 }
 
+static bool finds_one(struct unit_store *unit)
+{
+    struct seen seen = { .count = 0 };
+    struct walk_gaps gaps;
+    return walk(unit, S("bucket"), S(""), &seen, &gaps) == OK && seen.count == 1 && !gaps.any;
+}
+
 TEST(a_folder_that_is_out_of_service_is_a_gap)
 {
     struct unit_store unit = unit_open();
@@ -159,8 +166,9 @@ TEST(a_folder_that_is_out_of_service_is_a_gap)
     atomic_store(&unit.store->volumes[0]->service.unproved, true);
     ok(walk(&unit, S("bucket"), S(""), &seen, &gaps) == OK && seen.count == 0);
     ok(gaps.any && gaps.folders[0] && !gaps.extents);
+    /* The committer may have closed the folder meanwhile. It opens it again. */
     atomic_store(&unit.store->volumes[0]->service.unproved, false);
-    ok(walk(&unit, S("bucket"), S(""), &seen, &gaps) == OK && seen.count == 1 && !gaps.any);
+    soon(finds_one(&unit));
     ok(strcmp(store_folder_path(unit.store, 0), unit_folder) == 0);
     unit_close(&unit);
 }
