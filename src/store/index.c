@@ -216,7 +216,11 @@ static enum err open_env(struct index *index, const char *path, uint64_t map_byt
     mdb_env_set_maxreaders(env, SLOTS + 2);
     mdb_env_set_mapsize(env, round_up(map_bytes, MIB));
     struct ask ask = { .env = env, .path = path, .only_read = only_read };
+    struct index_lock lock = { .file = -1 };
+    if (!only_read)
+        index_lock_begin(&lock, path);
     enum err e = index_call(index, do_open, &ask);
+    index_lock_end(&lock);
     if (!e) {
         char note[NOTE_MAX];
         index->note = !only_read && note_of(path, note) ? trap_note_add(note) : NULL;

@@ -82,6 +82,18 @@ int index_decode(const struct ask *ask, const MDB_val *key, const MDB_val *value
 /* Finds the first entry at or after the key of `ask`: of its object, or, with ret_id, of any. */
 int index_cursor_from(MDB_cursor *cursor, struct ask *ask);
 
+/* ---- LMDB's lock file: index_lock.c ---- */
+
+struct index_lock {
+    int file;                         /* in memory; -1: there is none */
+    char path[4096];                  /* the name that LMDB opens */
+};
+/* The next opening of the index in the folder finds its lock file in memory. Where this is
+ * impossible (/proc is not mounted), LMDB makes a file in the folder. */
+void index_lock_begin(struct index_lock *lock, const char *folder);
+/* To be called after the opening, successful or not. */
+void index_lock_end(struct index_lock *lock);
+
 /* ---- the tree that readers must read: index_snapshot.c ---- */
 
 /* To be called after the index was opened, in a trap. From now on the tree that is committed at

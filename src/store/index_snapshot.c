@@ -1,7 +1,7 @@
 /* index_snapshot.c - checks that a reader has the latest tree. SPDX-License-Identifier: Apache-2.0
  *
  * LMDB takes a tree's root from a meta page of its file, and the number of the latest transaction
- * from `lock.mdb`. A flipped bit in one of these leads to an older tree, whose entries were right
+ * from its lock file. A flipped bit in one of these leads to an older tree, whose entries were right
  * once. So the committer keeps facts of its commits in RAM: a seal (metas.h) of the meta page of
  * the latest even and of the latest odd transaction, and the pages that each of these two trees
  * does not use (free_pages.h). Each reader compares its transaction with these facts. A difference

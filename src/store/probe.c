@@ -134,7 +134,7 @@ static enum err look_at_path(struct look *look, bool *ret_there)
 static enum err look_at_rights(struct look *look)
 {
     static const char *const inside[] = { "", "/lock", "/format", "/extents", "/index",
-                                          "/index/data.mdb", "/index/lock.mdb" };
+                                          "/index/data.mdb" };
     slice us = user_of(look->keep, geteuid());
     slice advice = arena_printf(look->keep, "sudo chown -R %.*s %.*s, or set another cache_dir",
                                 SLICE_ARG(us), SLICE_ARG(look->folder));

@@ -4,7 +4,7 @@
  *     test_store_older [all]         default: some of the bits, a few seconds; all: each
  *
  * LMDB leaves old pages in its file, with entries that were right once. In an index of many such
- * pages, single bits flip: in the meta pages, in `lock.mdb`, in the pointers of branches and in the
+ * pages, single bits flip: in the meta pages, in the lock file (index_lock.c), in the pointers of branches and in the
  * headers of leaves. Whatever is found afterwards is the latest, or nothing, or the index is bad.
  * With a guard off (meta, leaf, mark, doubt; linked with tests/daemon/testing.c in place of
  * base/testing.c), older ones are found. */
@@ -62,7 +62,7 @@ static void drop(struct memory *memory, uint32_t object)
     memory->latest[object] = 0;
 }
 
-static char data_path[300], lock_path[300];
+static char data_path[300];
 
 static void reopen(struct memory *memory)
 {
@@ -74,7 +74,6 @@ static struct memory memory_new(void)
 {
     struct memory memory = { .index = index_new() };
     snprintf(data_path, sizeof(data_path), "%s", in_folder("index/data.mdb"));
-    snprintf(lock_path, sizeof(lock_path), "%s", in_folder("index/lock.mdb"));
     ok(index_open(memory.index, in_folder("index"), 64 * MIB) == OK);
     ok(index_begin(memory.index) == OK && index_set_opening(memory.index, 1) == OK);
     for (uint32_t i = 0; i < OBJECTS; i++)
@@ -205,11 +204,30 @@ TEST(no_bit_of_the_meta_pages_makes_a_running_index_older)
     memory_end(&memory, "both meta pages", flips);
 }
 
+/* The path of the only file in memory that is a lock file; by the file descriptor of LMDB. */
+static void find_lock(char ret[64])
+{
+    char target[64];
+    unsigned found = 0;
+    for (int fd = 3; fd < 64; fd++) {
+        char path[64];
+        snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+        ssize_t len = readlink(path, target, sizeof(target) - 1);
+        if (len > 0 && (target[len] = '\0', strstr(target, "penstock-index-lock"))) {
+            snprintf(ret, 64, "%s", path);
+            found++;
+        }
+    }
+    ok(found == 1);
+}
+
 TEST(no_bit_of_the_last_transactions_number_makes_a_running_index_older)
 {
     static const uint32_t objects[] = { 1000, 2000 };
     struct memory memory = memory_new();
     uint32_t flips = 0;
+    char lock_path[64];
+    find_lock(lock_path);
     change_last(&memory, objects);
     slice file = whole_file(lock_path);
     uint64_t last = metas_now().transaction, at = 0;
@@ -219,7 +237,7 @@ TEST(no_bit_of_the_last_transactions_number_makes_a_running_index_older)
     free((char *)(uintptr_t)file.ptr);
     for (uint64_t bit = 0; bit < 64; bit++, flips++)
         damage(&memory, lock_path, at * 8 + bit, objects, countof(objects));
-    memory_end(&memory, "the number in lock.mdb", flips);
+    memory_end(&memory, "the number in the lock file", flips);
 }
 
 static uint32_t object_at(const uint8_t *node)
