@@ -216,7 +216,8 @@ void *service_watch(void *arg)
     struct volume *volume = arg;
     pthread_mutex_lock(&volume->queue.lock);
     while (!volume->queue.stopping) {
-        cond_wait_until(&volume->queue.stop, &volume->queue.lock, mono_ns() + WATCH_MS * 1000000u);
+        if (list_empty(&volume->queue.removals) || volume_is_serving(volume))
+            cond_wait_until(&volume->queue.watch, &volume->queue.lock, mono_ns() + WATCH_MS * 1000000u);
         pthread_mutex_unlock(&volume->queue.lock);
         gauge(volume, GAUGE_SERVING, volume_is_serving(volume));
         gauge(volume, GAUGE_HELD, (int64_t)extents_held_bytes(volume->extents));

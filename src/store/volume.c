@@ -55,7 +55,7 @@ struct volume *volume_new(const struct volume_options *options)
     rule_init(&volume->rule, options->size_bytes / RECORD_BYTES_MAX);
     pthread_mutex_init(&volume->queue.lock, NULL);
     pthread_cond_init(&volume->queue.more, NULL);
-    pthread_cond_init(&volume->queue.stop, NULL);
+    pthread_cond_init(&volume->queue.watch, NULL);
     return volume;
 }
 
@@ -80,7 +80,7 @@ static void volume_end(struct volume *volume)
     arena_free(&volume->recycler.round.keep);
     pthread_cond_destroy(&volume->queue.answered);
     pthread_cond_destroy(&volume->queue.more);
-    pthread_cond_destroy(&volume->queue.stop);
+    pthread_cond_destroy(&volume->queue.watch);
     pthread_mutex_destroy(&volume->queue.lock);
     free(volume->removed.ids);
     free(volume->folder.path);
@@ -131,7 +131,7 @@ void volume_stop(struct volume *volume)
     pthread_mutex_lock(&volume->queue.lock);
     volume->queue.stopping = true;
     pthread_cond_signal(&volume->queue.more);
-    pthread_cond_signal(&volume->queue.stop);
+    pthread_cond_signal(&volume->queue.watch);
     pthread_mutex_unlock(&volume->queue.lock);
     pthread_join(volume->threads.committer, NULL);
     pthread_join(volume->threads.watch, NULL);
@@ -323,6 +323,8 @@ void volume_remove(struct volume *volume, struct store_removal *removal)
     pthread_mutex_lock(&volume->queue.lock);
     list_add(&volume->queue.removals, &removal->link);
     pthread_cond_signal(&volume->queue.more);
+    if (!volume_is_serving(volume))    /* the watch answers if the committer hangs */
+        pthread_cond_signal(&volume->queue.watch);
     pthread_mutex_unlock(&volume->queue.lock);
 }
 

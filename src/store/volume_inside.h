@@ -81,7 +81,7 @@ struct leftovers {
 struct queue {
     pthread_mutex_t lock;             /* guards all members but the conditions */
     pthread_cond_t more;              /* wakes the committer */
-    pthread_cond_t stop;              /* wakes the watch */
+    pthread_cond_t watch;             /* wakes the watch */
     struct list appends, removals, updates;
     /* For appends that find no room: whether they wait for the recycler, or fail. */
     enum queue_room { ROOM_UNKNOWN, ROOM_COMES, ROOM_REFUSED } room;
