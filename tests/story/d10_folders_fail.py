@@ -1,27 +1,35 @@
-"""One of three cache folders fails under load: no request fails, no byte is wrong, and nothing stale comes back."""
+"""One of three cache folders fails under load: no request fails, no byte is wrong, and nothing stale comes back.
+
+Usage: d10_folders_fail.py [MINUTES]. All ways to fail come in turn, once, or again and again for so many minutes."""
 import fcntl
+import signal
 
 from harness import *
 
 EXT4_IOC_SHUTDOWN = 0x8004587D
 SIZE, COUNT, SIZES = 120_000, 240, {"a": 384, "b": 256, "c": 512}
+MINUTES = float(sys.argv[1]) if len(sys.argv) > 1 else 0
 
-with Story("d10 a folder that fails costs what lies in it, and nothing else", seconds=240) as story:
-    if os.geteuid() != 0 or not all(map(shutil.which, ("mkfs.ext4", "fsfreeze"))):
-        raise Skip("needs root, mkfs.ext4 and fsfreeze")
+with Story("d10 a folder that fails costs what lies in it, and nothing else", seconds=300 + 60 * MINUTES) as story:
+    if os.geteuid() != 0 or not all(map(shutil.which, ("mkfs.ext4", "fsfreeze", "bindfs"))):
+        raise Skip("needs root, mkfs.ext4, fsfreeze and bindfs")
     keys = [f"pile/{i}" for i in range(COUNT)]
     origin = story.origin(*(f"object={key} {SIZE}" for key in keys))
     mounted = {name: story.path(name) for name in SIZES}
+    disks, through = story.path("disks"), story.path("through")    # the images; and the same, through a process
+
+    def image(name):
+        return f"{through if name == 'b' else disks}/{name}.img"
 
     def mount(name):
-        return run(["mount", "-o", "loop,errors=remount-ro", story.path(name + ".img"), mounted[name]])[0] == 0
+        return run(["mount", "-o", "loop,errors=remount-ro", image(name), mounted[name]])[0] == 0
 
     def unmount(name):
         return run(["umount", "-l", mounted[name]])[0] == 0
 
     def mount_again(name):
         """The disk is plugged in again, when nobody uses the old mount."""
-        wait_for("the daemon has let go of it", lambda: not run(["losetup", "-j", story.path(name + ".img")])[1].strip(), 20)
+        wait_for("the daemon has let go of it", lambda: not run(["losetup", "-j", image(name)])[1].strip(), 20)
         return mount(name)
 
     def shut_down(name):
@@ -38,18 +46,37 @@ with Story("d10 a folder that fails costs what lies in it, and nothing else", se
             f.write("a story")
         return True
 
+    def freeze():
+        """From now on all writes hang."""
+        return run(["fsfreeze", "-f", mounted["b"]])[0] == 0
+
+    def thaw():
+        return run(["fsfreeze", "-u", mounted["b"]])[0] == 0
+
+    def stand_still():
+        """From now on the disk answers nothing, neither reads nor writes."""
+        os.kill(disk.pid, signal.SIGSTOP)
+        return True
+
+    def go_on():
+        os.kill(disk.pid, signal.SIGCONT)
+        return True
+
     def unmount_all():
+        go_on()
         for folder in mounted.values():
             run(["fsfreeze", "-u", folder])
             while run(["umount", "-l", folder])[0] == 0:
                 pass
+        wait_for("no image is in use", lambda: not run(["losetup", "-j", image("b")])[1].strip(), 20)
+        run(["umount", through])
 
     def tell():
         for name, mib in SIZES.items():
             os.mkdir(mounted[name])
-            with open(story.path(name + ".img"), "wb") as f:
+            with open(f"{disks}/{name}.img", "wb") as f:
                 f.truncate(mib * MIB)
-            if run(["mkfs.ext4", "-q", story.path(name + ".img")])[0] or not mount(name):
+            if run(["mkfs.ext4", "-q", image(name)])[0] or not mount(name):
                 raise Skip("no loop mount is allowed here")
         server = story.penstock(origin=origin.url, cache_dir=None, cache_size=None, freshness="immutable",
                                 cache_dirs=[{"path": f"{mounted[name]}/cache", "size": f"{mib // 2}MiB"}
@@ -58,33 +85,42 @@ with Story("d10 a folder that fails costs what lies in it, and nothing else", se
         locks = {key: threading.Lock() for key in keys}
         over, wrong, waits = threading.Event(), [], []
 
+        def home(key):
+            """The folder that stores the key, as a letter."""
+            check(server.get(key).status == 200, "no GET before the faults")
+            reply = server.ask("GET", key, query=[("penstock-explain", "")])
+            return "abc"[json.loads(reply.body)["metadata"]["folder"] - 1]
+
+        homes = {key: home(key) for key in keys}
+        story.fact("each folder is home to some keys", set(homes.values()) == set("abc"), homes)
+
         def load(seed):
             """Reads, and now and then a write, which changes the key's version. All answers are right."""
             mine, client = random.Random(seed), Client(server.port, keep=True)
             while not over.is_set():
                 key = mine.choice(keys)
                 with locks[key]:
+                    version, writes = versions[key], mine.random() < 0.03
+                    body = expect(key, version + writes, 0, SIZE)
                     began = time.monotonic()
-                    if mine.random() < 0.03:
-                        body = expect(key, versions[key] + 1, 0, SIZE)
-                        reply = client.put(key, body)
-                        if reply.status == 200:
-                            versions[key] += 1
-                        else:
-                            wrong.append(("PUT", key, reply.status, reply.error))
-                        continue
-                    reply = client.get(key)
-                    if reply.status != 200 or reply.body != expect(key, versions[key], 0, SIZE):
-                        wrong.append(("GET", key, reply.status, reply.error, versions[key]))
-                    waits.append(time.monotonic() - began)
+                    reply = client.put(key, body) if writes else client.get(key)
+                    waits.append(("write" if writes else "read", homes[key] == "b", time.monotonic() - began))
+                    if reply.status == 200 and (writes or reply.body == body):
+                        versions[key] += writes
+                    else:
+                        wrong.append((writes, key, reply.status, reply.error, version))
 
         def serving():
-            found = server.metrics()
-            return found.get(f'penstock_volume_serving{{path="{mounted["b"]}/cache"}}')
+            return server.metrics().get(f'penstock_volume_serving{{path="{mounted["b"]}/cache"}}')
 
         threads = [threading.Thread(target=load, args=(story.random.random(),), daemon=True) for _ in range(4)]
         for thread in threads:
             thread.start()
+
+        def longest(kind, there):
+            taken = sorted(w for k, t, w in waits if (k, t) == (kind, there)) or [0]
+            return f"{len(taken)} {kind}s {'there' if there else 'elsewhere'}: at most {taken[-1] * 1000:.0f} ms" + \
+                f" ({sum(w > 0.1 for w in taken)} over 100)"
 
         def fails(text, begin, end, out=True):
             wrong.clear()
@@ -98,9 +134,8 @@ with Story("d10 a folder that fails costs what lies in it, and nothing else", se
             time.sleep(1.5)    # a folder that was made meanwhile is noticed to be another one
             wait_for(f"{text}: it is back", lambda: serving() == 1, 30)
             time.sleep(2)
-            longest = max(waits)
             story.same(f"{text}: no request failed and no byte was wrong", wrong[:3], [])
-            story.note(f"{text}: {len(waits)} reads, the longest took {longest * 1000:.0f} ms")
+            story.note(f"{text}: " + ", ".join(longest(k, t) for t in (False, True) for k in ("read", "write")))
             story.same(f"{text}: the others served on", server.metric("penstock_store_serving"), 3)
 
         b = mounted["b"]
@@ -114,14 +149,25 @@ with Story("d10 a folder that fails costs what lies in it, and nothing else", se
                 except OSError:
                     return True
 
-        fails("full", fill, lambda: not os.unlink(b + "/filler"), out=False)
-        fails("read-only", lambda: make_read_only("b"), lambda: unmount("b") and mount_again("b"))
-        fails("EIO", lambda: shut_down("b"), lambda: unmount("b") and mount_again("b"))
-        fails("removed", lambda: not os.rename(b + "/cache", b + "/away"),
-              lambda: not shutil.rmtree(b + "/cache", ignore_errors=True) and not os.rename(b + "/away", b + "/cache"))
-        fails("replaced by an empty one", lambda: not os.rename(b + "/cache", b + "/old") and not os.mkdir(b + "/cache"),
-              lambda: True, out=False)
-        fails("unmounted", lambda: unmount("b"), lambda: mount_again("b"), out=False)
+        def replace():
+            shutil.rmtree(b + "/old", ignore_errors=True)
+            os.rename(b + "/cache", b + "/old")
+            os.mkdir(b + "/cache")
+            return True
+
+        rounds, until = 0, time.monotonic() + 60 * MINUTES
+        while rounds == 0 or time.monotonic() < until:
+            fails("full", fill, lambda: not os.unlink(b + "/filler"), out=False)
+            fails("read-only", lambda: make_read_only("b"), lambda: unmount("b") and mount_again("b"))
+            fails("EIO", lambda: shut_down("b"), lambda: unmount("b") and mount_again("b"))
+            fails("writes hang", freeze, thaw)
+            fails("all hangs", stand_still, go_on)
+            fails("removed", lambda: not os.rename(b + "/cache", b + "/away"),
+                  lambda: not shutil.rmtree(b + "/cache", ignore_errors=True) and not os.rename(b + "/away", b + "/cache"))
+            fails("replaced by an empty one", replace, lambda: True, out=False)
+            fails("unmounted", lambda: unmount("b"), lambda: mount_again("b"), out=False)
+            rounds += 1
+        story.note(f"{rounds} rounds")
         status, out, _ = run([PENSTOCK, "stat", "--admin-listen", f"127.0.0.1:{server.admin_port}"])
         story.fact("stat has all of them", status == 0 and "works      yes" in out and "3 folders" in out, out)
         over.set()
@@ -131,6 +177,10 @@ with Story("d10 a folder that fails costs what lies in it, and nothing else", se
             f'penstock_volume_faults_total{{path="{b}/cache"}}'] >= 3, server.metric("penstock_volume_faults_total"))
         server.stop()
 
+    for folder in (disks, through):
+        os.mkdir(folder)
+    disk = Process(story, "bindfs", ["bindfs", "-f", disks, through])
+    wait_for("the process that is the disk has begun", lambda: os.path.ismount(through), 10)
     try:
         tell()
     finally:
