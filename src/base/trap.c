@@ -1,12 +1,17 @@
 /* trap.c - calls that may fault without ending the process. SPDX-License-Identifier: Apache-2.0
  *
- * A fault in a trapped call jumps back to trap_run, and the call never ends: its locks stay
- * locked, and its memory is lost. In trap_read only a fault of the disk in the map ends the
- * call. If no trap catches a fault, our handler creates the note files (trap_note_add) by open(), which
- * a handler may call, and writes the waiting access lines. Then the handler that was installed
- * before ours gets the signal, or the process ends. SIGABRT is never trapped, because a heap that
- * the C library finds broken can't be repaired. SIGFPE is trapped, because damaged bytes may hold a
- * size of 0, and the called library may divide by that size. */
+ * A fault in a trapped call jumps back to trap_run. The call is abandoned where it was: its locks
+ * stay locked, and its memory is lost. trap_read traps one kind of fault only: a SIGBUS at an
+ * address in the map. Such a fault means that the kernel can't give this page of the file.
+ *
+ * If no trap catches a fault, our handler does two things. It creates an empty file at each path
+ * that trap_note_add was given; a handler may call open(). And it writes the access lines that are
+ * still in memory (log_access_last). Then the handler that was installed before ours gets the
+ * signal. If there was none, the process ends.
+ *
+ * SIGABRT is never trapped, because a heap that the C library finds broken can't be repaired.
+ * SIGFPE is trapped, because damaged bytes may hold a size of 0, and the called library may divide
+ * by that size. */
 #include "base/trap.h"
 
 #include <fcntl.h>

@@ -19,7 +19,7 @@
 
 #define FACT_BYTES_MAX 200     /* a longer name is cut in a log line */
 #define SMALL_BODY_BYTES (16 * KIB)    /* a body up to this size is read even if it is refused */
-#define KEYS_BODY_BYTES (2 * MIB)      /* of DeleteObjects: 1000 keys as clients write them */
+#define KEYS_BODY_BYTES (2 * MIB)      /* largest DeleteObjects body; 1000 long keys fit */
 
 struct front *front_new(const struct front_options *options)
 {
@@ -191,8 +191,8 @@ enum err front_find_client(struct front *front, struct arena *keep,
     return OK;
 }
 
-/* The client of a browser's form until the body is read, because the signature is in the body. This
- * client may do nothing. */
+/* A browser's form has its signature in the body. Until the body is read, the request belongs to
+ * this client, which may do nothing. */
 static const struct client nobody_yet = { .number = CLIENT_FORM };
 
 static bool is_form(const struct front *front, const struct request_head *head)
@@ -289,8 +289,8 @@ static struct s3_fault fault_of(const struct front *front, struct front_loop *lo
     return fault;
 }
 
-/* Returns the error for a body without a length. If the body has signed chunks, and the request is
- * unsigned, the error is that of the chunks. */
+/* Returns the error for a body without a length. A request with signed chunks and no signature has
+ * two mistakes: the missing signature is reported, not the missing length. */
 static enum err no_length(struct sigv4_claim *claim)
 {
     bool chained = claim->payload == PAYLOAD_SIGNED_CHUNKS ||
@@ -470,18 +470,19 @@ static void log_refused(struct front *front, struct arena *keep, const struct ht
 }
 
 /* Returns the reason of a refusal for the log: the message that the client gets, or a general
- * text. */
+ * text. If headers lack a signature, the general text comes with the names of these headers. */
 static const char *reason(struct arena *keep, enum err err, const struct s3_fault *fault)
 {
-    bool names = err == ERR_NOT_SIGNED && fault->more_count;    /* of headers */
+    bool names = err == ERR_NOT_SIGNED && fault->more_count;
     slice said = log_sentence(keep, names ? fault->more[0].value : fault->message);
     if (names)
         return arena_printf(keep, "%s (%.*s)", err_text(err), SLICE_ARG(said)).ptr;
     return said.len ? arena_copy(keep, said).ptr : err_text(err);
 }
 
-/* Returns the number under which a client's bodies are counted for the limit of one client. If the
- * settings allow only one client, the number is 0: only the limit of all bodies counts. */
+/* The bodies of one client have a limit, and all bodies together have another one. Returns the
+ * number of the client for the first limit. If the settings allow only one client, returns 0: then
+ * the first limit does not apply. */
 static unsigned counts_as(const struct front *front, const struct client *client)
 {
     size_t clients = clients_count(front->options.clients) + (front->lend != NULL) +
@@ -599,7 +600,8 @@ static void log_request(const struct call *call, const struct http_outcome *outc
                outcome->took_ns / 1000, outcome->complete, SLICE_ARG(more));
 }
 
-/* The bytes of objects. Their bucket exists: the origin gave them, now or earlier. */
+/* Counts the bytes of objects that the client got. The origin gave these bytes, now or earlier. So
+ * their bucket exists, as metric_bucket requires. */
 static void count_bytes(const struct call *call)
 {
     const struct get_cost *cost = &call->cost;

@@ -1,11 +1,11 @@
 /* cuda.c - the GPU backend on CUDA, penstock-cuda.so. SPDX-License-Identifier: Apache-2.0
  *
- * The CUDA runtime is linked in. The driver is called by entry points, and only for functions that
- * the runtime does not offer. This code requests each entry point at the version that it was
- * written against; if the driver lacks the entry point, that feature is off. Copies use the batch
- * call of the driver (12.8 and newer); older drivers get one call for each copy. Copies run on
- * Penstock's own streams. No kernel copies bytes: it would queue behind the kernels of the client's
- * own program.
+ * The module contains the CUDA runtime (libcudart_static), and calls the runtime for most work. It
+ * calls the driver itself only for functions that the runtime lacks. cuda_probe.c asks the driver
+ * for the address of each such function, in the version that this code was written against. If the
+ * driver lacks a function, the feature that needs it is off. Copies use the driver's batch call
+ * (12.8 and newer); older drivers get one call for each copy. Copies run on Penstock's own streams.
+ * No kernel copies bytes: it would queue behind the kernels of the client's own program.
  *
  *     struct gpu --- lanes[] (streams)      struct gpu_fence: an event, from a free list
  *         \--- pinned (host memory)         struct gpu_buffer: a mapping, and which lanes it used
@@ -16,9 +16,10 @@
  * fails, too, the error is sticky. An error that shows only when a copy ends is always sticky.
  *
  * Threads: as gpu.h says; each call makes the device current for its thread. gpu->lock guards the
- * free list, the pinned range, and the members `closing` and `lanes` of buffers. Under one hold of
- * the lock, a submit checks that no buffer is closing, and begins the copies. So a release knows
- * all lanes that it has to wait for. No thread waits for copies under the lock. */
+ * free list, the pinned range, and the members `closing` and `lanes` of buffers. A submit keeps the
+ * lock while it checks that no buffer is closing, and while it begins the copies. A release sets
+ * `closing` under the lock. So it then knows all lanes on which copies into its buffer were begun.
+ * No thread waits for copies under the lock. */
 #include "local/cuda_inside.h"
 
 #include <stdarg.h>
@@ -44,8 +45,9 @@ enum err cuda_say(struct gpu_why *why, enum err e, const char *format, ...)
     return e;
 }
 
-/* Marks the device as lost. The first thread that finds the error writes the sentence; the flag
- * makes the sentence visible to other threads. Returns ERR_GONE. */
+/* Marks the device as lost. The first thread that finds the error writes lost_why, the reason as a
+ * sentence, and then sets is_lost. A thread that sees is_lost also sees the whole sentence. Returns
+ * ERR_GONE. */
 static enum err cuda_lose(struct gpu *gpu, cudaError_t error, const char *what)
 {
     pthread_mutex_lock(&claims.lock);

@@ -1,9 +1,9 @@
 /* memory_memfd.c - memfds as registered memory. SPDX-License-Identifier: Apache-2.0
  *
- * The memfd is mapped here, and items are read straight into it. It must be sealed against
- * shrinking: otherwise its owner could make every access to the map a fault. The memfd must have
- * all its pages: if a fill made a page, the kernel would charge it to this process, and so to the
- * limit of its container (holes.h).
+ * The memfd is mapped here, and items are read straight into it. The memfd must be sealed against
+ * shrinking. Otherwise its owner could cut off pages during a fill, and the fill's access to these
+ * pages would be a fault (SIGBUS). The memfd must have all its pages: if a fill made a page, the
+ * kernel would charge it to this process, and so to the limit of its container (holes.h).
  * Threads: as memory.h says. */
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +15,9 @@
 #include "local/holes.h"
 #include "local/inside.h"
 
-#define POPULATE_BYTES GIB    /* populated at once (0.1 s); fills populate the pages beyond */
+/* The map gets the page table entries of so many bytes at once (0.1 s). The first access to a later
+ * page adds the entry of that page. Both take pages that the memfd has already. */
+#define POPULATE_BYTES GIB
 
 static const char *why_off(const struct local *local)
 {

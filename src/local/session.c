@@ -5,7 +5,8 @@
  * Each of its buffers is released when the last fill into it has ended; after that nothing of the
  * client is left. Replies are sent at once, or wait for room in the socket. A client that does not
  * receive its replies is cut off.
- * Threads: the keeper calls these functions. */
+ * Threads: a session belongs to one worker thread, its keeper (inside.h). Only the keeper calls
+ * these functions. */
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -23,7 +24,7 @@
 #include "local/inside.h"
 
 #define FDS_IN_ONE 253u               /* the kernel's limit for one message (SCM_MAX_FD) */
-#define LARGE_HEAD_BYTES 65536        /* the socket has room for three of these heads */
+#define LARGE_HEAD_BYTES 65536        /* the padding in send_large: three messages fill a socket */
 #define MESSAGES_A_TURN 16u           /* messages of one session in one turn */
 #define LOGGED_BYTES 200u             /* bytes of a refusal's sentence that are logged */
 

@@ -21,8 +21,8 @@
 #define DAY_KEYS 64
 #define DAY_KEY_ID_BYTES 192
 #define SKEW_S (15 * 60)
-/* A longer text is not sent back in an explanation, where its bytes in hex make it 4 times as
- * long. */
+/* The explanation of a wrong signature has the canonical request as text and in hex, together 4
+ * times as long as the text. If the text is longer than this, the explanation leaves both out. */
 #define EXPLAINED_BYTES_MAX 4096
 
 struct day_key {
@@ -316,7 +316,7 @@ static void explain_unsigned(struct arena *keep, const struct request_head *head
         if (canon_must_be_signed(&canon, i))
             text_printf(&names, "%s%.*s", names.len ? ", " : "",
                         SLICE_ARG(arena_lower(keep, canon.fields[i].name)));
-    if (names.len)    /* else the caller knows why */
+    if (names.len)    /* none: the caller's message gives another reason */
         s3_fault_add(ret, S("HeadersNotSigned"), text_slice(&names));
 }
 
@@ -409,7 +409,7 @@ enum err sigv4_chain_next(struct sigv4_chain *chain, enum sigv4_link link,
     at += slice_put(at, chain->scope);
     at += slice_put(at, (slice){ chain->last, sizeof(chain->last) });
     *at++ = '\n';
-    if (link == LINK_CHUNK)    /* the digest of a chunk's headers: a chunk has no headers */
+    if (link == LINK_CHUNK)    /* the text has a hash of the chunk's headers here; there are none */
         at += slice_put(at, S(EMPTY_SHA256 "\n"));
     hex_write(sha256, 32, at);
     at += SIGNATURE_CHARS;
