@@ -181,8 +181,8 @@ static int explain(struct cli *cli, const struct server *server, const struct s3
     if (range)
         query_add(&query, "range", slice_of(range));
     struct question question = { .method = "GET", .of = *url, .query = text_slice(&query),
-                                 .right = "list on this key, and the origin must let it list the "
-                                          "key",
+                                 .right = "\"list\" on this key, and the origin must allow it to "
+                                          "list the key",
                                  .slow = "It asks the origin whether you may list the key" };
     int status = server_ask(server, &question, &cli->arena, &body);
     if (status)

@@ -36,6 +36,12 @@ static slice label_value(const char *label)
     return slice_cut(&rest, '"');
 }
 
+/* What a help text is for. */
+struct topic {
+    const char *metric;     /* NULL: no metric */
+    const char *choices;    /* of a setting with a list of words: "a|b|c"; or NULL */
+};
+
 /* True if the word is a value of the metric's label, followed by a colon or a comma, as in
  * "hit: the cache". */
 static bool is_label_value(slice word, const char *metric)
@@ -49,34 +55,59 @@ static bool is_label_value(slice word, const char *metric)
     return false;
 }
 
-/* True for a word that is written as code. It has a '_', as most names of settings and all names of
- * variables and metrics have, or begins like a path or with a character of Markdown. */
-static bool is_code(slice word)
+/* True if the word is one of the setting's words, followed by a colon, as in "never: no object". */
+static bool is_choice(slice word, const char *choices)
 {
-    return word.len && (memchr(word.ptr, '_', word.len) || strchr("/~*<", word.ptr[0]));
+    slice rest = slice_of(choices ? choices : "");
+    if (!slice_ends(word, S(":")))
+        return false;
+    word.len--;
+    while (rest.len)
+        if (slice_eq(slice_cut(&rest, '|'), word))
+            return true;
+    return false;
 }
 
-static void add_word(struct text *to, slice word, const char *metric)
+/* True for a word that is written as code. It has a '_', as most names of settings and all names of
+ * variables and metrics have. Or it is an operation of ours, or begins like a path or with a
+ * character of Markdown. */
+static bool is_code(slice word)
+{
+    return word.len && (memchr(word.ptr, '_', word.len) || strchr("/~*<", word.ptr[0]) ||
+                        slice_starts(word, S("penstock-")));
+}
+
+/* True if the help text of a metric has the word in quotes, as in "other". The manual writes such a
+ * word as code, without the quotes. */
+static bool is_quoted(slice word, slice core)
+{
+    size_t before = (size_t)(core.ptr - word.ptr), end = before + core.len;
+    return before > 0 && end < word.len && word.ptr[before - 1] == '"' && word.ptr[end] == '"';
+}
+
+static void add_word(struct text *to, slice word, const struct topic *topic)
 {
     slice core = word;
     while (core.len && strchr("(\"", core.ptr[0]))
         core = slice_from(core, 1);
     while (core.len && strchr(",.;:)\"", core.ptr[core.len - 1]))
         core.len--;
-    if (!is_code(core) && !is_label_value(word, metric)) {
+    bool quoted = topic->metric && is_quoted(word, core);
+    if (!is_code(core) && !quoted && !is_label_value(word, topic->metric) &&
+        !is_choice(word, topic->choices)) {
         for (size_t i = 0; i < word.len; i++)
             text_printf(to, "%s%c", word.ptr[i] == '[' ? "\\" : "", word.ptr[i]);    /* no link */
         return;
     }
     size_t before = (size_t)(core.ptr - word.ptr);
-    text_add(to, slice_sub(word, 0, before));
+    text_add(to, slice_sub(word, 0, before - quoted));
     text_printf(to, "`%.*s`", SLICE_ARG(core));
-    text_add(to, slice_from(word, before + core.len));
+    text_add(to, slice_from(word, before + core.len + quoted));
 }
 
 /* Adds a help text as sentences, with a capital and a full stop. If the text begins with a word of
- * code, the word keeps its small letter. `metric` is the metric that the help is for, or NULL. */
-static void add_sentence(struct text *to, const char *help, const char *metric)
+ * code, the word keeps its small letter. */
+static void add_sentence(struct text *to, const char *help, const struct topic *topic)
 {
     slice words = slice_of(help);
     bool first = true;
@@ -88,7 +119,7 @@ static void add_sentence(struct text *to, const char *help, const char *metric)
             text_char(to, (char)(word.ptr[0] - 'a' + 'A'));
             word = slice_from(word, 1);
         }
-        add_word(to, word, metric);
+        add_word(to, word, topic);
         first = false;
     }
     size_t len = strlen(help);
@@ -132,7 +163,8 @@ static void add_setting(struct text *to, const struct setting *setting)
     text_printf(to, "- `%s` (", setting->name);
     add_form(to, setting);
     text_add(to, S("). "));
-    add_sentence(to, setting->help, NULL);
+    add_sentence(to, setting->help, &(struct topic){
+                     .choices = setting->type == TYPE_CHOICE ? setting->unit : NULL });
 }
 
 static void add_heading(struct text *to, const char *title)
@@ -161,7 +193,7 @@ void manual_memory(struct text *to)
         text_printf(to, "- `%s` (`%.*s` to `%.*s`, share %u %%). ", row->name, SLICE_ARG(least),
                     SLICE_ARG(most), row->share);
         add_sentence(to, arena_printf(to->arena, "%s. When it is full: %s", row->holds,
-                                      row->full).ptr, NULL);
+                                      row->full).ptr, &(struct topic){ .metric = NULL });
     }
 }
 
@@ -182,7 +214,7 @@ static size_t add_metric(struct text *to, size_t first)
             text_printf(to, "%s`%.*s`", i > first ? ", " : "", SLICE_ARG(value));
     }
     text_add(to, S("). "));
-    add_sentence(to, metrics[first].help, metrics[first].name);
+    add_sentence(to, metrics[first].help, &(struct topic){ .metric = metrics[first].name });
     return i;
 }
 
@@ -225,7 +257,8 @@ static const struct words leaves[] = {
     [S3_MUTATES_GRANTS] = { "permissions", "the permissions leave the cache" },
     [S3_MUTATES_HEADS] = { "bucket's metadata",
                            "the metadata of the bucket's objects leaves the cache" },
-    [S3_MUTATES_CACHED] = { "what the query names", "what the query names leaves the cache" },
+    [S3_MUTATES_CACHED] = { "objects in query",
+                            "the objects that the query names leave the cache" },
     [S3_MUTATES_BUCKET] = { "permissions, metadata",
                             "the permissions and the metadata of the bucket's objects leave the "
                             "cache" },

@@ -99,7 +99,7 @@ static int ask(struct pin *pin)
     query_add(&query, "prefix", pin->url.key);
     struct question question = {
         .method = pin->list ? "GET" : "POST", .of = { pin->url.bucket, S("") },
-        .query = text_slice(&query), .right = "cache on this prefix", .slow = SERVER_SLOW_WALK };
+        .query = text_slice(&query), .right = "\"cache\" on this prefix", .slow = SERVER_SLOW_WALK };
     int status = server_ask(pin->server, &question, &pin->keep, &body);
     if (!status)
         status = lines_each(pin->server, body, visit, pin);

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "cli/lines.h"
 
-#define RIGHT "cache on this prefix or key"
+#define RIGHT "\"cache\" on this prefix or key"
 #define POLL_MS 500u
 #define PROGRESS_MS 5000u
 

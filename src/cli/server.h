@@ -38,12 +38,13 @@ void server_end(struct server *server);
 
 #define SERVER_SLOW_WALK \
     "It looks through all of its cache, which takes long if the cache is large"
-#define SERVER_LIST_RIGHT "list on this prefix, and the origin must let it list the prefix"
+#define SERVER_LIST_RIGHT \
+    "\"list\" on this prefix, and the origin must allow it to list the prefix"
 struct question {
     const char *method;
     struct s3_url of;          /* the key stands in the path, if there is one */
     slice query;               /* "penstock-ls&prefix=a%2F" */
-    const char *right;         /* which right the client needs, for messages */
+    const char *right;         /* the right that the client needs, for messages: "list" on ... */
     const char *slow;          /* a sentence: why the answer may take long */
     bool may_be_empty;         /* an answer without a line is one, too */
 };

@@ -151,7 +151,7 @@ with Story("y02 commands say what is cached", seconds=120) as story:
             server.get(key)
     wait_for("all is stored again", lambda: len(cached("")) == len(KEYS) - 1, 10)
     story.same("... or --yes", (penstock("purge", "--yes", "s3://pile")[:2], cached("")), ((0, "purged s3://pile/\n"), []))
-    refused("a purge needs a right", 1, ["the right cache"], "purge", "--config", server.config_path, "s3://pile/a/",
+    refused("a purge needs a right", 1, ['the right "cache"'], "purge", "--config", server.config_path, "s3://pile/a/",
             env={"AWS_ACCESS_KEY_ID": "LISTERKEY", "AWS_SECRET_ACCESS_KEY": "listerkey"})
     refused("--key needs a key", 2, ["s3://BUCKET/KEY"], "purge", "--key", "s3://pile")
     refused("another S3 server does not know it", 1, ["not a Penstock"], "purge", "--url", origin.url, "s3://pile/a/")
@@ -174,7 +174,7 @@ with Story("y02 commands say what is cached", seconds=120) as story:
     story.same("... once more", penstock("unpin", "s3://pile/a/")[1].splitlines()[0], "s3://pile/a/ was not pinned")
     story.same("... --json", lines_of("unpin", "s3://pile/b/00")[0], {"prefix": "b/00", "pinned": False, "was_pinned": True})
     story.same("none is left", penstock("pin", "--list", "s3://pile/")[1].splitlines()[0], "no prefix that begins with s3://pile/ is pinned")
-    refused("a pin needs a right", 1, ["the right cache"], "pin", "--config", server.config_path, "s3://pile/a/",
+    refused("a pin needs a right", 1, ['the right "cache"'], "pin", "--config", server.config_path, "s3://pile/a/",
             env={"AWS_ACCESS_KEY_ID": "LISTERKEY", "AWS_SECRET_ACCESS_KEY": "listerkey"})
 
     # ---- where the service is, and who asks ----
@@ -198,9 +198,9 @@ with Story("y02 commands say what is cached", seconds=120) as story:
     refused("an unknown key", 1, ["does not know the access key NOBODY (from env AWS_ACCESS_KEY_ID)", address, "AWS_SECRET_ACCESS_KEY"],
             "ls", "s3://pile", env={**client, "AWS_ACCESS_KEY_ID": "NOBODY"})
     refused("a wrong secret", 1, ["another secret key"], "ls", "s3://pile", env={**client, "AWS_SECRET_ACCESS_KEY": "wrong"})
-    refused("a missing right", 1, ["READERKEY", "the right list"], "ls", "--config", config, "s3://pile/a/",
+    refused("a missing right", 1, ["READERKEY", 'the right "list"'], "ls", "--config", config, "s3://pile/a/",
             env={"AWS_ACCESS_KEY_ID": "READERKEY", "AWS_SECRET_ACCESS_KEY": "readerkey"})
-    refused("more than a client may list", 1, ["LISTERKEY", "the right list"], "du", "--config", config, "s3://pile", env=other_client)
+    refused("more than a client may list", 1, ["LISTERKEY", 'the right "list"'], "du", "--config", config, "s3://pile", env=other_client)
 
     # ---- wrong words ----
     for text, words, *argv in (("no URL", ["s3://BUCKET/PREFIX"], "ls"), ("no s3 URL", ["s3://"], "ls", "pile/a"),
