@@ -29,14 +29,13 @@
 
 /* ---- small files of the folder ages/ ---- */
 
-/* Returns -1 if there is no such folder. The path of the cache folder may name another folder by
- * now, in which nothing may be made: so the folder is found from that of the extents. */
+/* Returns -1 if there is no such folder. */
 static int open_folder(const struct volume *volume, bool make)
 {
-    int extents = extents_folder_fd(volume->extents);
-    if (make && mkdirat(extents, "../ages", 0700) != 0 && errno != EEXIST)
+    int folder = volume->folder.fd;
+    if (make && mkdirat(folder, "ages", 0700) != 0 && errno != EEXIST)
         return -1;
-    return openat(extents, "../ages", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return openat(folder, "ages", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
 /* If the file can't be written, the old one stays. It is as true as it was. */

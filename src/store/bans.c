@@ -10,6 +10,7 @@
 #include "store/bans.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/guard.h"
 #include "base/metric.h"
@@ -98,7 +99,7 @@ static void replace(struct bans *bans, const struct ban *ban)
 
 /* ---- the file ---- */
 
-static enum err load(const char *folder, struct arena *keep, struct ban **ret, size_t *ret_count,
+static enum err load(int folder, struct arena *keep, struct ban **ret, size_t *ret_count,
                      uint64_t *ret_serial)
 {
     slice bytes;
@@ -127,7 +128,7 @@ static enum err store(struct bans *bans, const struct folder *folder)
     uint8_t *bytes = arena_alloc(&keep, len);
     bans_encode(rows, count, applied, bytes);
     pthread_rwlock_unlock(&bans->lock);
-    enum err e = folder_write(folder->path, FILE_NAME, bytes, len);
+    enum err e = folder_write(folder->fd, FILE_NAME, bytes, len);
     arena_free(&keep);
     if (!e)
         atomic_store(&bans->stored, applied);
@@ -140,8 +141,11 @@ void bans_peek(const char *path, struct ban_list *list)
     struct ban *rows;
     size_t count;
     uint64_t serial;
-    if (load(path, &keep, &rows, &count, &serial) == OK)
+    int folder = folder_dir(path);
+    if (folder >= 0 && load(folder, &keep, &rows, &count, &serial) == OK)
         ban_list_merge(list, rows, count, serial);
+    if (folder >= 0)
+        close(folder);
     arena_free(&keep);
 }
 
@@ -214,7 +218,7 @@ enum err bans_open(struct bans *bans, struct ban_list *list, const struct folder
     struct ban *rows;
     size_t count;
     uint64_t serial;
-    enum err e = load(folder->path, &keep, &rows, &count, &serial);
+    enum err e = load(folder->fd, &keep, &rows, &count, &serial);
     bool damaged = e == ERR_GONE;
     if (e && e != ERR_NOT_FOUND && !damaged) {
         arena_free(&keep);

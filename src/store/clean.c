@@ -61,11 +61,11 @@ static bool read_boot(char ret[BOOT_BYTES])
     return len > 0;
 }
 
-static bool read_places(int folder_fd, struct disk_place places[PLACES])
+static bool read_places(int folder, struct disk_place places[PLACES])
 {
     for (size_t i = 0; i < PLACES; i++) {
         struct stat st;
-        if (fstatat(folder_fd, names[i], &st, 0) != 0)
+        if (fstatat(folder, names[i], &st, 0) != 0)
             return false;
         places[i] = (struct disk_place){ .device = st.st_dev, .inode = st.st_ino,
                                          .changed_s = st.st_ctim.tv_sec,
@@ -75,28 +75,23 @@ static bool read_places(int folder_fd, struct disk_place places[PLACES])
 }
 
 /* Makes the mark that would be valid now. */
-static bool make(int folder_fd, uint64_t opening, const struct metas *metas, struct disk_clean *ret)
+static bool make(int folder, uint64_t opening, const struct metas *metas, struct disk_clean *ret)
 {
     *ret = (struct disk_clean){ .version = 1, .page_bytes = metas->page_bytes, .opening = opening,
                                 .transaction = metas->transaction, .root = metas->root,
                                 .last_page = metas->last_page,
                                 .meta_crc = { metas->crc[0], metas->crc[1] } };
     memcpy(ret->magic, clean_magic, sizeof(clean_magic));
-    if (!read_boot(ret->boot) || !read_places(folder_fd, ret->places))
+    if (!read_boot(ret->boot) || !read_places(folder, ret->places))
         return false;
     ret->crc = crc32c(0, ret, offsetof(struct disk_clean, crc));
     return true;
 }
 
-static int open_folder(const char *folder)
-{
-    return open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-}
-
-static enum err fill(int folder_fd, int fd, uint64_t opening, const struct metas *metas)
+static enum err fill(int folder, int fd, uint64_t opening, const struct metas *metas)
 {
     struct disk_clean clean;
-    if (fsync(folder_fd) != 0 || !make(folder_fd, opening, metas, &clean))
+    if (fsync(folder) != 0 || !make(folder, opening, metas, &clean))
         return ERR_IO;
     if (failpoint(FAIL_CLEAN_LEAVE) || write(fd, &clean, sizeof(clean)) != sizeof(clean) ||
         fsync(fd) != 0)
@@ -104,61 +99,45 @@ static enum err fill(int folder_fd, int fd, uint64_t opening, const struct metas
     return OK;
 }
 
-enum err clean_leave(const char *folder, uint64_t opening, const struct metas *metas)
+enum err clean_leave(int folder, uint64_t opening, const struct metas *metas)
 {
-    int folder_fd = open_folder(folder);
-    int fd = folder_fd < 0 ? -1
-                           : openat(folder_fd, "clean", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC,
-                                    0600);
-    enum err e = fd < 0 ? ERR_IO : fill(folder_fd, fd, opening, metas);
+    int fd = openat(folder, "clean", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    enum err e = fd < 0 ? ERR_IO : fill(folder, fd, opening, metas);
     if (fd >= 0) {
         close(fd);
         if (e)
-            unlinkat(folder_fd, "clean", 0);
+            unlinkat(folder, "clean", 0);
     }
-    if (folder_fd >= 0)
-        close(folder_fd);
     return e;
 }
 
-static bool read_mark(int folder_fd, struct disk_clean *ret)
+static bool read_mark(int folder, struct disk_clean *ret)
 {
-    int fd = openat(folder_fd, "clean", O_RDONLY | O_CLOEXEC);
+    int fd = openat(folder, "clean", O_RDONLY | O_CLOEXEC);
     ssize_t len = fd < 0 ? -1 : pread(fd, ret, sizeof(*ret), 0);
     if (fd >= 0)
         close(fd);
     return len == sizeof(*ret) && ret->crc == crc32c(0, ret, offsetof(struct disk_clean, crc));
 }
 
-static bool holds(int folder_fd, uint64_t opening)
+static bool holds(int folder, uint64_t opening)
 {
     struct disk_clean clean, now;
     struct metas metas;
-    return read_mark(folder_fd, &clean) &&
-           metas_read_file(folder_fd, names[INDEX], clean.page_bytes, &metas) == OK &&
-           make(folder_fd, opening, &metas, &now) && memcmp(&clean, &now, sizeof(now)) == 0;
+    return read_mark(folder, &clean) &&
+           metas_read_file(folder, names[INDEX], clean.page_bytes, &metas) == OK &&
+           make(folder, opening, &metas, &now) && memcmp(&clean, &now, sizeof(now)) == 0;
 }
 
-bool clean_take(const char *folder, uint64_t opening)
+bool clean_take(int folder, uint64_t opening)
 {
-    int folder_fd = open_folder(folder);
-    if (folder_fd < 0)
-        return false;
-    bool clean = !guard_on(GUARD_MARK) || holds(folder_fd, opening);
+    bool clean = !guard_on(GUARD_MARK) || holds(folder, opening);
     (void)failpoint(FAIL_CLEAN_TAKE);
-    clean = unlinkat(folder_fd, "clean", 0) == 0 && clean;
-    close(folder_fd);
-    return clean;
+    return unlinkat(folder, "clean", 0) == 0 && clean;
 }
 
-bool clean_look(const char *folder, uint64_t opening, bool *ret_there)
+bool clean_look(int folder, uint64_t opening, bool *ret_there)
 {
-    int folder_fd = open_folder(folder);
-    *ret_there = false;
-    if (folder_fd < 0)
-        return false;
-    *ret_there = faccessat(folder_fd, "clean", F_OK, 0) == 0;
-    bool valid = holds(folder_fd, opening);
-    close(folder_fd);
-    return valid;
+    *ret_there = faccessat(folder, "clean", F_OK, 0) == 0;
+    return holds(folder, opening);
 }

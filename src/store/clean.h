@@ -12,11 +12,11 @@
 
 /* Writes the mark. To be called when the index is closed and nothing more will be written to the
  * folder. Returns OK, or ERR_FULL or ERR_IO if the mark could not be written. */
-enum err clean_leave(const char *folder, uint64_t opening, const struct metas *metas) MUST_USE;
+enum err clean_leave(int folder, uint64_t opening, const struct metas *metas) MUST_USE;
 /* Removes the mark; to be called before anything else is changed. Returns true if there was a mark,
  * and it is valid. */
-bool clean_take(const char *folder, uint64_t opening) MUST_USE;
+bool clean_take(int folder, uint64_t opening) MUST_USE;
 /* The same, but the mark stays. *ret_there: there is a mark, valid or not. */
-bool clean_look(const char *folder, uint64_t opening, bool *ret_there) MUST_USE;
+bool clean_look(int folder, uint64_t opening, bool *ret_there) MUST_USE;
 
 #endif

@@ -10,7 +10,7 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <stdio.h>
+#include <fcntl.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -54,19 +54,17 @@ static bool is_of_ages(const char *name)
 
 /* Returns OK, ERR_NOT_FOUND if the folder is missing, ERR_FORMAT if it is not a folder, or
  * ERR_IO. */
-static enum err open_inner(const char *folder, const char *inner, DIR **ret)
+static enum err open_inner(int folder, const char *inner, DIR **ret)
 {
-    char path[4096];
-    if (snprintf(path, sizeof(path), "%s/%s", folder, inner) >= (int)sizeof(path))
-        return ERR_IO;
-    *ret = opendir(path);
+    int fd = openat(folder, *inner ? inner : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    *ret = fd < 0 ? NULL : fdopendir(fd);
     if (*ret)
         return OK;
     return errno == ENOENT ? ERR_NOT_FOUND : errno == ENOTDIR ? ERR_FORMAT : ERR_IO;
 }
 
 struct search {
-    const char *folder;
+    int folder;
     clearing_visit *each;
     void *arg;
 };
@@ -106,14 +104,14 @@ static bool keep_first(void *arg, const char *inner, const char *name)
     return false;
 }
 
-static enum err look(const char *folder, const char *inner, is_ours *ours, struct arena *keep,
+static enum err look(int folder, const char *inner, is_ours *ours, struct arena *keep,
                      slice *ret_stranger)
 {
     struct first first = { keep, ret_stranger };
     return search(&(struct search){ folder, keep_first, &first }, inner, ours);
 }
 
-enum err clearing_look(const char *folder, struct arena *keep, slice *ret_stranger)
+enum err clearing_look(int folder, struct arena *keep, slice *ret_stranger)
 {
     enum err extents = look(folder, "extents", is_extent, keep, ret_stranger), e;
     if (extents && extents != ERR_NOT_FOUND)
@@ -127,7 +125,7 @@ enum err clearing_look(const char *folder, struct arena *keep, slice *ret_strang
     return e == ERR_NOT_FOUND ? OK : e;
 }
 
-enum err clearing_each_stranger(const char *folder, clearing_visit *each, void *arg)
+enum err clearing_each_stranger(int folder, clearing_visit *each, void *arg)
 {
     static const struct {
         const char *inner;
@@ -154,7 +152,7 @@ static enum err remove_files(DIR *dir, is_ours *ours, uint32_t keep)
     return e;
 }
 
-enum err clearing_ages(const char *folder)
+enum err clearing_ages(int folder)
 {
     DIR *dir;
     enum err e = open_inner(folder, "ages", &dir);
@@ -165,7 +163,7 @@ enum err clearing_ages(const char *folder)
     return e;
 }
 
-enum err clearing_extents(const char *folder, uint32_t *ret_highest)
+enum err clearing_extents(int folder, uint32_t *ret_highest)
 {
     DIR *dir;
     uint32_t number;

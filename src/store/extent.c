@@ -228,11 +228,6 @@ uint32_t extents_count(const struct extents *all)
     return atomic_load_explicit(&all->count, memory_order_relaxed);
 }
 
-int extents_folder_fd(const struct extents *all)
-{
-    return all->folder_fd;
-}
-
 uint32_t extents_highest(const struct extents *all)
 {
     return atomic_load(&all->highest);
@@ -446,28 +441,25 @@ bool extent_number_of(const char *name, uint32_t *ret)
     return *ret > 0 && *ret <= EXTENT_NUMBER_MAX && strcmp(name, ours) == 0;
 }
 
-enum err extents_open(struct extents *all, const char *folder, const struct format *format)
+enum err extents_open(struct extents *all, int folder, const struct format *format)
 {
-    char path[4096];
-    if (snprintf(path, sizeof(path), "%s/extents", folder) >= (int)sizeof(path))
+    if (mkdirat(folder, "extents", 0700) != 0 && errno != EEXIST)
         return ERR_IO;
-    if (mkdir(path, 0700) != 0 && errno != EEXIST)
-        return ERR_IO;
-    DIR *dir = opendir(path);
-    if (!dir)
-        return ERR_IO;
-    all->folder_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    all->folder_fd = openat(folder, "extents", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = openat(folder, "extents", O_RDONLY | O_DIRECTORY | O_CLOEXEC);    /* closedir closes it */
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
     all->extent_bytes = format->extent_bytes;
     memcpy(all->volume, format->volume, sizeof(all->volume));
     if (memcmp(all->secret, format->secret, sizeof(all->secret)) != 0)    /* others read it */
         memcpy(all->secret, format->secret, sizeof(all->secret));
-    enum err e = all->folder_fd >= 0 ? OK : ERR_IO;
+    enum err e = all->folder_fd >= 0 && dir ? OK : ERR_IO;
     struct dirent *item;
     uint32_t number;
     while (!e && (item = readdir(dir)))
         if (extent_number_of(item->d_name, &number))
             e = add_file(all, number);
-    closedir(dir);
+    if (dir)
+        closedir(dir);
     if (e)
         extents_close(all);
     return e;

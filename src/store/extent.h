@@ -50,16 +50,15 @@ uint32_t extent_granted_raise(struct extents *all, uint32_t number, uint32_t ord
 
 /* ---- for the committer only, unless a comment says "any thread" ---- */
 
-/* Finds the extents in `folder`/extents, which is made if it is missing. Reads records only of
+/* Finds the extents in the folder `extents` of the cache folder, whose descriptor is `folder`. It is
+ * made if it is missing. Reads records only of
  * unsealed extents. An extent that has no right footer or head page of this volume is counted, but
  * can't be held. */
-enum err extents_open(struct extents *all, const char *folder,
+enum err extents_open(struct extents *all, int folder,
                       const struct format *format) MUST_USE;
 /* Reads the number in the name of an extent's file. Returns false for the name of another file. */
 bool extent_number_of(const char *name, uint32_t *ret) MUST_USE;
 void extents_close(struct extents *all);    /* readers keep the extents that they hold */
-/* Returns a descriptor of the folder `extents`. Valid while the cache folder is open. */
-int extents_folder_fd(const struct extents *all);
 /* Bytes on disk, including those of recycled extents that are still held. Any thread. */
 uint64_t extents_bytes(const struct extents *all);
 /* Bytes of dropped extents alone, which readers still hold. Any thread. */

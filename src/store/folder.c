@@ -54,10 +54,10 @@ static struct path path_in(const char *folder, const char *name)
 
 /* ---- the format file ---- */
 
-enum err folder_peek(const char *folder, struct format *ret, const char **ret_why)
+enum err folder_peek_at(int folder, struct format *ret, const char **ret_why)
 {
     *ret_why = "the file 'format' in the folder can't be read; check its rights, and the disk";
-    int fd = open(path_in(folder, "format").text, O_RDONLY | O_CLOEXEC);
+    int fd = openat(folder, "format", O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return errno == ENOENT || errno == ENOTDIR ? ERR_NOT_FOUND : ERR_IO;
     char bytes[FORMAT_BYTES_MAX];
@@ -66,106 +66,31 @@ enum err folder_peek(const char *folder, struct format *ret, const char **ret_wh
     return len < 0 ? ERR_IO : format_decode((slice){ bytes, (size_t)len }, ret, ret_why);
 }
 
-static enum err sync_folder(const char *folder)
+enum err folder_peek(const char *path, struct format *ret, const char **ret_why)
 {
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return ERR_IO;
-    int rc = fsync(fd);
-    close(fd);
-    return rc == 0 ? OK : ERR_IO;
-}
-
-/* The file `names` is written by the thread that starts the process, perhaps while the committer
- * writes another file. So it has a temporary file of its own. */
-static struct path temporary_for(const char *folder, const char *name)
-{
-    return path_in(folder, strcmp(name, "names") == 0 ? FOLDER_FRESH_NAMES : FOLDER_FRESH);
-}
-
-enum err folder_write(const char *folder, const char *name, const void *bytes, size_t len)
-{
-    struct path fresh = temporary_for(folder, name);
-    int fd = open(fresh.text, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return errno == ENOSPC || errno == EDQUOT ? ERR_FULL : ERR_IO;
-    errno = 0;
-    bool good = !failpoint(FAIL_FILE_WRITE) && write(fd, bytes, len) == (ssize_t)len &&
-                fsync(fd) == 0;
-    good = close(fd) == 0 && good;
-    if (!good || failpoint(FAIL_FILE_RENAME) ||
-        rename(fresh.text, path_in(folder, name).text) != 0) {
-        bool full = errno == ENOSPC || errno == EDQUOT;
-        unlink(fresh.text);
-        return full ? ERR_FULL : ERR_IO;
-    }
-    (void)failpoint(FAIL_FILE_RENAMED);
-    return sync_folder(folder);
-}
-
-enum err folder_read(const char *folder, const char *name, size_t max, struct arena *keep,
-                     slice *ret)
-{
-    struct stat stat;
-    int fd = open(path_in(folder, name).text, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return errno == ENOENT ? ERR_NOT_FOUND : ERR_IO;
-    bool known = fstat(fd, &stat) == 0 && stat.st_size >= 0;
-    size_t bytes = known ? (size_t)stat.st_size : 0;
-    char *to = known && bytes <= max ? arena_alloc(keep, bytes + 1) : NULL;
-    ssize_t len = to ? pread(fd, to, bytes, 0) : -1;
-    close(fd);
-    if (known && bytes > max)
-        return ERR_GONE;
-    *ret = (slice){ to, bytes };
-    return len == (ssize_t)bytes ? OK : ERR_IO;
-}
-
-enum err folder_read_rows(const char *folder, const char *name, void *rows, size_t row_bytes,
-                          size_t max, size_t *ret_count)
-{
-    uint32_t crc;
-    *ret_count = 0;
-    check(row_bytes > sizeof(crc));
-    int fd = open(path_in(folder, name).text, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return errno == ENOENT ? ERR_NOT_FOUND : ERR_IO;
-    ssize_t len = pread(fd, rows, (max + 1) * row_bytes, 0);
-    close(fd);
-    if (len < (ssize_t)sizeof(crc) || (size_t)len % row_bytes != sizeof(crc))
-        return ERR_GONE;
-    size_t bytes = (size_t)len - sizeof(crc);
-    memcpy(&crc, (char *)rows + bytes, sizeof(crc));
-    if (crc != crc32c(0, rows, bytes))
-        return ERR_GONE;
-    *ret_count = bytes / row_bytes;
-    return OK;
-}
-
-enum err folder_write_rows(const char *folder, const char *name, void *rows, size_t row_bytes,
-                           size_t count)
-{
-    size_t bytes = count * row_bytes;
-    uint32_t crc = crc32c(0, rows, bytes);
-    check(row_bytes > sizeof(crc));
-    memcpy((char *)rows + bytes, &crc, sizeof(crc));
-    return folder_write(folder, name, rows, bytes + sizeof(crc));
+    int folder = folder_dir(path);
+    *ret_why = "the folder can't be opened; check its rights, and the disk";
+    if (folder < 0)
+        return errno == ENOENT || errno == ENOTDIR ? ERR_NOT_FOUND : ERR_IO;
+    enum err e = folder_peek_at(folder, ret, ret_why);
+    close(folder);
+    return e;
 }
 
 static enum err write_format(const struct folder *folder, const struct format *format)
 {
     uint8_t bytes[FORMAT_BYTES_MAX];
     size_t len = format_encode(format, bytes);
-    return folder_write(folder->path, "format", bytes, len);
+    return folder_write(folder->fd, "format", bytes, len);
 }
 
 static enum err throw_index_away(const struct folder *folder)
 {
-    struct path path = path_in(folder->path, "index");
-    unlink(path_in(path.text, "data.mdb").text);
-    unlink(path_in(path.text, "lock.mdb").text);
-    unlink(path_in(path.text, INDEX_SUSPECT).text);
-    return rmdir(path.text) == 0 || errno == ENOENT || errno == ENOTEMPTY ? OK : ERR_IO;
+    unlinkat(folder->fd, "index/data.mdb", 0);
+    unlinkat(folder->fd, "index/lock.mdb", 0);
+    unlinkat(folder->fd, "index/" INDEX_SUSPECT, 0);
+    return unlinkat(folder->fd, "index", AT_REMOVEDIR) == 0 || errno == ENOENT || errno == ENOTEMPTY
+               ? OK : ERR_IO;
 }
 
 /* The highest extent stays as an empty file, so that no number is used again. It is a new file with
@@ -174,13 +99,13 @@ static enum err throw_extents_away(const struct folder *folder)
 {
     char name[32];
     uint32_t highest;
-    enum err e = clearing_extents(folder->path, &highest);
+    enum err e = clearing_extents(folder->fd, &highest);
     snprintf(name, sizeof(name), "extents/%08x", highest);
     if (!e && highest)
-        e = folder_write(folder->path, name, "", 0);
+        e = folder_write(folder->fd, name, "", 0);
     if (!e)
-        e = clearing_ages(folder->path);
-    return e ? e : sync_folder(path_in(folder->path, "extents").text);
+        e = clearing_ages(folder->fd);
+    return e ? e : folder_sync(folder->fd, "extents");
 }
 
 /* For a folder without a format file. A new folder stays as it is. A folder of Penstock has lost
@@ -191,7 +116,7 @@ static enum err clear(struct folder *folder, const char *why, const char **ret_w
     struct arena keep = { 0 };
     slice stranger = { "", 0 };
     *ret_why = "the folder holds files that are not Penstock's; set cache_dir to an empty folder";
-    enum err e = clearing_look(folder->path, &keep, &stranger);
+    enum err e = clearing_look(folder->fd, &keep, &stranger);
     snprintf(folder->stranger, sizeof(folder->stranger), "%.*s", SLICE_ARG(stranger));
     arena_free(&keep);
     if (e == ERR_NOT_FOUND)
@@ -233,7 +158,7 @@ static enum err learn_format(struct folder *folder, const struct folder_wish *wi
                              const char **ret_why)
 {
     struct format *format = &folder->format;
-    enum err e = folder_peek(folder->path, format, ret_why);
+    enum err e = folder_peek_at(folder->fd, format, ret_why);
     bool is_new = e == ERR_NOT_FOUND || e == ERR_GONE;
     folder->anew = "";
     folder->stranger[0] = '\0';
@@ -325,21 +250,28 @@ static enum err make_folder(struct folder *folder, const char **ret_why)
     return errno == ENOTDIR ? ERR_FORMAT : ERR_IO;
 }
 
+static enum err open_dir(struct folder *folder, const char **ret_why)
+{
+    struct stat st;
+    folder->fd = folder_dir(folder->path);
+    if (folder->fd >= 0)
+        return OK;
+    *ret_why = "the path is not a folder; set another cache_dir";
+    if (stat(folder->path, &st) == 0 && !S_ISDIR(st.st_mode))
+        return ERR_FORMAT;
+    *ret_why = "the folder can't be opened; check its rights, and those of the folders above; if "
+               "the folder is a link, check its target, too";
+    return ERR_IO;
+}
+
 static enum err take_lock(struct folder *folder, const char **ret_why)
 {
-    enum err e = make_folder(folder, ret_why);
-    if (e)
+    enum err e = folder->fd < 0 ? make_folder(folder, ret_why) : OK;
+    if (!e && folder->fd < 0)
+        e = open_dir(folder, ret_why);
+    if (e || folder->lock_fd >= 0)
         return e;
-    struct stat st;
-    *ret_why = "the folder can't be looked at (stat fails); check the rights of the folders above; "
-               "if the folder is a link, check its target, too";
-    if (stat(folder->path, &st) != 0)
-        return ERR_IO;
-    if (!S_ISDIR(st.st_mode)) {
-        *ret_why = "the path is not a folder; set another cache_dir";
-        return ERR_FORMAT;
-    }
-    folder->lock_fd = open(path_in(folder->path, "lock").text, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    folder->lock_fd = openat(folder->fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (folder->lock_fd < 0) {
         *ret_why = why_no_folder(errno);
         return ERR_IO;
@@ -410,7 +342,7 @@ static uint64_t map_bytes(const struct folder *folder)
 {
     struct stat st;
     uint64_t there = 0;
-    if (stat(path_in(folder->path, "index/data.mdb").text, &st) == 0)
+    if (fstatat(folder->fd, "index/data.mdb", &st, 0) == 0)
         there = (uint64_t)st.st_size;
     uint64_t grown = (uint64_t)SIZE_EXTENTS_MAX * folder->format.extent_bytes;
     return MAX(MAX(folder->format.size_bytes, grown), there) + 64 * MIB;
@@ -433,7 +365,10 @@ static bool raise_generation(struct format *format)
 static enum err open_index(struct folder *folder, bool *ret_lost)
 {
     uint64_t opening = 0, mine = folder->format.opening;
-    enum err e = index_open(folder->index, path_in(folder->path, "index").text, map_bytes(folder));
+    char path[FOLDER_PATH_MAX];
+    enum err e = folder_path_of(folder->fd, folder->path, "index", path);
+    if (!e)
+        e = index_open(folder->index, path, map_bytes(folder));
     if (!e)
         e = index_begin(folder->index);
     if (!e)
@@ -441,7 +376,7 @@ static enum err open_index(struct folder *folder, bool *ret_lost)
     index_abort(folder->index);
     *ret_lost = mine > 0 && opening != mine &&
                 (opening != mine + 1 || raise_generation(&folder->format));
-    if (!e && stat(path_in(folder->path, "index/data.mdb").text, &folder->index_file) != 0)
+    if (!e && fstatat(folder->fd, "index/data.mdb", &folder->index_file, 0) != 0)
         e = ERR_IO;
     return e;
 }
@@ -450,7 +385,7 @@ static enum err find_index(struct folder *folder, bool anew)
 {
     bool lost = false;
     if (anew || index_is_bad(folder->index) ||
-        index_is_suspect(path_in(folder->path, "index").text))
+        faccessat(folder->fd, "index/" INDEX_SUSPECT, F_OK, 0) == 0)
         (void)!throw_index_away(folder);
     enum err e = open_index(folder, &lost);
     if (e ? index_is_bad(folder->index) : lost) {
@@ -471,7 +406,7 @@ static enum err find_index(struct folder *folder, bool anew)
 static enum err replace_format(struct folder *folder, const struct format *next)
 {
     enum err e = write_format(folder, next);
-    if (!e && stat(path_in(folder->path, "format").text, &folder->format_file) != 0)
+    if (!e && fstatat(folder->fd, "format", &folder->format_file, 0) != 0)
         e = ERR_IO;
     if (!e)
         folder->format = *next;
@@ -547,8 +482,9 @@ enum err folder_open(struct folder *folder, const struct folder_wish *wish,
         folder_close(folder, false);
         return e;
     }
-    folder->doubted = wish->unproved || lagging || access(path_in(folder->path, "doubt").text, F_OK) == 0;
-    bool clean = clean_take(folder->path, folder->format.opening) && !folder->doubted;
+    folder->doubted = wish->unproved || lagging ||
+                      faccessat(folder->fd, "doubt", F_OK, 0) == 0;
+    bool clean = clean_take(folder->fd, folder->format.opening) && !folder->doubted;
     folder->index_stands = clean;
     bool used_up = !clean && raise_generation(&folder->format);
     /* An older copy of the folder. Work in progress still compares generations by their number. */
@@ -556,7 +492,7 @@ enum err folder_open(struct folder *folder, const struct folder_wish *wish,
         used_up |= raise_generation(&folder->format);
     *ret_why = "the folder 'extents' in the cache folder can't be read; check its rights, and the "
                "disk";
-    e = extents_open(folder->extents, folder->path, &folder->format);
+    e = extents_open(folder->extents, folder->fd, &folder->format);
     if (!e) {
         *ret_why = "the folder 'index' in the cache folder can't be read or written; check its "
                    "rights, and the health and free space of the disk";
@@ -574,21 +510,36 @@ enum err folder_open(struct folder *folder, const struct folder_wish *wish,
     return e;
 }
 
-void folder_doubt(const char *path)
+static void leave_doubt(int folder)
 {
-    if (access(path_in(path, "format").text, F_OK) != 0)
-        return;    /* not a folder of Penstock */
-    int fd = open(path_in(path, "doubt").text, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    int fd = openat(folder, "doubt", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0)
         return;    /* can't be written: nothing more can be done */
     (void)!fsync(fd);
     close(fd);
-    (void)!sync_folder(path);
+    (void)!fsync(folder);
 }
 
-void folder_doubt_ends(const char *path)
+void folder_doubt(const struct folder *folder, const uint8_t secret[STORE_SECRET_BYTES])
 {
-    unlink(path_in(path, "doubt").text);    /* after a failure, the next opening doubts again */
+    struct format format;
+    const char *why;
+    if (folder->fd >= 0) {
+        leave_doubt(folder->fd);
+        return;
+    }
+    int fd = folder_dir(folder->path);
+    enum err e = fd < 0 ? ERR_IO : folder_peek_at(fd, &format, &why);
+    /* the path may lead to the folder of another installation now, or to any other folder */
+    if (!e && memcmp(format.secret, secret, STORE_SECRET_BYTES) == 0)
+        leave_doubt(fd);
+    if (fd >= 0)
+        close(fd);
+}
+
+void folder_doubt_ends(const struct folder *folder)
+{
+    unlinkat(folder->fd, "doubt", 0);    /* after a failure, the next opening doubts again */
 }
 
 static bool is_file(const char *path, const struct stat *file)
@@ -633,8 +584,11 @@ void folder_close(struct folder *folder, bool clean)
     index_close(folder->index);
     extents_close(folder->extents);
     if (clean)    /* without the mark, the stop counts as unclean */
-        (void)!clean_leave(folder->path, folder->format.opening, &metas);
+        (void)!clean_leave(folder->fd, folder->format.opening, &metas);
     if (folder->lock_fd >= 0)
         close(folder->lock_fd);
     folder->lock_fd = -1;
+    if (folder->fd >= 0)
+        close(folder->fd);
+    folder->fd = -1;
 }

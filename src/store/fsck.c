@@ -47,9 +47,15 @@ void fsck_note(struct fsck *fsck, enum fsck_kind kind, const char *fmt, ...)
     finding->examples[finding->count - 1] = arena_copy(fsck->keep, slice_of(text));
 }
 
-const char *fsck_path(struct fsck *fsck, struct arena *keep, const char *name)
+DIR *fsck_list(const struct fsck *fsck, const char *inner)
 {
-    return arena_printf(keep, "%s/%s", fsck->report->path, name).ptr;
+    int fd = openat(fsck->folder, inner, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return fd < 0 ? NULL : fdopendir(fd);
+}
+
+bool fsck_has(const struct fsck *fsck, const char *name)
+{
+    return faccessat(fsck->folder, name, F_OK, 0) == 0;
 }
 
 uint64_t fsck_wrong(const struct fsck_report *report)
@@ -73,17 +79,20 @@ static bool fails(struct fsck *fsck, slice why)
 static bool take_lock(struct fsck *fsck)
 {
     struct arena *keep = fsck->keep;
-    const char *path = fsck_path(fsck, keep, "lock");
+    const char *path = fsck->report->path;
     char name[17];
-    fsck->lock_fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fsck->lock_fd >= 0)
+        return true;
+    fsck->lock_fd = openat(fsck->folder, "lock", O_RDONLY | O_CLOEXEC);
     if (fsck->lock_fd < 0)
         return errno == ENOENT ||
-               fails(fsck, arena_printf(keep, "%s can't be opened (%s); run fsck as the user of "
-                                        "the service, or as root", path, strerror(errno)));
+               fails(fsck, arena_printf(keep, "%s/lock can't be opened (%s); run fsck as the user "
+                                        "of the service, or as root", path, strerror(errno)));
     if (flock(fsck->lock_fd, LOCK_EX | LOCK_NB) == 0)
         return true;
     if (errno != EWOULDBLOCK)
-        return fails(fsck, arena_printf(keep, "%s can't be locked (%s)", path, strerror(errno)));
+        return fails(fsck, arena_printf(keep, "%s/lock can't be locked (%s)", path,
+                                        strerror(errno)));
     pid_t pid = lock_holder(fsck->lock_fd, name);
     return fails(fsck, pid ? arena_printf(keep, "process %d (%s) uses the folder; stop it first. "
                                           "While it runs, its scrub checks the records", (int)pid,
@@ -92,30 +101,28 @@ static bool take_lock(struct fsck *fsck)
                                "scrub checks the records"));
 }
 
-/* Why a path without a format file is no cache folder. */
-static slice why_no_folder(const char *path, struct arena *keep)
+static bool open_folder(struct fsck *fsck)
 {
-    DIR *dir = opendir(path);
-    if (!dir)
-        return arena_printf(keep, "the folder can't be read (%s)", strerror(errno));
-    closedir(dir);
-    return S("Penstock has never used this folder");
+    if (fsck->folder < 0)
+        fsck->folder = folder_dir(fsck->report->path);
+    return fsck->folder >= 0 ||
+           fails(fsck, arena_printf(fsck->keep, "the folder can't be read (%s)", strerror(errno)));
 }
 
 /* Returns false if the folder can't be checked, or if there is nothing more to check. */
 static bool read_format(struct fsck *fsck)
 {
-    const char *why = "", *path = fsck->report->path;
+    const char *why = "";
     slice stranger = S("");
-    enum err e = folder_peek(path, &fsck->format, &why);
+    enum err e = folder_peek_at(fsck->folder, &fsck->format, &why);
     fsck->report->version = e ? 0 : fsck->format.version;
     fsck->report->generation = e ? 0 : fsck->format.generation;
     if (e == OK)
         return true;
     if (e == ERR_FORMAT || e == ERR_IO)
         return fails(fsck, arena_copy(fsck->keep, slice_of(why)));
-    if (e == ERR_NOT_FOUND && clearing_look(path, fsck->keep, &stranger) != OK)
-        return fails(fsck, why_no_folder(path, fsck->keep));
+    if (e == ERR_NOT_FOUND && clearing_look(fsck->folder, fsck->keep, &stranger) != OK)
+        return fails(fsck, S("Penstock has never used this folder"));
     fsck->report->checked = true;
     fsck_note(fsck, FSCK_FORMAT, "format: %s", e == ERR_GONE ? why : "missing");
     return false;
@@ -191,24 +198,20 @@ static void check_siblings(struct fsck *fsck, const struct sibling *siblings, si
 
 static void fsck_begin(struct fsck *fsck)
 {
-    fsck->lock_fd = -1;
     fsck->extents = extents_new(0);
     fsck->index = index_new();
     cold_init(&fsck->cold, COLD_BYTES);
 }
 
-static void close_files(struct fsck *fsck)
+static void close_contents(struct fsck *fsck)
 {
     index_close(fsck->index);
     extents_close(fsck->extents);
-    if (fsck->lock_fd >= 0)
-        close(fsck->lock_fd);
-    fsck->lock_fd = -1;
 }
 
 static void fsck_end(struct fsck *fsck)
 {
-    close_files(fsck);
+    close_contents(fsck);
     for (size_t i = 0; i < fsck->list_count; i++) {
         free(fsck->list[i].records);
         free(fsck->list[i].named);
@@ -221,11 +224,9 @@ static void fsck_end(struct fsck *fsck)
 
 static bool check_contents(struct fsck *fsck)
 {
-    struct arena keep = { 0 };
-    bool there = access(fsck_path(fsck, &keep, "extents"), F_OK) == 0;
-    arena_free(&keep);
     fsck_open_index(fsck);
-    if (there && extents_open(fsck->extents, fsck->report->path, &fsck->format) != OK)
+    if (fsck_has(fsck, "extents") &&
+        extents_open(fsck->extents, fsck->folder, &fsck->format) != OK)
         return fails(fsck, S("the folder extents can't be read; check its rights, the disk, and "
                              "the limit of open files"));
     fsck_extents(fsck);
@@ -237,7 +238,7 @@ static bool check_contents(struct fsck *fsck)
 static void check_folder(struct fsck *fsck, const struct sibling *siblings, size_t mine)
 {
     /* read again under the lock, which only a cache folder gets */
-    if (!read_format(fsck) || !take_lock(fsck) || !read_format(fsck))
+    if (!open_folder(fsck) || !read_format(fsck) || !take_lock(fsck) || !read_format(fsck))
         return;
     check_siblings(fsck, siblings, mine);
     fsck_files(fsck);
@@ -249,7 +250,8 @@ static void check_again(const struct fsck *before, const struct sibling *sibling
     struct fsck_report *report = must_alloc(sizeof(*report));
     struct fsck_ask ask = *before->ask;
     ask.progress = NULL;
-    struct fsck fsck = { .ask = &ask, .report = report, .keep = before->keep, .quick = true };
+    struct fsck fsck = { .ask = &ask, .report = report, .keep = before->keep, .quick = true,
+                         .folder = before->folder, .lock_fd = before->lock_fd };
     report->path = before->report->path;
     fsck_begin(&fsck);
     check_folder(&fsck, siblings, mine);
@@ -265,12 +267,13 @@ static void check_again(const struct fsck *before, const struct sibling *sibling
 static void run_one(const struct fsck_ask *ask, size_t mine, const struct sibling *siblings,
                     struct arena *keep, struct fsck_report *report)
 {
-    struct fsck fsck = { .ask = ask, .report = report, .keep = keep, .quick = ask->quick };
+    struct fsck fsck = { .ask = ask, .report = report, .keep = keep, .quick = ask->quick,
+                         .folder = -1, .lock_fd = -1 };
     const char *why;
     *report = (struct fsck_report){ .path = ask->folders[mine] };
     fsck_begin(&fsck);
     check_folder(&fsck, siblings, mine);
-    close_files(&fsck);
+    close_contents(&fsck);
     if (ask->repair && report->checked && fsck_can_repair(report)) {
         if (fsck_repair(&fsck, &why) != OK)
             report->why = slice_of(why);
@@ -278,6 +281,10 @@ static void run_one(const struct fsck_ask *ask, size_t mine, const struct siblin
             check_again(&fsck, siblings, mine);
     }
     fsck_end(&fsck);
+    if (fsck.lock_fd >= 0)
+        close(fsck.lock_fd);
+    if (fsck.folder >= 0)
+        close(fsck.folder);
 }
 
 void fsck_run(const struct fsck_ask *ask, struct arena *keep, struct fsck_report *ret)

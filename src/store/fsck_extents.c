@@ -164,8 +164,7 @@ static void check_extent(struct fsck *fsck, struct fsck_extent *extent)
 /* A file that can't be opened is not in the table of extents. */
 static void check_unopened(struct fsck *fsck)
 {
-    struct arena keep = { 0 };
-    DIR *dir = opendir(fsck_path(fsck, &keep, "extents"));
+    DIR *dir = fsck_list(fsck, "extents");
     struct dirent *item;
     uint32_t number;
     while (dir && (item = readdir(dir)))
@@ -173,7 +172,6 @@ static void check_unopened(struct fsck *fsck)
             fsck_note(fsck, FSCK_FOREIGN, "extents/%08x can't be opened", number);
     if (dir)
         closedir(dir);
-    arena_free(&keep);
 }
 
 void fsck_extents(struct fsck *fsck)

@@ -14,33 +14,28 @@
 
 #define ROWS_FILE_MAX (64 * MIB)      /* more than bans or pins ever take */
 
-static bool is_there(struct fsck *fsck, struct arena *keep, const char *name)
-{
-    return access(fsck_path(fsck, keep, name), F_OK) == 0;
-}
-
 /* ---- the end of the last use ---- */
 
 static void check_mark(struct fsck *fsck)
 {
-    bool there, valid = clean_look(fsck->report->path, fsck->format.opening, &there);
+    bool there, valid = clean_look(fsck->folder, fsck->format.opening, &there);
     if (!there)
         fsck_note(fsck, FSCK_UNCLEAN, "there is no file clean");
     else if (!valid)
         fsck_note(fsck, FSCK_MARK, "clean");
 }
 
-static void check_notes(struct fsck *fsck, struct arena *keep)
+static void check_notes(struct fsck *fsck)
 {
-    if (is_there(fsck, keep, "doubt"))
+    if (fsck_has(fsck, "doubt"))
         fsck_note(fsck, FSCK_DOUBT, "doubt");
-    if (is_there(fsck, keep, FOLDER_FRESH))
+    if (fsck_has(fsck, FOLDER_FRESH))
         fsck_note(fsck, FSCK_LEFTOVER, FOLDER_FRESH);
-    if (is_there(fsck, keep, FOLDER_FRESH_NAMES))
+    if (fsck_has(fsck, FOLDER_FRESH_NAMES))
         fsck_note(fsck, FSCK_LEFTOVER, FOLDER_FRESH_NAMES);
-    if (is_there(fsck, keep, "ages/fresh"))
+    if (fsck_has(fsck, "ages/fresh"))
         fsck_note(fsck, FSCK_LEFTOVER, "ages/fresh");
-    if (is_there(fsck, keep, "index/" INDEX_SUSPECT))
+    if (fsck_has(fsck, "index/" INDEX_SUSPECT))
         fsck_note(fsck, FSCK_SUSPECT, "index/" INDEX_SUSPECT);
 }
 
@@ -48,7 +43,7 @@ static void check_notes(struct fsck *fsck, struct arena *keep)
 
 static void check_rows(struct fsck *fsck)
 {
-    enum err names = names_look(fsck->report->path), restated = restated_look(fsck->report->path);
+    enum err names = names_look(fsck->folder), restated = restated_look(fsck->folder);
     if (names && names != ERR_NOT_FOUND)
         fsck_note(fsck, FSCK_NAMES, "names: %s", err_text(names));
     if (restated && restated != ERR_NOT_FOUND)
@@ -62,12 +57,12 @@ static void check_prefixes(struct fsck *fsck, struct arena *keep)
     struct pin *pins;
     size_t count;
     uint64_t serial;
-    enum err e = folder_read(fsck->report->path, "bans", ROWS_FILE_MAX, keep, &bytes);
+    enum err e = folder_read(fsck->folder, "bans", ROWS_FILE_MAX, keep, &bytes);
     if (!e)
         e = bans_decode(bytes, keep, &bans, &count, &serial);
     if (e && e != ERR_NOT_FOUND)
         fsck_note(fsck, FSCK_BANS, "bans: %s", err_text(e));
-    e = folder_read(fsck->report->path, "pins", ROWS_FILE_MAX, keep, &bytes);
+    e = folder_read(fsck->folder, "pins", ROWS_FILE_MAX, keep, &bytes);
     if (!e)
         e = pins_decode(bytes, keep, &pins, &count, &serial);
     if (e && e != ERR_NOT_FOUND)
@@ -88,10 +83,10 @@ void fsck_files(struct fsck *fsck)
 {
     struct arena keep = { 0 };
     check_mark(fsck);
-    check_notes(fsck, &keep);
+    check_notes(fsck);
     check_rows(fsck);
     check_prefixes(fsck, &keep);
-    (void)!clearing_each_stranger(fsck->report->path, note_stray, fsck);
+    (void)!clearing_each_stranger(fsck->folder, note_stray, fsck);
     arena_free(&keep);
 }
 
@@ -107,7 +102,7 @@ static enum err judge_age(struct fsck *fsck, const char *name)
     uint32_t number;
     bool is_age = extent_number_of(name, &number);
     const char *path = arena_printf(&keep, "ages/%s", name).ptr;
-    enum err e = folder_read(fsck->report->path, path, AGES_FILE_MAX, &keep, &bytes);
+    enum err e = folder_read(fsck->folder, path, AGES_FILE_MAX, &keep, &bytes);
     if (!e && is_age)
         e = ages_file_decode(bytes, number, &ages);
     else if (!e)
@@ -118,8 +113,7 @@ static enum err judge_age(struct fsck *fsck, const char *name)
 
 static void each_age(struct fsck *fsck, bool remove)
 {
-    struct arena keep = { 0 };
-    DIR *dir = opendir(fsck_path(fsck, &keep, "ages"));
+    DIR *dir = fsck_list(fsck, "ages");
     struct dirent *item;
     uint32_t number;
     while (dir && (item = readdir(dir))) {
@@ -134,7 +128,6 @@ static void each_age(struct fsck *fsck, bool remove)
     }
     if (dir)
         closedir(dir);
-    arena_free(&keep);
 }
 
 void fsck_ages(struct fsck *fsck)

@@ -28,10 +28,11 @@ void fsck_index_fails(struct fsck *fsck, const char *why)
 
 void fsck_open_index(struct fsck *fsck)
 {
-    struct arena keep = { 0 };
+    char path[FOLDER_PATH_MAX];
     uint64_t opening = 0, mine = fsck->format.opening;
-    const char *path = fsck_path(fsck, &keep, "index");
-    enum err e = index_open_to_read(fsck->index, path);
+    enum err e = folder_path_of(fsck->folder, fsck->report->path, "index", path);
+    if (!e)
+        e = index_open_to_read(fsck->index, path);
     fsck->index_usable = true;
     if (e == ERR_NOT_FOUND) {
         fsck->index_usable = false;
@@ -43,7 +44,6 @@ void fsck_open_index(struct fsck *fsck)
     } else if (mine && opening != mine && opening != mine + 1) {
         fsck_index_fails(fsck, "index/data.mdb is of another opening of the folder");
     }
-    arena_free(&keep);
 }
 
 /* Any damage that LMDB or a checksum shows makes the whole index bad. */

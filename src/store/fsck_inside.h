@@ -2,6 +2,8 @@
 #ifndef STORE_FSCK_INSIDE_H
 #define STORE_FSCK_INSIDE_H
 
+#include <dirent.h>
+
 #include "store/folder.h"
 #include "store/fsck.h"
 #include "store/index.h"
@@ -26,6 +28,7 @@ struct fsck {
     struct arena *keep;               /* for the texts of the report */
     bool quick;
     struct format format;
+    int folder;                       /* descriptor of the folder */
     int lock_fd;                      /* -1: no lock */
     struct extents *extents;
     struct index *index;
@@ -39,7 +42,9 @@ struct fsck {
 
 /* Counts a finding; the first ones keep their text. */
 void fsck_note(struct fsck *fsck, enum fsck_kind kind, const char *fmt, ...) PRINTF_LIKE(3, 4);
-const char *fsck_path(struct fsck *fsck, struct arena *keep, const char *name) MUST_USE;
+/* Opens the folder `inner` of the cache folder to list it. Returns NULL if that fails. */
+DIR *fsck_list(const struct fsck *fsck, const char *inner) MUST_USE;
+bool fsck_has(const struct fsck *fsck, const char *name) MUST_USE;    /* a file with this name */
 
 /* ---- fsck_files.c ---- */
 /* Checks all files of the folder except extents and index. Needs fsck->format. */

@@ -42,18 +42,13 @@ static bool has(const struct fsck *fsck, enum fsck_kind kind)
  * builds a new one. */
 static enum err give_index_up(struct fsck *fsck)
 {
-    struct arena keep = { 0 };
-    const char *folder = fsck_path(fsck, &keep, "index");
-    const char *note = fsck_path(fsck, &keep, "index/" INDEX_SUSPECT);
-    enum err e = OK;
-    if (has(fsck, FSCK_INDEX) && access(folder, F_OK) == 0) {
-        int fd = open(note, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-        e = fd < 0 ? ERR_IO : OK;
-        if (fd >= 0)
-            close(fd);
-    }
-    arena_free(&keep);
-    return e;
+    if (!has(fsck, FSCK_INDEX) || !fsck_has(fsck, "index"))
+        return OK;
+    int fd = openat(fsck->folder, "index/" INDEX_SUSPECT, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return ERR_IO;
+    close(fd);
+    return OK;
 }
 
 static enum err delete_rows(struct folder *folder, const struct index_row *rows, uint32_t count)
@@ -143,16 +138,14 @@ static enum err write_tables(struct fsck *fsck, struct folder *folder)
  * that no bucket is restated. So a damaged one is replaced by one with a row for every bucket. */
 static enum err write_files(struct fsck *fsck, struct folder *folder)
 {
-    struct arena keep = { 0 };
     enum err e = OK;
     if (has(fsck, FSCK_NAMES))
-        unlink(fsck_path(fsck, &keep, "names"));
+        unlinkat(fsck->folder, "names", 0);
     if (has(fsck, FSCK_RESTATED)) {
         struct restated *restated = restated_new();
         e = restated_open(restated, folder);
         restated_free(&restated);
     }
-    arena_free(&keep);
     return e;
 }
 
@@ -186,15 +179,21 @@ static enum err open_folder(struct fsck *fsck, struct folder *folder, const char
 }
 
 /* Files that another user makes would keep the service out. */
-static bool is_owner(const char *path)
+static bool is_owner(int folder)
 {
     struct stat st;
-    return stat(path, &st) == 0 && st.st_uid == geteuid();
+    return fstat(folder, &st) == 0 && st.st_uid == geteuid();
+}
+
+/* A second descriptor shares the lock, so closing it leaves the lock. */
+static int second(int fd)
+{
+    return fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
 }
 
 enum err fsck_repair(struct fsck *fsck, const char **ret_why)
 {
-    struct folder folder = { .path = (char *)(uintptr_t)fsck->report->path, .lock_fd = -1,
+    struct folder folder = { .path = (char *)(uintptr_t)fsck->report->path, .fd = -1, .lock_fd = -1,
                              .index = fsck->index, .extents = fsck->extents };
     *ret_why = "the folder has format version 1. A start of Penstock makes it one of version 2; "
                "repair it after that";
@@ -202,11 +201,13 @@ enum err fsck_repair(struct fsck *fsck, const char **ret_why)
         return ERR_FORMAT;
     *ret_why = "the folder belongs to another user than the one who runs fsck. Run the repair as its "
                "owner, so that the service can use the new files (penstock-operating(7))";
-    if (!is_owner(folder.path))
+    if (!is_owner(fsck->folder))
         return ERR_DENIED;
     *ret_why = "the folder can't be written to; check its rights, and the health and free space of "
                "the disk";
     enum err e = give_index_up(fsck);
+    folder.fd = second(fsck->folder);
+    folder.lock_fd = second(fsck->lock_fd);
     if (!e)
         e = open_folder(fsck, &folder, ret_why);
     if (e)

@@ -112,12 +112,6 @@ static bool note_of(const char *path, char ret[NOTE_MAX])
     return snprintf(ret, NOTE_MAX, "%s/" INDEX_SUSPECT, path) < NOTE_MAX;
 }
 
-bool index_is_suspect(const char *path)
-{
-    char note[NOTE_MAX];
-    return note_of(path, note) && access(note, F_OK) == 0;
-}
-
 struct index *index_new(void)
 {
     struct index *index = aligned_alloc(64, round_up(sizeof(*index), 64));

@@ -21,10 +21,9 @@ enum err index_open(struct index *index, const char *path, uint64_t map_bytes) M
 enum err index_open_to_read(struct index *index, const char *path) MUST_USE;
 /* Waits for readers on other threads. */
 void index_close(struct index *index);
-/* True if the last process that used the index died of a fault or abort(). A damaged index may be
- * the cause. */
-bool index_is_suspect(const char *path) MUST_USE;
-#define INDEX_SUSPECT "suspect"       /* a file with this name in the folder is the sign of it */
+/* A file with this name in the folder of the index: the last process that used it died of a fault
+ * or abort(), perhaps because the index is damaged. */
+#define INDEX_SUSPECT "suspect"
 /* True if the entries can't be trusted: there was a fault in the map, a broken page, or an entry
  * that failed its checksum. The caller must set the index aside and build another. */
 bool index_is_bad(const struct index *index);

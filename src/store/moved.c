@@ -44,7 +44,7 @@ void moved_begin(struct volume *volume)
     moved->next_unit = 0;
     pthread_mutex_unlock(&volume->queue.lock);
     if (moved->active)
-        folder_doubt(volume->folder.path);
+        folder_doubt(&volume->folder, volume->secret);
 }
 
 bool moved_may_append(const struct volume *volume, const struct store_append *append)
@@ -97,7 +97,7 @@ static enum err take_list(struct volume *volume)
     volume->upkeep.moved.active = false;
     pthread_mutex_unlock(&volume->queue.lock);
     if (!atomic_load(&volume->service.unproved))
-        folder_doubt_ends(volume->folder.path);
+        folder_doubt_ends(&volume->folder);
     return OK;
 }
 

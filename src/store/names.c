@@ -93,16 +93,14 @@ void names_set(struct names *names, const uint8_t secret[STORE_SECRET_BYTES],
     pthread_mutex_unlock(&names->lock);
 }
 
-static void write_rows(const char *folder, struct file *file)
+static void write_rows(const struct folder *folder, struct file *file)
 {
-    struct arena keep = { 0 };
-    if (folder_write_rows(folder, "names", file->rows, sizeof(struct row), file->count)) {
-        unlink(arena_printf(&keep, "%s/names", folder).ptr);
+    if (folder_write_rows(folder->fd, "names", file->rows, sizeof(struct row), file->count)) {
+        unlinkat(folder->fd, "names", 0);
         log_warn("names", "why=\"%s/names could not be written. So after the next start, Penstock "
                  "asks the origin once for each object. Check the free space of the disk\"",
-                 folder);
+                 folder->path);
     }
-    arena_free(&keep);
 }
 
 /* Sets row->others: from the file, if it has the endpoint with the same name; otherwise to
@@ -120,7 +118,7 @@ static bool apply(struct row *row, bool known, struct file *file, uint32_t other
     return true;
 }
 
-enum err names_look(const char *folder)
+enum err names_look(int folder)
 {
     struct file file;
     return folder_read_rows(folder, "names", file.rows, sizeof(struct row), NAMES_MAX, &file.count);
@@ -132,14 +130,14 @@ void names_apply(struct names *names, const struct folder *folder)
     bool news = false;
     uint32_t others = extents_highest(folder->extents);
     pthread_mutex_lock(&names->lock);
-    (void)!folder_read_rows(folder->path, "names", file.rows, sizeof(struct row), NAMES_MAX,
+    (void)!folder_read_rows(folder->fd, "names", file.rows, sizeof(struct row), NAMES_MAX,
                             &file.count);
     for (size_t i = 0; folder->doubted && i < file.count; i++, news = true)
         file.rows[i].others = others;
     for (size_t i = 0; i < names->count; i++)
         news |= apply(&names->rows[i], names->known[i], &file, others);
     if (news)
-        write_rows(folder->path, &file);
+        write_rows(folder, &file);
     pthread_mutex_unlock(&names->lock);
 }
 

@@ -23,7 +23,7 @@ void names_set(struct names *names, const uint8_t secret[STORE_SECRET_BYTES],
  * folder. */
 void names_apply(struct names *names, const struct folder *folder);
 /* Returns OK, ERR_NOT_FOUND, ERR_GONE or ERR_IO, as folder_read_rows does for the file. */
-enum err names_look(const char *folder) MUST_USE;
+enum err names_look(int folder) MUST_USE;
 /* Returns true if the metadata, in this extent, was learned under another name than the present
  * name of its endpoint. */
 bool names_are_others(struct names *names, const uint8_t secret[STORE_SECRET_BYTES],

@@ -59,7 +59,7 @@ static void read_file(struct volume *volume)
     size_t count = 0;
     uint64_t serial = 0;
     slice bytes;
-    enum err e = folder_read(volume->folder.path, FILE_NAME, PINS_FILE_MAX, &keep, &bytes);
+    enum err e = folder_read(volume->folder.fd, FILE_NAME, PINS_FILE_MAX, &keep, &bytes);
     bool there = e != ERR_NOT_FOUND;
     if (!e)
         e = pins_decode(bytes, &keep, &rows, &count, &serial);
@@ -94,7 +94,7 @@ static enum err write_file(struct volume *volume)
     struct arena keep = { 0 };
     uint64_t version;
     slice bytes = pins_file(volume->options.pins, &keep, &version);
-    enum err e = folder_write(volume->folder.path, FILE_NAME, bytes.ptr, bytes.len);
+    enum err e = folder_write(volume->folder.fd, FILE_NAME, bytes.ptr, bytes.len);
     if (!e)
         atomic_store(&volume->pinned.written, version);
     arena_free(&keep);

@@ -159,7 +159,11 @@ static enum err look_at_contents(struct look *look)
     if (e == ERR_FORMAT)
         return judged(look, e, slice_of(why));
     bool lost = e == ERR_NOT_FOUND || e == ERR_GONE;
-    if (lost && clearing_look(look->folder.ptr, look->keep, &stranger) == ERR_FORMAT)
+    int folder = folder_dir(look->folder.ptr);
+    enum err looked = lost ? clearing_look(folder, look->keep, &stranger) : OK;
+    if (folder >= 0)
+        close(folder);
+    if (looked == ERR_FORMAT)
         return judged(look, ERR_FORMAT, arena_printf(look->keep, "the folder holds %.*s, which is "
                                                      "not Penstock's; set cache_dir to an empty "
                                                      "folder",

@@ -72,7 +72,7 @@ static enum err write_rows(struct restated *restated, const struct folder *folde
 {
     if (!restated->unwritten)
         return OK;
-    enum err e = folder_write_rows(folder->path, "restated", restated->rows, sizeof(struct row),
+    enum err e = folder_write_rows(folder->fd, "restated", restated->rows, sizeof(struct row),
                                    restated->count);
     restated->unwritten = e != OK;
     return e;
@@ -85,7 +85,7 @@ enum err restated_open(struct restated *restated, const struct folder *folder)
     pthread_mutex_lock(&restated->lock);
     restated->unwritten = false;
     size_t count;
-    enum err read = folder_read_rows(folder->path, "restated", restated->rows, sizeof(struct row),
+    enum err read = folder_read_rows(folder->fd, "restated", restated->rows, sizeof(struct row),
                                      BUCKETS_MAX, &count);
     restated->count = count;
     if ((read && read != ERR_NOT_FOUND) || folder->doubted)
@@ -95,7 +95,7 @@ enum err restated_open(struct restated *restated, const struct folder *folder)
     return e;
 }
 
-enum err restated_look(const char *folder)
+enum err restated_look(int folder)
 {
     struct row rows[BUCKETS_MAX + 1];
     size_t count;

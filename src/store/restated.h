@@ -18,7 +18,7 @@ void restated_free(struct restated **restated);
 /* To be called when the folder has been opened, before any read of metadata. */
 enum err restated_open(struct restated *restated, const struct folder *folder) MUST_USE;
 /* Returns OK, ERR_NOT_FOUND, ERR_GONE or ERR_IO, as folder_read_rows does for the file. */
-enum err restated_look(const char *folder) MUST_USE;
+enum err restated_look(int folder) MUST_USE;
 /* `bucket` is the id of the name with endpoint and bucket alone. Returns OK when the row is on
  * disk. */
 enum err restated_add(struct restated *restated, const struct folder *folder,

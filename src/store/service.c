@@ -162,7 +162,7 @@ enum err service_begin(struct volume *volume, const char **ret_why)
     account_begin(volume);
     metadata_cache_clear(volume->known.cache);
     names_apply(volume->known.names, &volume->folder);
-    folder_doubt_ends(volume->folder.path);
+    folder_doubt_ends(&volume->folder);
     volume->service.doubted = false;
     volume->service.serial = volume->folder.format.serial;
     moved_begin(volume);
@@ -191,6 +191,8 @@ void service_end(struct volume *volume, const char *why)
     recycle_pause(volume);
     account_end(volume);
     leftovers_end(volume);
+    if (atomic_load(&volume->service.unproved))    /* this one, even if the path leads elsewhere */
+        folder_doubt(&volume->folder, volume->secret);
     folder_close(&volume->folder, false);
     metadata_cache_clear(volume->known.cache);
     /* The serial of the other folders rises. If the note of doubt can't be written here, the next
@@ -205,7 +207,7 @@ void service_end(struct volume *volume, const char *why)
 void service_note_doubt(struct volume *volume)
 {
     if (atomic_load(&volume->service.unproved) && !volume->service.doubted)
-        folder_doubt(volume->folder.path);
+        folder_doubt(&volume->folder, volume->secret);
     volume->service.doubted = atomic_load(&volume->service.unproved);
 }
 

@@ -19,6 +19,7 @@
 
 #include "base/clock.h"
 #include "base/metric.h"
+#include "store/folder.h"
 #include "store/hash.h"
 #include "store/index.h"
 #include "store/store.h"
@@ -71,6 +72,14 @@ static const char *in_folder(const char *name)
     int len = snprintf(to, sizeof(path[0]), "%s/%s", unit_folder, name);
     check(len > 0 && (size_t)len < sizeof(path[0]));
     return to;
+}
+
+__attribute__((unused)) static enum err find_extents(struct extents *all, const struct format *format)
+{
+    int folder = folder_dir(unit_folder);
+    enum err e = extents_open(all, folder, format);
+    close(folder);
+    return e;
 }
 
 /* ---- one store, one reader ---- */

@@ -15,7 +15,7 @@ static const struct format format = { .extent_bytes = EXTENT, .secret = "a secre
 static struct extents *open_extents(void)
 {
     struct extents *all = extents_new(UINT64_MAX);
-    ok(extents_open(all, unit_folder, &format) == OK);
+    ok(find_extents(all, &format) == OK);
     return all;
 }
 
@@ -108,7 +108,7 @@ TEST(rows_and_names_are_the_same_open_unsealed_and_sealed)
     add_some(all);
     is(rows_of(all, 1), SOME);
     extents_close(all);    /* as after a crash */
-    ok(extents_open(all, unit_folder, &format) == OK);
+    ok(find_extents(all, &format) == OK);
     ok(!extent_is_sealed(all, 1));
     is(rows_of(all, 1), SOME);
     ok(extent_seal_old(all, 1) == OK && extent_is_sealed(all, 1));
@@ -116,7 +116,7 @@ TEST(rows_and_names_are_the_same_open_unsealed_and_sealed)
     add_some(all);
     ok(open_extent_seal(all, OPEN_LOG) == OK);
     extents_close(all);
-    ok(extents_open(all, unit_folder, &format) == OK);
+    ok(find_extents(all, &format) == OK);
     ok(extent_is_sealed(all, 1) && extent_is_sealed(all, 2));
     is(rows_of(all, 1), SOME);
     is(rows_of(all, 2), SOME);
@@ -217,7 +217,7 @@ static struct extents *damaged(bool sealed, off_t at)
         ok(open_extent_seal(all, OPEN_LOG) == OK);
     extents_close(all);
     flip_at(1, at);
-    ok(extents_open(all, unit_folder, &format) == OK);
+    ok(find_extents(all, &format) == OK);
     return all;
 }
 
@@ -266,7 +266,7 @@ TEST(a_damaged_record_hides_its_name_and_no_other_when_the_table_has_lost_its_na
     struct extents *all = damaged(true, -4096 + 4 * 48 + 3);    /* the names */
     extents_close(all);
     flip_at(1, PAGE_BYTES + 64 + 4 + 40);    /* the first name in its metadata block */
-    ok(extents_open(all, unit_folder, &format) == OK);
+    ok(find_extents(all, &format) == OK);
     is(rows_of(all, 1), "0:2::0 1:1::0 2:3:big:5000000 3:2:empty:0 ");
     extents_free(&all);
 }
@@ -284,7 +284,7 @@ static void is_foreign(bool sealed, bool other_volume)
         other.volume[15]++;
     else
         ok(rename(in_folder("extents/00000001"), in_folder("extents/00000005")) == 0);
-    ok(extents_open(all, unit_folder, &other) == OK);
+    ok(find_extents(all, &other) == OK);
     uint32_t number = other_volume ? 1 : 5;
     struct extent *held;
     ok(extent_hold(all, number, &held) == ERR_NOT_FOUND && !held);

@@ -51,7 +51,7 @@ TEST(an_append_takes_as_many_records_as_may_be_gathered_of_any_shape)
     static uint8_t bytes[UNIT_BYTES + 1];
     struct format large = { .extent_bytes = 32 * MIB };
     struct extents *all = extents_new(UINT64_MAX);
-    ok(extents_open(all, unit_folder, &large) == OK && open_extent_roll(all) == OK);
+    ok(find_extents(all, &large) == OK && open_extent_roll(all) == OK);
     for (unsigned i = 0; i < GATHER_MAX; i++) {
         struct append_item item = {
             .record = { .kind = KIND_WHOLE, .data_len = sizeof(bytes), .metadata_len = 100,
@@ -68,7 +68,7 @@ TEST(an_append_takes_as_many_records_as_may_be_gathered_of_any_shape)
 TEST(a_reader_keeps_a_recycled_extent_alive)
 {
     struct extents *all = extents_new(UINT64_MAX);
-    ok(extents_open(all, unit_folder, &format) == OK);
+    ok(find_extents(all, &format) == OK);
     ok(open_extent_roll(all) == OK);
     append_one(all, 'a', UNIT_BYTES);
     struct extent *held = hold(all, 1);
@@ -89,7 +89,7 @@ TEST(a_reader_keeps_a_recycled_extent_alive)
 TEST(a_number_is_never_used_again)
 {
     struct extents *all = extents_new(UINT64_MAX);
-    ok(extents_open(all, unit_folder, &format) == OK);
+    ok(find_extents(all, &format) == OK);
     for (uint32_t i = 1; i <= 5; i++) {
         ok(open_extent_roll(all) == OK);
         append_one(all, 'a', 100);
@@ -97,7 +97,7 @@ TEST(a_number_is_never_used_again)
             extent_drop(all, i - 1);
     }
     extents_close(all);
-    ok(extents_open(all, unit_folder, &format) == OK && open_extent_roll(all) == OK);
+    ok(find_extents(all, &format) == OK && open_extent_roll(all) == OK);
     struct extent *held = hold(all, 6);
     ok(extents_count(all) == 2);
     extent_release(&held);
@@ -151,13 +151,13 @@ static unsigned files_open(void)
 static struct extents *open_with(uint32_t count)
 {
     struct extents *all = extents_new(UINT64_MAX);
-    ok(extents_open(all, unit_folder, &format) == OK);
+    ok(find_extents(all, &format) == OK);
     for (uint32_t n = 1; n <= count; n++) {
         ok(open_extent_roll(all) == OK);
         append_one(all, (uint8_t)n, UNIT_BYTES);
     }
     extents_close(all);
-    ok(extents_open(all, unit_folder, &format) == OK);
+    ok(find_extents(all, &format) == OK);
     return all;
 }
 
@@ -263,7 +263,7 @@ TEST(a_process_short_of_descriptors_closes_idle_extents_and_misses_none)
     extents_close(all);
     all->fds_max = 2 * MANY;    /* others have taken what was meant for us */
     hoard_but(8);
-    ok(extents_open(all, unit_folder, &format) == OK && extents_count(all) == MANY);
+    ok(find_extents(all, &format) == OK && extents_count(all) == MANY);
     for (uint32_t n = 1; n <= MANY; n++)
         ok(can_hold(all, n));
     size_t count = hold_all(all, MANY, held);
