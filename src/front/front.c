@@ -20,6 +20,7 @@
 #define FACT_BYTES_MAX 200     /* a longer name is cut in a log line */
 #define SMALL_BODY_BYTES (16 * KIB)    /* a body up to this size is read even if it is refused */
 #define KEYS_BODY_BYTES (2 * MIB)      /* largest DeleteObjects body; 1000 long keys fit */
+#define NO_BODY "A request for this operation must not have a body: send it without one."
 
 struct front *front_new(const struct front_options *options)
 {
@@ -427,8 +428,7 @@ static enum err judge_large_body(struct call *call, uint64_t bytes, slice *ret_d
         return call->err;
     const struct s3_operation *row = s3_operation(call->s3.op);
     if (s3_only_reads(call->s3.op) || row->method == S3_DELETE || row->route == S3_MANAGE) {
-        *ret_detail = S("A request for this operation must not have a body: send it without "
-                         "one.");
+        *ret_detail = S(NO_BODY);
         return ERR_BAD_REQUEST;
     }
     if (row->mutates == S3_MUTATES_KEYS && bytes > FRONT_FRAMED_BYTES(KEYS_BODY_BYTES)) {
@@ -561,6 +561,8 @@ static void route(struct call *call)
         pass_form(call);
     else if (row->route == S3_CACHED)
         (call->s3.op == S3_EXPLAIN ? explain_read : cached_read)(call);
+    else if (row->route == S3_MANAGE && call->head->length)    /* a client may mean its parameters */
+        reply_error(call, ERR_BAD_REQUEST, S(NO_BODY));
     else if (row->route == S3_MANAGE)
         (call->s3.op == S3_PURGE || call->s3.op == S3_BANS ? purge_call : pins_call)(call);
     else if (row->route == S3_CACHE && !call->s3.pass)

@@ -12,6 +12,7 @@
 #include "s3/request.h"
 
 #define VERSION_BYTES_MAX 1024
+#define NAME_BYTES_MAX 100u    /* of an unknown parameter, in a message */
 
 static const struct s3_operation operations[] = {
 #define OP(id, name, method, level, selector, route, mutates, right, metric, params) \
@@ -73,17 +74,31 @@ static slice lower_in(char *buffer, size_t cap, slice s)
     return (slice){ buffer, s.len };
 }
 
-static bool in_words(const char *words, slice name)
+/* Cuts the next word: NAME, NAME* (every name that begins so) or NAME= (a parameter that takes no
+ * value). *ret_end is the '*' or '=', else 0. */
+static slice word_cut(slice *words, char *ret_end)
 {
-    slice rest = slice_of(words);
-    while (rest.len) {
-        slice word = slice_cut(&rest, ' ');
-        bool prefix = slice_ends(word, S("*"));
-        word.len -= prefix;
-        if (prefix ? slice_starts(name, word) : slice_eq(name, word))
+    slice word = slice_cut(words, ' ');
+    *ret_end = slice_ends(word, S("*")) || slice_ends(word, S("=")) ? word.ptr[word.len - 1] : 0;
+    word.len -= *ret_end != 0;
+    return word;
+}
+
+/* Returns true if a word of the list stands for this name. */
+static bool find_word(const char *words, slice name, char *ret_end)
+{
+    for (slice rest = slice_of(words); rest.len;) {
+        slice word = word_cut(&rest, ret_end);
+        if (*ret_end == '*' ? slice_starts(name, word) : slice_eq(name, word))
             return true;
     }
     return false;
+}
+
+static bool in_words(const char *words, slice name)
+{
+    char end;
+    return find_word(words, name, &end);
 }
 
 bool s3_param_is_header(slice name)
@@ -240,15 +255,53 @@ static enum err read_form(const struct request_head *head, struct s3_request *re
     return row->method == S3_POST && !bare ? ERR_BAD_METHOD : OK;
 }
 
-/* Penstock's own operations must not reach an origin, not even those of another version. */
-static enum err judge_own(const struct s3_request *request)
+/* ---- Penstock's own operations ---- */
+
+static slice known_params(struct arena *keep, const struct s3_operation *row)
 {
-    slice op = slice_of(operations[request->op].selector);
-    for (size_t i = 0; i < request->param_count; i++)
-        if (slice_starts(request->params[i].name, S("penstock-")) &&
-            !slice_eq(request->params[i].name, op))
+    struct text text = text_in(keep);
+    const char *comma = "";
+    char end;
+    for (slice rest = slice_of(row->params); rest.len; comma = ", ") {
+        slice word = word_cut(&rest, &end);
+        text_printf(&text, "%s%.*s", comma, SLICE_ARG(word));
+    }
+    return text.len ? text_slice(&text) : S("none");
+}
+
+/* Refuses an unknown parameter, because it may be a known one with a typing error: without its
+ * "dry-run", a purge would purge. For the same reason, a parameter that takes no value must have
+ * none. */
+static enum err judge_own_param(struct arena *keep, const struct s3_param *param,
+                                struct s3_request *ret)
+{
+    const struct s3_operation *row = &operations[ret->op];
+    slice name = slice_sub(param->name, 0, NAME_BYTES_MAX);
+    char end = 0;
+    bool selects = slice_eq(param->name, slice_of(row->selector));
+    if (!selects && !param_known(row, param->name))
+        ret->detail = arena_printf(keep, "%s ?%s has no parameter %.*s. It has%s %.*s.",
+                                   row->method_name, row->selector, SLICE_ARG(name),
+                                   *row->params ? ":" : "", SLICE_ARG(known_params(keep, row)));
+    else if (param->value.len && (selects || (find_word(row->params, param->name, &end) &&
+                                              end == '=')))
+        ret->detail = arena_printf(keep, "The parameter %.*s takes no value: leave the value out.",
+                                   SLICE_ARG(name));
+    return ret->detail.len ? ERR_BAD_ARGUMENT : OK;
+}
+
+/* Penstock's own operations must not reach an origin, not even those of another version. */
+static enum err judge_own(struct arena *keep, struct s3_request *ret)
+{
+    slice op = slice_of(operations[ret->op].selector);
+    enum err e = OK;
+    for (size_t i = 0; i < ret->param_count; i++)
+        if (slice_starts_nocase(ret->params[i].name, S("penstock-")) &&
+            !slice_eq(ret->params[i].name, op))
             return ERR_BAD_METHOD;
-    return OK;
+    for (size_t i = 0; i < ret->param_count && !e && slice_starts(op, S("penstock-")); i++)
+        e = judge_own_param(keep, &ret->params[i], ret);
+    return e;
 }
 
 enum err s3_operation_find(struct arena *keep, const struct request_head *head,
@@ -258,7 +311,7 @@ enum err s3_operation_find(struct arena *keep, const struct request_head *head,
     enum err e = find_row(keep, head, level, ret);
     if (!e)
         e = read_form(head, ret);
-    return e ? e : judge_own(ret);
+    return e ? e : judge_own(keep, ret);
 }
 
 /* ---- requests that only the origin can answer ---- */

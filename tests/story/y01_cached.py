@@ -104,6 +104,8 @@ with Story("y01 what ls and du list is what is cached", seconds=60) as story:
     # ---- queries ----
     for query in ({"max_keys": 0}, {"max_keys": 100_001}, {"max_keys": "x"}, {"depth": 1025}, {"depth": -1}, {"depth": "9" * 30}):
         story.same(f"a wrong number: {query}", ask("du", **query)[0], 400)
+    for what, query in (("ls", {"depth": 1}), ("ls", {"prefx": "a"}), ("du", {"max_key": 1}), ("ls", {"delimiter": "/"})):
+        story.same(f"a parameter that {what} does not have: {query}", ask(what, **query)[0], 400)
     story.same("a NUL in a prefix is refused, and a strange marker finds nothing",
                (ask("ls", prefix="a\0b")[0], ask("ls", marker="\xff\xff")[0]), (400, []))
     for method, path in (("PUT", "pile/x"), ("GET", "pile/x"), ("POST", "pile"), ("HEAD", "pile")):

@@ -93,6 +93,13 @@ with Story("y03 a purge is complete when it answers", seconds=100 + 3 * ROUNDS) 
     for method, path in (("PUT", "pile/x"), ("POST", "pile/x"), ("GET", "pile/x"), ("DELETE", "pile"), ("HEAD", "pile")):
         story.same(f"{method} {path}", server.ask(method, path, [("penstock-purge", "")]).status, 405)
     warm()
+    for query in ([("dryrun", "")], [("dry_run", "")], [("Dry-Run", "")], [("dry-run", "false")], [("dry-run", "")] * 2, [("max-keys", "1")]):
+        reply = server.client.ask("POST", "pile", [("penstock-purge", ""), ("prefix", "train/")] + query)
+        story.fact(f"a purge does nothing with {query}", reply.status == 400 and reply.code == "InvalidArgument" and
+                   query[0][0].encode() in reply.body, reply.body)
+    story.same("... nor with a body", server.client.ask("POST", "pile", [("penstock-purge", ""), ("prefix", "train/")], body=b"dry-run").status, 400)
+    story.same("... so all is there", {server.get(key).cache for key in TRAIN}, {"hit"})
+    story.same("what S3 clients add is accepted", purge(**{"prefix": "none", "x-id": "Purge", "X-Amz-User-Agent": "sdk"})[0], 200)
 
     # ---- on its way in ----
     slow, fetched = "pile/train/5", []

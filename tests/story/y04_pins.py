@@ -127,6 +127,11 @@ with Story("y04 what is pinned stays", seconds=300) as story:
     story.same("no other method", [server.ask(m, "pool", [(f"penstock-{w}", "")]).status for m, w in
                                    (("PUT", "pin"), ("DELETE", "pin"), ("GET", "unpin"), ("HEAD", "pin"))], [405] * 4)
     story.same("no key", server.ask("POST", "pool/keep/1", [("penstock-pin", "")]).status, 405)
+    story.same("a parameter that a pin does not have", [ask(m, w, **q)[0] for m, w in (("POST", "pin"), ("GET", "pin"), ("POST", "unpin"))
+                                                        for q in ({"prefx": "keep/"}, {"Prefix": "keep/"}, {"key": "keep/1"})], [400] * 9)
+    story.same("... or a value, or a body", [server.ask("POST", "pool", q, body=b).status for q, b in (
+        ([("penstock-pin", "keep/")], b""), ([("penstock-pin", "")], b"prefix=keep/"), ([("penstock-pin", "")] * 2, b""))], [400] * 3)
+    story.same("... pins nothing", ask("GET", "pin")[0], [])
     story.same("a prefix that is too long", ask("POST", "pin", prefix="x" * 1025)[0], 400)
     story.same("no byte was wrong", wrong, [])
 

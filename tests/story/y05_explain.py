@@ -68,6 +68,7 @@ with Story("y05 what explain says is what happens next", seconds=90) as story:
     story.same("the origin refuses the list", explain("pile/large"), 403)
     origin.tell("reset=rules")
     story.same("no range", [explain("pile/large", range=r) for r in ("x", "9-1", "", "0-1,3-4")], [400] * 4)
+    story.same("a parameter that explain does not have", [explain("pile/large", **q) for q in ({"Range": "0-1"}, {"prefix": "a"}, {"versionId": "1"})], [400] * 3)
     for method, path in (("PUT", "pile/x"), ("POST", "pile/x"), ("HEAD", "pile/x"), ("GET", "pile")):
         story.same(f"{method} {path}", server.ask(method, path, [("penstock-explain", "")]).status, 405)
     story.same("a key that is not UTF-8", explain(b"pile/\xff")["key_url"], "%FF")

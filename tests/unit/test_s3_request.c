@@ -69,7 +69,7 @@ static enum err read_row(const struct s3_operation *row, const char *more, struc
             text_printf(&headers, "%.*s: 1\r\n", SLICE_ARG(slice_from(word, 1)));
         else
             text_printf(&query, "%s%.*s%s", query.len ? "&" : "?", SLICE_ARG(word),
-                        slice_has(word, '=') ? "" : "=1");
+                        slice_has(word, '=') ? "" : slice_starts(word, S("penstock-")) ? "=" : "=1");
     }
     if (more[0])
         text_printf(&query, "%s%s", query.len ? "&" : "?", more);
@@ -129,7 +129,7 @@ TEST(no_origin_hears_of_a_question_about_the_cache)
         "POST /bkt?penstock-ls", "GET /bkt/k?penstock-ls", "GET /?penstock-du",
         "HEAD /bkt?penstock-du", "DELETE /bkt?penstock-du",
         "GET /bkt?penstock-explain", "PUT /bkt/k?penstock-explain", "HEAD /bkt/k?penstock-explain",
-        "GET /bkt?penstock-next", "GET /bkt/k?penstock-next=1",
+        "GET /bkt?penstock-next", "GET /bkt/k?penstock-next=1", "GET /bkt?Penstock-LS",
     };
     struct s3_request request;
     ok(read_line("GET /bkt?penstock-ls&prefix=a&max-keys=2&marker=b", &request) == OK);
@@ -174,6 +174,56 @@ TEST(no_origin_hears_of_a_pin)
         if (read_line(lines[i], &request) != ERR_BAD_METHOD)
             fail_msg("%s", lines[i]);
     ok(read_line("POST /bkt?penstock-pin&penstock-unpin", &request) == ERR_BAD_ARGUMENT);
+}
+
+static void refused_with(const char *line, slice detail)
+{
+    struct s3_request request;
+    if (read_line(line, &request) != ERR_BAD_ARGUMENT)
+        fail_msg("%s", line);
+    same(request.detail, detail);
+}
+
+TEST(an_operation_of_penstock_refuses_a_parameter_that_it_does_not_know)
+{
+    static const char *const good[] = {
+        "POST /bkt?penstock-purge=&prefix=&dry-run=&x-id=Purge",
+        "POST /bkt?prefix=a&penstock-pin&X-Amz-Algorithm=a&X-Amz-Signature=b&X-Amz-Expires=1",
+        "GET /bkt/k?penstock-explain&range=0-1&X-Amz-Security-Token=t&x-amz-user-agent=js",
+        "GET /bkt?penstock-du&depth=1&AWSAccessKeyId=a&Signature=b&Expires=1",
+    };
+    struct s3_request request;
+    for (size_t i = 0; i < countof(good); i++)
+        if (read_line(good[i], &request) != OK || request.unknown)
+            fail_msg("%s", good[i]);
+    refused_with("POST /bkt?penstock-purge&prefix=a&dryrun",
+                 S("POST ?penstock-purge has no parameter dryrun. It has: prefix, key, dry-run."));
+    refused_with("GET /bkt?penstock-purge&key=a",
+                 S("GET ?penstock-purge has no parameter key. It has: prefix."));
+    refused_with("POST /bkt?penstock-pin&Prefix=a",
+                 S("POST ?penstock-pin has no parameter Prefix. It has: prefix."));
+    refused_with("POST /bkt?penstock-unpin&prefix=a&marker=b",
+                 S("POST ?penstock-unpin has no parameter marker. It has: prefix."));
+    refused_with("GET /bkt?penstock-ls&list-type=3",
+                 S("GET ?penstock-ls has no parameter list-type. It has: prefix, marker, max-keys."));
+    refused_with("GET /bkt/k?penstock-explain&versionId=1",
+                 S("GET ?penstock-explain has no parameter versionId. It has: range."));
+    refused_with("POST /bkt?penstock-batch&prefix=a",
+                 S("POST ?penstock-batch has no parameter prefix. It has none."));
+}
+
+TEST(an_operation_of_penstock_refuses_a_value_where_none_is_meant)
+{
+    refused_with("POST /bkt?penstock-purge&prefix=a&dry-run=false",
+                 S("The parameter dry-run takes no value: leave the value out."));
+    refused_with("POST /bkt?penstock-pin=train/",
+                 S("The parameter penstock-pin takes no value: leave the value out."));
+    refused_with("POST /bkt?penstock-batch=1",
+                 S("The parameter penstock-batch takes no value: leave the value out."));
+    refused_with("POST /bkt?penstock-purge&prefix=a&prefix=b",
+                 S("The parameter prefix may be given only once."));
+    refused_with("POST /bkt?penstock-purge&penstock-purge",
+                 S("The parameter penstock-purge may be given only once."));
 }
 
 TEST(what_is_not_known_goes_to_the_origin_and_never_to_the_cache)
@@ -715,6 +765,8 @@ RUN(UNIT(every_operation_is_known_by_its_line),
     UNIT(no_origin_hears_of_a_batch), UNIT(no_origin_hears_of_a_question_about_the_cache),
     UNIT(no_origin_hears_of_a_purge),
     UNIT(no_origin_hears_of_a_pin),
+    UNIT(an_operation_of_penstock_refuses_a_parameter_that_it_does_not_know),
+    UNIT(an_operation_of_penstock_refuses_a_value_where_none_is_meant),
     UNIT(what_is_not_known_goes_to_the_origin_and_never_to_the_cache),
     UNIT(a_parameter_that_names_nothing_makes_no_request_for_a_part_of_an_upload),
     UNIT(two_operations_in_one_request_are_none), UNIT(a_copy_is_told_by_its_header),
