@@ -126,12 +126,10 @@ static bool change(struct pin_job *job)
 {
     struct pin_name names[PIN_NAMES_MAX];
     bool changed = false;
-    if (job->endpoint_count > PIN_NAMES_MAX)
-        job->err = ERR_LIMIT;
-    for (size_t i = 0; i < job->endpoint_count && !job->err; i++)
+    check(job->endpoint_count <= countof(names));
+    for (size_t i = 0; i < job->endpoint_count; i++)
         names[i] = (struct pin_name){ job->endpoints[i], job->bucket, job->prefix };
-    if (!job->err)
-        job->err = store_pin(store_of(job), names, job->endpoint_count, job->op == S3_PIN, &changed);
+    job->err = store_pin(store_of(job), names, job->endpoint_count, job->op == S3_PIN, &changed);
     return changed;
 }
 
@@ -204,8 +202,9 @@ static void reply(struct call *call, const struct pin_job *job)
         reply_error(call, ERR_BUSY, S("No cache folder could note the pin: none is in service, or "
                                       "their disks are full. Please try again."));
     else if (job->err == ERR_LIMIT)
-        reply_error(call, ERR_SLOW_DOWN, S("4096 prefixes are pinned, which is the limit: unpin "
-                                           "some, or pin a shorter prefix."));
+        reply_error(call, ERR_TOO_MANY, S("4096 prefixes are pinned, which is the limit. Unpin a "
+                                          "prefix that is no longer needed. GET ?penstock-pin "
+                                          "lists the pins of a bucket."));
     else if (job->err)
         reply_error(call, job->err, S(""));
     else
@@ -270,6 +269,12 @@ void pins_call(struct call *call)
     job->bucket = arena_copy(&job->keep, alias_bucket(call->s3.bucket));
     job->prefix = arena_copy(&job->keep, prefix ? prefix->value : S(""));
     job->endpoint_count = rules_endpoints(call, job->prefix, false, &job->keep, &job->endpoints);
+    if (job->endpoint_count > PIN_NAMES_MAX && job->op != S3_PINS) {
+        job_free(job);
+        reply_error(call, ERR_BAD_REQUEST, S("The keys of this prefix lie at more than 64 origins, "
+                                             "and a pin allows no more. Name longer prefixes."));
+        return;
+    }
     call->gone = gone;
     call->gone_arg = job;
     workers_put(front->pinners, &job->link);
