@@ -240,7 +240,7 @@ const struct command command_fsck = {
     .help = "check the cache folders while Penstock does not run, and repair them",
     .options = options,
     .more = "fsck checks the folders of cache_dirs, or cache_dir. No process may use them.\n"
-            "Without --repair it changes nothing. The exit status is 0 if nothing is wrong\n"
-            "(after --repair: any more), 1 if something is wrong, and 2 if a folder could\n"
-            "not be checked or repaired, or if the command line is wrong.",
+            "Without --repair it changes nothing. The exit status is 0 if nothing is wrong,\n"
+            "or if --repair has removed all that was wrong; 1 if something is wrong; 2 if a\n"
+            "folder could not be checked or repaired, or if the command line is wrong.",
 };

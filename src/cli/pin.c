@@ -1,8 +1,9 @@
 /* pin.c - the subcommands pin and unpin: keep a prefix in the cache.
  * SPDX-License-Identifier: Apache-2.0
  *
- * What is cached of a pinned prefix stays, and what comes stays, as long as the pin budget has
- * room. So the command shows how much of the prefix is pinned, and how full the budget is. */
+ * A pin keeps the objects of a prefix in the cache: those that are there, and those that are stored
+ * later, as long as the pin budget has room. So the command shows how much of the prefix is pinned,
+ * and how full the budget is. */
 #include <inttypes.h>
 #include <jansson.h>
 
@@ -85,8 +86,8 @@ static void visit(void *arg, slice line, const json_t *row)
     }
     fflush(stdout);
     pin->complete = json_is_true(json_object_get(row, "complete"));
-    lines_warn_folders(pin->server, row, pin->list ? "what it has is not counted"
-                      : "it takes this over when it comes back");
+    lines_warn_folders(pin->server, row, pin->list ? "its objects are not counted"
+                      : "it takes the pins from the others when it comes back");
 }
 
 /* ---- the request ---- */
@@ -151,7 +152,7 @@ static const struct command_option pin_options[] = {
 const struct command command_pin = {
     .name = "pin", .args = "[--list] [--json] s3://BUCKET/PREFIX [SETTINGS]", .run = run_pin,
     .takes_settings = true, .options = pin_options,
-    .help = "keep what is cached of a prefix, and what will be, in the cache",
+    .help = "keep the objects of a prefix in the cache, now and later",
     .more = SERVER_MORE "All pins together may take pin_budget of each cache folder.",
 };
 
@@ -164,6 +165,6 @@ static const struct command_option unpin_options[] = {
 const struct command command_unpin = {
     .name = "unpin", .args = "[--json] s3://BUCKET/PREFIX [SETTINGS]", .run = run_unpin,
     .takes_settings = true, .options = unpin_options,
-    .help = "end a pin; what it kept stays until it is evicted as other objects are",
-    .more = SERVER_MORE "PREFIX must be that of the pin: penstock pin --list shows the pins.",
+    .help = "end a pin; its objects stay until they are evicted like others",
+    .more = SERVER_MORE "PREFIX must be exactly that of the pin: penstock pin --list shows it.",
 };

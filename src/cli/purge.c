@@ -107,9 +107,9 @@ static void visit_list(void *arg, slice line, const json_t *row)
     if (purge->json)
         fwrite(line.ptr, 1, line.len, stdout);
     else
-        printf("%.*s%s: %" PRIu64 " of %" PRIu64 " extents left\n", SLICE_ARG(shown(purge, name)),
-               is_key ? " (one key)" : "", lines_number(row, "extents_left"),
-               lines_number(row, "extents"));
+        printf("%.*s%s: %" PRIu64 " of %" PRIu64 " files of the cache are left to read\n",
+               SLICE_ARG(shown(purge, name)), is_key ? " (one key)" : "",
+               lines_number(row, "extents_left"), lines_number(row, "extents"));
     purge->rows++;
 }
 
@@ -139,15 +139,16 @@ static int wait_for_sweep(struct purge *purge)
         if (status || !purge->rows)
             return status;
         if (mono_ms() >= purge->server->until_ms) {
-            fprintf(stderr, "penstock purge: the purge is complete, but not all of its entries in "
-                    "the index were removed in time: %" PRIu64 " of %" PRIu64 " extents are left. "
-                    "Give it more time by --timeout SECONDS\n", purge->left, purge->extents);
+            fprintf(stderr, "penstock purge: the copies are no longer served, but not all of them "
+                    "were deleted from the index in time: %" PRIu64 " of %" PRIu64 " files of the "
+                    "cache are left. Give it more time by --timeout SECONDS\n", purge->left,
+                    purge->extents);
             return EXIT_FAILED;
         }
         if (mono_ms() >= notice_ms) {
-            fprintf(stderr, "penstock purge: the purge is complete. Removing its entries from the "
-                    "index: %" PRIu64 " of %" PRIu64 " extents are left\n", purge->left,
-                    purge->extents);
+            fprintf(stderr, "penstock purge: the copies are no longer served. Deleting them from "
+                    "the index: %" PRIu64 " of %" PRIu64 " files of the cache are left\n",
+                    purge->left, purge->extents);
             notice_ms += PROGRESS_MS;
         }
         arena_free(&purge->keep);
@@ -213,8 +214,8 @@ static int run(struct cli *cli)
 static const struct command_option options[] = {
     { "--key", NULL, "the URL names exactly one key, and not all keys that begin like it" },
     { "--dry-run", NULL, "change nothing; show how much a purge would remove" },
-    { "--wait", NULL, "wait until the entries of the index are removed, too" },
-    { "--list", NULL, "show the purges whose entries are not all removed yet" },
+    { "--wait", NULL, "also wait until the purge is no longer in progress" },
+    { "--list", NULL, "show the purges that are still in progress" },
     { "--yes", NULL, "do not ask before a whole bucket is purged" },
     { "--json", NULL, "print the JSON lines of the service" },
     SERVER_OPTIONS,
@@ -227,6 +228,8 @@ const struct command command_purge = {
     .run = run, .takes_settings = true, .options = options,
     .help = "remove a prefix or a key from the cache; the origin keeps its objects",
     .more = SERVER_MORE
-            "When the command returns, nothing that was cached of the prefix is served any more.\n"
+            "When the command returns, Penstock no longer serves the copies that it had.\n"
+            "Then it deletes them from its index in the background. Until this is done, the\n"
+            "purge is in progress.\n"
             "PREFIX is compared byte by byte: train also names training/1, and train/ does not.",
 };
