@@ -102,7 +102,7 @@ static bool already_here(struct fetch *fetch)
         return true;
     }
     return store_has_units(cache_store(fetch->inflight->cache), fetch->metadata,
-                           (uint32_t)(fetch->next / UNIT_BYTES), 1) > 0;
+                           fetch->next / UNIT_BYTES, 1) > 0;
 }
 
 /* The store is asked once for each record. */
@@ -113,7 +113,7 @@ static bool is_stored(struct fetch *fetch)
     fetch->judged = fetch->next;
     fetch->stores = fetch->admitted &&
                     store_admits(cache_store(fetch->inflight->cache), fetch->metadata,
-                                 (uint32_t)(fetch->next / UNIT_BYTES));
+                                 fetch->next / UNIT_BYTES);
     return fetch->stores;
 }
 

@@ -156,7 +156,7 @@ static struct fetch_span span_of_range(const struct s3_range *range)
     if (range->kind == RANGE_NONE)
         span.plain = true;
     if (range->kind == RANGE_SUFFIX)
-        span.suffix = MAX(range->suffix, (uint64_t)1) + UNIT_BYTES - 1;
+        span.suffix = MIN(MAX(range->suffix, (uint64_t)1), NO_END - UNIT_BYTES) + UNIT_BYTES - 1;
     if (range->kind == RANGE_SPAN) {
         span.first = range->first / UNIT_BYTES * UNIT_BYTES;
         if (range->last < NO_END - UNIT_BYTES)
@@ -337,8 +337,7 @@ static void name_source(struct get *get)
     uint64_t from = get->pos + get->ready.len;
     if (from >= get->end)
         return;
-    uint32_t first = (uint32_t)(from / UNIT_BYTES);
-    uint32_t count = (uint32_t)((get->end - 1) / UNIT_BYTES) - first + 1;
+    uint64_t first = from / UNIT_BYTES, count = (get->end - 1) / UNIT_BYTES - first + 1;
     if (store_has_units(cache_store(get->loop->cache), get->metadata, first, count) < count)
         answer->source = GET_PARTIAL;
 }

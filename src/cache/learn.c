@@ -36,6 +36,8 @@ static bool is_echoed(slice name, bool full)
     return false;
 }
 
+#define SIZE_MAX_BYTES ((uint64_t)1 << 62)    /* sums of two offsets, rounded up, fit into 64 bits */
+
 struct facts {
     uint64_t first, end, size;    /* which bytes follow, of how many */
     slice etag;
@@ -63,6 +65,8 @@ static enum err read_facts(const struct fetch *fetch, const struct origin_reply 
             return ERR_ORIGIN_REPLY;    /* a client must be told how long it is (H10) */
         ret->size = ret->end = reply->length;
     }
+    if (ret->size > SIZE_MAX_BYTES)
+        return ERR_ORIGIN_REPLY;
     ret->etag = origin_reply_get(reply, S("etag"));
     ret->modified_s = MAX(http_date_read(origin_reply_get(reply, S("last-modified"))), (int64_t)0);
     return OK;

@@ -79,7 +79,7 @@ static bool send_record(struct populate *populate)
     const struct origin_body *body = &populate->ask.body;
     size_t bytes = MIN(body->length - populate->next, RECORD_BYTES_MAX);
     if (!store_admits(cache_store(populate->loop->cache), populate->metadata,
-                      (uint32_t)(populate->next / UNIT_BYTES)))
+                      populate->next / UNIT_BYTES))
         return false;
     struct record *record = must_alloc(sizeof(*record) + bytes);
     if (body->read(body->arg, populate->next, record->bytes, bytes) != bytes) {

@@ -10,6 +10,8 @@
 
 #include "base/metric.h"
 
+#define RUN_UNITS ((uint64_t)131072)    /* 16 GiB */
+
 static void copy_ready(struct get *get, size_t bytes_max)
 {
     get->ready.len = MIN(get->ready.len, bytes_max);
@@ -122,16 +124,17 @@ static enum err from_store(struct get *get)
     return err;
 }
 
-/* From the unit of pos to the next that is here, is coming, or is not wanted. */
+/* From the unit of pos to the next that is here, is coming, or is not wanted. One fetch asks for
+ * RUN_UNITS at most: the search holds the object's lock, and costs a look-up for every 64 MiB. */
 static struct fetch_span missing_run(struct get *get)    /* under the lock */
 {
-    uint32_t first = (uint32_t)(get->pos / UNIT_BYTES);
-    uint32_t count = (uint32_t)((get->end - 1) / UNIT_BYTES) - first + 1;
-    uint32_t next = store_next_unit(cache_store(get->loop->cache), get->metadata, first + 1,
+    uint64_t first = get->pos / UNIT_BYTES;
+    uint64_t count = MIN((get->end - 1) / UNIT_BYTES - first + 1, RUN_UNITS);
+    uint64_t next = store_next_unit(cache_store(get->loop->cache), get->metadata, first + 1,
                                     count - 1);
     struct fetch_span span = {
-        .first = (uint64_t)first * UNIT_BYTES,
-        .end = MIN((uint64_t)next * UNIT_BYTES, get->metadata->size),
+        .first = first * UNIT_BYTES,
+        .end = MIN(next * UNIT_BYTES, get->metadata->size),
     };
     list_each(struct flight, flight, &get->inflight->flying, link)
         if (flight->metadata->etag_hash == get->metadata->etag_hash && flight->start > span.first)

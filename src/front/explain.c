@@ -16,7 +16,6 @@
 #include "store/explain.h"
 
 #define RECORDS_MAX 256u              /* rows of an answer */
-#define OBJECT_BYTES_MAX ((uint64_t)UINT32_MAX * UNIT_BYTES)    /* units have numbers of 32 bits */
 
 struct explain {
     struct call *call;
@@ -259,7 +258,7 @@ static json_t *document(const struct explain *explain, const struct get_forecast
     set_name(to, "key", call->s3.key, call->keep);
     set_name(to, "origin", name.endpoint, call->keep);
     json_t *bytes = json_object();
-    if (metadata && metadata->size <= OBJECT_BYTES_MAX &&
+    if (metadata && metadata->size <= STORE_OBJECT_BYTES_MAX &&
         s3_range_resolve(&explain->range, metadata->size, &first, &end, &partial) == OK)
         cached = add_records(explain, bytes, metadata, first, &end);
     set_outcome(to, forecast, end - first, cached);

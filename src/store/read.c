@@ -27,6 +27,8 @@
 
 #define STRIPE_BLOCKS (STRIPE_UNITS * (UNIT_BYTES / BLOCK_BYTES))
 
+static_assert(STORE_OBJECT_BYTES_MAX / BLOCK_BYTES <= (uint64_t)1 << 31,
+              "block numbers have 32 bits");
 static_assert((STRIPE_BLOCKS & (STRIPE_BLOCKS - 1)) == 0,
               "the number of a stripe's last block ends in ones");
 
@@ -133,6 +135,8 @@ static enum err plan_bytes(struct store_io *io, const struct metadata *metadata,
                            uint64_t end, void *to, struct plan *plan)
 {
     memset(plan, 0, offsetof(struct plan, entries));
+    if (metadata->size > STORE_OBJECT_BYTES_MAX)
+        return ERR_NOT_FOUND;
     uint64_t first = offset / BLOCK_BYTES;
     plan->unit = (uint32_t)(first / 2);
     plan->volume = store_home_of_unit(io->store, &metadata->id, plan->unit);

@@ -215,31 +215,44 @@ static uint32_t units_in_stripe(uint32_t first, uint32_t count)
     return MIN(count, STRIPE_UNITS - first % STRIPE_UNITS);
 }
 
-uint32_t store_has_units(struct store *store, const struct metadata *metadata, uint32_t first,
-                         uint32_t count)
+/* Returns true if all unit numbers of the object, and their sums, fit into 32 bits. */
+static bool is_storable(const struct metadata *metadata)
 {
-    uint32_t found = 0, here = 0, want = 0;
-    for (; found < count && here == want; found += here) {
-        want = units_in_stripe(first + found, count - found);
-        here = volume_has_units(store_home_of_unit(store, &metadata->id, first + found), metadata,
-                                first + found, want);
-    }
-    return found;
+    return metadata->size <= STORE_OBJECT_BYTES_MAX;
 }
 
-uint32_t store_next_unit(struct store *store, const struct metadata *metadata, uint32_t first,
-                         uint32_t count)
+uint64_t store_has_units(struct store *store, const struct metadata *metadata, uint64_t first,
+                         uint64_t count)
 {
-    uint32_t end = first + count;
-    while (first < end) {
-        uint32_t here = units_in_stripe(first, end - first);
-        uint32_t unit = volume_next_unit(store_home_of_unit(store, &metadata->id, first), metadata,
-                                         first, here);
-        if (unit < first + here)
-            return unit;
-        first += here;
+    uint64_t units = (metadata->size + UNIT_BYTES - 1) / UNIT_BYTES;
+    if (!is_storable(metadata) || first >= units)
+        return 0;
+    uint32_t unit = (uint32_t)first, end = unit + (uint32_t)MIN(count, units - first);
+    uint32_t here = 0, want = 0;
+    for (; unit < end && here == want; unit += here) {
+        want = units_in_stripe(unit, end - unit);
+        here = volume_has_units(store_home_of_unit(store, &metadata->id, unit), metadata, unit,
+                                want);
     }
-    return end;
+    return unit - first;
+}
+
+uint64_t store_next_unit(struct store *store, const struct metadata *metadata, uint64_t first,
+                         uint64_t count)
+{
+    uint64_t units = (metadata->size + UNIT_BYTES - 1) / UNIT_BYTES;
+    if (!is_storable(metadata) || first >= units)
+        return first + count;
+    uint32_t unit = (uint32_t)first, end = unit + (uint32_t)MIN(count, units - first);
+    while (unit < end) {
+        uint32_t here = units_in_stripe(unit, end - unit);
+        uint32_t next = volume_next_unit(store_home_of_unit(store, &metadata->id, unit), metadata,
+                                         unit, here);
+        if (next < unit + here)
+            return next;
+        unit += here;
+    }
+    return first + count;
 }
 
 bool store_takes(struct store *store, const struct object_id *id)
@@ -257,10 +270,11 @@ bool store_allows(struct store *store, const struct metadata *metadata)
     struct store_limits limits = tallies_limits(store->installation.tallies, metadata->name);
     bool allows = limits.admission != ADMISSION_NEVER &&
                   (!limits.object_bytes_max || metadata->size <= limits.object_bytes_max);
-    if (!allows)
-        events_note(store_home(store, &metadata->id)->events, &metadata->id, METADATA_UNIT,
-                    EVENT_NOT_ALLOWED);
-    return allows;
+    if (allows && is_storable(metadata))
+        return true;
+    events_note(store_home(store, &metadata->id)->events, &metadata->id, METADATA_UNIT,
+                allows ? EVENT_TOO_LARGE : EVENT_NOT_ALLOWED);
+    return false;
 }
 
 /* Returns the bytes of the record that has this unit, if all of the record is fetched. */
@@ -270,8 +284,10 @@ static uint64_t record_bytes(const struct metadata *metadata, uint32_t unit)
     return MIN(metadata->size - MIN(start, metadata->size), RECORD_BYTES_MAX);
 }
 
-bool store_admits(struct store *store, const struct metadata *metadata, uint32_t unit)
+bool store_admits(struct store *store, const struct metadata *metadata, uint64_t first)
 {
+    check(is_storable(metadata) && first * UNIT_BYTES <= metadata->size);
+    uint32_t unit = (uint32_t)first;
     struct tallies *tallies = store->installation.tallies;
     struct volume *home = store_home_of_unit(store, &metadata->id, unit);
     struct store_limits limits = tallies_limits(tallies, metadata->name);
@@ -297,8 +313,9 @@ enum err store_append(struct store *store, struct store_append *append)
     const struct object_id *id = &append->metadata->id;
     struct volume *home = store_home(store, id);
     struct volume *of_bytes = store_home_of_unit(store, id, append->first_unit);
-    check(append->bytes.len <=
-          (uint64_t)units_in_stripe(append->first_unit, STRIPE_UNITS) * UNIT_BYTES);
+    check(is_storable(append->metadata) &&
+          append->bytes.len <=
+              (uint64_t)units_in_stripe(append->first_unit, STRIPE_UNITS) * UNIT_BYTES);
     if (append->with_metadata && append->bytes.len && home != of_bytes)
         return split_append(home, of_bytes, append);
     return volume_append(append->bytes.len ? of_bytes : home, append);

@@ -18,6 +18,9 @@
 
 #define UNIT_BYTES 131072u            /* each unit has an entry of its own in the index */
 #define RECORD_UNITS 8u               /* the most consecutive units in a record */
+/* A larger object is never stored: its units and blocks would not fit into numbers of 32 bits. Only
+ * the functions of this header accept such an object. */
+#define STORE_OBJECT_BYTES_MAX ((uint64_t)1 << 47)
 #define RECORD_BYTES_MAX (UNIT_BYTES * RECORD_UNITS)
 /* An object up to this size is one record, with the metadata before the data. */
 #define WHOLE_BYTES_MAX RECORD_BYTES_MAX
@@ -194,12 +197,12 @@ enum err store_read(struct store_io *io, const struct metadata *metadata, uint64
 
 /* Returns the number of consecutive units from `first` on, at most `count`, that the store has for
  * this metadata. Reads only the index. Any thread. */
-uint32_t store_has_units(struct store *store, const struct metadata *metadata, uint32_t first,
-                         uint32_t count);
+uint64_t store_has_units(struct store *store, const struct metadata *metadata, uint64_t first,
+                         uint64_t count);
 /* Returns the first of the `count` units from `first` on that the store has for this metadata, or
- * first + count if it has none of them. */
-uint32_t store_next_unit(struct store *store, const struct metadata *metadata, uint32_t first,
-                         uint32_t count);
+ * first + count if it has none of them. Costs a look-up in the index for every 64 MiB. */
+uint64_t store_next_unit(struct store *store, const struct metadata *metadata, uint64_t first,
+                         uint64_t count);
 
 /* ---- purges (purge.h) ----
  *
@@ -225,11 +228,11 @@ bool store_takes(struct store *store, const struct object_id *id);
 /* Replaces the limits of buckets and prefixes. Any thread. */
 void store_set_limits(struct store *store, const struct store_limits *rows, size_t count);
 /* Returns false if the limits of the bucket or prefix forbid to store this object: the admission is
- * NEVER, or the object is too large. */
+ * NEVER, or the object is too large. False for an object above STORE_OBJECT_BYTES_MAX, too. */
 bool store_allows(struct store *store, const struct metadata *metadata);
 /* Returns true if the record that has this unit may be stored (admission). To be called once for
  * each fetched record, when its flight begins: the call counts as a touch of the record. */
-bool store_admits(struct store *store, const struct metadata *metadata, uint32_t unit);
+bool store_admits(struct store *store, const struct metadata *metadata, uint64_t unit);
 /* Returns true if metadata of this object may be stored without bytes. At the quota of the bucket
  * or prefix, only newer metadata of an object that the store knows may be stored. */
 bool store_admits_metadata(struct store *store, const struct metadata *metadata);
