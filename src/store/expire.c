@@ -7,7 +7,7 @@
  * extent is recycled.
  *
  * Reads of units do not touch the metadata of their object. So a pass looks at metadata alone last.
- * Such metadata stays while its object has units in this volume. The pass looks at it again after a
+ * Such metadata stays while its object has units in any folder. The pass looks at it again after a
  * part of the time.
  *
  * Pinned records stay. Threads: the recycler, under its lock. */
@@ -58,13 +58,6 @@ static void flush(struct expire *expire)
     expire->row_count = expire->entries = 0;
 }
 
-static bool has_units(struct volume *volume, const struct object_id *id)
-{
-    struct entry entry;
-    uint32_t unit;
-    return index_get_next(volume->index, id, 0, &unit, &entry) == OK && unit < METADATA_UNIT;
-}
-
 static bool has_expired(const struct expire *expire, uint32_t ordinal)
 {
     struct tally_expiry expiry = tallies_expiry(volume_tallies(expire->volume),
@@ -82,7 +75,7 @@ static enum err visit(void *arg, const struct toc_row *row)
     const struct toc_entry *entry = row->entry;
     if ((entry->kind == KIND_HEAD) != expire->heads || !has_expired(expire, row->ordinal))
         return OK;
-    if (entry->kind == KIND_HEAD && has_units(expire->volume, &entry->id)) {
+    if (entry->kind == KIND_HEAD && volume_keeps_metadata(expire->volume, &entry->id)) {
         struct tally_expiry expiry = tallies_expiry(volume_tallies(expire->volume),
                                                     ages_tally(expire->ages, row->ordinal),
                                                     expire->volume->number);

@@ -14,8 +14,8 @@
  * may have records that the index does not name. If records are published while the victim is
  * recycled, the committer does not drop it, and its rows are read again.
  *
- * Metadata of an object is kept as long as the index has units of the object. Threads: the recycler
- * has a thread of its own, so no commit waits for a copy. */
+ * Metadata of an object is kept as long as the index of any folder has units of the object. Threads:
+ * the recycler has a thread of its own, so no commit waits for a copy. */
 #include "store/recycle.h"
 
 #include <stdlib.h>
@@ -378,14 +378,6 @@ static void copy_row(struct pass *pass, const struct toc_entry *row, uint32_t or
 
 /* ---- one extent ---- */
 
-/* Metadata alone is kept while its object has units in this volume. */
-static bool has_units(struct volume *volume, const struct object_id *id)
-{
-    struct entry entry;
-    uint32_t unit;
-    return index_get_next(volume->index, id, 0, &unit, &entry) == OK && unit < METADATA_UNIT;
-}
-
 static bool is_kept(struct pass *pass, const struct toc_entry *row, uint32_t ordinal)
 {
     const struct ages *ages = extent_ages_of(pass->victim);
@@ -394,7 +386,7 @@ static bool is_kept(struct pass *pass, const struct toc_entry *row, uint32_t ord
     if (pass->keep_nothing)
         return false;
     if (row->kind == KIND_HEAD)
-        return has_units(pass->volume, &row->id);
+        return volume_keeps_metadata(pass->volume, &row->id);
     uint8_t stamp = ages_stamp(ages, ordinal);
     uint8_t age = ordinal < pass->stamps.count    /* later records were added since */
         ? mean_age_of_record(&pass->stamps, ordinal, pass->tick)

@@ -259,6 +259,9 @@ static inline void volume_changed(struct volume *volume, const struct object_id 
 enum err volume_find_metadata(struct volume *volume, const struct object_id *id,
                               const struct object_name *name, uint32_t *ret_unit,
                               struct entry *ret) MUST_USE;
+/* True if metadata alone must stay when its record is evicted or expires: a folder in service has
+ * units of the object, which nobody finds without metadata. Reads only indexes. Any thread. */
+bool volume_keeps_metadata(struct volume *volume, const struct object_id *id);
 /* True if a purge covers what this entry names. For the committer, which alone takes purges. */
 static inline bool volume_is_purged(struct volume *volume, slice name, const struct entry *entry)
 {

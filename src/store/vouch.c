@@ -3,8 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "store/installation.h"
-#include "store/volume_inside.h"
+#include "store/inside.h"
 
 #define RUN 64u
 
@@ -106,6 +105,25 @@ uint32_t volume_next_unit(struct volume *volume, const struct metadata *metadata
     uint32_t unit = next_unit(volume, compares, metadata, first, count);
     bans_end(volume->bans, compares);
     return unit;
+}
+
+static bool has_units(struct volume *volume, const struct object_id *id)
+{
+    struct entry entry;
+    uint32_t unit;
+    return index_get_next(volume->index, id, 0, &unit, &entry) == OK && unit < METADATA_UNIT;
+}
+
+bool volume_keeps_metadata(struct volume *volume, const struct object_id *id)
+{
+    const struct store *store = store_of(volume);
+    if (has_units(volume, id))
+        return true;
+    for (size_t i = 0; i < store->volume_count; i++)
+        if (store->volumes[i] != volume && volume_is_serving(store->volumes[i]) &&
+            has_units(store->volumes[i], id))
+            return true;
+    return false;
 }
 
 /* Returns true if the header fields are unchanged, as far as the caller knows them. They can change
