@@ -141,10 +141,12 @@ void expire_pass(struct volume *volume)
     bool whole = true;
     expire->volume = volume;
     pthread_mutex_lock(&volume->recycler.lock);
+    recycler_moves(volume);
     size_t count = extents_numbers(volume->extents, &keep, &numbers);
     for (size_t i = 0; i < 2 * count && whole && !expire->err; i++) {
         whole = !is_room_wanted(volume) && pinned_is_known(volume);
         expire->heads = i >= count;
+        recycler_moves(volume);
         if (whole)
             expire_extent(expire, numbers[i % count]);
     }

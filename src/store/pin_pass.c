@@ -3,17 +3,18 @@
  *   recyclers wait ── each volume: rows with names ──> index: the object's records ──> a bit each
  *                                                                    recyclers go on ──┘
  *
- * A pass reads the tables of contents of all volumes. The row of an object's metadata has its name.
- * The units of the object are found by its id, in the volumes of its stripes. So one pass covers
- * all volumes. No extent is recycled while it runs, so the records that it finds stay. A record
- * that was pinned before, and that the pass does not find, is unpinned: its prefix was unpinned, or
- * its metadata was removed.
+ * A pass reads the tables of contents of all volumes (pin_walk.c). A record that was pinned before,
+ * and that the pass does not find, is unpinned: its prefix was unpinned, or its metadata was
+ * removed. A record that was pinned before keeps its place in the budget. A record that was not
+ * takes the rest. If some records found no room, and the pass has unpinned others, a second pass
+ * follows.
  *
- * A record that was pinned before keeps its place in the budget. A record that was not takes the
- * rest. If some records found no room, and the pass has unpinned others, a second pass follows.
+ * If a walk makes no progress, the disk of the volume that it is in hangs. Then the pass is given
+ * up: the recyclers of the other volumes go on, and another pass begins without that volume. The
+ * walk ends when its disk answers, and a pass with that volume follows.
  *
- * Threads: one thread makes all passes, one after the other. It never holds more than one volume's
- * lock of pins, for at most one record. */
+ * Threads: one thread begins the passes, one after the other, and watches them. Each walk has a
+ * thread of its own. */
 #include "store/pin_pass.h"
 
 #include <pthread.h>
@@ -21,11 +22,12 @@
 
 #include "base/metric.h"
 #include "base/thread.h"
-#include "store/inside.h"
+#include "store/pin_walk.h"
 #include "store/pinned.h"
-#include "store/volume_rows.h"
 
 #define RETRY_MS 600000u              /* until bytes that found no room are tried again */
+#define LOOK_MS 100u                  /* between two looks at a walk */
+#define PATIENCE 2u                   /* a walk hangs after so many times commit_ms_max */
 
 struct pin_pass {
     struct store *store;
@@ -34,133 +36,110 @@ struct pin_pass {
     pthread_cond_t more, ended;
     uint64_t wanted, done;            /* numbers of passes */
     bool stopping;
-    atomic_bool stops;                /* the same, for a pass that runs */
+    struct list hanging;              /* walks that were given up and have not ended */
 };
 
-/* One pass. */
-struct pass {
-    struct store *store;
-    struct volume_rows rows;                 /* of the volume that is being read */
-    bool takes_part[VOLUMES_MAX];
-    uint64_t openings[VOLUMES_MAX];
-    uint64_t over;                    /* bytes without room */
-    uint32_t unread;                  /* extents */
+/* A walk and its thread. */
+struct walking {
+    struct list link;
+    struct pin_pass *pass;
+    struct pin_walk walk;
+    pthread_t thread;
+    bool skip[VOLUMES_MAX];           /* volumes in which another walk hangs */
+    bool over, again;                 /* under the lock of the pass; again: another pass is due */
 };
 
-/* ---- one object ---- */
-
-/* The records that hold the units of one aligned run. */
-struct found {
-    struct found_record {
-        uint32_t extent, ordinal;
-        uint64_t weight;
-    } records[RECORD_UNITS];
-    size_t count;
-};
-
-static void add_found(struct found *found, const struct entry *entry)
+static void *walk_run(void *arg)
 {
-    size_t i = 0;
-    while (i < found->count && (found->records[i].extent != entry->extent ||
-                                found->records[i].ordinal != entry->ordinal))
-        i++;
-    if (i == found->count)
-        found->records[found->count++] = (struct found_record){ entry->extent, entry->ordinal, 0 };
-    found->records[i].weight += pin_weight(entry->len);
+    struct walking *walking = arg;
+    bool again = pin_walk(&walking->walk, walking->skip);
+    pthread_mutex_lock(&walking->pass->lock);
+    walking->over = true;
+    walking->again = again;
+    pthread_cond_signal(&walking->pass->more);
+    pthread_mutex_unlock(&walking->pass->lock);
+    return NULL;
 }
 
-/* A record lies in one run of RECORD_UNITS units. */
-static void see_units(struct pass *pass, struct volume *volume, const struct object_id *id,
-                      uint64_t etag_hash)
+static struct walking *walking_new(struct pin_pass *pass)
 {
-    struct entry entries[RECORD_UNITS];
-    uint32_t unit = 0;
-    while (index_get_next(volume->index, id, unit, &unit, &entries[0]) == OK &&
-           unit != METADATA_UNIT && !entries[0].whole && !atomic_load(&pass->store->pin_pass->stops)) {
-        struct found found = { .count = 0 };
-        uint32_t end = rule_first_unit(unit) + RECORD_UNITS;
-        pthread_mutex_lock(&volume->pinned.lock);
-        for (; unit < end; unit++)
-            if (index_get_run(volume->index, id, unit, 1, entries) == 1 &&
-                entries[0].etag_hash == etag_hash && !entries[0].whole)
-                add_found(&found, &entries[0]);
-        for (size_t i = 0; i < found.count; i++)
-            pass->over += pinned_see(volume, found.records[i].extent, found.records[i].ordinal,
-                                     found.records[i].weight);
-        pthread_mutex_unlock(&volume->pinned.lock);
+    struct walking *walking = must_alloc(sizeof(*walking));
+    walking->pass = pass;
+    walking->walk.store = pass->store;
+    pthread_mutex_init(&walking->walk.lock, NULL);
+    atomic_init(&walking->walk.moved_ms, mono_ms());
+    list_init(&walking->link);
+    return walking;
+}
+
+static void walking_free(struct walking *walking)
+{
+    pthread_join(walking->thread, NULL);
+    pthread_mutex_destroy(&walking->walk.lock);
+    free(walking);
+}
+
+/* ---- walks that hang; under the lock ---- */
+
+/* Frees the walks that have ended. Their volumes take part in the next pass. */
+static void end_hanging(struct pin_pass *pass)
+{
+    list_each_safe(struct walking, walking, &pass->hanging, link) {
+        (void)!pin_walk_give_up(&walking->walk);
+        if (!walking->over)
+            continue;
+        list_del(&walking->link);
+        walking_free(walking);
+        pass->wanted++;
     }
 }
 
-/* Returns false if the index does not name this row for the object's metadata. */
-static bool see_metadata(struct pass *pass, const struct toc_row *row, struct entry *ret)
+static bool hangs(const struct pin_pass *pass, struct walking *walking)
 {
-    struct volume *volume = pass->rows.volume;
-    uint32_t unit;
-    pthread_mutex_lock(&volume->pinned.lock);
-    bool is = index_get_metadata(volume->index, &row->entry->id, &unit, ret) == OK &&
-              ret->extent == pass->rows.extent && ret->ordinal == row->ordinal;
-    if (is)
-        pass->over += pinned_see(volume, ret->extent, ret->ordinal, pin_weight(ret->len));
-    pthread_mutex_unlock(&volume->pinned.lock);
-    return is;
+    uint64_t patience = (uint64_t)PATIENCE * pass->store->options.commit_ms_max;
+    return mono_ms() > atomic_load(&walking->walk.moved_ms) + patience;
 }
 
-static enum err visit_row(void *arg, const struct toc_row *row)
+/* Returns true when the walk has ended, or was given up. */
+static bool look_at(struct pin_pass *pass, struct walking *walking)
 {
-    struct pass *pass = arg;
-    struct store *store = pass->store;
-    struct entry metadata;
-    if (atomic_load(&store->pin_pass->stops))
-        return ERR_STOPPING;
-    if (!row->name.name.len || !pins_have(store->pins, row->name.name) ||
-        store_home(store, &row->entry->id) != pass->rows.volume ||
-        !see_metadata(pass, row, &metadata) || metadata.whole)
-        return OK;
-    for (size_t i = 0; i < store->volume_count; i++)
-        if (pass->takes_part[i])
-            see_units(pass, store->volumes[i], &row->entry->id, metadata.etag_hash);
-    return OK;
+    end_hanging(pass);
+    if (walking->over)
+        return true;
+    if (pass->stopping)
+        (void)pin_walk_stop(&walking->walk);
+    if (pass->stopping || !hangs(pass, walking))
+        return false;
+    (void)pin_walk_stop(&walking->walk);
+    list_add(&pass->hanging, &walking->link);
+    metric_add(M_PINS_GIVEN_UP, 1);
+    return true;
 }
 
-/* ---- all of them ---- */
-
-static enum err read_volumes(struct pass *pass)
+static void skip_hanging(struct pin_pass *pass, struct walking *walking)
 {
-    enum err e = OK;
-    for (size_t i = 0; i < pass->store->volume_count && !e; i++) {
-        pass->rows = (struct volume_rows){ .volume = pass->store->volumes[i], .visit = visit_row,
-                                    .arg = pass };
-        if (pass->takes_part[i])
-            e = volume_rows_read(&pass->rows);
-        pass->unread += pass->rows.unread;
+    list_each(struct walking, other, &pass->hanging, link)
+        walking->skip[pin_walk_stop(&other->walk)] = true;
+}
+
+/* ---- passes ---- */
+
+/* Returns true if another pass is due at once. Under the lock, which it releases while it waits. */
+static bool pass_once(struct pin_pass *pass)
+{
+    struct walking *walking = walking_new(pass);
+    skip_hanging(pass, walking);
+    check(thread_start(&walking->thread, walk_run, walking, "pins-walk"));
+    while (!look_at(pass, walking))
+        cond_wait_until(&pass->more, &pass->lock, mono_ns() + LOOK_MS * 1000000u);
+    if (!list_empty(&walking->link)) {    /* without its volume */
+        end_hanging(pass);
+        return true;
     }
-    return e;
+    bool again = walking->again;
+    walking_free(walking);
+    return again;
 }
-
-/* If some names are not known, nothing is unpinned. */
-static enum pass_end how_it_ended(const struct pass *pass, enum err err)
-{
-    bool all = true;
-    for (size_t i = 0; i < pass->store->volume_count; i++)
-        all = all && pass->takes_part[i] && volume_is_serving(pass->store->volumes[i]);
-    return err ? PASS_FAILED : all && !pass->unread ? PASS_FULL : PASS_PARTIAL;
-}
-
-/* Returns true if another pass would find room for more. */
-static bool pass_once(struct store *store)
-{
-    struct pass pass = { .store = store };
-    uint64_t released = 0;
-    for (size_t i = 0; i < store->volume_count; i++)
-        pass.takes_part[i] = pinned_begin(store->volumes[i], &pass.openings[i]);
-    enum pass_end end = how_it_ended(&pass, read_volumes(&pass));
-    for (size_t i = 0; i < store->volume_count; i++)
-        if (pass.takes_part[i])
-            released += pinned_end(store->volumes[i], pass.openings[i], end);
-    return end == PASS_FULL && pass.over && released;
-}
-
-/* ---- the thread ---- */
 
 static bool some_found_no_room(struct store *store)
 {
@@ -170,27 +149,39 @@ static bool some_found_no_room(struct store *store)
     return some;
 }
 
+/* Under the lock. Sleeps until a pass is wanted. */
+static void wait_for_work(struct pin_pass *pass, uint64_t *retry_ms)
+{
+    bool some_hang = !list_empty(&pass->hanging);
+    if (pass->wanted == pass->done && !pass->stopping)
+        cond_wait_until(&pass->more, &pass->lock,
+                        (some_hang ? MIN(mono_ms() + LOOK_MS, *retry_ms) : *retry_ms) * 1000000u);
+    end_hanging(pass);
+    if (mono_ms() < *retry_ms)
+        return;
+    pass->wanted += some_found_no_room(pass->store);
+    *retry_ms = mono_ms() + RETRY_MS;
+}
+
 static void *run(void *arg)
 {
     struct pin_pass *pass = arg;
-    pthread_mutex_lock(&pass->lock);
     uint64_t retry_ms = mono_ms() + RETRY_MS;
+    pthread_mutex_lock(&pass->lock);
     while (!pass->stopping) {
-        if (pass->wanted == pass->done)
-            cond_wait_until(&pass->more, &pass->lock, retry_ms * 1000000u);
-        if (mono_ms() >= retry_ms) {
-            pass->wanted += some_found_no_room(pass->store);
-            retry_ms = mono_ms() + RETRY_MS;
-        }
+        wait_for_work(pass, &retry_ms);
         uint64_t number = pass->wanted;
         if (number == pass->done || pass->stopping)
             continue;
-        pthread_mutex_unlock(&pass->lock);
-        if (pass_once(pass->store))
-            (void)pass_once(pass->store);
-        pthread_mutex_lock(&pass->lock);
+        for (unsigned i = 0; i <= pass->store->volume_count && !pass->stopping; i++)
+            if (!pass_once(pass))
+                break;
         pass->done = number;
         pthread_cond_broadcast(&pass->ended);
+    }
+    while (!list_empty(&pass->hanging)) {
+        end_hanging(pass);
+        cond_wait_until(&pass->more, &pass->lock, mono_ns() + LOOK_MS * 1000000u);
     }
     pthread_cond_broadcast(&pass->ended);
     pthread_mutex_unlock(&pass->lock);
@@ -204,6 +195,7 @@ struct pin_pass *pin_pass_new(struct store *store)
     pthread_mutex_init(&pass->lock, NULL);
     pthread_cond_init(&pass->more, NULL);
     pthread_cond_init(&pass->ended, NULL);
+    list_init(&pass->hanging);
     return pass;
 }
 
@@ -216,7 +208,6 @@ void pin_pass_stop(struct pin_pass *pass)
 {
     pthread_mutex_lock(&pass->lock);
     pass->stopping = true;
-    atomic_store(&pass->stops, true);
     pthread_cond_signal(&pass->more);
     pthread_mutex_unlock(&pass->lock);
     if (pass->thread)

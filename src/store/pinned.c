@@ -11,6 +11,8 @@
  * effects. */
 #include "store/pinned.h"
 
+#include <time.h>
+
 #include "base/metric.h"
 #include "store/pin_pass.h"
 #include "store/service.h"
@@ -77,7 +79,7 @@ void pinned_open(struct volume *volume)
 {
     struct pinned *pinned = &volume->pinned;
     pthread_mutex_lock(&pinned->lock);
-    pinned->openings++;
+    pinned->rounds++;
     pinned->coming = pinned->seen_bytes = 0;
     atomic_store(&pinned->bytes, 0);
     atomic_store(&pinned->passing, false);
@@ -170,25 +172,38 @@ void pinned_dropped(struct volume *volume, uint32_t extent)
 
 /* ---- a pass ---- */
 
-bool pinned_begin(struct volume *volume, uint64_t *ret_openings)
+/* Waits for the end of the recycler's present work. */
+static void await_recycler(struct volume *volume, _Atomic uint64_t *moved_ms)
+{
+    struct recycler *recycler = &volume->recycler;
+    while (pthread_mutex_trylock(&recycler->lock) != 0) {
+        uint64_t moved = atomic_load(&recycler->moved_ms);
+        atomic_store(moved_ms, MAX(moved, atomic_load(moved_ms)));
+        nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
+    }
+    pthread_mutex_unlock(&recycler->lock);
+}
+
+bool pinned_begin(struct volume *volume, _Atomic uint64_t *moved_ms, uint64_t *ret_round)
 {
     struct pinned *pinned = &volume->pinned;
     if (!volume_is_serving(volume))
         return false;
     pthread_mutex_lock(&pinned->lock);
-    *ret_openings = pinned->openings;
+    *ret_round = ++pinned->rounds;
     atomic_store(&pinned->passing, true);
     pthread_mutex_unlock(&pinned->lock);
-    pthread_mutex_lock(&volume->recycler.lock);    /* waits for the end of its present work */
-    pthread_mutex_unlock(&volume->recycler.lock);
+    await_recycler(volume, moved_ms);
     pthread_mutex_lock(&pinned->lock);
     /* The turn that runs may have begun before. */
     for (uint64_t until = pinned->turns + 2; pinned->turns < until && volume_is_serving(volume);) {
         volume_wants_turn(volume);
         cond_wait_until(&pinned->turned, &pinned->lock, mono_ns() + 100 * 1000000u);
+        atomic_store(moved_ms, mono_ms());
     }
-    bool good = pinned->openings == *ret_openings && volume_is_serving(volume);
-    if (!good)
+    bool same = pinned->rounds == *ret_round;
+    bool good = same && volume_is_serving(volume);
+    if (same && !good)
         atomic_store(&pinned->passing, false);
     pthread_mutex_unlock(&pinned->lock);
     return good;
@@ -216,16 +231,16 @@ uint64_t pinned_see(struct volume *volume, uint32_t number, uint32_t ordinal, ui
     return over;
 }
 
-uint64_t pinned_end(struct volume *volume, uint64_t openings, enum pass_end end)
+/* Under the lock of the pins. Returns the weight of the records that were unpinned. */
+static uint64_t end_round(struct volume *volume, uint64_t round, enum pass_end end)
 {
     struct pinned *pinned = &volume->pinned;
     struct arena keep = { 0 };
     uint32_t *numbers;
-    uint64_t bytes = 0, before;
-    pthread_mutex_lock(&pinned->lock);
-    before = atomic_load(&pinned->bytes);
-    bool same = pinned->openings == openings;
-    size_t count = same ? extents_numbers(volume->extents, &keep, &numbers) : 0;
+    uint64_t bytes = 0, before = atomic_load(&pinned->bytes);
+    if (pinned->rounds != round)
+        return 0;
+    size_t count = extents_numbers(volume->extents, &keep, &numbers);
     for (size_t i = 0; i < count; i++) {
         struct extent *extent = extent_ref(volume->extents, numbers[i]);
         if (!extent)
@@ -234,18 +249,40 @@ uint64_t pinned_end(struct volume *volume, uint64_t openings, enum pass_end end)
         bytes += ages_pinned_bytes(extent_ages_of(extent));
         extent_release(&extent);
     }
-    if (same) {
-        pinned->seen_bytes = 0;
-        atomic_store(&pinned->bytes, bytes);
-        atomic_store(&pinned->passing, false);
-        if (end != PASS_FAILED)
-            atomic_store(&pinned->marked, true);
-    }
-    pthread_mutex_unlock(&pinned->lock);
     arena_free(&keep);
-    pthread_mutex_lock(&volume->rule.lock);    /* the recycler may have waited */
+    pinned->rounds++;
+    pinned->seen_bytes = 0;
+    atomic_store(&pinned->bytes, bytes);
+    atomic_store(&pinned->passing, false);
+    if (end != PASS_FAILED)
+        atomic_store(&pinned->marked, true);
+    return before > bytes ? before - bytes : 0;
+}
+
+/* The recycler may have waited for the end of the pass. */
+static void wake_recycler(struct volume *volume)
+{
+    pthread_mutex_lock(&volume->rule.lock);
     pthread_cond_signal(&volume->rule.more);
     pthread_mutex_unlock(&volume->rule.lock);
     service_metrics(volume);
-    return same && before > bytes ? before - bytes : 0;
+}
+
+uint64_t pinned_end(struct volume *volume, uint64_t round, enum pass_end end)
+{
+    pthread_mutex_lock(&volume->pinned.lock);
+    uint64_t released = end_round(volume, round, end);
+    pthread_mutex_unlock(&volume->pinned.lock);
+    wake_recycler(volume);
+    return released;
+}
+
+bool pinned_give_up(struct volume *volume, uint64_t round)
+{
+    if (pthread_mutex_trylock(&volume->pinned.lock) != 0)
+        return false;
+    (void)end_round(volume, round, PASS_FAILED);
+    pthread_mutex_unlock(&volume->pinned.lock);
+    wake_recycler(volume);
+    return true;
 }

@@ -36,9 +36,9 @@ uint64_t pinned_bytes_of(struct volume *volume, const struct entry *entry);
 /* ---- for the pass (pin_pass.c) ---- */
 
 /* Stops the recycler, and waits until the committer has taken a turn: it has written the file, and
- * judges its appends by the present table. Returns false if the folder is out of service.
- * *ret_openings is for pinned_end. */
-bool pinned_begin(struct volume *volume, uint64_t *ret_openings) MUST_USE;
+ * judges its appends by the present table. Returns false if the folder is out of service. *moved_ms
+ * is set to the time while the folder makes progress. *ret_round is for the functions below. */
+bool pinned_begin(struct volume *volume, _Atomic uint64_t *moved_ms, uint64_t *ret_round) MUST_USE;
 /* To be called when the pass has found the record, whose entries weigh `bytes`. Returns the bytes
  * for which the budget has no room. Under the lock of the pins. */
 uint64_t pinned_see(struct volume *volume, uint32_t extent, uint32_t ordinal, uint64_t bytes);
@@ -46,7 +46,10 @@ uint64_t pinned_see(struct volume *volume, uint32_t extent, uint32_t ordinal, ui
  * PASS_PARTIAL, some names are not known, so it unpins no record. Returns the weight of the
  * unpinned records. */
 enum pass_end { PASS_FAILED, PASS_PARTIAL, PASS_FULL };
-uint64_t pinned_end(struct volume *volume, uint64_t openings, enum pass_end end);
+uint64_t pinned_end(struct volume *volume, uint64_t round, enum pass_end end);
+/* Does the same after PASS_FAILED, but never waits. Returns false if the volume's lock is not
+ * free. */
+bool pinned_give_up(struct volume *volume, uint64_t round) MUST_USE;
 /* True if the file has the table of this version. */
 bool pinned_has_written(struct volume *volume, uint64_t version);
 

@@ -398,6 +398,7 @@ static void walk(struct pass *pass, const struct toc_entry *rows, uint32_t count
 {
     const struct ages *ages = extent_ages_of(pass->victim);
     for (uint32_t i = 0; i < count && !pass->err; i++) {
+        recycler_moves(pass->volume);
         if (atomic_load(&pass->volume->recycler.paused))
             pass->err = ERR_STOPPING;
         else if (ages_is_dead(ages, i))
@@ -531,6 +532,7 @@ static void make_room(struct volume *volume)
     uint32_t number;
     bool made = false, shrinks;
     pthread_mutex_lock(&volume->recycler.lock);
+    recycler_moves(volume);
     if (waits_for_pins(volume)) {
         pthread_mutex_unlock(&volume->recycler.lock);
         return;

@@ -188,6 +188,7 @@ bool relocation_take(struct volume *volume, enum err *ret)
     *ret = OK;
     if (!relocation)
         return false;
+    recycler_moves(volume);
     add_copies(volume, relocation);
     if (relocation->move_count || relocation->row_count)
         *ret = beside_commit(volume, publish, settle, relocation);

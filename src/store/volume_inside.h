@@ -136,6 +136,7 @@ struct recycler {
     pthread_t thread;                 /* 0: not started */
     atomic_bool paused;               /* the folder goes out of service: stop the work on it */
     atomic_bool ready;                /* the copy may take the place of the log */
+    _Atomic uint64_t moved_ms;        /* time of the latest progress of its present work */
     struct age_round round;
     uint32_t expire_turn;             /* tallies_expire_turn() of the latest pass (expire.h) */
     _Atomic uint64_t recycled;        /* extents that were evicted, in this process */
@@ -155,7 +156,9 @@ struct scrub {
 struct pinned {
     pthread_mutex_t lock;             /* guards the bits of ages.h, and the other members */
     pthread_cond_t turned;            /* the committer has taken a turn */
-    uint64_t turns, openings;         /* of the committer; of the folder */
+    uint64_t turns;                   /* of the committer */
+    uint64_t rounds;                  /* rises with each opening of the folder, and with each begin
+                                       * and end of a pass */
     _Atomic uint64_t bytes;           /* the weight of pinned records */
     uint64_t coming;                  /* ... of those that are appended and not committed */
     uint64_t seen_bytes;              /* ... of those that the running pass has seen */
@@ -246,6 +249,12 @@ void volume_wants_turn(struct volume *volume);
 static inline void volume_still_alive(struct volume *volume)
 {
     atomic_store(&volume->service.busy_since_ms, mono_ms());
+}
+
+/* To be called when the recycler, which has its lock, makes progress. */
+static inline void recycler_moves(struct volume *volume)
+{
+    atomic_store(&volume->recycler.moved_ms, mono_ms());
 }
 
 /* To be called when a commit has changed the metadata of this object. */

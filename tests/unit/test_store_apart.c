@@ -7,7 +7,9 @@
 
 #include "store/extent_inside.h"
 #include "store/inside.h"
-#include "store/leftovers.h"
+#include "store/pin.h"
+#include "store/pin_pass.h"
+#include "store/pinned.h"
 
 #define FOLDERS 2u
 #define EXTENT (2 * MIB)
@@ -30,6 +32,7 @@ static struct unit_store open_two(uint64_t size)
     options.folders = folders;
     options.folder_count = FOLDERS;
     options.commit_ms_max = COMMIT_MS;
+    options.pin_percent = 50;
     ok(store_open(&options, &unit.keep, &unit.store, whys) == OK);
     unit.box = mailbox_new();
     unit.io = store_io_new(unit.store, unit.box);
@@ -111,4 +114,103 @@ TEST(metadata_stays_while_another_folder_has_units_of_its_object)
     unit_close(&unit);
 }
 
-RUN_STORE(STORE_TEST(metadata_stays_while_another_folder_has_units_of_its_object))
+/* ---- pins ---- */
+
+static void pin(struct unit_store *unit, const char *prefix)
+{
+    struct pin_name name = { S("http://origin"), S("bucket"), slice_of(prefix) };
+    bool changed;
+    ok(store_pin(unit->store, &name, 1, true, &changed) == OK);
+}
+
+static uint64_t pinned(struct unit_store *unit)
+{
+    struct pin_bytes bytes;
+    store_pin_bytes(unit->store, &bytes);
+    return bytes.pinned;
+}
+
+/* While one of its locks is taken, folder 1 hangs. Then folder 0 makes room, and pins what comes. */
+static void pins_go_on_while(void (*hang)(struct volume *volume, bool hangs))
+{
+    struct unit_store unit = open_two(16 * MIB);
+    struct volume *good = unit.store->volumes[0], *bad = unit.store->volumes[1];
+    char keys[2][32], later[32];
+    key_at(&unit, "keep/", 0, 0, keys[0]);
+    key_at(&unit, "keep/", 1, 1, keys[1]);
+    key_at(&unit, "keep/", 0, 0, later);
+    ok(put_object(&unit, keys[0], "\"1\"", 300000) == OK);
+    ok(put_object(&unit, keys[1], "\"1\"", 300000) == OK);
+    pin(&unit, "keep/");
+    uint64_t before = pinned(&unit);
+    unit_close(&unit);
+    unit = open_two(16 * MIB);
+    good = unit.store->volumes[0];
+    bad = unit.store->volumes[1];
+    soon(pinned_is_known(good) && pinned_is_known(bad));
+    uint64_t given_up = metric_read(M_PINS_GIVEN_UP);
+    while (extent_close_idle(bad->extents))
+        ;    /* its tables are read from the disk */
+    hang(bad, true);
+    pin_pass_want(unit.store->pin_pass);
+    soon(atomic_load(&good->pinned.passing));
+    soon(pinned_is_known(good));
+    ok(metric_read(M_PINS_GIVEN_UP) > given_up);
+    ok(put_object(&unit, later, "\"1\"", 300000) == OK);
+    fill(&unit, 0, 16);
+    hang(bad, false);
+    soon(pinned_is_known(bad) && volume_is_serving(bad));
+    pin(&unit, "keep/");
+    ok(has_object(&unit, keys[0], "\"1\"", 300000));
+    ok(has_object(&unit, later, "\"1\"", 300000));
+    soon(has_object(&unit, keys[1], "\"1\"", 300000));
+    soon(pinned(&unit) == before / 2 * 3);
+    unit_close(&unit);
+}
+
+static void take(pthread_mutex_t *lock, bool takes)
+{
+    if (takes)
+        pthread_mutex_lock(lock);
+    else
+        pthread_mutex_unlock(lock);
+}
+
+static void hang_recycler(struct volume *volume, bool hangs)
+{
+    take(&volume->recycler.lock, hangs);
+}
+
+TEST(pins_go_on_while_the_recycler_of_another_folder_hangs)
+{
+    pins_go_on_while(hang_recycler);
+}
+
+static void hang_commit(struct volume *volume, bool hangs)
+{
+    take(&volume->pinned.lock, hangs);
+}
+
+TEST(pins_go_on_while_a_commit_of_another_folder_hangs)
+{
+    pins_go_on_while(hang_commit);
+}
+
+/* Files of extents can't be opened. */
+static void hang_files(struct volume *volume, bool hangs)
+{
+    if (hangs)
+        pthread_rwlock_wrlock(&volume->extents->folder_lock);
+    else
+        pthread_rwlock_unlock(&volume->extents->folder_lock);
+}
+
+TEST(pins_go_on_while_reads_of_another_folder_hang)
+{
+    pins_go_on_while(hang_files);
+}
+
+RUN_STORE(STORE_TEST(pins_go_on_while_the_recycler_of_another_folder_hangs),
+          STORE_TEST(pins_go_on_while_a_commit_of_another_folder_hangs),
+          STORE_TEST(pins_go_on_while_reads_of_another_folder_hang),
+          STORE_TEST(metadata_stays_while_another_folder_has_units_of_its_object))

@@ -1,0 +1,187 @@
+/* pin_walk.c - one search for the records to pin. SPDX-License-Identifier: Apache-2.0
+ *
+ * The row of an object's metadata has its name. The units of the object are found by its id, in the
+ * volumes of its stripes. So one walk covers all volumes. No extent is recycled while it runs, so
+ * the records that it finds stay.
+ *
+ * Each step that may wait for the disk of a volume begins with enter(). So another thread knows
+ * which volume holds up the walk, and can let the other volumes go on. Threads: one thread makes the
+ * walk. It never holds more than one volume's lock of pins, for at most one record. */
+#include "store/pin_walk.h"
+
+#include "store/pinned.h"
+
+/* Returns false if the walk must end. */
+static bool enter(struct pin_walk *walk, size_t volume)
+{
+    pthread_mutex_lock(&walk->lock);
+    bool goes_on = !walk->stops;
+    if (goes_on)
+        walk->at = volume;
+    pthread_mutex_unlock(&walk->lock);
+    atomic_store(&walk->moved_ms, mono_ms());
+    return goes_on;
+}
+
+/* Under the volume's lock of pins. Returns false if the folder was closed, or the walk was given
+ * up. */
+static bool is_current(const struct pin_walk *walk, const struct volume *volume)
+{
+    return volume->pinned.rounds == walk->rounds[volume->number];
+}
+
+/* ---- one object ---- */
+
+/* The records that hold the units of one aligned run. */
+struct found {
+    struct found_record {
+        uint32_t extent, ordinal;
+        uint64_t weight;
+    } records[RECORD_UNITS];
+    size_t count;
+};
+
+static void add_found(struct found *found, const struct entry *entry)
+{
+    size_t i = 0;
+    while (i < found->count && (found->records[i].extent != entry->extent ||
+                                found->records[i].ordinal != entry->ordinal))
+        i++;
+    if (i == found->count)
+        found->records[found->count++] = (struct found_record){ entry->extent, entry->ordinal, 0 };
+    found->records[i].weight += pin_weight(entry->len);
+}
+
+/* A record lies in one run of RECORD_UNITS units. */
+static void see_units(struct pin_walk *walk, struct volume *volume, const struct object_id *id,
+                      uint64_t etag_hash)
+{
+    struct entry entries[RECORD_UNITS];
+    uint32_t unit = 0;
+    while (enter(walk, volume->number) &&
+           index_get_next(volume->index, id, unit, &unit, &entries[0]) == OK &&
+           unit != METADATA_UNIT && !entries[0].whole) {
+        struct found found = { .count = 0 };
+        uint32_t end = rule_first_unit(unit) + RECORD_UNITS;
+        pthread_mutex_lock(&volume->pinned.lock);
+        for (; unit < end; unit++)
+            if (is_current(walk, volume) &&
+                index_get_run(volume->index, id, unit, 1, entries) == 1 &&
+                entries[0].etag_hash == etag_hash && !entries[0].whole)
+                add_found(&found, &entries[0]);
+        for (size_t i = 0; i < found.count; i++)
+            walk->over += pinned_see(volume, found.records[i].extent, found.records[i].ordinal,
+                                     found.records[i].weight);
+        pthread_mutex_unlock(&volume->pinned.lock);
+    }
+}
+
+/* Returns false if the index does not name this row for the object's metadata. */
+static bool see_metadata(struct pin_walk *walk, const struct toc_row *row, struct entry *ret)
+{
+    struct volume *volume = walk->rows.volume;
+    uint32_t unit;
+    pthread_mutex_lock(&volume->pinned.lock);
+    bool is = is_current(walk, volume) &&
+              index_get_metadata(volume->index, &row->entry->id, &unit, ret) == OK &&
+              ret->extent == walk->rows.extent && ret->ordinal == row->ordinal;
+    if (is)
+        walk->over += pinned_see(volume, ret->extent, ret->ordinal, pin_weight(ret->len));
+    pthread_mutex_unlock(&volume->pinned.lock);
+    return is;
+}
+
+static enum err visit_row(void *arg, const struct toc_row *row)
+{
+    struct pin_walk *walk = arg;
+    struct store *store = walk->store;
+    size_t here = walk->rows.volume->number;
+    struct entry metadata;
+    if (!enter(walk, here))
+        return ERR_STOPPING;
+    if (!row->name.name.len || !pins_have(store->pins, row->name.name) ||
+        store_home(store, &row->entry->id) != walk->rows.volume ||
+        !see_metadata(walk, row, &metadata) || metadata.whole)
+        return OK;
+    for (size_t i = 0; i < store->volume_count; i++)
+        if (walk->takes_part[i])
+            see_units(walk, store->volumes[i], &row->entry->id, metadata.etag_hash);
+    return enter(walk, here) ? OK : ERR_STOPPING;
+}
+
+/* ---- all of them ---- */
+
+static void begin_volumes(struct pin_walk *walk, const bool skip[VOLUMES_MAX])
+{
+    for (size_t i = 0; i < walk->store->volume_count && enter(walk, i); i++) {
+        uint64_t round = 0;
+        bool takes_part = !skip[i] &&
+                          pinned_begin(walk->store->volumes[i], &walk->moved_ms, &round);
+        pthread_mutex_lock(&walk->lock);
+        walk->takes_part[i] = takes_part;
+        walk->rounds[i] = round;
+        pthread_mutex_unlock(&walk->lock);
+    }
+}
+
+static enum err read_volumes(struct pin_walk *walk)
+{
+    enum err e = OK;
+    for (size_t i = 0; i < walk->store->volume_count && !e; i++) {
+        walk->rows = (struct volume_rows){ .volume = walk->store->volumes[i], .visit = visit_row,
+                                           .arg = walk };
+        if (!enter(walk, i))
+            e = ERR_STOPPING;
+        else if (walk->takes_part[i])
+            e = volume_rows_read(&walk->rows);
+        walk->unread += walk->rows.unread;
+    }
+    return e;
+}
+
+/* If some names are not known, nothing is unpinned. */
+static enum pass_end how_it_ended(const struct pin_walk *walk, enum err err)
+{
+    bool all = true;
+    for (size_t i = 0; i < walk->store->volume_count; i++)
+        all = all && walk->takes_part[i] && volume_is_serving(walk->store->volumes[i]);
+    return err ? PASS_FAILED : all && !walk->unread ? PASS_FULL : PASS_PARTIAL;
+}
+
+/* A walk that was stopped ends in the volume that it is in. Another thread ends it in the others
+ * (pin_walk_give_up). */
+bool pin_walk(struct pin_walk *walk, const bool skip[VOLUMES_MAX])
+{
+    uint64_t released = 0;
+    begin_volumes(walk, skip);
+    enum pass_end end = how_it_ended(walk, read_volumes(walk));
+    bool stopped = false;
+    for (size_t i = 0; i < walk->store->volume_count && !stopped; i++) {
+        stopped = !enter(walk, i);
+        if (walk->takes_part[i] && !stopped)
+            released += pinned_end(walk->store->volumes[i], walk->rounds[i], end);
+    }
+    if (stopped && walk->takes_part[walk->at])
+        (void)pinned_end(walk->store->volumes[walk->at], walk->rounds[walk->at], PASS_FAILED);
+    return end == PASS_FULL && !stopped && walk->over && released;
+}
+
+size_t pin_walk_stop(struct pin_walk *walk)
+{
+    pthread_mutex_lock(&walk->lock);
+    walk->stops = true;
+    size_t at = walk->at;
+    pthread_mutex_unlock(&walk->lock);
+    return at;
+}
+
+bool pin_walk_give_up(struct pin_walk *walk)
+{
+    bool all = true;
+    pthread_mutex_lock(&walk->lock);
+    for (size_t i = 0; i < walk->store->volume_count; i++)
+        if (walk->takes_part[i] && i != walk->at)
+            all &= pinned_give_up(walk->store->volumes[i], walk->rounds[i]);
+    pthread_mutex_unlock(&walk->lock);
+    return all;
+}
