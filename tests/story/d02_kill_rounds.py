@@ -1,19 +1,24 @@
-"""kill -9 in the middle of everything, again and again: never a wrong byte, and all bytes are had
-again. Every second round runs with the freshness the product has by default. Argument: rounds
-(10)."""
+"""kill -9 in the middle of everything, again and again, with two folders: never a wrong byte, all bytes
+are had again, and nearly all that was stored is still there. Every second round runs with the
+freshness the product has by default. Argument: rounds (10)."""
 from harness import *
 
 ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 10
 BIG, SMALL = 12 * MIB, 40_000
+STORED = [(f"bucket/stored/{n:03d}", 700_000 if n % 10 == 0 else 60_000) for n in range(100)]
 WORKERS = 6
 
 with Story(f"d02 {ROUNDS} rounds of kill -9 under mixed load", seconds=60 + ROUNDS * 12) as story:
     origin = story.origin(f"objects=bucket/set/%03d 200 {SMALL}", "match=bucket/*/size-*",
-                          f"bandwidth={25 * MIB}")
-    server = story.penstock(origin=origin.url, cache_size="128MiB", extent_size="4MiB")
+                          f"bandwidth={25 * MIB}",
+                          *(f"object={key} {size}" for key, size in STORED))
+    server = story.penstock(origin=origin.url, cache_dir=None, cache_size=None, extent_size="4MiB",
+                            cache_dirs=[{"path": story.path("a"), "size": "192MiB"},
+                                        {"path": story.path("b"), "size": "128MiB"}])
     wrong, reads, under_way, writes = [], 0, 0, 0
     written = {}        # key -> bodies that may be there: the last sure one, and any unknown since
     sure = set()        # keys whose PUT was answered once: never gone again
+    fetched = 0         # bytes of STORED that came from the origin after a kill
     guard, dying = threading.Lock(), threading.Event()
 
     def is_right(reply, want):
@@ -61,6 +66,16 @@ with Story(f"d02 {ROUNDS} rounds of kill -9 under mixed load", seconds=60 + ROUN
                 elif not dying.is_set():
                     wrong.append(f"PUT {key}: {reply}")
 
+    def read_stored():
+        """Reads all that was stored before the first kill; returns the bytes that the origin sent."""
+        origin.reset()
+        for key, size in STORED:
+            judge(key, server.get(key), [expect(key, 1, 0, size)])
+        return origin.totals()["bytes"]
+
+    story.same("the first reading fetches all of it", read_stored(), sum(size for _, size in STORED))
+    wait_for("all of it is stored", lambda: read_stored() == 0)
+
     for round_number in range(ROUNDS):
         stop = threading.Event()
         threads = [threading.Thread(target=work, args=(n, server.port, stop), daemon=True)
@@ -83,6 +98,7 @@ with Story(f"d02 {ROUNDS} rounds of kill -9 under mixed load", seconds=60 + ROUN
             thread.join(25)
         dying.clear()
         server = server.again(freshness=("ttl", "immutable")[round_number % 2])
+        fetched += read_stored()
         for key in [f"bucket/set/{story.random.randrange(200):03d}" for _ in range(40)]:
             judge(key, server.get(key), [expect(key, 1, 0, SMALL)])
         for number in range(8):
@@ -100,6 +116,10 @@ with Story(f"d02 {ROUNDS} rounds of kill -9 under mixed load", seconds=60 + ROUN
         if wrong:
             break
     story.same("0 wrong answers", wrong[:3], [])
+    stored = ROUNDS * sum(size for _, size in STORED)
+    story.fact("at least 95 % of what was stored is still there after a kill", fetched <= stored / 20,
+               f"{fetched} of {stored} bytes were fetched again")
+    story.note(f"{fetched / stored * 100:.2f} % of what was stored was fetched again")
     story.fact("a fill was under way at every kill", under_way == ROUNDS,
                f"{under_way} of {ROUNDS}")
     story.note(f"{ROUNDS} kills, {reads} reads checked, {writes} writes")
