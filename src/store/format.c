@@ -61,8 +61,8 @@ static_assert(offsetof(struct record, header_crc) == 60, "on disk");
 static_assert(sizeof(struct disk_metadata) == 32, "on disk");
 static_assert(sizeof(struct disk_format_1) == 64, "on disk");
 static_assert(sizeof(struct disk_format) == 88 && sizeof(struct disk_volume) == 20, "on disk");
-static_assert(sizeof(struct disk_format) + VOLUMES_MAX * sizeof(struct disk_volume) + 4 <=
-              FORMAT_BYTES_MAX, "the longest list fits");
+static_assert(2 * (sizeof(struct disk_format) + VOLUMES_MAX * sizeof(struct disk_volume) + 4) + 4 <=
+              FORMAT_BYTES_MAX, "two copies of the longest list fit");
 static_assert(RECORD_BLOCKS <= UINT8_MAX, "a record's blocks are counted in a byte");
 static_assert(RECORD_BYTES_MAX <= ENTRY_LEN_MASK, "the length of a record fits into an entry");
 static_assert(ENTRY_GENERATION_SHIFT + 10 == 32 && GENERATIONS == 1u << 10,
@@ -330,7 +330,14 @@ bool toc_name_of(slice metadata_block, struct toc_name *ret)
 
 static const char format_magic[8] = "PENSTOCK";
 
-size_t format_encode(const struct format *format, uint8_t ret[FORMAT_BYTES_MAX])
+static size_t end_with_crc(uint8_t *bytes, size_t len)
+{
+    uint32_t crc = crc32c(0, bytes, len);
+    memcpy(bytes + len, &crc, sizeof(crc));
+    return len + sizeof(crc);
+}
+
+static size_t encode_copy(const struct format *format, uint8_t *ret)
 {
     struct disk_format disk = {
         .version = FORMAT_VERSION, .generation = format->generation,
@@ -350,9 +357,16 @@ size_t format_encode(const struct format *format, uint8_t ret[FORMAT_BYTES_MAX])
         memcpy(row.id, format->volumes[i].id, sizeof(row.id));
         memcpy(ret + len, &row, sizeof(row));
     }
-    uint32_t crc = crc32c(0, ret, len);
-    memcpy(ret + len, &crc, sizeof(crc));
-    return len + sizeof(crc);
+    return end_with_crc(ret, len);
+}
+
+/* The secret is in no other place, so a damaged format file would cost all that is in the folder.
+ * Hence two copies. The last CRC is that of a format file of any version. */
+size_t format_encode(const struct format *format, uint8_t ret[FORMAT_BYTES_MAX])
+{
+    size_t len = encode_copy(format, ret);
+    memcpy(ret + len, ret, len);
+    return end_with_crc(ret, 2 * len);
 }
 
 static bool has_right_crc(slice bytes)
@@ -386,19 +400,13 @@ static bool decode_volumes(slice bytes, const struct disk_format *disk, struct f
     return true;
 }
 
-/* The CRC is verified before the version: a flipped bit must not look like a newer version. */
-enum err format_decode(slice bytes, struct format *ret, const char **ret_why)
+/* Decodes one copy, or a file of version 1. */
+static bool decode(slice bytes, struct format *ret)
 {
     struct disk_format disk = { .version = 0 };
-    *ret_why = "the file 'format' was damaged";
     if (!has_right_crc(bytes))
-        return ERR_GONE;
+        return false;
     memcpy(&disk, bytes.ptr, MIN(bytes.len, sizeof(disk)));
-    if (disk.version > FORMAT_VERSION) {
-        *ret_why = "a newer Penstock wrote the folder, in a format that this version does not "
-                   "know; start that newer version, or set another cache_dir";
-        return ERR_FORMAT;
-    }
     struct format format = { .version = disk.version, .generation = disk.generation,
                              .size_bytes = disk.size_bytes, .opening = disk.opening,
                              .extent_bytes = disk.extent_bytes };
@@ -406,8 +414,34 @@ enum err format_decode(slice bytes, struct format *ret, const char **ret_why)
     bool good = disk.version == 1 ? bytes.len == sizeof(struct disk_format_1)
                                   : disk.version == 2 && decode_volumes(bytes, &disk, &format);
     if (!good || disk.generation >= GENERATIONS)
-        return ERR_GONE;
+        return false;
     *ret = format;
+    return true;
+}
+
+static bool decode_copies(slice bytes, struct format *ret)
+{
+    size_t len = bytes.len < 4 ? 0 : (bytes.len - 4) / 2;
+    return (decode(slice_sub(bytes, 0, len), ret) || decode(slice_sub(bytes, len, len), ret)) &&
+           ret->version == FORMAT_VERSION;
+}
+
+/* The CRC is verified before the version: a flipped bit must not look like a newer version. */
+enum err format_decode(slice bytes, struct format *ret, const char **ret_why)
+{
+    uint32_t version = 0;
+    bool whole = has_right_crc(bytes);
+    if (whole)
+        memcpy(&version, bytes.ptr + sizeof(format_magic), sizeof(version));
+    if (version > FORMAT_VERSION) {
+        *ret_why = "a newer Penstock wrote the folder, in a format that this version does not "
+                   "know; start that newer version, or set another cache_dir";
+        return ERR_FORMAT;
+    }
+    *ret_why = "the file 'format' was damaged";
+    if (version == 1 ? !decode(bytes, ret) : !decode_copies(bytes, ret))
+        return ERR_GONE;
+    ret->one_copy_damaged = version != 1 && !whole;
     *ret_why = "";
     return OK;
 }

@@ -216,11 +216,12 @@ struct format {
     /* The volumes of the installation when this one was last in use. */
     uint32_t volume_count;
     struct route_row volumes[VOLUMES_MAX];
+    bool one_copy_damaged;            /* the file has two, and the other one was read */
 };
 
 /* Returns the length. */
 size_t format_encode(const struct format *format, uint8_t ret[FORMAT_BYTES_MAX]);
-/* Returns OK, ERR_FORMAT if the version is newer, or ERR_GONE if the file is damaged. Both errors
+/* Returns OK, ERR_FORMAT if the version is newer, or ERR_GONE if both copies are damaged. Both errors
  * set *ret_why. */
 enum err format_decode(slice bytes, struct format *ret, const char **ret_why) MUST_USE;
 

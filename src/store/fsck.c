@@ -240,6 +240,8 @@ static void check_folder(struct fsck *fsck, const struct sibling *siblings, size
     /* read again under the lock, which only a cache folder gets */
     if (!open_folder(fsck) || !read_format(fsck) || !take_lock(fsck) || !read_format(fsck))
         return;
+    if (fsck->format.one_copy_damaged)
+        fsck_note(fsck, FSCK_FORMAT_COPY, "format");
     check_siblings(fsck, siblings, mine);
     fsck_files(fsck);
     fsck->report->checked = check_contents(fsck);

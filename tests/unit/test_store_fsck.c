@@ -342,11 +342,17 @@ TEST(files_of_others_are_noted_and_stay)
     ok(access(in_folder("extents/notes.txt"), F_OK) == 0);
 }
 
-TEST(a_folder_without_its_format_file_is_left_to_a_start)
+TEST(a_damaged_copy_of_the_format_is_repaired_and_two_are_left_to_a_start)
 {
     make_folder();
     change_byte(in_folder("format"), 20);
     struct fsck_report report = fsck(true, false);
+    ok(report.repaired && found(&report, FSCK_FORMAT_COPY) == 1 && fsck_wrong(&report) == 0);
+    report = fsck(false, false);
+    ok(report.checked && wrong_kinds(&report) == 0);
+    change_byte(in_folder("format"), 20);
+    change_byte(in_folder("format"), size_of(in_folder("format")) / 2 + 20);
+    report = fsck(true, false);
     ok(report.checked && !report.repaired && found(&report, FSCK_FORMAT) == 1);
     ok(fsck_wrong(&report) == 1);
 }
@@ -406,7 +412,7 @@ RUN(STORE_TEST(a_check_changes_nothing_and_the_folder_stays_clean),
     STORE_TEST(a_rebuilt_index_has_no_entry_of_a_damaged_record),
     STORE_TEST(a_damaged_restated_becomes_one_for_every_bucket),
     STORE_TEST(files_of_others_are_noted_and_stay),
-    STORE_TEST(a_folder_without_its_format_file_is_left_to_a_start),
+    STORE_TEST(a_damaged_copy_of_the_format_is_repaired_and_two_are_left_to_a_start),
     STORE_TEST(a_copied_folder_has_a_wrong_mark),
     STORE_TEST(a_folder_in_use_is_not_checked),
     STORE_TEST(a_folder_of_others_is_not_touched),
