@@ -604,7 +604,7 @@ static void end_turn(struct volume *volume, bool seals_log, uint64_t *retried_ms
 void *commit_run(void *arg)
 {
     struct volume *volume = arg;
-    uint64_t retried_ms = mono_ms(), checked_ms = mono_ms();
+    uint64_t retried_ms = 0, checked_ms = mono_ms();
     struct commit commit;
     while (next_commit(volume, &commit)) {
         bool was_open = atomic_load(&volume->service.open);

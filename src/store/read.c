@@ -85,6 +85,8 @@ static void find_units(struct plan *plan, uint32_t count)
         bans_cover(bans, plan->metadata->name, plan->entries[0].extent, plan->entries[0].ordinal))
         plan->unit_count = 0;
     bans_end(bans, compares);
+    if (!count && index_is_bad(plan->volume->index))    /* the committer builds it anew */
+        volume_wants_turn(plan->volume);
 }
 
 /* Sets the spans of the wanted blocks and, for WHOLE, of the header. They are one span if the

@@ -22,6 +22,8 @@ enum err volume_find_metadata(struct volume *volume, const struct object_id *id,
         free(text);
     }
     bans_end(volume->bans, compares);
+    if (e == ERR_IO && index_is_bad(volume->index))    /* the committer builds it anew */
+        volume_wants_turn(volume);
     return e;
 }
 
