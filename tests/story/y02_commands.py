@@ -108,7 +108,10 @@ with Story("y02 commands say what is cached", seconds=120) as story:
     status, out, _ = penstock("explain", "s3://pile/back\\slash")
     story.fact("... of one that was removed", status == 0 and "s3://pile/back\\\\slash\n" in out and "it left 20" in out and " ago): the object was written or deleted" in out, out)
     ask = server.ask("GET", "pile/a/01", [("penstock-explain", ""), ("range", "5-")])
-    story.same("--json is what the service says", json.loads(penstock("explain", "--json", "--range", "5-", "s3://pile/a/01")[1]), json.loads(ask.body))
+    answers = [json.loads(text) for text in (penstock("explain", "--json", "--range", "5-", "s3://pile/a/01")[1], ask.body)]
+    for document in answers:
+        story.fact("the permission counts down", 3500 < document["permission"].pop("proved_for") <= 3600)
+    story.same("--json is what the service says", *answers)
     story.same("a key with odd bytes", json.loads(penstock("explain", "--json", "s3://" + ODD[1])[1])["key"], ODD[1][5:])
     refused("a wrong range", 1, ["range must be FIRST-LAST"], "explain", "--range", "x", "s3://pile/a/01")
     refused("no key", 2, ["s3://BUCKET/KEY"], "explain", "s3://pile/")
