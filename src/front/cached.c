@@ -10,21 +10,12 @@
  * object on each line: the rows, then the summary. The loop writes it piece by piece. A client that
  * wants more sends the last name as marker. If the client leaves, the walk ends at the next row. */
 #include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/metric.h"
-#include "base/workers.h"
 #include "front/inside.h"
 #include "front/page.h"
-#include "s3/encode.h"
-#include "store/walk.h"
 
-#define THREADS_MAX 2u
-/* H8: the calls that are in progress, from the question about the right to the last byte of the
- * answer; and how many of them may want more than PAGE_ROWS rows. */
-#define WALKS_MAX 16u
-#define LARGE_MAX 2u
+#define LARGE_MAX 2u                  /* H8: calls in progress that want more than PAGE_ROWS rows */
 #define PAGE_ROWS 1000u
 #define PAGE_ROWS_MAX 100000u
 #define PAGE_BYTES_LEAST MIB          /* of memory, for the rows of a page */
@@ -33,17 +24,11 @@
 #define DEPTH_MAX 1024u               /* a key has at most as many bytes */
 
 struct walk_job {
-    struct list link;
-    struct mail mail;
-    struct mailbox *box;
-    struct front *front;
-    struct call *call;                /* NULL: the client has gone. For the loop alone */
+    struct pool_task task;
     struct list_right *right;         /* in the call: the question whether the client may list */
-    bool is_walking;                  /* the pool has the job */
-    atomic_bool gone;
-    struct arena keep;
     struct walk_ask ask;
     struct walk_gaps gaps;
+    enum err err;
     bool sums;                        /* penstock-du */
     bool large;                       /* more than PAGE_ROWS rows */
     size_t depth;
@@ -54,24 +39,22 @@ struct walk_job {
     struct arena piece;               /* the part of the answer that is being sent */
 };
 
-static void job_free(struct walk_job *job)
+static void job_free(struct pool_task *task)
 {
+    struct walk_job *job = container_of(task, struct walk_job, task);
     page_free(&job->page);
-    atomic_fetch_sub(&job->front->walk_count, 1);
-    if (job->large)
-        atomic_fetch_sub(&job->front->large_count, 1);
-    mailbox_unref(&job->box);
-    arena_free(&job->keep);
     arena_free(&job->piece);
-    free(job);
+    if (job->large)
+        atomic_fetch_sub(&task->front->large_count, 1);
+}
+
+static void job_end(struct walk_job *job)
+{
+    struct pool_task *task = &job->task;
+    pool_task_free(&task);
 }
 
 /* ---- the walk, on a thread of the pool ---- */
-
-static bool is_over(void *arg)
-{
-    return atomic_load_explicit(&((struct walk_job *)arg)->gone, memory_order_relaxed);
-}
 
 /* Returns the beginning of a key that `depth` slashes after the prefix end, or as many as it
  * has. */
@@ -89,7 +72,7 @@ static slice directory_of(const struct walk_job *job, slice key)
 
 static enum err visit(void *arg, const struct walk_object *object)
 {
-    struct walk_job *job = arg;
+    struct walk_job *job = container_of((struct pool_task *)arg, struct walk_job, task);
     struct page_row *row = page_row(job->page, job->sums ? directory_of(job, object->key)
                                                          : object->key);
     if (!row)
@@ -104,40 +87,10 @@ static enum err visit(void *arg, const struct walk_object *object)
 
 /* ---- the answer ---- */
 
-static bool is_text(slice s)
-{
-    uint32_t code;
-    for (size_t len; s.len; s = slice_from(s, len)) {
-        len = utf8_read(s, &code);
-        if (!len)
-            return false;
-    }
-    return true;
-}
-
-void cached_add_name(struct text *to, const char *member, slice name)
-{
-    if (!is_text(name)) {
-        text_printf(to, "\"%s_url\":\"", member);
-        uri_encode(to, name, false);
-        text_char(to, '"');
-        return;
-    }
-    text_printf(to, "\"%s\":\"", member);
-    for (size_t i = 0; i < name.len; i++) {
-        unsigned char c = (unsigned char)name.ptr[i];
-        if (c < ' ' || c == '"' || c == '\\' || c == 0x7f)
-            text_printf(to, "\\u%04x", c);
-        else
-            text_char(to, (char)c);
-    }
-    text_char(to, '"');
-}
-
 static void add_row(struct text *to, const struct walk_job *job, const struct page_row *row)
 {
     text_char(to, '{');
-    cached_add_name(to, job->sums ? "prefix" : "key", row->name);
+    line_add_name(to, job->sums ? "prefix" : "key", row->name);
     text_printf(to, ",\"objects\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"cached_bytes\":%" PRIu64,
                 row->objects, row->bytes, row->cached_bytes);
     if (row->pinned_bytes)
@@ -149,19 +102,6 @@ static void add_row(struct text *to, const struct walk_job *job, const struct pa
     text_add(to, S("}\n"));
 }
 
-void cached_add_folders(struct text *to, const bool folders[VOLUMES_MAX])
-{
-    const char *comma = "";
-    text_char(to, '[');
-    for (size_t i = 0; i < VOLUMES_MAX; i++) {
-        if (!folders[i])
-            continue;
-        text_printf(to, "%s%zu", comma, i + 1);
-        comma = ",";
-    }
-    text_char(to, ']');
-}
-
 /* The last line: where the next page begins, and what could not be read. */
 static void add_summary(struct text *to, const struct walk_job *job)
 {
@@ -169,11 +109,9 @@ static void add_summary(struct text *to, const struct walk_job *job)
                 job->gaps.any ? "false" : "true");
     if (job->more && job->count) {
         text_char(to, ',');
-        cached_add_name(to, "next", job->rows[job->count - 1].name);
+        line_add_name(to, "next", job->rows[job->count - 1].name);
     }
-    text_add(to, S(",\"folders_out\":"));
-    cached_add_folders(to, job->gaps.folders);
-    text_printf(to, ",\"extents_unread\":%" PRIu32 "}\n", job->gaps.extents);
+    line_add_gaps(to, &job->gaps);
 }
 
 /* ---- sending, on the loop ---- */
@@ -182,11 +120,10 @@ static void add_summary(struct text *to, const struct walk_job *job)
 static void proceed(void *arg)
 {
     struct walk_job *job = arg;
-    struct call *call = job->call;
     arena_free(&job->piece);
     struct text text = text_in(&job->piece);
     if (job->sent > job->count) {
-        job_free(job);
+        job_end(job);
         return;
     }
     while (job->sent < job->count && text.len < PIECE_BYTES)
@@ -197,78 +134,59 @@ static void proceed(void *arg)
         job->sent++;
     }
     slice piece = text_slice(&text);
-    http_reply_send_runs(call->http, &piece, 1, last);
+    http_reply_send_runs(job->task.call->http, &piece, 1, last);
 }
 
 static void left(void *arg)    /* the client, while it got the answer */
 {
-    job_free(arg);
+    job_end(arg);
 }
 
 static const struct http_source source = { proceed, left };
 
-static void deliver(struct mail *mail)    /* runs on the loop */
+static void answer(struct pool_task *task)
 {
-    struct walk_job *job = container_of(mail, struct walk_job, mail);
-    struct call *call = job->call;
-    if (!call) {
-        job_free(job);
+    struct walk_job *job = container_of(task, struct walk_job, task);
+    struct call *call = task->call;
+    struct fields fields = { .keep = call->keep };
+    if (job->err) {
+        pool_task_refuse(task, job->err, S(""));
         return;
     }
-    struct fields fields = { .keep = call->keep };
-    call->gone = NULL;
     fields_add(&fields, S("content-type"), S("application/x-ndjson"));
     fields_add(&fields, S("x-amz-request-id"), call->id);
     http_reply_start(call->http, 200, fields.list, fields.count, HTTP_OPEN, &source, job);
     proceed(job);
 }
 
-static bool work(struct list *link)
+static void work(struct pool_task *task)
 {
-    struct walk_job *job = list_of(link, struct walk_job, link);
-    if (store_walk(cache_store(job->front->options.cache), &job->ask, &job->gaps) == OK)
+    struct walk_job *job = container_of(task, struct walk_job, task);
+    job->err = pool_task_walk(task, &job->ask, &job->gaps);
+    if (!job->err)
         job->count = page_end(job->page, &job->rows, &job->more);
-    job->mail.deliver = deliver;
-    if (!mailbox_post(job->box, &job->mail))
-        job_free(job);    /* the loop is gone, and the request with it */
-    return true;
 }
 
-struct workers *cached_walkers_new(void)
-{
-    return workers_new(THREADS_MAX, "walk", work);
-}
+static const struct pool_task_kind kind = { POOL_WALK, work, answer, job_free };
 
 /* ---- the call, on its loop ---- */
 
+/* The client leaves while the origin is asked. */
 static void gone(void *arg)
 {
     struct walk_job *job = arg;
-    job->call = NULL;
-    atomic_store(&job->gone, true);
     list_right_drop(&job->right);
-    if (!job->is_walking)    /* else the pool has the job */
-        job_free(job);
-}
-
-/* Ends a call whose right is not proved. */
-static void refuse(struct walk_job *job, enum err err)
-{
-    struct call *call = job->call;
-    call->gone = NULL;
-    job_free(job);
-    reply_error(call, err, S(""));
+    job_end(job);
 }
 
 static void judged(void *arg, enum err err)
 {
     struct walk_job *job = arg;
-    if (err) {
-        refuse(job, err);
-        return;
-    }
-    job->is_walking = true;
-    workers_put(job->front->walkers, &job->link);
+    job->task.call->gone = NULL;
+    if (err)
+        pool_task_refuse(&job->task, err, S(""));
+    else
+        pool_task_start(&job->task);
 }
 
 static slice param_of(const struct call *call, slice name)
@@ -297,23 +215,20 @@ static size_t page_bytes(const struct front *front)
     return MIN(MAX(front->options.memory_bytes / 64, PAGE_BYTES_LEAST), PAGE_BYTES_MOST);
 }
 
-static void begin(struct call *call, size_t depth, size_t rows_max)
+static void begin(struct walk_job *job, size_t depth, size_t rows_max)
 {
-    struct walk_job *job = must_alloc(sizeof(*job));
+    struct call *call = job->task.call;
+    struct arena *keep = &job->task.keep;
     slice marker = param_of(call, S("marker"));
-    job->front = call->front;
-    job->call = call;
-    job->box = mailbox_ref(http_loop_mailbox(http_request_loop(call->http)));
     job->sums = call->s3.op == S3_DU;
-    job->large = rows_max > PAGE_ROWS;
     job->depth = depth;
     job->page = page_new(marker.len ? marker : (slice){ NULL, 0 }, rows_max,
                          page_bytes(call->front));
     job->ask = (struct walk_ask){
-        .endpoint = arena_copy(&job->keep, origin_endpoint(call->rules->origin)),
-        .bucket = arena_copy(&job->keep, call->s3.bucket),
-        .prefix = arena_copy(&job->keep, param_of(call, S("prefix"))),
-        .wants_age = !job->sums, .visit = visit, .is_over = is_over, .arg = job };
+        .endpoint = arena_copy(keep, origin_endpoint(call->rules->origin)),
+        .bucket = arena_copy(keep, call->s3.bucket),
+        .prefix = arena_copy(keep, param_of(call, S("prefix"))),
+        .wants_age = !job->sums, .visit = visit };
     call->gone = gone;
     call->gone_arg = job;
     enum err err = list_right_ask(call, job->ask.prefix, judged, job, &job->right);
@@ -321,17 +236,13 @@ static void begin(struct call *call, size_t depth, size_t rows_max)
         judged(job, err);
 }
 
-/* Counts a call, if there is a place for it. */
-static bool take_place(struct front *front, bool large)
+/* Counts a call with a large page. Returns false if there are enough of them. */
+static bool take_large(struct walk_job *job)
 {
-    if (atomic_fetch_add(&front->walk_count, 1) >= WALKS_MAX) {
-        atomic_fetch_sub(&front->walk_count, 1);
-        return false;
-    }
-    if (!large || atomic_fetch_add(&front->large_count, 1) < LARGE_MAX)
+    job->large = true;    /* job_free subtracts it */
+    if (atomic_fetch_add(&job->task.front->large_count, 1) < LARGE_MAX)
         return true;
-    atomic_fetch_sub(&front->large_count, 1);
-    atomic_fetch_sub(&front->walk_count, 1);
+    metric_add(M_WALKS_LIMITED, 1);
     return false;
 }
 
@@ -344,10 +255,11 @@ void cached_read(struct call *call)
                                               "depth a number from 0 to 1024."));
         return;
     }
-    if (!take_place(call->front, rows_max > PAGE_ROWS)) {
-        metric_add(M_WALKS_LIMITED, 1);
-        reply_error(call, ERR_SLOW_DOWN, S(""));
+    struct walk_job *job = pool_task_new(call, &kind, sizeof(*job));
+    if (!job)
         return;
-    }
-    begin(call, depth, rows_max);
+    if (rows_max > PAGE_ROWS && !take_large(job))
+        pool_task_refuse(&job->task, ERR_SLOW_DOWN, S(""));
+    else
+        begin(job, depth, rows_max);
 }

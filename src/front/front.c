@@ -28,10 +28,7 @@ struct front *front_new(const struct front_options *options)
     check(options->cache && options->clients && options->rules_count > 0);
     front->options = *options;
     front->intakes = intakes_new();
-    front->walkers = cached_walkers_new();
-    front->purgers = purgers_new();
-    front->pinners = pinners_new();
-    check(front->walkers && front->purgers && front->pinners);
+    pools_begin(front);
     front->lend = options->lend ? lend_new(options->lend_token) : NULL;
     atomic_init(&front->access_log, options->access_log);
     if (getrandom(&front->boot, sizeof(front->boot), 0) != sizeof(front->boot))
@@ -44,9 +41,7 @@ void front_free(struct front **front)
     if (!*front)
         return;
     intakes_free(&(*front)->intakes);
-    workers_free(&(*front)->walkers);
-    workers_free(&(*front)->purgers);
-    workers_free(&(*front)->pinners);
+    pools_end(*front);
     lend_free(&(*front)->lend);
     free(*front);
     *front = NULL;

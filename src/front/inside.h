@@ -8,6 +8,7 @@
 #include "front/client.h"
 #include "front/intake.h"
 #include "front/lend.h"
+#include "front/pool_task.h"
 #include "s3/error.h"
 #include "s3/form.h"
 #include "s3/items.h"
@@ -35,13 +36,11 @@ struct front {
     slice (*fill_page)(void *arg, struct arena *keep);    /* NULL: there is no fill socket */
     void *fill_page_arg;
     atomic_size_t batch_bytes;    /* memory that batches hold */
-    struct workers *walkers;      /* threads that walk through the store (cached.c) */
-    atomic_uint walk_count;       /* calls of cached.c in progress */
-    struct workers *pinners;      /* threads that pin (pins.c) */
-    atomic_uint pin_count;        /* calls that run or wait there */
-    atomic_uint large_count;      /* those of them that want more than a usual page */
-    struct workers *purgers;      /* threads that purge (purge.c) */
-    atomic_uint purge_count;      /* calls that run or wait there */
+    struct call_pool {
+        struct workers *workers;
+        atomic_uint calls;        /* that run or wait */
+    } pools[POOLS];               /* threads that wait for disks (pool_task.c) */
+    atomic_uint large_count;      /* calls of cached.c that want more than a usual page */
 };
 
 bool front_logs(const struct front *front);    /* true: access lines are written */
@@ -203,21 +202,26 @@ void list_right_drop(struct list_right **right);    /* any time; accepts NULL */
 
 /* ---- cached.c ---- */
 void cached_read(struct call *call);    /* penstock-ls, penstock-du */
-struct workers *cached_walkers_new(void) MUST_USE;
-/* Adds a member with a name. A name that is not UTF-8 cannot be a text of JSON: it is percent-
- * encoded, and its member is called NAME_url. */
-void cached_add_name(struct text *to, const char *member, slice name);
-/* Adds an array with the numbers of these folders, counted from 1 in the order of the settings. Their
- * paths are the operator's. */
-void cached_add_folders(struct text *to, const bool folders[VOLUMES_MAX]);
 
 /* ---- purge.c ---- */
 void purge_call(struct call *call);    /* penstock-purge */
-struct workers *purgers_new(void) MUST_USE;
 
 /* ---- pins.c ---- */
 void pins_call(struct call *call);    /* penstock-pin, penstock-unpin, penstock-pins */
-struct workers *pinners_new(void) MUST_USE;
+
+/* ---- pool_task.c ---- */
+void pools_begin(struct front *front);
+void pools_end(struct front *front);    /* waits for the work of all pools */
+
+/* ---- json_line.c ---- */
+/* Adds a member with a name. A name that is not UTF-8 cannot be a text of JSON: it is percent-
+ * encoded, and its member is called NAME_url. */
+void line_add_name(struct text *to, const char *member, slice name);
+/* Adds an array with the numbers of these folders, counted from 1 in the order of the settings. Their
+ * paths are the operator's. */
+void line_add_folders(struct text *to, const bool folders[VOLUMES_MAX]);
+/* Ends a line with the parts of the cache that could not be read. */
+void line_add_gaps(struct text *to, const struct walk_gaps *gaps);
 
 /* ---- explain.c ---- */
 void explain_read(struct call *call);    /* penstock-explain */

@@ -1,0 +1,145 @@
+/* pool_task.c - a call whose work waits for disks, so a thread of a pool does it.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ *   loop: pool_task_new ──> pool_task_start ──> thread: work ──> mail to the loop ──> answer
+ *
+ * Each pool has few threads, and a limit of calls that run or wait. The limits are rows of a table.
+ * A stop of Penstock waits for the work of all pools. If the loop has ended by then, the thread
+ * frees the task. */
+#include "front/pool_task.h"
+
+#include <stdlib.h>
+
+#include "base/metric.h"
+#include "base/workers.h"
+#include "front/inside.h"
+
+#define THREADS_MAX 2u
+
+static const struct {
+    const char *name;
+    unsigned calls_max;               /* H8: from pool_task_new to pool_task_free */
+    enum metric limited;
+} rows[POOLS] = {
+    [POOL_WALK] = { "walk", 16, M_WALKS_LIMITED },
+    [POOL_PURGE] = { "purge", 64, M_PURGES_LIMITED },
+    [POOL_PIN] = { "pin", 16, M_PINS_LIMITED },
+};
+
+/* ---- on a thread of the pool ---- */
+
+bool pool_task_is_over(void *arg)
+{
+    return atomic_load_explicit(&((struct pool_task *)arg)->gone, memory_order_relaxed);
+}
+
+enum err pool_task_walk(struct pool_task *task, struct walk_ask *ask, struct walk_gaps *gaps)
+{
+    struct walk_gaps more;
+    ask->is_over = pool_task_is_over;
+    ask->arg = task;
+    enum err err = store_walk(cache_store(task->front->options.cache), ask, &more);
+    for (size_t i = 0; i < countof(gaps->folders); i++)
+        gaps->folders[i] |= more.folders[i];
+    gaps->extents = MAX(gaps->extents, more.extents);
+    gaps->any |= more.any;
+    return err;
+}
+
+static void deliver(struct mail *mail)    /* runs on the loop */
+{
+    struct pool_task *task = container_of(mail, struct pool_task, mail);
+    if (!task->call) {
+        pool_task_free(&task);
+        return;
+    }
+    task->call->gone = NULL;
+    task->kind->answer(task);
+}
+
+static bool work(struct list *link)
+{
+    struct pool_task *task = list_of(link, struct pool_task, link);
+    task->kind->work(task);
+    task->mail.deliver = deliver;
+    if (!mailbox_post(task->box, &task->mail))
+        pool_task_free(&task);    /* the loop is gone, and the request with it */
+    return true;
+}
+
+void pools_begin(struct front *front)
+{
+    for (size_t i = 0; i < POOLS; i++) {
+        front->pools[i].workers = workers_new(THREADS_MAX, rows[i].name, work);
+        check(front->pools[i].workers);
+    }
+}
+
+void pools_end(struct front *front)
+{
+    for (size_t i = 0; i < POOLS; i++)
+        workers_free(&front->pools[i].workers);
+}
+
+/* ---- on the loop of the call ---- */
+
+void *pool_task_new(struct call *call, const struct pool_task_kind *kind, size_t bytes)
+{
+    struct call_pool *pool = &call->front->pools[kind->pool];
+    check(bytes >= sizeof(struct pool_task));
+    if (atomic_fetch_add(&pool->calls, 1) >= rows[kind->pool].calls_max) {
+        atomic_fetch_sub(&pool->calls, 1);
+        metric_add(rows[kind->pool].limited, 1);
+        reply_error(call, ERR_SLOW_DOWN, S(""));
+        return NULL;
+    }
+    struct pool_task *task = must_alloc(bytes);
+    task->kind = kind;
+    task->front = call->front;
+    task->call = call;
+    task->box = mailbox_ref(http_loop_mailbox(http_request_loop(call->http)));
+    return task;
+}
+
+void pool_task_free(struct pool_task **task)
+{
+    struct pool_task *mine = *task;
+    *task = NULL;
+    if (!mine)
+        return;
+    if (mine->kind->free)
+        mine->kind->free(mine);
+    atomic_fetch_sub(&mine->front->pools[mine->kind->pool].calls, 1);
+    mailbox_unref(&mine->box);
+    arena_free(&mine->keep);
+    free(mine);
+}
+
+static void gone(void *arg)
+{
+    struct pool_task *task = arg;
+    task->call = NULL;
+    atomic_store(&task->gone, true);
+}
+
+void pool_task_start(struct pool_task *task)
+{
+    task->call->gone = gone;
+    task->call->gone_arg = task;
+    workers_put(task->front->pools[task->kind->pool].workers, &task->link);
+}
+
+void pool_task_reply(struct pool_task *task, slice body)
+{
+    struct fields fields = { .keep = task->call->keep };
+    fields_add(&fields, S("content-type"), S("application/x-ndjson"));
+    fields_add(&fields, S("x-amz-request-id"), task->call->id);
+    reply_whole(task->call, 200, &fields, body);
+    pool_task_free(&task);
+}
+
+void pool_task_refuse(struct pool_task *task, enum err err, slice detail)
+{
+    reply_error(task->call, err, detail);
+    pool_task_free(&task);
+}
