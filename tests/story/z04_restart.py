@@ -1,7 +1,6 @@
 """What eviction has learned outlives a restart: epochs hit as before, and another data set takes the place of the
 first one as fast as without a restart."""
-import random
-
+from epochs import Epochs, told
 from harness import *
 
 OBJECTS, SIZE = 1024, 128 * 1024
@@ -9,23 +8,10 @@ OBJECTS, SIZE = 1024, 128 * 1024
 with Story("z04 eviction goes on after a restart", seconds=120) as story:
     origin = story.origin(*(f"objects=bucket/{name}/%d {OBJECTS} {SIZE}" for name in "abc"))
     server = story.penstock(origin=origin.url, cache_size="76MiB", extent_size="4MiB", freshness="immutable")
-    order = random.Random(7)
+    epochs_of = Epochs(origin, OBJECTS, SIZE)
 
     def epoch(name):
-        """Reads each object once, in random order. Returns the share of hits, and the share that was written."""
-        numbers = list(range(OBJECTS))
-        order.shuffle(numbers)
-        origin.reset()
-        before = server.metrics()["penstock_store_appended_bytes_total"]
-        for number in numbers:
-            key = f"bucket/{name}/{number}"
-            check(server.get(key).body == expect(key, 1, 0, SIZE), f"{key} has wrong bytes")
-        time.sleep(0.3)
-        written = server.metrics()["penstock_store_appended_bytes_total"] - before
-        return 1 - origin.counts()["get"] / OBJECTS, written / (OBJECTS * SIZE)
-
-    def told(epochs):
-        return ", ".join(f"{hits:.3f} ({written:.3f} written)" for hits, written in epochs)
+        return epochs_of.read(server, name)
 
     first = [epoch("a") for _ in range(3)]
     share = first[-1][0]
