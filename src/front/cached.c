@@ -14,6 +14,7 @@
 #include "base/metric.h"
 #include "front/inside.h"
 #include "front/page.h"
+#include "store/explain.h"
 
 #define LARGE_MAX 2u                  /* H8: calls in progress that want more than PAGE_ROWS rows */
 #define PAGE_ROWS 1000u
@@ -81,7 +82,7 @@ static enum err visit(void *arg, const struct walk_object *object)
     row->bytes += object->size;
     row->cached_bytes += object->cached_bytes;
     row->pinned_bytes += object->pinned_bytes;
-    row->age = page_younger(row->age, object->age);
+    row->age = explain_younger(row->age, object->age);
     return OK;
 }
 

@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "store/explain.h"
+
 #define TAIL_LEAST 64u                /* length of the second part before a merge */
 
 struct page {
@@ -43,11 +45,6 @@ void page_free(struct page **page)
     free(mine->rows);
     arena_free(&mine->names);
     free(mine);
-}
-
-double page_younger(double a, double b)
-{
-    return a < 0 ? b : b < 0 ? a : MIN(a, b);
 }
 
 /* Returns the sorted row of this name, or NULL. */
@@ -86,7 +83,7 @@ static void join_alike(struct page *page)
         last->bytes += row->bytes;
         last->cached_bytes += row->cached_bytes;
         last->pinned_bytes += row->pinned_bytes;
-        last->age = page_younger(last->age, row->age);
+        last->age = explain_younger(last->age, row->age);
     }
     page->count = count;
 }

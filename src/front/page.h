@@ -12,8 +12,6 @@ struct page_row {
     uint64_t objects, bytes, cached_bytes, pinned_bytes;
     double age;                       /* the lowest one; negative: not known */
 };
-/* Returns the lower one of two ages. */
-double page_younger(double a, double b);
 
 struct page;
 /* A page of names above `marker` (ptr NULL: of all names), at most `rows_max`, which take at most

@@ -80,8 +80,7 @@ uint32_t explain_units(struct store *store, const struct metadata *metadata, uin
 
 #define RUN_UNITS 64u                 /* entries of one look-up */
 
-/* Returns the lower one of two ages that may be unknown. */
-static double younger(double a, double b)
+double explain_younger(double a, double b)
 {
     return a < 0 ? b : b < 0 ? a : MIN(a, b);
 }
@@ -97,7 +96,7 @@ static double age_of_units(struct volume *volume, const struct object_id *id, ui
         for (uint32_t i = 0; i < count; i++) {
             bool is_new = !last || run[i].extent != last->extent || run[i].ordinal != last->ordinal;
             if (run[i].etag_hash == etag_hash && is_new)    /* one look at each record */
-                age = younger(age, age_of(volume, &run[i]));
+                age = explain_younger(age, age_of(volume, &run[i]));
             last = &run[i];
         }
         last = NULL;
@@ -113,6 +112,6 @@ double explain_age(struct store *store, const struct object_id *id, const struct
         return age_of(store_home(store, id), metadata);
     for (size_t i = 0; i < store->volume_count; i++)
         if (volume_is_serving(store->volumes[i]))
-            age = younger(age, age_of_units(store->volumes[i], id, metadata->etag_hash));
+            age = explain_younger(age, age_of_units(store->volumes[i], id, metadata->etag_hash));
     return age;
 }

@@ -33,5 +33,7 @@ uint32_t explain_units(struct store *store, const struct metadata *metadata, uin
 /* Returns the age of the object's record that was read last; `metadata` is the entry of its
  * metadata. Negative: not known. */
 double explain_age(struct store *store, const struct object_id *id, const struct entry *metadata);
+/* Returns the lower one of two ages. A negative age is not known. Pure. */
+double explain_younger(double a, double b);
 
 #endif

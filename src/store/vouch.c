@@ -77,15 +77,6 @@ static uint32_t count_units(struct volume *volume, bool compares, const struct m
     return found;
 }
 
-uint32_t volume_has_units(struct volume *volume, const struct metadata *metadata, uint32_t first,
-                          uint32_t count)
-{
-    bool compares = bans_begin(volume->bans);
-    uint32_t found = count_units(volume, compares, metadata, first, count);
-    bans_end(volume->bans, compares);
-    return found;
-}
-
 static uint32_t next_unit(struct volume *volume, bool compares, const struct metadata *metadata,
                           uint32_t first, uint32_t count)
 {
@@ -100,13 +91,29 @@ static uint32_t next_unit(struct volume *volume, bool compares, const struct met
     return end;
 }
 
+typedef uint32_t unit_search(struct volume *volume, bool compares, const struct metadata *metadata,
+                             uint32_t first, uint32_t count);
+
+/* Searches the units, with the bans that are in force. */
+static uint32_t search(unit_search *by, struct volume *volume, const struct metadata *metadata,
+                       uint32_t first, uint32_t count)
+{
+    bool compares = bans_begin(volume->bans);
+    uint32_t found = by(volume, compares, metadata, first, count);
+    bans_end(volume->bans, compares);
+    return found;
+}
+
+uint32_t volume_has_units(struct volume *volume, const struct metadata *metadata, uint32_t first,
+                          uint32_t count)
+{
+    return search(count_units, volume, metadata, first, count);
+}
+
 uint32_t volume_next_unit(struct volume *volume, const struct metadata *metadata, uint32_t first,
                           uint32_t count)
 {
-    bool compares = bans_begin(volume->bans);
-    uint32_t unit = next_unit(volume, compares, metadata, first, count);
-    bans_end(volume->bans, compares);
-    return unit;
+    return search(next_unit, volume, metadata, first, count);
 }
 
 static bool has_units(struct volume *volume, const struct object_id *id)
