@@ -11,7 +11,9 @@
 /* Documented in penstock(1). EXIT_INCOMPLETE: the answer lacks what the service could not read. */
 enum { EXIT_GOOD = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_INCOMPLETE = 3 };
 
+struct command;
 struct cli {
+    const struct command *command;
     size_t argc;           /* number of words after the subcommand */
     const char **argv;
     struct arena arena;

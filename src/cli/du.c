@@ -8,8 +8,9 @@
 #define DEPTH_MAX 1024u
 
 struct usage {
-    bool json, exact;
-    slice bucket;
+    bool exact;
+    uint64_t depth;
+    const struct server *server;
     uint64_t objects, bytes, cached_bytes;
     struct arena keep;        /* of one line */
 };
@@ -36,41 +37,47 @@ static void visit(void *arg, slice line, const json_t *row)
     struct usage *usage = arg;
     uint64_t objects = lines_number(row, "objects"), bytes = lines_number(row, "bytes");
     uint64_t cached = lines_number(row, "cached_bytes");
-    if (usage->json) {
-        fwrite(line.ptr, 1, line.len, stdout);
+    if (lines_print(usage->server, line))
         return;
-    }
-    struct text name = text_in(&usage->keep);
-    text_printf(&name, "s3://%.*s/", SLICE_ARG(usage->bucket));
-    show_name(&name, lines_name(row, "prefix", &usage->keep));
+    slice name = show_s3(&usage->keep, usage->server->of.bucket,
+                         lines_name(row, "prefix", &usage->keep));
     if (!usage->objects)
         print_head(usage);
-    print_line(usage, cached, bytes, objects, text_slice(&name));
+    print_line(usage, cached, bytes, objects, name);
     usage->objects += objects;
     usage->bytes += bytes;
     usage->cached_bytes += cached;
     arena_free(&usage->keep);
 }
 
-static int sum(struct cli *cli, const struct server *server, const struct s3_url *url,
-               uint64_t depth, struct usage *usage)
+static void print_total(struct usage *usage)
 {
+    if (!usage->objects)
+        print_head(usage);
+    print_line(usage, usage->cached_bytes, usage->bytes, usage->objects, S("total"));
+}
+
+static int ask(void *arg, const struct server *server, struct arena *keep)
+{
+    struct usage *usage = arg;
+    const struct s3_url *url = &server->of;
     struct lines_end end;
-    struct text query = text_in(&cli->arena);
+    struct text query = text_in(keep);
+    usage->server = server;
     text_add(&query, S("penstock-du="));
     query_add(&query, "prefix", url->key);
-    text_printf(&query, "&depth=%" PRIu64, depth);
+    text_printf(&query, "&depth=%" PRIu64, usage->depth);
     struct question question = { .method = "GET", .of = { url->bucket, S("") },
                                  .query = text_slice(&query), .right = SERVER_LIST_RIGHT,
                                  .slow = SERVER_SLOW_WALK };
     int status = lines_read(server, &question, visit, usage, &end);
     if (status == EXIT_FAILED)
         return status;
-    if (usage->json)
+    if (server->json)
         lines_print_end(&end);
     else
-        print_line(usage, usage->cached_bytes, usage->bytes, usage->objects, S("total"));
-    lines_warn(server, &end, &cli->arena);
+        print_total(usage);
+    lines_warn(server, &end, keep);
     return status;
 }
 
@@ -87,24 +94,14 @@ static bool take_depth(struct cli *cli, uint64_t *ret)
 
 static int run(struct cli *cli)
 {
-    struct usage usage = { .json = cli_flag(cli, "--json"), .exact = cli_flag(cli, "--bytes") };
-    struct server server;
-    struct s3_url url;
-    uint64_t depth;
-    if (!take_depth(cli, &depth) || !server_word(cli, "du", &url))
-        return EXIT_USAGE;
-    usage.bucket = url.bucket;
-    int status = server_find(cli, "du", &server);
-    if (!status)
-        status = sum(cli, &server, &url, depth, &usage);
-    server_end(&server);
+    struct usage usage = { .exact = cli_flag(cli, "--bytes") };
+    int status = take_depth(cli, &usage.depth) ? server_run(cli, "du", ask, &usage) : EXIT_USAGE;
     arena_free(&usage.keep);
     return status;
 }
 
 static const struct command_option options[] = {
     { "--depth", "N", "a line for each prefix that ends after N slashes (default 1)" },
-    { "--json", NULL, "print the JSON lines of the service" },
     { "--bytes", NULL, "print exact numbers of bytes" },
     SERVER_OPTIONS,
     { 0 },

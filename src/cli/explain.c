@@ -66,12 +66,13 @@ static slice permission_of(const json_t *permission, struct arena *keep)
                                   SLICE_ARG(identity));
 }
 
-static slice bytes_of(const json_t *bytes, struct arena *keep)
+static slice bytes_of(const json_t *bytes, bool is_known, struct arena *keep)
 {
     uint64_t first = lines_number(bytes, "first"), end = lines_number(bytes, "end");
     uint64_t cached = lines_number(bytes, "cached");
     if (end <= first)
-        return S("nothing is known of these bytes");
+        return is_known ? S("the object has none of these bytes")
+                        : S("nothing is known of these bytes");
     slice part = show_bytes(keep, cached), whole = show_bytes(keep, end - first);
     return arena_printf(keep, "%.*s of %.*s (%.*s), bytes %" PRIu64 "-%" PRIu64, SLICE_ARG(part),
                         SLICE_ARG(whole), SLICE_ARG(show_share(keep, cached, end - first)), first,
@@ -85,7 +86,8 @@ static void print_facts(const json_t *root, struct arena *keep)
                                    SLICE_ARG(text_of(root, "why", keep))));
     if (is_set(root, "being_fetched"))
         print_fact("", S("a fetch of the object is in progress"));
-    print_fact("cached", bytes_of(json_object_get(root, "bytes"), keep));
+    print_fact("cached", bytes_of(json_object_get(root, "bytes"),
+                                  json_object_get(metadata, "bytes") != NULL, keep));
     if (json_object_get(metadata, "confirmed"))
         print_fact("confirmed", time_of(metadata, "confirmed", keep));
     if (json_object_get(metadata, "fresh_until"))
@@ -152,16 +154,13 @@ static void print_records(const json_t *root, struct arena *keep)
 
 /* ---- the command ---- */
 
-static int print(const struct server *server, const struct s3_url *url, slice body,
-                 struct arena *keep)
+static int print(const struct server *server, slice body, struct arena *keep)
 {
     json_error_t error;
     json_t *root = json_loadb(body.ptr, body.len, 0, &error);
-    struct text name = text_in(keep);
     bool good = json_is_object(json_object_get(root, "bytes"));
-    show_name(&name, url->key);
     if (good) {
-        printf("s3://%.*s/%.*s\n", SLICE_ARG(url->bucket), SLICE_ARG(text_slice(&name)));
+        printf("%.*s\n", SLICE_ARG(show_s3(keep, server->of.bucket, server->of.key)));
         print_facts(root, keep);
         print_records(root, keep);
     } else {
@@ -172,49 +171,36 @@ static int print(const struct server *server, const struct s3_url *url, slice bo
     return good ? EXIT_GOOD : EXIT_FAILED;
 }
 
-static int explain(struct cli *cli, const struct server *server, const struct s3_url *url,
-                   const char *range, bool json)
+static int ask(void *arg, const struct server *server, struct arena *keep)
 {
-    struct text query = text_in(&cli->arena);
+    const char *range = arg;
+    struct text query = text_in(keep);
     slice body;
+    if (!server->of.key.len) {
+        fputs("penstock explain: the key is missing: write s3://BUCKET/KEY\n", stderr);
+        return EXIT_USAGE;
+    }
     text_add(&query, S("penstock-explain="));
     if (range)
         query_add(&query, "range", slice_of(range));
-    struct question question = { .method = "GET", .of = *url, .query = text_slice(&query),
+    struct question question = { .method = "GET", .of = server->of, .query = text_slice(&query),
                                  .right = "\"list\" on this key, and the origin must allow it to "
                                           "list the key",
                                  .slow = "It asks the origin whether you may list the key" };
-    int status = server_ask(server, &question, &cli->arena, &body);
+    int status = server_ask(server, &question, keep, &body);
     if (status)
         return status;
-    if (!json)
-        return print(server, url, body, &cli->arena);
-    return fwrite(body.ptr, 1, body.len, stdout) == body.len ? EXIT_GOOD : EXIT_FAILED;
+    return lines_print(server, body) ? EXIT_GOOD : print(server, body, keep);
 }
 
 static int run(struct cli *cli)
 {
-    bool json = cli_flag(cli, "--json");
-    const char *range = cli_option(cli, "--range");
-    struct server server;
-    struct s3_url url;
-    if (!server_word(cli, "explain", &url))
-        return EXIT_USAGE;
-    if (!url.key.len) {
-        fputs("penstock explain: the key is missing: write s3://BUCKET/KEY\n", stderr);
-        return EXIT_USAGE;
-    }
-    int status = server_find(cli, "explain", &server);
-    if (!status)
-        status = explain(cli, &server, &url, range, json);
-    server_end(&server);
-    return status;
+    return server_run(cli, "explain", ask, (void *)(uintptr_t)cli_option(cli, "--range"));
 }
 
 static const struct command_option options[] = {
     { "--range", "FIRST-LAST", "explain these bytes, not the whole object; also FIRST- or "
                                "-LENGTH" },
-    { "--json", NULL, "print the JSON document of the service" },
     SERVER_OPTIONS,
     { 0 },
 };

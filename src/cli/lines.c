@@ -94,6 +94,13 @@ int lines_each(const struct server *server, slice body, line_visit *visit, void 
     return read_lines(body, visit, arg) ? EXIT_GOOD : malformed(server);
 }
 
+bool lines_print(const struct server *server, slice line)
+{
+    if (server->json)
+        fwrite(line.ptr, 1, line.len, stdout);
+    return server->json;
+}
+
 /* ---- all pages ---- */
 
 static int ask_page(const struct server *server, const struct question *question, slice marker,

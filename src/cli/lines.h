@@ -33,6 +33,8 @@ void lines_warn(const struct server *server, const struct lines_end *end, struct
 /* Gives each line of an answer that has no pages to `visit`. Returns EXIT_GOOD, or EXIT_FAILED
  * after it has reported that the answer is malformed. */
 int lines_each(const struct server *server, slice body, line_visit *visit, void *arg) MUST_USE;
+/* With --json, prints a line as it came, and returns true. */
+bool lines_print(const struct server *server, slice line);
 /* Warns on stderr of the cache folders in a member "folders_out". `so` says what that means. */
 void lines_warn_folders(const struct server *server, const struct json_t *row, const char *so);
 

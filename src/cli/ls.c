@@ -5,7 +5,8 @@
 #include "cli/lines.h"
 
 struct listing {
-    bool json, exact;
+    bool exact;
+    const struct server *server;
     uint64_t keys, bytes, cached_bytes;
     struct arena keep;        /* of one line */
 };
@@ -54,33 +55,31 @@ static void print_row(struct listing *listing, const json_t *row)
 static void visit(void *arg, slice line, const json_t *row)
 {
     struct listing *listing = arg;
-    if (listing->json)
-        fwrite(line.ptr, 1, line.len, stdout);
-    else
+    if (!lines_print(listing->server, line))
         print_row(listing, row);
     arena_free(&listing->keep);
 }
 
 static void print_total(struct listing *listing, const struct s3_url *of)
 {
-    struct text name = text_in(&listing->keep);
-    show_name(&name, of->key);
     if (listing->keys)
         printf("%" PRIu64 " %s: %.*s of %.*s cached\n", listing->keys,
                listing->keys == 1 ? "key" : "keys",
                SLICE_ARG(bytes_text(listing, listing->cached_bytes)),
                SLICE_ARG(bytes_text(listing, listing->bytes)));
     else
-        printf("no key of s3://%.*s/%.*s is cached\n", SLICE_ARG(of->bucket), (int)name.len,
-               name.len ? name.ptr : "");
+        printf("no key of %.*s is cached\n",
+               SLICE_ARG(show_s3(&listing->keep, of->bucket, of->key)));
     arena_free(&listing->keep);
 }
 
-static int list(struct cli *cli, const struct server *server, const struct s3_url *url,
-                struct listing *listing)
+static int ask(void *arg, const struct server *server, struct arena *keep)
 {
+    struct listing *listing = arg;
+    const struct s3_url *url = &server->of;
     struct lines_end end;
-    struct text query = text_in(&cli->arena);
+    struct text query = text_in(keep);
+    listing->server = server;
     text_add(&query, S("penstock-ls="));
     query_add(&query, "prefix", url->key);
     struct question question = { .method = "GET", .of = { url->bucket, S("") },
@@ -89,31 +88,23 @@ static int list(struct cli *cli, const struct server *server, const struct s3_ur
     int status = lines_read(server, &question, visit, listing, &end);
     if (status == EXIT_FAILED)
         return status;
-    if (listing->json)
+    if (server->json)
         lines_print_end(&end);
     else
         print_total(listing, url);
-    lines_warn(server, &end, &cli->arena);
+    lines_warn(server, &end, keep);
     return status;
 }
 
 static int run(struct cli *cli)
 {
-    struct listing listing = { .json = cli_flag(cli, "--json"), .exact = cli_flag(cli, "--bytes") };
-    struct server server;
-    struct s3_url url;
-    if (!server_word(cli, "ls", &url))
-        return EXIT_USAGE;
-    int status = server_find(cli, "ls", &server);
-    if (!status)
-        status = list(cli, &server, &url, &listing);
-    server_end(&server);
+    struct listing listing = { .exact = cli_flag(cli, "--bytes") };
+    int status = server_run(cli, "ls", ask, &listing);
     arena_free(&listing.keep);
     return status;
 }
 
 static const struct command_option options[] = {
-    { "--json", NULL, "print the JSON lines of the service" },
     { "--bytes", NULL, "print exact numbers of bytes" },
     SERVER_OPTIONS,
     { 0 },

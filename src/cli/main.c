@@ -79,13 +79,42 @@ struct config *cli_load(struct cli *cli, const char *path)
     return config_load(&from);
 }
 
+/* Returns the option of the command that this flag is, or nearly is; NULL: there is none. */
+static const struct command_option *option_near(const struct command *command, slice flag)
+{
+    const struct command_option *near = NULL;
+    for (const struct command_option *o = command ? command->options : NULL; o && o->flag; o++) {
+        if (slice_eq(slice_of(o->flag), flag))
+            return o;
+        if (name_distance(slice_of(o->flag), flag) <= (flag.len > 7 ? 2 : 1))
+            near = o;
+    }
+    return near;
+}
+
+/* A command takes its options out of argv before the settings are read. So a flag that is left, and
+ * is an option, came twice or has a value that it must not have. */
+static void print_mistake(struct cli *cli, const struct config_mistake *m, FILE *to)
+{
+    bool is_flag = strcmp(m->file, "command line") == 0 && m->key[0] == '-';
+    const struct command_option *near = is_flag ? option_near(cli->command, slice_of(m->key)) : NULL;
+    if (!near)
+        fprintf(to, "%.*s\n", SLICE_ARG(config_mistake_line(m, &cli->arena)));
+    else if (strcmp(near->flag, m->key) != 0)
+        fprintf(to, "command line: %s: no such option (did you mean \"%s\"?)\n", m->key,
+                near->flag);
+    else
+        fprintf(to, "command line: %s: %s\n", m->key, near->value ? "give it only once"
+                : "give it only once, and without a value");
+}
+
 size_t cli_mistakes(struct cli *cli, const struct config *config, const char *source, FILE *to)
 {
     size_t count = 0;
     for (const struct config_mistake *m = config->mistakes; m; m = m->next) {
         if (source && strcmp(m->file, source) != 0)
             continue;
-        fprintf(to, "%.*s\n", SLICE_ARG(config_mistake_line(m, &cli->arena)));
+        print_mistake(cli, m, to);
         count++;
     }
     return count;
@@ -101,6 +130,7 @@ static int run(struct cli *cli, const char *name)
         fwrite(text.ptr, 1, text.len, stdout);
         return EXIT_GOOD;
     }
+    cli->command = command;
     if (command)
         return command->run(cli);
     fprintf(stderr, "penstock: no such command: %s", name);
@@ -125,7 +155,9 @@ int main(int argc, char **argv)
         name = "version";
     int status = run(&cli, name);
     arena_free(&cli.arena);
-    if (fflush(stdout) != 0)
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        fputs("penstock: the output could not be written\n", stderr);
         status = EXIT_FAILED;
+    }
     return argc > 1 ? status : EXIT_USAGE;
 }

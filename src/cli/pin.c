@@ -10,21 +10,12 @@
 #include "cli/lines.h"
 
 struct pin {
-    bool json, list, unpins;
+    bool list, unpins;
     const struct server *server;
-    struct s3_url url;
     uint64_t rows, left_out;      /* bytes that are cached of these prefixes, and not pinned */
     bool complete;
     struct arena keep;
 };
-
-static slice shown(struct pin *pin, slice prefix)
-{
-    struct text text = text_in(&pin->keep);
-    text_printf(&text, "s3://%.*s/", SLICE_ARG(pin->url.bucket));
-    show_name(&text, prefix);
-    return text_slice(&text);
-}
 
 /* ---- the lines of the answer ---- */
 
@@ -39,7 +30,7 @@ static void print_row(struct pin *pin, const json_t *row)
     struct arena *keep = &pin->keep;
     uint64_t pinned = lines_number(row, "pinned_bytes"), cached = lines_number(row, "cached_bytes");
     uint64_t objects = lines_number(row, "objects");
-    slice name = shown(pin, lines_name(row, "prefix", &pin->keep));
+    slice name = show_s3(keep, pin->server->of.bucket, lines_name(row, "prefix", keep));
     if (pin->unpins) {
         printf(json_is_true(json_object_get(row, "was_pinned")) ? "unpinned %.*s\n"
                                                                 : "%.*s was not pinned\n",
@@ -63,7 +54,8 @@ static void print_end(struct pin *pin, const json_t *row)
     slice used = show_bytes(&pin->keep, lines_number(row, "budget_used_bytes"));
     slice budget = show_bytes(&pin->keep, lines_number(row, "budget_bytes"));
     if (pin->list && !pin->rows)
-        printf("no prefix that begins with %.*s is pinned\n", SLICE_ARG(shown(pin, pin->url.key)));
+        printf("no prefix that begins with %.*s is pinned\n",
+               SLICE_ARG(show_s3(&pin->keep, pin->server->of.bucket, pin->server->of.key)));
     printf("pin budget: %.*s of %.*s used\n", SLICE_ARG(used), SLICE_ARG(budget));
 }
 
@@ -71,12 +63,8 @@ static void visit(void *arg, slice line, const json_t *row)
 {
     struct pin *pin = arg;
     bool is_end = json_object_get(row, "complete") != NULL;
-    if (pin->json)
-        fwrite(line.ptr, 1, line.len, stdout);
-    else if (is_end)
-        print_end(pin, row);
-    else
-        print_row(pin, row);
+    if (!lines_print(pin->server, line))
+        (is_end ? print_end : print_row)(pin, row);
     if (!is_end) {
         uint64_t pinned = lines_number(row, "pinned_bytes");
         uint64_t cached = lines_number(row, "cached_bytes");
@@ -92,59 +80,50 @@ static void visit(void *arg, slice line, const json_t *row)
 
 /* ---- the request ---- */
 
-static int ask(struct pin *pin)
+static int ask(void *arg, const struct server *server, struct arena *keep)
 {
-    struct text query = text_in(&pin->keep);
+    struct pin *pin = arg;
+    struct text query = text_in(keep);
     slice body;
+    pin->server = server;
     text_add(&query, pin->unpins ? S("penstock-unpin=") : S("penstock-pin="));
-    query_add(&query, "prefix", pin->url.key);
+    query_add(&query, "prefix", server->of.key);
     struct question question = {
-        .method = pin->list ? "GET" : "POST", .of = { pin->url.bucket, S("") },
-        .query = text_slice(&query), .right = "\"cache\" on this prefix", .slow = SERVER_SLOW_WALK };
-    int status = server_ask(pin->server, &question, &pin->keep, &body);
+        .method = pin->list ? "GET" : "POST", .of = { server->of.bucket, S("") },
+        .query = text_slice(&query), .right = SERVER_CACHE_RIGHT, .slow = SERVER_SLOW_WALK };
+    int status = server_ask(server, &question, keep, &body);
     if (!status)
-        status = lines_each(pin->server, body, visit, pin);
+        status = lines_each(server, body, visit, pin);
     if (!status && pin->left_out)
         fprintf(stderr, "penstock pin: warning: %.*s of this are cached without a pin, because the "
                 "budget had no room for them. Raise pin_budget, or unpin another prefix\n",
-                SLICE_ARG(show_bytes(&pin->keep, pin->left_out)));
+                SLICE_ARG(show_bytes(keep, pin->left_out)));
     if (!status && !pin->complete)
         fprintf(stderr, "penstock %s: warning: a part of the cache could not be read or written\n",
-                pin->server->command);
+                server->command);
     bool all = pin->complete && (pin->list || !pin->left_out);
     return status ? status : all ? EXIT_GOOD : EXIT_INCOMPLETE;
 }
 
 static int run(struct cli *cli, const char *command, struct pin *pin)
 {
-    struct server server;
-    pin->json = cli_flag(cli, "--json");
-    if (!server_word(cli, command, &pin->url))
-        return EXIT_USAGE;
-    int status = server_find(cli, command, &server);
-    pin->server = &server;
-    if (!status)
-        status = ask(pin);
-    server_end(&server);
+    int status = server_run(cli, command, ask, pin);
     arena_free(&pin->keep);
     return status;
 }
 
 static int run_pin(struct cli *cli)
 {
-    struct pin pin = { .list = cli_flag(cli, "--list") };
-    return run(cli, "pin", &pin);
+    return run(cli, "pin", &(struct pin){ .list = cli_flag(cli, "--list") });
 }
 
 static int run_unpin(struct cli *cli)
 {
-    struct pin pin = { .unpins = true };
-    return run(cli, "unpin", &pin);
+    return run(cli, "unpin", &(struct pin){ .unpins = true });
 }
 
 static const struct command_option pin_options[] = {
     { "--list", NULL, "show the pins that begin with PREFIX, and change nothing" },
-    { "--json", NULL, "print the JSON lines of the service" },
     SERVER_OPTIONS,
     { 0 },
 };
@@ -157,7 +136,6 @@ const struct command command_pin = {
 };
 
 static const struct command_option unpin_options[] = {
-    { "--json", NULL, "print the JSON lines of the service" },
     SERVER_OPTIONS,
     { 0 },
 };

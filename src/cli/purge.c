@@ -11,14 +11,12 @@
 #include "base/clock.h"
 #include "cli/lines.h"
 
-#define RIGHT "\"cache\" on this prefix or key"
 #define POLL_MS 500u
 #define PROGRESS_MS 5000u
 
 struct purge {
-    bool json, dry, wait, one, yes, list;    /* one: a key, and not a prefix */
+    bool dry, wait, one, yes, list;    /* one: a key, and not a prefix */
     const struct server *server;
-    struct s3_url url;
     uint64_t serial;               /* of this purge; 0: none was made */
     bool incomplete;               /* of a dry run */
     uint64_t extents, left, rows;  /* of the purges that --wait or --list finds */
@@ -27,10 +25,7 @@ struct purge {
 
 static slice shown(struct purge *purge, slice key)
 {
-    struct text text = text_in(&purge->keep);
-    text_printf(&text, "s3://%.*s/", SLICE_ARG(purge->url.bucket));
-    show_name(&text, key);
-    return text_slice(&text);
+    return show_s3(&purge->keep, purge->server->of.bucket, key);
 }
 
 /* ---- a whole bucket ---- */
@@ -39,15 +34,15 @@ static slice shown(struct purge *purge, slice key)
 static int confirm(const struct purge *purge)
 {
     char line[16];
-    if (purge->url.key.len || purge->yes || purge->dry || purge->list)
+    if (purge->server->of.key.len || purge->yes || purge->dry || purge->list)
         return EXIT_GOOD;
     if (!isatty(STDIN_FILENO)) {
         fprintf(stderr, "penstock purge: s3://%.*s names the whole bucket. To purge all of it, add "
-                "--yes\n", SLICE_ARG(purge->url.bucket));
+                "--yes\n", SLICE_ARG(purge->server->of.bucket));
         return EXIT_USAGE;
     }
     fprintf(stderr, "Remove everything of the bucket %.*s from the cache? The origin keeps its "
-            "objects. Type yes: ", SLICE_ARG(purge->url.bucket));
+            "objects. Type yes: ", SLICE_ARG(purge->server->of.bucket));
     if (fgets(line, sizeof(line), stdin) && strcmp(line, "yes\n") == 0)
         return EXIT_GOOD;
     fputs("penstock purge: nothing was purged\n", stderr);
@@ -61,7 +56,7 @@ static void print_dry(struct purge *purge, const json_t *row)
     uint64_t objects = lines_number(row, "objects");
     slice bytes = show_bytes(&purge->keep, lines_number(row, "cached_bytes"));
     printf("would purge %" PRIu64 " %s of %.*s: %.*s in the cache\n", objects,
-           objects == 1 ? "object" : "objects", SLICE_ARG(shown(purge, purge->url.key)),
+           objects == 1 ? "object" : "objects", SLICE_ARG(shown(purge, purge->server->of.key)),
            SLICE_ARG(bytes));
 }
 
@@ -70,12 +65,12 @@ static void visit_answer(void *arg, slice line, const json_t *row)
     struct purge *purge = arg;
     purge->serial = lines_number(row, "serial");
     purge->incomplete = json_is_false(json_object_get(row, "complete"));
-    if (purge->json)
-        fwrite(line.ptr, 1, line.len, stdout);
+    if (lines_print(purge->server, line))
+        ;    /* no text */
     else if (purge->dry)
         print_dry(purge, row);
     else
-        printf("purged %.*s\n", SLICE_ARG(shown(purge, purge->url.key)));
+        printf("purged %.*s\n", SLICE_ARG(shown(purge, purge->server->of.key)));
     lines_warn_folders(purge->server, row, purge->dry
                       ? "its objects are not counted"
                       : "it takes the purge before it comes back");
@@ -91,7 +86,7 @@ static void visit_state(void *arg, slice line, const json_t *row)
     (void)line;
     slice name = lines_name(row, purge->one ? "key" : "prefix", &purge->keep);
     bool is_key = json_object_get(row, "key") || json_object_get(row, "key_url");
-    if (is_key != purge->one || !slice_eq(name, purge->url.key) ||
+    if (is_key != purge->one || !slice_eq(name, purge->server->of.key) ||
         lines_number(row, "serial") > purge->serial)
         return;
     purge->rows++;
@@ -104,9 +99,7 @@ static void visit_list(void *arg, slice line, const json_t *row)
     struct purge *purge = arg;
     bool is_key = json_object_get(row, "key") || json_object_get(row, "key_url");
     slice name = lines_name(row, is_key ? "key" : "prefix", &purge->keep);
-    if (purge->json)
-        fwrite(line.ptr, 1, line.len, stdout);
-    else
+    if (!lines_print(purge->server, line))
         printf("%.*s%s: %" PRIu64 " of %" PRIu64 " files of the cache are left to read\n",
                SLICE_ARG(shown(purge, name)), is_key ? " (one key)" : "",
                lines_number(row, "extents_left"), lines_number(row, "extents"));
@@ -121,10 +114,10 @@ static int ask_states(struct purge *purge, line_visit *visit)
     struct text query = text_in(&purge->keep);
     slice body;
     text_add(&query, S("penstock-purge="));
-    query_add(&query, "prefix", purge->url.key);
+    query_add(&query, "prefix", purge->server->of.key);
     struct question question = {
-        .method = "GET", .of = { purge->url.bucket, S("") }, .query = text_slice(&query),
-        .right = RIGHT, .slow = "It has many other requests", .may_be_empty = true };
+        .method = "GET", .of = { purge->server->of.bucket, S("") }, .query = text_slice(&query),
+        .right = SERVER_CACHE_RIGHT, .slow = "It has many other requests", .may_be_empty = true };
     int status = server_ask(purge->server, &question, &purge->keep, &body);
     return status ? status : lines_each(purge->server, body, visit, purge);
 }
@@ -160,12 +153,12 @@ static int ask_purge(struct purge *purge)
     struct text query = text_in(&purge->keep);
     slice body;
     text_add(&query, S("penstock-purge="));
-    query_add(&query, purge->one ? "key" : "prefix", purge->url.key);
+    query_add(&query, purge->one ? "key" : "prefix", purge->server->of.key);
     if (purge->dry)
         text_add(&query, S("&dry-run="));
     struct question question = {
-        .method = "POST", .of = { purge->url.bucket, S("") }, .query = text_slice(&query),
-        .right = RIGHT, .slow = purge->dry ? SERVER_SLOW_WALK : "It notes the purge in each cache "
+        .method = "POST", .of = { purge->server->of.bucket, S("") }, .query = text_slice(&query),
+        .right = SERVER_CACHE_RIGHT, .slow = purge->dry ? SERVER_SLOW_WALK : "It notes the purge in each cache "
                                              "folder, and a disk may be slow" };
     int status = server_ask(purge->server, &question, &purge->keep, &body);
     if (!status)
@@ -179,34 +172,39 @@ static int ask_purge(struct purge *purge)
 static int list(struct purge *purge)
 {
     int status = ask_states(purge, visit_list);
-    if (!status && !purge->rows && !purge->json)
-        printf("no purge of %.*s is in progress\n", SLICE_ARG(shown(purge, purge->url.key)));
+    if (!status && !purge->rows && !purge->server->json)
+        printf("no purge of %.*s is in progress\n", SLICE_ARG(shown(purge, purge->server->of.key)));
     return status;
 }
 
 /* ---- the command ---- */
 
-static int run(struct cli *cli)
+static int ask(void *arg, const struct server *server, struct arena *keep)
 {
-    struct purge purge = {
-        .json = cli_flag(cli, "--json"), .dry = cli_flag(cli, "--dry-run"),
-        .wait = cli_flag(cli, "--wait"), .one = cli_flag(cli, "--key"),
-        .yes = cli_flag(cli, "--yes"), .list = cli_flag(cli, "--list"),
-    };
-    struct server server;
-    if (!server_word(cli, "purge", &purge.url))
-        return EXIT_USAGE;
-    if (purge.one && !purge.url.key.len) {
+    struct purge *purge = arg;
+    (void)keep;    /* --wait frees its own after each request */
+    purge->server = server;
+    if (purge->one && !server->of.key.len) {
         fputs("penstock purge: --key is for one key: write s3://BUCKET/KEY\n", stderr);
         return EXIT_USAGE;
     }
-    int status = server_find(cli, "purge", &server);
-    purge.server = &server;
-    if (!status)
-        status = confirm(&purge);
-    if (!status)
-        status = purge.list ? list(&purge) : ask_purge(&purge);
-    server_end(&server);
+    if (purge->list && (purge->dry || purge->wait || purge->one || purge->yes)) {
+        fputs("penstock purge: --list shows purges and changes nothing: leave out --key, --dry-run, "
+              "--wait and --yes\n", stderr);
+        return EXIT_USAGE;
+    }
+    int status = confirm(purge);
+    return status ? status : purge->list ? list(purge) : ask_purge(purge);
+}
+
+static int run(struct cli *cli)
+{
+    struct purge purge = {
+        .dry = cli_flag(cli, "--dry-run"), .wait = cli_flag(cli, "--wait"),
+        .one = cli_flag(cli, "--key"), .yes = cli_flag(cli, "--yes"),
+        .list = cli_flag(cli, "--list"),
+    };
+    int status = server_run(cli, "purge", ask, &purge);
     arena_free(&purge.keep);
     return status;
 }
@@ -217,13 +215,12 @@ static const struct command_option options[] = {
     { "--wait", NULL, "also wait until the purge is no longer in progress" },
     { "--list", NULL, "show the purges that are still in progress" },
     { "--yes", NULL, "do not ask before a whole bucket is purged" },
-    { "--json", NULL, "print the JSON lines of the service" },
     SERVER_OPTIONS,
     { 0 },
 };
 
 const struct command command_purge = {
-    .name = "purge", .args = "[--key] [--dry-run] [--wait] [--yes] [--json] s3://BUCKET/PREFIX "
+    .name = "purge", .args = "[--list] [--key] [--dry-run] [--wait] [--yes] [--json] s3://BUCKET/PREFIX "
                              "[SETTINGS]",
     .run = run, .takes_settings = true, .options = options,
     .help = "remove a prefix or a key from the cache; the origin keeps its objects",

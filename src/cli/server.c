@@ -134,7 +134,9 @@ static bool take_key(const struct config *config, struct arena *keep, struct ser
 
 /* ---- the command line ---- */
 
-bool server_word(struct cli *cli, const char *command, struct s3_url *ret)
+/* Takes the s3:// URL out of argv. Returns false, and reports it, if there is none, or a wrong
+ * one. */
+static bool take_word(struct cli *cli, const char *command, struct s3_url *ret)
 {
     const char *word = NULL, *why;
     for (size_t i = 0; i < cli->argc && !word; i++) {
@@ -185,20 +187,18 @@ static int find(struct cli *cli, const struct config *config, const char *url,
     return EXIT_GOOD;
 }
 
-int server_find(struct cli *cli, const char *command, struct server *ret)
+int server_run(struct cli *cli, const char *command, server_work *work, void *arg)
 {
     const char *url = cli_option(cli, "--url");
-    *ret = (struct server){ .command = command };
-    if (!take_timeout(cli, ret))
+    struct server server = { .command = command, .json = cli_flag(cli, "--json") };
+    if (!take_word(cli, command, &server.of) || !take_timeout(cli, &server))
         return EXIT_USAGE;
     struct config *config = cli_load(cli, NULL);
     int status = cli_mistakes(cli, config, "command line", stderr) ? EXIT_USAGE
-               : find(cli, config, url, ret);
+               : find(cli, config, url, &server);
     config_free(&config);
+    if (!status)
+        status = work(arg, &server, &cli->arena);
+    sigv4_free(&server.sigv4);
     return status;
-}
-
-void server_end(struct server *server)
-{
-    sigv4_free(&server->sigv4);
 }

@@ -10,6 +10,8 @@
 /* The service that a command asks, and the key that signs. */
 struct server {
     const char *command;       /* "ls", for messages */
+    bool json;                 /* the option --json */
+    struct s3_url of;          /* the bucket, and the prefix or key, of the command line */
     slice url, url_from;       /* without a slash at its end; and what has set it: "--url" ... */
     slice region;
     struct sigv4_credentials keys;
@@ -21,6 +23,7 @@ struct server {
 
 /* Options that all these commands have, for their tables. */
 #define SERVER_OPTIONS \
+    { "--json", NULL, "print the JSON of the service" }, \
     { "--url", "URL", "ask the Penstock at this URL, http://HOST:PORT or https://HOST:PORT" }, \
     { "--timeout", "SECONDS", "give up after this time (default 600)" }
 #define SERVER_MORE \
@@ -28,16 +31,17 @@ struct server {
     "AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL or the setting listen. The key comes from AWS_ACCESS_KEY_ID and " \
     "AWS_SECRET_ACCESS_KEY, from AWS_PROFILE, or from the settings, if you may read them.\n"
 
-/* Takes the s3:// URL out of argv. Returns false, and reports it, if there is none, or a wrong
- * one. */
-bool server_word(struct cli *cli, const char *command, struct s3_url *ret) MUST_USE;
-/* Takes --url and --timeout out of argv, reads the settings from the rest of it, and finds address
- * and key. Returns EXIT_GOOD; after any other status the reason is reported, and *ret is empty. */
-int server_find(struct cli *cli, const char *command, struct server *ret) MUST_USE;
-void server_end(struct server *server);
+/* Runs a command that asks: takes the options above and the s3:// URL out of argv, reads the
+ * settings from the rest of it, finds address and key, and calls `work`. Returns its status. If it
+ * is not called, the reason is reported, and the status is EXIT_USAGE or EXIT_FAILED. `keep` lives
+ * longer than the work. */
+typedef int server_work(void *arg, const struct server *server, struct arena *keep);
+int server_run(struct cli *cli, const char *command, server_work *work, void *arg) MUST_USE;
 
 #define SERVER_SLOW_WALK \
     "It looks through all of its cache, which takes long if the cache is large"
+#define SERVER_CACHE_RIGHT "\"cache\" on this prefix or key; a key with an origin identity of its " \
+    "own can't have it"
 #define SERVER_LIST_RIGHT \
     "\"list\" on this prefix, and the origin must allow it to list the prefix"
 struct question {

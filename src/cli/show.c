@@ -68,6 +68,16 @@ void show_name(struct text *to, slice name)
 
 /* ---- numbers ---- */
 
+slice show_s3(struct arena *keep, slice bucket, slice key)
+{
+    struct text text = text_in(keep);
+    text_add(&text, S("s3://"));
+    show_name(&text, bucket);
+    text_char(&text, '/');
+    show_name(&text, key);
+    return text_slice(&text);
+}
+
 slice show_bytes(struct arena *keep, uint64_t bytes)
 {
     static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB" };

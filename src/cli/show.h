@@ -18,6 +18,8 @@ bool s3_url_read(const char *text, struct s3_url *ret, const char **ret_why) MUS
 /* Adds a name so that a terminal shows every byte. Control characters, characters that change the
  * direction of the text, and bytes that are not UTF-8 become \xNN, and a backslash becomes \\. */
 void show_name(struct text *to, slice name);
+/* Returns s3://BUCKET/KEY. The key is shown as show_name does it. */
+slice show_s3(struct arena *keep, slice bucket, slice key) MUST_USE;
 /* Returns, for example, "1.5 MiB". */
 slice show_bytes(struct arena *keep, uint64_t bytes) MUST_USE;
 /* Returns a share in percent. Only a whole is "100 %", and only nothing is "0 %". */

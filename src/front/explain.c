@@ -136,6 +136,8 @@ static void set_outcome(json_t *to, const struct get_forecast *forecast, uint64_
                                     "shares that fetch"
                                   : "the cache has no metadata of the object: a GET goes to the "
                                     "origin";
+    } else if (answers && !wanted && forecast->metadata->size) {
+        why = "the object has no byte of this range: the answer to a GET is 416";
     } else if (answers && wanted && !cached) {
         now = "miss";
         why = "the cache has the object's metadata, but none of these bytes: a GET with If-Match "

@@ -94,6 +94,9 @@ with Story("y02 commands say what is cached", seconds=120) as story:
                {"prefix": "", "objects": 16, "bytes": 16 * SIZE, "cached_bytes": 16 * SIZE})
     story.same("exact bytes", penstock("du", "--bytes", "s3://pile/a/")[1].splitlines()[-1].split(), [str(6 * SIZE)] * 2 + ["6", "total"])
 
+    story.same("du of nothing", [row.split() for row in penstock("du", "s3://pile/c")[1].splitlines()],
+               [["CACHED", "SIZE", "OBJECTS", "PREFIX"], ["0", "B", "0", "B", "0", "total"]])
+
     # ---- explain ----
     status, out, err = penstock("explain", "s3://pile/a/00")
     story.fact("explain says what a read would do, and where the bytes are", status == 0 and err == "" and all(word in out for word in (
@@ -101,6 +104,8 @@ with Story("y02 commands say what is cached", seconds=120) as story:
         "permission   ", f"origin       {origin.url}", "metadata                   cache folder ", "0-149999                   cache folder ")), out + err)
     status, out, _ = penstock("explain", "s3://pile/a/00", "--range", "0-9")
     story.fact("... of a range", status == 0 and "10 B of 10 B (100 %), bytes 0-9\n" in out, out)
+    status, out, _ = penstock("explain", "s3://pile/a/00", "--range", f"{SIZE}-")
+    story.fact("... of a range beyond the end", status == 0 and "416" in out and "the object has none of these bytes" in out, out)
     status, out, _ = penstock("explain", "s3://pile/none")
     story.fact("... of a key that is not cached", status == 0 and "now          miss: " in out and "not cached (its place is cache folder " in out
                and "no reason is known" in out, out)
@@ -211,7 +216,11 @@ with Story("y02 commands say what is cached", seconds=120) as story:
                                ("a deep depth", ["1024"], "du", "--depth", "1025", "s3://pile"), ("a wrong time", ["--timeout"], "ls", "--timeout", "0", "s3://pile"),
                                ("a wrong URL", ["--url", "http://HOST:PORT"], "ls", "--url", "ftp://x", "s3://pile"),
                                ("a URL with more", ["--url"], "ls", "--url", f"http://{address}/pile", "s3://pile"),
-                               ("a word too many", ["extra"], "ls", "s3://pile", "extra"), ("an unknown flag", ["--jso"], "ls", "s3://pile", "--jso")):
+                               ("a word too many", ["extra"], "ls", "s3://pile", "extra"), ("an unknown flag", ["--jso", "did you mean", "--json"], "ls", "s3://pile", "--jso"),
+                               ("a misspelled flag", ["no such option", "--dry-run"], "purge", "--dryrun", "s3://pile/a"),
+                               ("a flag with a value", ["--dry-run", "without a value"], "purge", "--dry-run=false", "s3://pile/a"),
+                               ("a flag that is given twice", ["--depth", "only once"], "du", "--depth", "1", "--depth", "2", "s3://pile"),
+                               ("a list that is to purge", ["--list", "--wait"], "purge", "--list", "--wait", "s3://pile/a")):
         refused(f"{text} is a mistake", 2, words, *argv)
 
     # ---- other servers ----

@@ -39,6 +39,9 @@ with Story("y05 what explain says is what happens next", seconds=90) as story:
                ("partial", [(0, MIB, True), (MIB, LARGE, False)]))
     story.same("a range that is there", explain("pile/large", range=f"0-{UNIT - 1}")["now"], "hit")
     story.same("a range that is not", explain("pile/large", range=f"{2 * MIB}-{2 * MIB + 9}")["now"], "miss")
+    found = explain("pile/large", range=f"{LARGE}-")
+    story.fact("a range beyond the end", "416" in found["why"] and found["bytes"]["cached"] == 0 and
+               server.ask("GET", "pile/large", headers={"range": f"bytes={LARGE}-"}).status == 416, found)
     story.same("... and so it is", both("pile/large", range=f"bytes={2 * MIB}-{2 * MIB + 9}"), ("MISS", "MISS"))
 
     clock.ahead(90)
