@@ -135,32 +135,8 @@ with Story("y04 what is pinned stays", seconds=300) as story:
     story.same("a prefix that is too long", ask("POST", "pin", prefix="x" * 1025)[0], 400)
     story.same("no byte was wrong", wrong, [])
 
-    # ---- the limits: a pin becomes one for each origin that has keys of its prefix ----
-    server.stop()
-    place = "x" * 70
-
-    def crowded(count):
-        return story.penstock(**{**settings, "cache_dir": story.path(f"crowded-{count}")},
-                              origins={f"o{i}": {"url": f"http://127.0.0.1:{i + 1}"} for i in range(count)},
-                              buckets={f"pool/{place}/{i:02}/": {"origin": f"o{i}"} for i in range(count)})
-    house = crowded(63)
-    story.same("64 pins for each of 64 prefixes", {ask("POST", "pin", house.client, prefix=place[:n + 1])[0][0]["pinned"] for n in range(64)}, {True})
-    story.same("... which are 4,096", house.metric("penstock_pins"), 4096)
-    reply = house.client.ask("POST", "pool", [("penstock-pin", ""), ("prefix", "one-more/")])
-    story.fact("a further one is refused, not put off", (reply.status, reply.code) == (400, "TooManyConfigurations") and b"4096" in reply.body and b"npin" in reply.body
-               and "retry-after" not in reply.headers, reply.body)
-    status, _, err = run([PENSTOCK, "pin", "s3://pool/one-more/"], {**house.client_env(), "PENSTOCK_CONFIG": "/nonexistent"})
-    story.fact("... at once by the command, too", status == 1 and "4096" in err and "unpin" in err.lower(), err)
-    story.same("a pin that is there is no further one", ask("POST", "pin", house.client, prefix="xx")[0][0]["pinned"], True)
-    story.same("after an unpin there is room", (ask("POST", "unpin", house.client, prefix="xx")[0][0]["was_pinned"],
-                                                ask("POST", "pin", house.client, prefix="one-more/")[0][0]["pinned"]), (True, True))
-    house.stop()
-    house = crowded(64)
-    reply = house.client.ask("POST", "pool", [("penstock-pin", ""), ("prefix", "xx")])
-    story.fact("too many origins for one pin", (reply.status, reply.code) == (400, "InvalidRequest") and b"64 origins" in reply.body, reply.body)
-    house.stop()
-
     # ---- without the guard ----
+    server.stop()
     server = story.penstock(**settings, cache_dir=story.path("unguarded"), env={"PENSTOCK_GUARD_OFF": "pins"})
     read(kept)
     ask("POST", "pin", prefix="keep/")
