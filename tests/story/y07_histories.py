@@ -1,6 +1,6 @@
 """After any history, penstock-ls and penstock-du have just the bytes that come without the origin. A history is some dozen
 reads, reads of ranges, writes, deletions, purges and pins, more than the two folders can hold, now and then with a restart
-or kill -9. Usage: y06_histories.py [HISTORIES], by default 8."""
+or kill -9. Usage: y07_histories.py [HISTORIES], by default 8."""
 from harness import *
 
 HISTORIES = int(sys.argv[1]) if len(sys.argv) > 1 else 8
@@ -8,7 +8,7 @@ UNIT = 131072
 SIZES = {f"pile/{group}/{n}": size for group in ("a", "b/c", "b/d") for n, size in
          enumerate([1, 700, 30_000, UNIT, UNIT + 1, 300_000, 900_000, 2 * MIB + 5] + [7 * MIB] * 7)}
 
-with Story(f"y06 ls and du after {HISTORIES} histories", seconds=120 + 6 * HISTORIES) as story:
+with Story(f"y07 ls and du after {HISTORIES} histories", seconds=120 + 6 * HISTORIES) as story:
     rng = story.random
     origin = story.origin(*(f"object={key} {size}" for key, size in SIZES.items()))
     server = story.penstock(origin=origin.url, cache_dir=None, cache_size=None, freshness="immutable", extent_size="4MiB",
