@@ -7,8 +7,9 @@
  * removal comes (H3). Records that came while the commit before was written go into one commit, up
  * to 1,000 entries or 64 MiB. Bytes are written before the transaction begins (H2). Inside it,
  * may_publish says whether a record may still be published (H7). If the disk or the map is full,
- * the committer recycles an extent, once, and tries again. Any other failure takes the folder out
- * of service. */
+ * the committer recycles an extent, once, and tries again. If there is still no room, the appends
+ * fail, and the removals are made alone (room.h). Any other failure takes the folder out of
+ * service. */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -303,7 +304,7 @@ static void run_commit(struct commit *commit)
     if (!e)
         settle(commit);
     bool disk_failed = written && written != ERR_FULL;
-    bool index_failed = (e && e != ERR_FULL) || removals_are_due(volume) ||
+    bool index_failed = (e && e != ERR_FULL) || room_commit_removals(volume) ||
                         index_is_bad(volume->index);
     if (disk_failed || index_failed)
         service_end(volume, disk_failed ? WRITE_FAILED : INDEX_FAILED);
@@ -455,11 +456,19 @@ static bool next_commit(struct volume *volume, struct commit *commit)
     return left;
 }
 
+/* Because of the index, between two commits. Answers the removals that are due. */
+static void end_service(struct volume *volume)
+{
+    service_end(volume, INDEX_FAILED);
+    removals_answer(volume, ERR_IO);
+    removals_end(volume);
+}
+
 /* Evicts extents beyond the size or the reserve, although no append asks for room. */
 static void shrink(struct volume *volume)
 {
     enum err e = room_shrink(volume);
-    if ((e && e != ERR_FULL) || removals_are_due(volume))
+    if ((e && e != ERR_FULL) || room_commit_removals(volume))
         service_end(volume, INDEX_FAILED);
     removals_answer(volume, ERR_IO);    /* removals that are due; the others were answered */
     removals_end(volume);
@@ -489,8 +498,7 @@ static bool delete_leftovers(struct volume *volume)
     if (!leftovers_are_due(volume))
         return true;
     volume_still_alive(volume);
-    enum err e = leftovers_step(volume);
-    return !e && !removals_are_due(volume);
+    return !leftovers_step(volume) && !room_commit_removals(volume);
 }
 
 /* An extent goes, as in shrink. */
@@ -543,9 +551,7 @@ static void tend(struct volume *volume, uint64_t *retried_ms, uint64_t *checked_
     } else if (room_is_exceeded(volume)) {
         shrink(volume);
     } else if (!follow_installation(volume) || !delete_leftovers(volume)) {
-        service_end(volume, INDEX_FAILED);
-        removals_answer(volume, ERR_IO);    /* removals that are due; the others were answered */
-        removals_end(volume);
+        end_service(volume);
     } else if (now - *checked_ms >= READER_CHECK_MS) {
         index_check_readers(volume->index);
         *checked_ms = now;
@@ -564,12 +570,9 @@ static void serve_recycler(struct volume *volume)
         return;
     }
     volume_still_alive(volume);
-    if (relocation_take(volume, &e) && ((e && e != ERR_FULL && e != ERR_LIMIT) ||
-                                  removals_are_due(volume))) {
-        service_end(volume, INDEX_FAILED);
-        removals_answer(volume, ERR_IO);
-        removals_end(volume);
-    }
+    if (relocation_take(volume, &e) &&
+        ((e && e != ERR_FULL && e != ERR_LIMIT) || room_commit_removals(volume)))
+        end_service(volume);
     if (atomic_load(&volume->service.open))
         room_note(volume);
 }

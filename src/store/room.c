@@ -18,6 +18,7 @@
 #include "base/guard.h"
 #include "base/metric.h"
 #include "store/account.h"
+#include "store/beside.h"
 #include "store/pinned.h"
 #include "store/publish.h"
 #include "store/removal.h"
@@ -25,6 +26,7 @@
 
 #define RECYCLE_BATCH 2000u           /* records of an evicted extent in one transaction */
 #define SHRINK_MS 200u
+#define REMOVAL_TRIES 4u              /* extents to evict for a removal, at most */
 
 static enum err forget_extent(struct volume *volume, uint32_t number, const struct toc_entry *entries,
                               uint32_t count)
@@ -106,6 +108,29 @@ enum err room_recycle(struct volume *volume)
     enum err e = victim ? recycle(volume, victim, &keep) : ERR_FULL;
     arena_free(&keep);
     return e;
+}
+
+/* ---- removals without room ---- */
+
+static enum err nothing(struct volume *volume, void *arg)
+{
+    (void)volume;
+    (void)arg;
+    return OK;
+}
+
+enum err room_commit_removals(struct volume *volume)
+{
+    enum err e = OK;
+    for (unsigned tries = 0; removals_are_due(volume); tries++) {
+        e = beside_commit(volume, nothing, NULL, NULL);
+        if (!e || (e != ERR_FULL && e != ERR_LIMIT) || tries == REMOVAL_TRIES)
+            break;
+        e = room_recycle(volume);    /* takes the removals into its transactions */
+        if (e && e != ERR_FULL)
+            break;
+    }
+    return removals_are_due(volume) ? e : OK;
 }
 
 /* ---- the next extent of the log ---- */

@@ -24,6 +24,10 @@ uint64_t room_of_append(const struct store_append *append);
 /* Evicts the oldest extent with all its records: for a full disk, which has no room for copies.
  * Returns OK, or ERR_FULL if no extent may go. */
 enum err room_recycle(struct volume *volume) MUST_USE;
+/* Commits the removals that a transaction without room has left behind, without other changes.
+ * Evicts extents if even this finds no room. Returns OK if none is left: otherwise the folder must
+ * go out of service, because it could still serve what was removed. */
+enum err room_commit_removals(struct volume *volume) MUST_USE;
 /* True if the extents have more bytes than they may: the size was lowered, or other files take the
  * reserve. */
 bool room_is_exceeded(struct volume *volume);

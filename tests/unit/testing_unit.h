@@ -1,0 +1,55 @@
+/* testing_unit.h - the functions of base/testing.h for a unit test: steps that fail, and a clock
+ * that is ahead. SPDX-License-Identifier: Apache-2.0
+ *
+ * Takes the place of src/base/testing.c in the test that includes it. */
+#ifndef TESTING_UNIT_H
+#define TESTING_UNIT_H
+
+#include <stdatomic.h>
+
+#include "base/failpoint.h"
+#include "base/guard.h"
+#include "base/testing.h"
+
+/* So many next visits of a step fail, with this errno; or so many after the first `skip`. */
+static struct fails {
+    atomic_int skip, times, with;
+} unit_fails[FAILPOINTS];
+
+static _Atomic uint64_t unit_ahead_ms;
+
+__attribute__((unused)) static void fail_next(enum failpoint where, int skip, int times, int with)
+{
+    atomic_store(&unit_fails[where].times, 0);
+    atomic_store(&unit_fails[where].skip, skip);
+    atomic_store(&unit_fails[where].with, with);
+    atomic_store(&unit_fails[where].times, times);
+}
+
+bool failpoint(enum failpoint where)
+{
+    struct fails *fails = &unit_fails[where];
+    if (atomic_load(&fails->times) <= 0 || atomic_fetch_sub(&fails->skip, 1) > 0 ||
+        atomic_fetch_sub(&fails->times, 1) <= 0)
+        return false;
+    errno = atomic_load(&fails->with);
+    return true;
+}
+
+bool guard_on(enum guard guard)
+{
+    (void)guard;
+    return true;
+}
+
+bool testing_daemon(void) { return true; }
+
+uint64_t testing_ahead_ms(void) { return atomic_load(&unit_ahead_ms); }
+
+const char *testing_value(enum testing_value which)
+{
+    (void)which;
+    return NULL;
+}
+
+#endif
