@@ -1,10 +1,14 @@
 /* expire.c - removes records that were not read for a time. SPDX-License-Identifier: Apache-2.0
  *
  * The time of expiry of a tally is cut into slices (tallies.h). A record has the slice of its last
- * read, a byte in RAM. A pass over all records gives the present slice to records without one, and
- * removes records whose slice is too old. So a record is removed at most two slices late. Its
- * entries leave the index as those of evicted records do. Its bytes stay in the extent until the
- * extent is recycled.
+ * read, a byte in RAM. A pass has two parts. The first part looks at the bytes of all records, and
+ * reads nothing: it gives the present slice to records without one, and marks those whose slice is
+ * too old. The second part reads the tables of the extents with such records, and removes these
+ * records. So a record is removed at most two slices late. Its entries leave the index as those of
+ * evicted records do. Its bytes stay in the extent until the extent is recycled.
+ *
+ * An extent that can't be read is left out. If the index has no room for deletions, the pass ends.
+ * In both cases the marks stay, and the pass of the next slice tries again.
  *
  * Reads of units do not touch the metadata of their object. So a pass looks at metadata alone last.
  * Such metadata stays while its object has units in any folder. The pass looks at it again after a
@@ -58,6 +62,11 @@ static void flush(struct expire *expire)
     expire->row_count = expire->entries = 0;
 }
 
+static uint8_t marked(uint8_t now)
+{
+    return expire_back(now, EXPIRE_SLICES + 1);
+}
+
 static bool has_expired(const struct expire *expire, uint32_t ordinal)
 {
     struct tally_expiry expiry = tallies_expiry(volume_tallies(expire->volume),
@@ -66,7 +75,7 @@ static bool has_expired(const struct expire *expire, uint32_t ordinal)
     uint8_t read = ages_read(expire->ages, ordinal);
     return expiry.now && !expiry.anew && read && ages_live(expire->ages, ordinal) &&
            !ages_is_pinned(expire->ages, ordinal) &&
-           (expiry.jumped ? read != expiry.now : expire_age(expiry.now, read) > EXPIRE_SLICES);
+           expire_age(expiry.now, read) > EXPIRE_SLICES;
 }
 
 static enum err visit(void *arg, const struct toc_row *row)
@@ -76,11 +85,9 @@ static enum err visit(void *arg, const struct toc_row *row)
     if ((entry->kind == KIND_HEAD) != expire->heads || !has_expired(expire, row->ordinal))
         return OK;
     if (entry->kind == KIND_HEAD && volume_keeps_metadata(expire->volume, &entry->id)) {
-        struct tally_expiry expiry = tallies_expiry(volume_tallies(expire->volume),
-                                                    ages_tally(expire->ages, row->ordinal),
-                                                    expire->volume->number);
-        ages_set_read(expire->ages, row->ordinal,
-                      expire_back(expiry.now, EXPIRE_SLICES - AGAIN_SLICES));
+        uint8_t now = tallies_expire_now(volume_tallies(expire->volume),
+                                         ages_tally(expire->ages, row->ordinal));
+        ages_set_read(expire->ages, row->ordinal, expire_back(now, EXPIRE_SLICES - AGAIN_SLICES));
         return OK;
     }
     expire->entries += record_units(&(struct record){ .kind = entry->kind,
@@ -93,35 +100,58 @@ static enum err visit(void *arg, const struct toc_row *row)
 
 /* ---- the pass ---- */
 
-/* Gives records without a slice the present one. Returns true if any record has expired. */
-static bool look(struct expire *expire)
+/* The first part, for one record. A read that comes at the same time may be lost. */
+static void mark(struct ages *ages, uint32_t ordinal, const struct tally_expiry *expiry)
 {
-    struct tallies *tallies = volume_tallies(expire->volume);
-    uint32_t count = ages_counted(expire->ages);
-    bool any = false;
-    for (uint32_t i = 0; i < count; i++) {
-        struct tally_expiry expiry = tallies_expiry(tallies, ages_tally(expire->ages, i),
-                                                    expire->volume->number);
-        if (expiry.now && (expiry.anew || !ages_read(expire->ages, i)))
-            ages_set_read(expire->ages, i, expiry.now);
-        any = any || has_expired(expire, i);
-    }
-    return any;
+    uint8_t read = ages_read(ages, ordinal), now = expiry->now;
+    if (expiry->anew || !read)
+        ages_set_read(ages, ordinal, now);
+    else if (expiry->jumped ? read != now : expire_age(now, read) > EXPIRE_SLICES)
+        ages_set_read(ages, ordinal, marked(now));
 }
 
-static void expire_extent(struct expire *expire, uint32_t number)
+static void mark_all(struct volume *volume, const uint32_t *numbers, size_t count)
+{
+    struct tallies *tallies = volume_tallies(volume);
+    for (size_t i = 0; i < count; i++) {
+        struct extent *extent = extent_ref(volume->extents, numbers[i]);
+        struct ages *ages = extent ? extent_ages_of(extent) : NULL;
+        uint32_t records = ages ? ages_counted(ages) : 0;
+        for (uint32_t k = 0; k < records; k++) {
+            struct tally_expiry expiry = tallies_expiry(tallies, ages_tally(ages, k),
+                                                        volume->number);
+            if (expiry.now)
+                mark(ages, k, &expiry);
+        }
+        extent_release(&extent);
+    }
+}
+
+static bool any_expired(const struct expire *expire)
+{
+    uint32_t count = ages_counted(expire->ages);
+    for (uint32_t i = 0; i < count; i++)
+        if (has_expired(expire, i))
+            return true;
+    return false;
+}
+
+/* The second part, for one extent. */
+static enum err expire_extent(struct expire *expire, uint32_t number)
 {
     struct extent *extent = extent_ref(expire->volume->extents, number);
     if (!extent)
-        return;
+        return OK;
     expire->extent = number;
     expire->ages = extent_ages_of(extent);
-    if (look(expire)) {
-        enum err e = extent_each_row(expire->volume->extents, number, visit, expire);
-        expire->err = expire->err ? expire->err : e == ERR_NOT_FOUND ? OK : e;
+    expire->err = OK;
+    if (any_expired(expire)) {
+        (void)!extent_each_row(expire->volume->extents, number, visit, expire);
         flush(expire);
     }
+    expire->row_count = expire->entries = 0;
     extent_release(&extent);
+    return expire->err;
 }
 
 static bool is_room_wanted(struct volume *volume)
@@ -132,29 +162,37 @@ static bool is_room_wanted(struct volume *volume)
     return wanted || atomic_load(&volume->recycler.paused);
 }
 
-void expire_pass(struct volume *volume)
+/* Returns false if the pass is due again at once. */
+static bool remove_all(struct volume *volume, const uint32_t *numbers, size_t count)
 {
     struct expire *expire = must_alloc(sizeof(*expire));
-    struct arena keep = { 0 };
-    uint32_t *numbers;
-    uint32_t turn = tallies_expire_turn(volume_tallies(volume));
     bool whole = true;
+    enum err e = OK;
     expire->volume = volume;
+    for (size_t i = 0; i < 2 * count && whole && !e; i++) {
+        whole = !is_room_wanted(volume) && pinned_is_known(volume);
+        recycler_moves(volume);
+        expire->heads = i >= count;
+        if (whole)
+            e = expire_extent(expire, numbers[i % count]);
+    }
+    free(expire);
+    return whole;
+}
+
+void expire_pass(struct volume *volume)
+{
+    struct tallies *tallies = volume_tallies(volume);
+    struct arena keep = { 0 };
+    uint32_t *numbers, turn = tallies_expire_begin(tallies, volume->number);
     pthread_mutex_lock(&volume->recycler.lock);
     recycler_moves(volume);
     size_t count = extents_numbers(volume->extents, &keep, &numbers);
-    for (size_t i = 0; i < 2 * count && whole && !expire->err; i++) {
-        whole = !is_room_wanted(volume) && pinned_is_known(volume);
-        expire->heads = i >= count;
-        recycler_moves(volume);
-        if (whole)
-            expire_extent(expire, numbers[i % count]);
-    }
+    mark_all(volume, numbers, count);
+    tallies_expire_seen(tallies, volume->number);
+    bool whole = remove_all(volume, numbers, count);
     pthread_mutex_unlock(&volume->recycler.lock);
-    if (whole && !expire->err) {
-        tallies_expire_seen(volume_tallies(volume), volume->number);
+    if (whole)
         volume->recycler.expire_turn = turn;
-    }
     arena_free(&keep);
-    free(expire);
 }

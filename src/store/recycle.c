@@ -570,6 +570,14 @@ static void wait_for_work(struct volume *volume, uint64_t swept_ms, uint64_t wai
         cond_wait_until(&rule->more, &rule->lock, mono_ns() + wait * 1000000u);
 }
 
+/* Both get their turn, however often one of them is due. */
+static void do_upkeep(struct volume *volume)
+{
+    if (expire_is_due(volume) && !waits_for_pins(volume))
+        expire_pass(volume);
+    age_files_step(volume);
+}
+
 void *recycle_run(void *arg)
 {
     struct volume *volume = arg;
@@ -585,10 +593,8 @@ void *recycle_run(void *arg)
             make_room(volume);
         else if (sweeps)
             sweep(volume);
-        else if (expire_is_due(volume) && !waits_for_pins(volume))
-            expire_pass(volume);
         else
-            age_files_step(volume);
+            do_upkeep(volume);
         if (sweeps)
             swept_ms = mono_ms();
         pthread_mutex_lock(&rule->lock);

@@ -16,10 +16,10 @@
 
 struct sum {
     _Atomic int64_t bytes, records, objects;
-    /* For the volume's recycler: the slice and the change of the tally at the end of its latest
-     * pass. */
-    uint64_t seen_slice;
-    uint32_t seen_change;
+    /* For the volume's recycler: the slice and the change of the tally at the begin of its present
+     * look at all records, and of the latest one that has ended. */
+    uint64_t begun_slice, seen_slice;
+    uint32_t begun_change, seen_change;
 };
 
 struct tally {
@@ -88,8 +88,11 @@ static void apply_limits(struct tallies *all, struct tally *row)
     row->split = row->name.len && limits_split(&all->limits, row->name);
     atomic_store(&row->quota, limits && limits->quota_bytes ? limits->quota_bytes : UINT64_MAX);
     uint64_t expire_ms = limits ? limits->expire_ms : 0;
-    if (atomic_exchange(&row->expire_ms, expire_ms) != expire_ms)
-        atomic_fetch_add(&row->expire_change, 1);
+    if (atomic_load(&row->expire_ms) == expire_ms)
+        return;
+    atomic_fetch_add(&row->expire_change, 1);    /* a pass that sees the new slices knows why */
+    atomic_store(&row->expire_ms, expire_ms);
+    atomic_fetch_add(&row->expire_change, 1);    /* and one that began in between begins anew */
 }
 
 static void learn_name(struct tallies *all, struct tally *row, slice name)
@@ -349,10 +352,23 @@ struct tally_expiry tallies_expiry(struct tallies *all, uint16_t tally, uint32_t
     struct tally_expiry expiry = { .now = tallies_expire_now(all, tally) };
     if (!expiry.now || !sums)
         return expiry;
-    expiry.anew = sums[tally].seen_change != atomic_load(&row->expire_change);
-    expiry.jumped = atomic_load(&row->slice) - sums[tally].seen_slice >
-                    EXPIRE_NUMBERS - 2 * EXPIRE_SLICES;
+    uint64_t here = atomic_load(&row->slice), seen = sums[tally].seen_slice;
+    expiry.anew = sums[tally].seen_change != atomic_load(&row->expire_change) || here < seen;
+    expiry.jumped = !expiry.anew && here - seen > EXPIRE_NUMBERS - 2 * EXPIRE_SLICES;
     return expiry;
+}
+
+/* The change is read first: if the time changes after that, the slice may be of the new time. */
+uint32_t tallies_expire_begin(struct tallies *all, uint32_t volume)
+{
+    struct sum *sums = atomic_load(&all->sums[volume]);
+    uint32_t count = atomic_load(&all->count);
+    for (uint32_t i = 1; sums && i < count; i++)
+        sums[i].begun_change = atomic_load(&all->rows[i].expire_change);
+    uint32_t turn = tallies_expire_turn(all);
+    for (uint32_t i = 1; sums && i < count; i++)
+        sums[i].begun_slice = atomic_load(&all->rows[i].slice);
+    return turn;
 }
 
 void tallies_expire_seen(struct tallies *all, uint32_t volume)
@@ -360,8 +376,8 @@ void tallies_expire_seen(struct tallies *all, uint32_t volume)
     struct sum *sums = atomic_load(&all->sums[volume]);
     uint32_t count = atomic_load(&all->count);
     for (uint32_t i = 1; sums && i < count; i++) {
-        sums[i].seen_slice = atomic_load(&all->rows[i].slice);
-        sums[i].seen_change = atomic_load(&all->rows[i].expire_change);
+        sums[i].seen_slice = sums[i].begun_slice;
+        sums[i].seen_change = sums[i].begun_change;
     }
 }
 

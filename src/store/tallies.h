@@ -90,12 +90,17 @@ static inline uint8_t expire_back(uint8_t now, uint32_t slices)
 
 struct tally_expiry {
     uint8_t now;                      /* the present slice; 0: the tally has no time of expiry */
-    bool anew;                        /* the time has changed: all records count from now on */
+    bool anew;                        /* the time has changed, or the clock was set back: all records
+                                       * count from now on */
     bool jumped;                      /* so much time has passed that numbers came again */
 };
-/* For a volume, since its last call of tallies_expire_seen. */
-struct tally_expiry tallies_expiry(struct tallies *all, uint16_t tally, uint32_t volume) MUST_USE;
+/* A volume looks at all its records between these two calls. The first one moves all tallies to
+ * their present slices, and returns tallies_expire_turn. A change of the time that comes between the
+ * two is new at the next look. */
+uint32_t tallies_expire_begin(struct tallies *all, uint32_t volume) MUST_USE;
 void tallies_expire_seen(struct tallies *all, uint32_t volume);
+/* What has changed since the volume's latest look. */
+struct tally_expiry tallies_expiry(struct tallies *all, uint16_t tally, uint32_t volume) MUST_USE;
 /* The present slice of a tally, or 0. Cheap: for reads. */
 uint8_t tallies_expire_now(const struct tallies *all, uint16_t tally);
 /* Returns true if any tally has a time of expiry. Cheap. */
