@@ -26,6 +26,7 @@ struct entry {
     uint64_t who;
     bool head_only;
     struct epoch_note epoch;
+    uint64_t compared;                /* store_compared() when the request was sent */
     uint64_t until_ms;
     struct refusal *refusal;          /* NULL: the entry is free */
 };
@@ -75,6 +76,12 @@ static bool holds(const struct entry *entry)
     return !guard_on(GUARD_MISSING) || epoch_holds(&entry->id, entry->epoch);
 }
 
+/* The key was purged after the request was sent. */
+static bool is_purged(const struct get *get, const struct entry *entry)
+{
+    return store_is_purged(cache_store(get->loop->cache), &get->name, entry->compared);
+}
+
 /* For a client with an identity of its own, "missing" is good for no longer than a grant. */
 static uint64_t for_ms(const struct missing_keys *all, const struct get *get)
 {
@@ -117,7 +124,8 @@ void missing_note(struct get *get, const struct fetch *fetch)
     uint64_t now_ms = ageing_ms();
     struct entry entry = {
         .id = get->id, .who = get_who(get), .head_only = get->ask.head_only,
-        .epoch = fetch->epoch, .until_ms = fetch->sent_ms + for_ms(all, get),
+        .epoch = fetch->epoch, .compared = fetch->compared,
+        .until_ms = fetch->sent_ms + for_ms(all, get),
     };
     bool own_kind = (fetch->kind == FETCH_HEAD) == get->ask.head_only;
     if (refusal->err != ERR_NO_SUCH_KEY || refusal->status != 404 || !own_kind ||
@@ -145,7 +153,7 @@ bool missing_find(struct get *get)
     struct entry *row = row_of(all, &get->id);
     for (size_t i = 0; i < WAYS && !found; i++)
         if (is_of(&row[i], get) && row[i].until_ms > ageing_ms() && holds(&row[i]) &&
-            !is_restated(all, &row[i], get))
+            !is_restated(all, &row[i], get) && !is_purged(get, &row[i]))
             found = refusal_ref(row[i].refusal);
     pthread_mutex_unlock(&all->lock);
     if (!found)

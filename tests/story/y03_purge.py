@@ -126,6 +126,16 @@ with Story("y03 a purge is complete when it answers", seconds=100 + 3 * ROUNDS) 
         story.fact(f"{what}: it is not stored", version_of(server.get(slow), slow) == version[slow])
         origin.tell("reset=rules")
 
+    # ---- keys that were missing ----
+    house = daemon("negative", missing_time="10m")
+    for key, query in (("pile/late/1", {"key": "late/1"}), ("pile/late/2", {"prefix": "late/"})):
+        story.same("a key that is missing", [(r.status, r.cache) for r in (house.get(key), house.get(key))],
+                   [(404, ""), (404, "negative-hit")])
+        origin.tell(f"object={key} 100")
+        story.same("... counts as missing, though it is there now", house.get(key).status, 404)
+        story.same("... until it is purged", purge(to=house.client, **query)[0], 200)
+        story.same("... then the origin is asked", [(r.status, r.body) for r in [house.get(key)]], [(200, expect(key, 1, 0, 100))])
+
     # ---- under load ----
     def one_round(n, rng, kill, everything):
         global server
