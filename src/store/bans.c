@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/guard.h"
 #include "base/metric.h"
 
 #define FILE_NAME "bans"
@@ -21,25 +20,24 @@
 struct bans *bans_new(const uint8_t *secret)
 {
     struct bans *bans = must_alloc(sizeof(*bans));
-    pthread_rwlockattr_t attributes;
     bans->secret = secret;
-    pthread_rwlockattr_init(&attributes);
-    /* otherwise readers that never pause would block the committer */
-    pthread_rwlockattr_setkind_np(&attributes, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
-    pthread_rwlock_init(&bans->lock, &attributes);
-    pthread_rwlockattr_destroy(&attributes);
+    pthread_mutex_init(&bans->lock, NULL);
+    pthread_mutex_init(&bans->order, NULL);
+    ban_set_place_init(&bans->place);
     return bans;
 }
 
 /* ---- rows, under the lock ---- */
 
-static void count_unswept(struct bans *bans)
+/* To be called when rows were added, removed or swept. */
+static void rows_changed(struct bans *bans)
 {
     unsigned unswept = 0;
     for (size_t i = 0; i < bans->count; i++)
         unswept += !bans->rows[i].swept;
     unsigned before = atomic_exchange(&bans->unswept, unswept);
     metric_gauge_add(M_STORE_BANS, (int64_t)unswept - (int64_t)before);
+    ban_set_replace(&bans->place, bans->rows, bans->count);
 }
 
 static void remove_at(struct bans *bans, size_t at)
@@ -53,7 +51,7 @@ static void remove_all(struct bans *bans)
 {
     while (bans->count)
         remove_at(bans, bans->count - 1);
-    count_unswept(bans);
+    rows_changed(bans);
 }
 
 void bans_free(struct bans **bans)
@@ -64,7 +62,9 @@ void bans_free(struct bans **bans)
         return;
     remove_all(mine);
     free(mine->rows);
-    pthread_rwlock_destroy(&mine->lock);
+    ban_set_place_end(&mine->place);
+    pthread_mutex_destroy(&mine->order);
+    pthread_mutex_destroy(&mine->lock);
     free(mine);
 }
 
@@ -118,7 +118,7 @@ static enum err load(int folder, struct arena *keep, struct ban **ret, size_t *r
 static enum err store(struct bans *bans, const struct folder *folder)
 {
     struct arena keep = { 0 };
-    pthread_rwlock_rdlock(&bans->lock);
+    pthread_mutex_lock(&bans->lock);
     struct ban *rows = arena_alloc(&keep, (bans->count + 1) * sizeof(*rows));
     size_t count = bans->count;
     uint64_t applied = atomic_load(&bans->applied);
@@ -127,7 +127,7 @@ static enum err store(struct bans *bans, const struct folder *folder)
     size_t len = bans_bytes(rows, count);
     uint8_t *bytes = arena_alloc(&keep, len);
     bans_encode(rows, count, applied, bytes);
-    pthread_rwlock_unlock(&bans->lock);
+    pthread_mutex_unlock(&bans->lock);
     enum err e = folder_write(folder->fd, FILE_NAME, bytes, len);
     arena_free(&keep);
     if (!e)
@@ -174,7 +174,8 @@ static void take(struct bans *bans, struct ban_list *list, const struct folder *
     struct ban_row *rows;
     size_t count;
     uint64_t serial = newer(list, atomic_load(&bans->applied), &keep, &rows, &count);
-    pthread_rwlock_wrlock(&bans->lock);
+    pthread_mutex_lock(&bans->order);
+    pthread_mutex_lock(&bans->lock);
     struct ban ban = { .highest = extents_highest(folder->extents) };
     open_extents_ends(folder->extents, ban.open);
     for (size_t i = 0; i < count; i++) {
@@ -184,9 +185,10 @@ static void take(struct bans *bans, struct ban_list *list, const struct folder *
         bans->rows[bans->count - 1].extents = extents_count(folder->extents);
         bans->rows[bans->count - 1].left = extents_count(folder->extents);
     }
+    rows_changed(bans);
     atomic_store(&bans->applied, serial);
-    count_unswept(bans);
-    pthread_rwlock_unlock(&bans->lock);
+    pthread_mutex_unlock(&bans->lock);
+    pthread_mutex_unlock(&bans->order);
     arena_free(&keep);
 }
 
@@ -225,7 +227,7 @@ enum err bans_open(struct bans *bans, struct ban_list *list, const struct folder
         return e;
     }
     ban_list_merge(list, rows, count, serial);
-    pthread_rwlock_wrlock(&bans->lock);
+    pthread_mutex_lock(&bans->lock);
     remove_all(bans);
     for (size_t i = 0; i < count; i++)
         add(bans, &rows[i]);
@@ -235,38 +237,10 @@ enum err bans_open(struct bans *bans, struct ban_list *list, const struct folder
     atomic_store(&bans->applied, serial);
     atomic_store(&bans->stored, damaged ? 0 : serial);
     atomic_fetch_add(&bans->opening, 1);
-    count_unswept(bans);
-    pthread_rwlock_unlock(&bans->lock);
+    rows_changed(bans);
+    pthread_mutex_unlock(&bans->lock);
     arena_free(&keep);
     return bans_follow(bans, list, folder);
-}
-
-/* ---- comparing ---- */
-
-bool bans_cover(const struct bans *bans, slice name, uint32_t extent, uint32_t ordinal)
-{
-    if (!guard_on(GUARD_BANS))
-        return false;
-    for (size_t i = 0; i < bans->count; i++) {
-        const struct bans_row *row = &bans->rows[i];
-        if (!row->swept && slice_starts(name, row->ban.prefix) &&
-            ban_covers(&row->ban, extent, ordinal))
-            return true;
-    }
-    return false;
-}
-
-bool bans_may_cover(const struct bans *bans, uint64_t bucket, uint32_t extent, uint32_t ordinal)
-{
-    if (!guard_on(GUARD_BANS))
-        return false;
-    for (size_t i = 0; i < bans->count; i++) {
-        const struct bans_row *row = &bans->rows[i];
-        if (!row->swept && (!bucket || !row->bucket || bucket == row->bucket) &&
-            ban_covers(&row->ban, extent, ordinal))
-            return true;
-    }
-    return false;
 }
 
 bool bans_row_is_of_bucket(const struct bans_row *row)
@@ -283,7 +257,7 @@ bool bans_row_is_of_bucket(const struct bans_row *row)
 size_t bans_unswept(struct bans *bans, struct arena *keep, struct bans_row **ret)
 {
     size_t count = 0;
-    pthread_rwlock_rdlock(&bans->lock);
+    pthread_mutex_lock(&bans->lock);
     *ret = arena_alloc(keep, (bans->count + 1) * sizeof(**ret));
     for (size_t i = 0; i < bans->count; i++) {
         if (bans->rows[i].swept)
@@ -291,7 +265,7 @@ size_t bans_unswept(struct bans *bans, struct arena *keep, struct bans_row **ret
         (*ret)[count] = bans->rows[i];
         (*ret)[count++].ban.prefix = arena_copy(keep, bans->rows[i].ban.prefix);
     }
-    pthread_rwlock_unlock(&bans->lock);
+    pthread_mutex_unlock(&bans->lock);
     return count;
 }
 
@@ -308,7 +282,7 @@ static struct bans_row *find(struct bans *bans, uint64_t serial, size_t hint)
 
 void bans_progress(struct bans *bans, const struct bans_row *rows, size_t count)
 {
-    pthread_rwlock_wrlock(&bans->lock);
+    pthread_mutex_lock(&bans->lock);
     for (size_t i = 0; i < count; i++) {
         struct bans_row *row = find(bans, rows[i].ban.serial, i);
         if (!row)
@@ -316,20 +290,20 @@ void bans_progress(struct bans *bans, const struct bans_row *rows, size_t count)
         row->extents = rows[i].extents;
         row->left = rows[i].left;
     }
-    pthread_rwlock_unlock(&bans->lock);
+    pthread_mutex_unlock(&bans->lock);
 }
 
 void bans_are_swept(struct bans *bans, unsigned opening, const struct bans_row *rows, size_t count)
 {
-    pthread_rwlock_wrlock(&bans->lock);
+    pthread_mutex_lock(&bans->lock);
     bool same = atomic_load(&bans->opening) == opening;
     for (size_t i = 0; same && i < count; i++) {
         struct bans_row *row = find(bans, rows[i].ban.serial, i);
         if (row)
             row->swept = true;
     }
-    count_unswept(bans);
-    pthread_rwlock_unlock(&bans->lock);
+    rows_changed(bans);
+    pthread_mutex_unlock(&bans->lock);
 }
 
 static bool covers_any(const struct ban *ban, const uint32_t *numbers, size_t count)
@@ -343,7 +317,7 @@ static bool covers_any(const struct ban *ban, const uint32_t *numbers, size_t co
 size_t bans_trim(struct bans *bans, uint64_t least, const uint32_t *numbers, size_t count,
                  uint64_t kept[PREFIX_ROWS_MAX])
 {
-    pthread_rwlock_wrlock(&bans->lock);
+    pthread_mutex_lock(&bans->lock);
     for (size_t i = bans->count; i-- > 0;) {
         const struct bans_row *row = &bans->rows[i];
         if (row->swept && row->ban.serial <= least && !covers_any(&row->ban, numbers, count))
@@ -352,6 +326,6 @@ size_t bans_trim(struct bans *bans, uint64_t least, const uint32_t *numbers, siz
     for (size_t i = 0; i < bans->count; i++)
         kept[i] = bans->rows[i].ban.serial;
     size_t stay = bans->count;
-    pthread_rwlock_unlock(&bans->lock);
+    pthread_mutex_unlock(&bans->lock);
     return stay;
 }

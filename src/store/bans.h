@@ -7,24 +7,22 @@
  * long as an extent that it covers remains, because an index that is built anew finds the old
  * records again.
  *
- * Threads: the committer takes bans and writes the file; any thread compares. */
+ * Threads: the committer takes bans and writes the file; any thread compares (ban_set.h). */
 #ifndef STORE_BANS_H
 #define STORE_BANS_H
 
 #include "store/ban_list.h"
+#include "store/ban_set.h"
 #include "store/folder.h"
-
-struct bans_row {
-    struct ban ban;                   /* its prefix is owned */
-    uint64_t bucket;                  /* hash of the bucket; 0: the prefix names no single bucket */
-    bool swept;                       /* no entry of the index needs to be compared */
-    uint32_t extents, left;           /* of the sweep: the extents to read, and those left */
-};
 
 struct bans {
     const uint8_t *secret;            /* of the installation */
-    pthread_rwlock_t lock;            /* guards rows and count */
-    atomic_uint unswept;              /* rows that look-ups compare */
+    pthread_mutex_t lock;             /* guards rows and count */
+    /* Held while the committer takes bans, and while a copy gets its ordinal (recycle.c). Before
+     * the other lock. */
+    pthread_mutex_t order;
+    struct ban_set_place place;       /* what look-ups compare */
+    atomic_uint unswept;              /* the number of these */
     struct bans_row *rows;
     size_t count;
     atomic_bool dirty;                /* the file has rows that were removed here */
@@ -47,27 +45,6 @@ enum err bans_follow(struct bans *bans, struct ban_list *list,
  * has none. */
 void bans_peek(const char *path, struct ban_list *list);
 
-/* ---- comparing ---- */
-
-/* Begins a look-up in the index. Returns false if there is no ban to compare. If it returns true,
- * no ban is removed until bans_end. */
-static inline bool bans_begin(struct bans *bans)
-{
-    if (atomic_load_explicit(&bans->unswept, memory_order_acquire) == 0)
-        return false;
-    pthread_rwlock_rdlock(&bans->lock);
-    return true;
-}
-static inline void bans_end(struct bans *bans, bool begun)
-{
-    if (begun)
-        pthread_rwlock_unlock(&bans->lock);
-}
-/* Between these two. Returns true if the record was purged. `name` is as metadata->name. */
-bool bans_cover(const struct bans *bans, slice name, uint32_t extent, uint32_t ordinal);
-/* For a record of units, whose name is not known: true if it may have been purged. A record with
- * the bucket hash 0 may be of any bucket. */
-bool bans_may_cover(const struct bans *bans, uint64_t bucket, uint32_t extent, uint32_t ordinal);
 /* True if a ban names this bucket alone, and all of it. */
 bool bans_row_is_of_bucket(const struct bans_row *row);
 

@@ -120,7 +120,7 @@ static bool add_volume(struct volume *volume, struct purge_state *state)
 {
     struct bans *bans = volume->bans;
     bool in_force = atomic_load(&bans->applied) < state->serial;
-    pthread_rwlock_rdlock(&bans->lock);
+    pthread_mutex_lock(&bans->lock);
     for (size_t i = 0; i < bans->count; i++) {
         const struct bans_row *row = &bans->rows[i];
         if (row->ban.serial != state->serial)
@@ -129,7 +129,7 @@ static bool add_volume(struct volume *volume, struct purge_state *state)
         state->extents += row->extents;
         state->left += row->left;
     }
-    pthread_rwlock_unlock(&bans->lock);
+    pthread_mutex_unlock(&bans->lock);
     return in_force;
 }
 

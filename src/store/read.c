@@ -77,14 +77,13 @@ static uint32_t fitting(const struct metadata *metadata, uint32_t unit, const st
 /* Sets the plan's entries: at most `count` units of one record that was not purged. */
 static void find_units(struct plan *plan, uint32_t count)
 {
-    struct bans *bans = plan->volume->bans;
-    bool compares = bans_begin(bans);
+    struct ban_set *bans = ban_set_ref(&plan->volume->bans->place);
     count = index_get_run(plan->volume->index, &plan->id, plan->unit, count, plan->entries);
     plan->unit_count = fitting(plan->metadata, plan->unit, plan->entries, count);
-    if (compares && plan->unit_count &&
-        bans_cover(bans, plan->metadata->name, plan->entries[0].extent, plan->entries[0].ordinal))
+    if (plan->unit_count &&
+        ban_set_covers(bans, plan->metadata->name, plan->entries[0].extent, plan->entries[0].ordinal))
         plan->unit_count = 0;
-    bans_end(bans, compares);
+    ban_set_unref(&bans);
     if (!count && index_is_bad(plan->volume->index))    /* the committer builds it anew */
         volume_wants_turn(plan->volume);
 }

@@ -296,16 +296,18 @@ static bool read_record(struct pass *pass, const struct toc_entry *row, uint32_t
 /* A record of units has no name here: all units of the bucket count. */
 static bool is_purged(struct pass *pass, const struct append_item *item, uint32_t ordinal)
 {
-    const struct bans *bans = pass->volume->bans;
+    struct ban_set *bans = ban_set_ref(&pass->volume->bans->place);
     struct toc_name name;
-    if (item->metadata_block.len && toc_name_of(item->metadata_block, &name))
-        return bans_cover(bans, name.name, pass->number, ordinal);
-    return bans_may_cover(bans, item->bucket, pass->number, ordinal);
+    bool purged = item->metadata_block.len && toc_name_of(item->metadata_block, &name)
+        ? ban_set_covers(bans, name.name, pass->number, ordinal)
+        : ban_set_may_cover(bans, item->bucket, pass->number, ordinal);
+    ban_set_unref(&bans);
+    return purged;
 }
 
 /* The copy gets its ordinal while no purge can come. So a purge covers it, or is compared here.
  * Returns ERR_GONE if the record was purged. The file of the copy is made without the lock, because
- * all look-ups would wait for a disk that hangs. A purge that comes meanwhile takes the new extent
+ * the committer would wait for a disk that hangs. A purge that comes meanwhile takes the new extent
  * for one that has records already, and covers more than it must. */
 static enum err add_copy(struct pass *pass, struct append_item *item, uint32_t ordinal)
 {
@@ -315,9 +317,9 @@ static enum err add_copy(struct pass *pass, struct append_item *item, uint32_t o
         e = open_extent_begin(extents, OPEN_COPY);
     if (e)
         return e;
-    pthread_rwlock_rdlock(&pass->volume->bans->lock);
+    pthread_mutex_lock(&pass->volume->bans->order);
     e = is_purged(pass, item, ordinal) ? ERR_GONE : open_extent_add(extents, OPEN_COPY, item);
-    pthread_rwlock_unlock(&pass->volume->bans->lock);
+    pthread_mutex_unlock(&pass->volume->bans->order);
     return e;
 }
 

@@ -61,13 +61,11 @@ void relocations_refuse(struct volume *volume)
 static bool is_purged(struct volume *volume, const struct relocation_move *move)
 {
     const struct copied *copied = &move->copied;
-    bool compares = bans_begin(volume->bans);
-    bool purged = compares &&
-        (move->metadata ? bans_cover(volume->bans, move->metadata->name, copied->old_extent,
-                                     copied->old_ordinal)
-                        : bans_may_cover(volume->bans, copied->record.mark, copied->old_extent,
-                                         copied->old_ordinal));
-    bans_end(volume->bans, compares);
+    struct ban_set *bans = ban_set_ref(&volume->bans->place);
+    bool purged = move->metadata
+        ? ban_set_covers(bans, move->metadata->name, copied->old_extent, copied->old_ordinal)
+        : ban_set_may_cover(bans, copied->record.mark, copied->old_extent, copied->old_ordinal);
+    ban_set_unref(&bans);
     return purged;
 }
 

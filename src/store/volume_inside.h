@@ -274,9 +274,9 @@ bool volume_keeps_metadata(struct volume *volume, const struct object_id *id);
 /* True if a purge covers what this entry names. For the committer, which alone takes purges. */
 static inline bool volume_is_purged(struct volume *volume, slice name, const struct entry *entry)
 {
-    bool compares = bans_begin(volume->bans);
-    bool purged = compares && bans_cover(volume->bans, name, entry->extent, entry->ordinal);
-    bans_end(volume->bans, compares);
+    struct ban_set *bans = ban_set_ref(&volume->bans->place);
+    bool purged = ban_set_covers(bans, name, entry->extent, entry->ordinal);
+    ban_set_unref(&bans);
     return purged;
 }
 

@@ -13,15 +13,15 @@ enum err volume_find_metadata(struct volume *volume, const struct object_id *id,
                               const struct object_name *name, uint32_t *ret_unit,
                               struct entry *ret)
 {
-    bool compares = name && bans_begin(volume->bans);
+    struct ban_set *bans = name ? ban_set_ref(&volume->bans->place) : NULL;
     enum err e = index_get_metadata(volume->index, id, ret_unit, ret);
-    if (!e && compares) {
+    if (!e && bans) {
         char *text = must_alloc(object_name_bytes(name));
-        if (bans_cover(volume->bans, object_name_write(name, text), ret->extent, ret->ordinal))
+        if (ban_set_covers(bans, object_name_write(name, text), ret->extent, ret->ordinal))
             e = ERR_NOT_FOUND;
         free(text);
     }
-    bans_end(volume->bans, compares);
+    ban_set_unref(&bans);
     if (e == ERR_IO && index_is_bad(volume->index))    /* the committer builds it anew */
         volume_wants_turn(volume);
     return e;
@@ -47,16 +47,16 @@ bool volume_knows(struct volume *volume, const struct object_id *id,
     return known || volume_find_metadata(volume, id, name, &unit, &entry) != ERR_NOT_FOUND;
 }
 
-static bool is_of(const struct volume *volume, bool compares, const struct metadata *metadata,
+static bool is_of(const struct ban_set *bans, const struct metadata *metadata,
                   const struct entry *entry, uint32_t unit)
 {
     return entry->etag_hash == metadata->etag_hash &&
            entry->len == (entry->whole ? metadata->size : unit_len(metadata, unit)) &&
-           !(compares && bans_cover(volume->bans, metadata->name, entry->extent, entry->ordinal));
+           !ban_set_covers(bans, metadata->name, entry->extent, entry->ordinal);
 }
 
-static uint32_t count_units(struct volume *volume, bool compares, const struct metadata *metadata,
-                            uint32_t first, uint32_t count)
+static uint32_t count_units(struct volume *volume, const struct ban_set *bans,
+                            const struct metadata *metadata, uint32_t first, uint32_t count)
 {
     struct entry entries[RUN];
     uint32_t units = (uint32_t)((metadata->size + UNIT_BYTES - 1) / UNIT_BYTES), found = 0;
@@ -67,9 +67,9 @@ static uint32_t count_units(struct volume *volume, bool compares, const struct m
         uint32_t got = index_get_run(volume->index, &metadata->id, first + found,
                                      MIN(RUN, count - found), entries);
         if (got && entries[0].whole)
-            return is_of(volume, compares, metadata, &entries[0], 0) ? count : found;
+            return is_of(bans, metadata, &entries[0], 0) ? count : found;
         for (uint32_t i = 0; i < got; i++, found++)
-            if (!is_of(volume, compares, metadata, &entries[i], first + found))
+            if (!is_of(bans, metadata, &entries[i], first + found))
                 return found;
         if (got < RUN)
             break;
@@ -77,30 +77,30 @@ static uint32_t count_units(struct volume *volume, bool compares, const struct m
     return found;
 }
 
-static uint32_t next_unit(struct volume *volume, bool compares, const struct metadata *metadata,
-                          uint32_t first, uint32_t count)
+static uint32_t next_unit(struct volume *volume, const struct ban_set *bans,
+                          const struct metadata *metadata, uint32_t first, uint32_t count)
 {
     struct entry entry;
     uint32_t unit, end = first + count;
     while (first < end && volume_is_serving(volume) &&
            index_get_next(volume->index, &metadata->id, first, &unit, &entry) == OK && unit < end) {
-        if (!entry.whole && is_of(volume, compares, metadata, &entry, unit))
+        if (!entry.whole && is_of(bans, metadata, &entry, unit))
             return unit;
         first = unit + 1;    /* a unit of another version: rare, and soon deleted (leftovers.h) */
     }
     return end;
 }
 
-typedef uint32_t unit_search(struct volume *volume, bool compares, const struct metadata *metadata,
-                             uint32_t first, uint32_t count);
+typedef uint32_t unit_search(struct volume *volume, const struct ban_set *bans,
+                             const struct metadata *metadata, uint32_t first, uint32_t count);
 
 /* Searches the units, with the bans that are in force. */
 static uint32_t search(unit_search *by, struct volume *volume, const struct metadata *metadata,
                        uint32_t first, uint32_t count)
 {
-    bool compares = bans_begin(volume->bans);
-    uint32_t found = by(volume, compares, metadata, first, count);
-    bans_end(volume->bans, compares);
+    struct ban_set *bans = ban_set_ref(&volume->bans->place);
+    uint32_t found = by(volume, bans, metadata, first, count);
+    ban_set_unref(&bans);
     return found;
 }
 

@@ -29,8 +29,7 @@ const char *store_folder_path(const struct store *store, size_t folder)
     return store->volumes[folder]->options.folder;
 }
 
-/* Adds the units of one version of an object that lie in one volume, without purged ones. The lock of
- * the bans is released after each run, so that a purge need not wait for a large object. */
+/* Adds the units of one version of an object that lie in one volume, without purged ones. */
 static void add_units(struct volume *volume, const struct object_id *id, slice name,
                       uint64_t etag_hash, struct walk_object *to)
 {
@@ -38,16 +37,16 @@ static void add_units(struct volume *volume, const struct object_id *id, slice n
     uint32_t unit = 0;
     while (index_get_next(volume->index, id, unit, &unit, &run[0]) == OK && unit != METADATA_UNIT &&
            !run[0].whole) {
-        bool compares = bans_begin(volume->bans);
+        struct ban_set *bans = ban_set_ref(&volume->bans->place);
         uint32_t count = index_get_run(volume->index, id, unit, RUN_UNITS, run);
         for (uint32_t i = 0; i < count; i++) {
             if (run[i].etag_hash != etag_hash ||
-                (compares && bans_cover(volume->bans, name, run[i].extent, run[i].ordinal)))
+                ban_set_covers(bans, name, run[i].extent, run[i].ordinal))
                 continue;
             to->cached_bytes += run[i].len;
             to->pinned_bytes += pinned_bytes_of(volume, &run[i]);
         }
-        bans_end(volume->bans, compares);
+        ban_set_unref(&bans);
         unit += MAX(count, 1u);
     }
 }
@@ -94,11 +93,10 @@ static bool find_entry(const struct walk *walk, const struct toc_row *row, struc
 /* The same, but false if the record was purged, too. */
 static bool is_in_index(const struct walk *walk, const struct toc_row *row, struct entry *ret)
 {
-    struct bans *bans = walk->rows.volume->bans;
-    bool compares = bans_begin(bans);
+    struct ban_set *bans = ban_set_ref(&walk->rows.volume->bans->place);
     bool is = find_entry(walk, row, ret) &&
-              !(compares && bans_cover(bans, row->name.name, walk->rows.extent, row->ordinal));
-    bans_end(bans, compares);
+              !ban_set_covers(bans, row->name.name, walk->rows.extent, row->ordinal);
+    ban_set_unref(&bans);
     return is;
 }
 

@@ -538,6 +538,47 @@ TEST(metadata_read_while_a_purge_waits_for_the_committer_is_not_served_later)
     unit_close(&unit);
 }
 
+/* ---- look-ups that take long ---- */
+
+struct look_up {
+    struct bans *bans;
+    atomic_bool ended;
+};
+
+static void *look_up_once(void *arg)
+{
+    struct look_up *look_up = arg;
+    struct ban_set *set = ban_set_ref(&look_up->bans->place);
+    ban_set_unref(&set);
+    atomic_store(&look_up->ended, true);
+    return NULL;
+}
+
+/* A page fault in the index may stop one thread while it compares. A purge then waits for nobody,
+ * and nobody for the purge. */
+TEST(a_look_up_that_hangs_stops_neither_a_purge_nor_other_look_ups)
+{
+    struct unit_store unit = unit_open();
+    struct look_up other = { .bans = unit.store->volumes[0]->bans };
+    pthread_t threads[2];
+    struct ban_set *set = NULL;
+    put_set(&unit);
+    while (!set) {    /* before the sweep ends */
+        ok(purge(&unit, "train/") == OK);
+        set = ban_set_ref(&other.bans->place);
+    }
+    pthread_create(&threads[0], NULL, purge_train, &unit);
+    soon(in_force(&unit) == 0);
+    pthread_create(&threads[1], NULL, look_up_once, &other);
+    soon(atomic_load(&other.ended));
+    ok(ban_set_covers(set, S("http://origin\0bucket\0train/x"), 1, 0));
+    ban_set_unref(&set);
+    for (size_t i = 0; i < countof(threads); i++)
+        pthread_join(threads[i], NULL);
+    ok(!has_train(&unit) && has_val(&unit));
+    unit_close(&unit);
+}
+
 RUN_STORE(STORE_TEST(a_purge_hides_its_prefix_at_once_and_deletes_it_later),
           STORE_TEST(a_fill_from_before_a_purge_stores_nothing),
           STORE_TEST(old_units_do_not_come_back_to_life),
@@ -552,4 +593,5 @@ RUN_STORE(STORE_TEST(a_purge_hides_its_prefix_at_once_and_deletes_it_later),
           STORE_TEST(no_folder_in_service_refuses_a_purge_that_would_be_lost),
           STORE_TEST(bans_are_limited_and_a_wider_one_takes_the_place_of_others),
           STORE_TEST(no_copy_of_a_purged_record_outlives_the_purge),
-          STORE_TEST(metadata_read_while_a_purge_waits_for_the_committer_is_not_served_later))
+          STORE_TEST(metadata_read_while_a_purge_waits_for_the_committer_is_not_served_later),
+          STORE_TEST(a_look_up_that_hangs_stops_neither_a_purge_nor_other_look_ups))
