@@ -16,6 +16,7 @@ struct folder_reported {
     bool squeezed;                 /* other files left the folder less than half of its size, and it
                                       does not have three quarters again yet */
     uint64_t size;                 /* 0: none yet */
+    const char *emptied;           /* why all objects counted as purged */
 };
 
 static void report_anew(const struct store_status *status)
@@ -23,6 +24,15 @@ static void report_anew(const struct store_status *status)
     if (*status->anew)
         log_warn("cache_folder_anew", "path=%s why=\"the cache folder begins empty: %s. Objects "
                  "are fetched again when they are read\"", status->folder, status->anew);
+}
+
+/* Logged once for each reason. */
+static void report_emptied(struct folder_reported *reported, const char *why, const char *path)
+{
+    if (*why && why != reported->emptied)
+        log_warn("cache_folder_purged", "path=%s why=\"all objects in the cache folder count as "
+                 "purged: %s. They are fetched again when they are read\"", path, why);
+    reported->emptied = why;
 }
 
 /* A derived size grows when there is more room. A size that is too small is logged once. */
@@ -87,6 +97,7 @@ static void report_opened(struct serve *serve, size_t i, slice why)
                  " free=%" PRIu64 " entries=%" PRIu64, status.folder, status.serving,
                  status.size_bytes, status.used_bytes, status.free_bytes, status.entries);
     report_anew(&status);
+    report_emptied(&serve->folders[i], store_folder_emptied(serve->store, i), status.folder);
     watch_size(&serve->folders[i], &status);
     serve->folders[i].serving = status.serving;
 }
@@ -150,6 +161,7 @@ static void watch(struct serve *serve, size_t i)
     store_folder_status(serve->store, i, &status);
     watch_room(reported, &status);
     watch_size(reported, &status);
+    report_emptied(reported, store_folder_emptied(serve->store, i), status.folder);
     if (status.serving == reported->serving)
         return;
     reported->serving = status.serving;

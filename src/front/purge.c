@@ -9,6 +9,7 @@
  * run walks through the store (store/walk.h), and ends then. */
 #include <inttypes.h>
 
+#include "base/log.h"
 #include "base/metric.h"
 #include "cache/alias.h"
 #include "front/inside.h"
@@ -71,6 +72,10 @@ static void purge(struct purge_job *job, struct text *to)
                            &result);
     if (!job->err)
         metric_add(M_PURGES, 1);
+    if (result.merged)
+        log_warn("purges_merged", "count=%zu why=\"there are more purges than Penstock can keep "
+                 "apart, so it merged earlier ones into purges of shorter prefixes; these may remove "
+                 "more objects that were stored before them\"", result.merged);
     text_printf(to, "{\"purged\":true,\"serial\":%" PRIu64 ",\"folders_out\":", result.serial);
     line_add_folders(to, result.folders);
     text_add(to, S("}\n"));
@@ -125,8 +130,8 @@ static void answer(struct pool_task *task)
         pool_task_refuse(task, ERR_BUSY, S("No cache folder is in service, so the purge could not "
                                            "be stored. Please try again."));
     else if (job->err == ERR_LIMIT)
-        pool_task_refuse(task, ERR_SLOW_DOWN, S("Too many purges are still needed: purge a shorter "
-                                                "prefix, or try again later."));
+        pool_task_refuse(task, ERR_SLOW_DOWN, S("The prefix has keys at too many origins: purge a "
+                                              "longer prefix."));
     else if (job->err)
         pool_task_refuse(task, job->err, S(""));
     else

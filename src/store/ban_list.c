@@ -1,13 +1,19 @@
 /* ban_list.c - the purges of the installation. SPDX-License-Identifier: Apache-2.0
  *
- * A serial is at least the time of the purge in milliseconds. So a later purge never gets a serial
- * that a volume which is missing now has already used. */
+ * A serial is at least the time of the purge in microseconds, and has a random part if that time
+ * was used already. So two processes that use different folders of one installation at different
+ * times never give two purges one serial. */
 #include "store/ban_list.h"
 
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/guard.h"
+#include "base/metric.h"
+
+#define SPARE_ROWS (BAN_ROWS_MAX / 8)    /* a merge frees so many, because it takes long */
 
 void ban_list_init(struct ban_list *list)
 {
@@ -25,17 +31,38 @@ void ban_list_end(struct ban_list *list)
 
 /* ---- under the lock ---- */
 
+static uint64_t next_serial(const struct ban_list *list)
+{
+    uint16_t random;
+    check(getentropy(&random, sizeof(random)) == 0);
+    return MAX(ban_list_serial(list) + 1 + random % 1024, clock_ns(CLOCK_REALTIME) / 1000u);
+}
+
+static void set_serial(struct ban_list *list, uint64_t serial)
+{
+    atomic_store(&list->serial, MAX(serial, ban_list_serial(list)));
+}
+
 static void remove_at(struct ban_list *list, size_t at)
 {
     free((char *)list->rows[at].prefix.ptr);
-    list->rows[at] = list->rows[--list->count];
+    list->count--;
+    memmove(&list->rows[at], &list->rows[at + 1], (list->count - at) * sizeof(list->rows[0]));
 }
 
-static void put(struct ban_list *list, uint64_t serial, slice prefix)
+/* `arrived` becomes the serial of the list. */
+static void put(struct ban_list *list, uint64_t serial, uint64_t arrived, slice prefix)
 {
-    check(list->count < PREFIX_ROWS_MAX);
-    list->rows[list->count++] = (struct ban_row){
-        serial, { must_strndup(prefix.ptr, prefix.len), prefix.len } };
+    size_t at = list->count;
+    check(list->count < BAN_ROWS_MAX);
+    while (at > 0 && list->rows[at - 1].serial > serial)
+        at--;
+    memmove(&list->rows[at + 1], &list->rows[at], (list->count - at) * sizeof(list->rows[0]));
+    list->rows[at] = (struct ban_row){
+        .serial = serial, .arrived = arrived,
+        .prefix = { must_strndup(prefix.ptr, prefix.len), prefix.len } };
+    list->count++;
+    set_serial(list, arrived);
 }
 
 /* A ban that covers more than an earlier one replaces it. */
@@ -46,70 +73,139 @@ static void remove_narrower(struct ban_list *list, slice prefix)
             remove_at(list, i);
 }
 
-/* Counts the bans that stay if bans of these prefixes are added. */
-static size_t count_kept(const struct ban_list *list, const slice *prefixes, size_t count)
+/* Returns the number of bans that were saved. */
+static size_t make_room(struct ban_list *list, size_t more)
 {
-    size_t kept = 0;
-    for (size_t i = 0; i < list->count; i++) {
-        bool stays = true;
-        for (size_t j = 0; j < count && stays; j++)
-            stays = !slice_starts(list->rows[i].prefix, prefixes[j]);
-        kept += stays;
-    }
-    return kept;
+    size_t before = list->count;
+    if (before + more <= BAN_ROWS_MAX)
+        return 0;
+    list->count = ban_rows_merge(list->rows, before, BAN_ROWS_MAX - SPARE_ROWS - more);
+    metric_add(M_STORE_BANS_MERGED, before - list->count);
+    return before - list->count;
 }
 
-static bool has_serial(const struct ban_list *list, uint64_t serial)
+static struct ban_row *find(struct ban_list *list, uint64_t serial)
 {
-    for (size_t i = 0; i < list->count; i++)
-        if (list->rows[i].serial == serial)
+    size_t low = 0, high = list->count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (list->rows[middle].serial < serial)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < list->count && list->rows[low].serial == serial ? &list->rows[low] : NULL;
+}
+
+static bool is_superseded(const struct ban_list *list, const struct ban *ban)
+{
+    for (size_t i = list->count; i-- > 0 && list->rows[i].serial > ban->serial;)
+        if (slice_starts(ban->prefix, list->rows[i].prefix))
             return true;
     return false;
+}
+
+/* Returns true if the list has changed. */
+static bool learn(struct ban_list *list, const struct ban *ban)
+{
+    struct ban_row *row = find(list, ban->serial);
+    size_t len = row ? ban_shared_bytes(row->prefix, ban->prefix) : 0;
+    if (row ? len == row->prefix.len : is_superseded(list, ban))
+        return false;
+    if (row) {    /* the other volumes have not learned of a merge */
+        row->prefix.len = len;
+        row->arrived = next_serial(list);
+        row->settled = false;
+        set_serial(list, row->arrived);
+        return true;
+    }
+    (void)make_room(list, 1);
+    bool is_newest = ban->serial > ban_list_serial(list);
+    put(list, ban->serial, is_newest ? ban->serial : next_serial(list), ban->prefix);
+    return true;
+}
+
+static int serial_order(const void *a, const void *b)
+{
+    uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+    return (left > right) - (left < right);
+}
+
+static bool is_in(const uint64_t *serials, size_t count, uint64_t serial)
+{
+    return count && bsearch(&serial, serials, count, sizeof(serial), serial_order);
 }
 
 /* ---- the interface ---- */
 
 enum err ban_list_add(struct ban_list *list, const slice *prefixes, size_t count,
-                      uint64_t *ret_serial)
+                      uint64_t *ret_serial, size_t *ret_merged)
 {
+    if (count > BAN_ROWS_MAX / 2)
+        return ERR_LIMIT;
     pthread_mutex_lock(&list->lock);
-    uint64_t serial = ban_list_serial(list);
-    bool fits = count_kept(list, prefixes, count) + count <= PREFIX_ROWS_MAX;
-    for (size_t i = 0; fits && i < count; i++) {
-        serial = MAX(serial + 1, (uint64_t)wall_s() * 1000u);
+    for (size_t i = 0; i < count; i++)
         remove_narrower(list, prefixes[i]);
-        put(list, serial, prefixes[i]);
+    *ret_merged = make_room(list, count);
+    for (size_t i = 0; i < count; i++) {
+        uint64_t serial = next_serial(list);
+        remove_narrower(list, prefixes[i]);    /* one of the new ones */
+        put(list, serial, serial, prefixes[i]);
     }
-    atomic_store(&list->serial, serial);
+    *ret_serial = ban_list_serial(list);
+    atomic_fetch_add(&list->version, 1);
     pthread_mutex_unlock(&list->lock);
-    *ret_serial = serial;
-    return fits ? OK : ERR_LIMIT;
+    return OK;
 }
 
-void ban_list_merge(struct ban_list *list, const struct ban *bans, size_t count, uint64_t serial)
+bool ban_list_is_full(struct ban_list *list, size_t more)
 {
     pthread_mutex_lock(&list->lock);
-    for (size_t i = 0; i < count && list->count < PREFIX_ROWS_MAX; i++)
-        if (!has_serial(list, bans[i].serial) && bans[i].serial > list->forgotten)
-            put(list, bans[i].serial, bans[i].prefix);
-    if (serial > ban_list_serial(list))
-        atomic_store(&list->serial, serial);
+    bool is = list->count + more > BAN_ROWS_MAX;
+    pthread_mutex_unlock(&list->lock);
+    return is;
+}
+
+void ban_list_settle(struct ban_list *list, const uint64_t *serials, size_t count)
+{
+    pthread_mutex_lock(&list->lock);
+    for (size_t i = 0; i < list->count; i++)
+        list->rows[i].settled = is_in(serials, count, list->rows[i].serial);
     pthread_mutex_unlock(&list->lock);
 }
 
-void ban_list_forget(struct ban_list *list, uint64_t least, const uint64_t *kept, size_t count)
+void ban_list_learn(struct ban_list *list, const struct bans_file *file)
+{
+    bool changed = false;
+    pthread_mutex_lock(&list->lock);
+    for (size_t i = 0; i < file->count; i++)
+        if (file->rows[i].serial)    /* 0: of its volume alone */
+            changed |= learn(list, &file->rows[i]);
+    changed |= file->serial > ban_list_serial(list);
+    set_serial(list, file->serial);
+    if (file->forgotten > list->forgotten) {
+        list->forgotten = file->forgotten;
+        set_serial(list, next_serial(list));
+        list->unknown = ban_list_serial(list);
+        changed = true;
+    }
+    atomic_fetch_add(&list->version, changed);
+    pthread_mutex_unlock(&list->lock);
+}
+
+void ban_list_forget(struct ban_list *list, uint64_t version, const uint64_t *needed, size_t count)
 {
     pthread_mutex_lock(&list->lock);
-    for (size_t i = list->count; i-- > 0;) {
-        uint64_t serial = list->rows[i].serial;
-        bool stays = serial > least;
-        for (size_t j = 0; j < count && !stays; j++)
-            stays = kept[j] == serial;
-        if (stays)
+    bool changed = false, same = ban_list_version(list) == version;
+    for (size_t i = list->count; same && i-- > 0;) {
+        if (is_in(needed, count, list->rows[i].serial))
             continue;
-        list->forgotten = MAX(list->forgotten, serial);
+        list->forgotten = MAX(list->forgotten, list->rows[i].serial);
+        list->unknown = MAX(list->unknown, list->rows[i].arrived);
         remove_at(list, i);
+        changed = true;
     }
+    atomic_fetch_add(&list->version, changed);
     pthread_mutex_unlock(&list->lock);
 }
 
@@ -118,9 +214,9 @@ bool ban_list_has(struct ban_list *list, slice name, uint64_t since)
     if (ban_list_serial(list) <= since || !guard_on(GUARD_BANS))
         return false;
     pthread_mutex_lock(&list->lock);
-    bool has = since < list->forgotten;
+    bool has = since < list->unknown;
     for (size_t i = 0; i < list->count && !has; i++)
-        has = list->rows[i].serial > since && slice_starts(name, list->rows[i].prefix);
+        has = list->rows[i].arrived > since && slice_starts(name, list->rows[i].prefix);
     pthread_mutex_unlock(&list->lock);
     return has;
 }

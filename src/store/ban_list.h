@@ -1,8 +1,8 @@
 /* ban_list.h - the purges of the installation. SPDX-License-Identifier: Apache-2.0
  *
  * A purge bans all names that begin with a prefix: endpoint NUL bucket NUL start of the key. The
- * list has every ban that a volume may still need. Each volume takes the bans from here, and keeps
- * in its own file which of its records each ban covers (bans.h).
+ * list has every ban that a volume may still need. Each volume has a row for each ban of the list,
+ * and keeps in its own file which of its records each ban covers (bans.h).
  *
  * Bans have serials, which only grow. A fill notes the newest serial before it asks the origin, and
  * metadata in RAM has the newest serial that it was compared with. A later ban of the same name
@@ -13,20 +13,17 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "store/format_files.h"
-
-/* A ban, without the records that it covers. */
-struct ban_row {
-    uint64_t serial;
-    slice prefix;                     /* owned by the list */
-};
+#include "store/ban_merge.h"
 
 struct ban_list {
     pthread_mutex_t lock;
     pthread_cond_t changed;           /* a volume has taken or written bans, or has opened */
-    _Atomic uint64_t serial;          /* of the newest ban; changes under the lock */
-    uint64_t forgotten;               /* the highest serial of a ban that has left the list */
-    struct ban_row rows[PREFIX_ROWS_MAX];
+    /* Changed under the lock: the highest serial of a ban, also of a dropped one; the number of
+     * changes of the rows. */
+    _Atomic uint64_t serial, version;
+    uint64_t forgotten;               /* the highest serial of a ban that no volume needs any more */
+    uint64_t unknown;                 /* no name can be compared with bans up to this serial */
+    struct ban_row rows[BAN_ROWS_MAX];    /* in ascending order of their serials */
     size_t count;
     bool stopping;                    /* the sweep must end */
 };
@@ -39,16 +36,27 @@ static inline uint64_t ban_list_serial(const struct ban_list *list)
 {
     return atomic_load_explicit(&list->serial, memory_order_acquire);
 }
+static inline uint64_t ban_list_version(const struct ban_list *list)
+{
+    return atomic_load_explicit(&list->version, memory_order_acquire);
+}
 
 /* Adds a ban for each prefix. A ban of a shorter prefix, or of the same one, replaces the earlier
- * ones. *ret_serial is the highest new serial. Returns OK, or ERR_LIMIT if the list is full; then
- * nothing was added. */
+ * ones. If the list has no room, it merges other bans; *ret_merged is the number of bans that this
+ * saved. *ret_serial is the highest new serial. Returns OK, or ERR_LIMIT if there are more than
+ * BAN_ROWS_MAX / 2 prefixes; then nothing was added. */
 enum err ban_list_add(struct ban_list *list, const slice *prefixes, size_t count,
-                      uint64_t *ret_serial) MUST_USE;
-/* Adds the bans of a volume's file that the list lacks. `serial` is that of the file. */
-void ban_list_merge(struct ban_list *list, const struct ban *bans, size_t count, uint64_t serial);
-/* Removes all bans up to `least` but those whose serial is in `kept`. */
-void ban_list_forget(struct ban_list *list, uint64_t least, const uint64_t *kept, size_t count);
+                      uint64_t *ret_serial, size_t *ret_merged) MUST_USE;
+/* Returns true if the next bans may not have room. */
+bool ban_list_is_full(struct ban_list *list, size_t more);
+/* Notes the bans that every volume in service has swept, by their serials in ascending order. These
+ * are merged first. */
+void ban_list_settle(struct ban_list *list, const uint64_t *serials, size_t count);
+/* Learns from a volume's file: adds the bans that the list lacks. */
+void ban_list_learn(struct ban_list *list, const struct bans_file *file);
+/* Removes all bans but those whose serial is in `needed`, which is in ascending order. Does nothing
+ * if the list is no longer of this version. */
+void ban_list_forget(struct ban_list *list, uint64_t version, const uint64_t *needed, size_t count);
 /* Returns true if a ban with a higher serial than `since` has this name (as metadata->name), or if
  * that is not known any more. Cheap if no such ban exists. */
 bool ban_list_has(struct ban_list *list, slice name, uint64_t since);

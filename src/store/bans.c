@@ -5,11 +5,16 @@
  * commits, each record of such a fill that is on disk has a lower ordinal than the next one. Copies
  * are compared and get their ordinal under the lock (recycle.c), for the same reason.
  *
- * The file does not say which bans are swept: after an opening, all of them are compared and swept
- * again. If the file is damaged, a ban of everything takes its place. */
+ * The rows of a volume are those of the list. A volume that lacks a row missed the purge, for
+ * example because its disk was not mounted, and takes it for all records that it has. So a row
+ * leaves the list, and all volumes, only when no volume needs it any more. A volume that was not
+ * there meanwhile has a lower mark `forgotten` than the others, and lacks the row with that serial.
+ * Then nobody knows what it missed, and a ban of its own, of everything, takes the place of that.
+ * So does it if the file is damaged. */
 #include "store/bans.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/metric.h"
@@ -24,6 +29,7 @@ struct bans *bans_new(const uint8_t *secret)
     pthread_mutex_init(&bans->lock, NULL);
     pthread_mutex_init(&bans->order, NULL);
     ban_set_place_init(&bans->place);
+    atomic_init(&bans->emptied, "");
     return bans;
 }
 
@@ -40,17 +46,15 @@ static void rows_changed(struct bans *bans)
     ban_set_replace(&bans->place, bans->rows, bans->count);
 }
 
-static void remove_at(struct bans *bans, size_t at)
+static void free_row(struct bans_row *row)
 {
-    free((char *)bans->rows[at].ban.prefix.ptr);
-    bans->rows[at] = bans->rows[--bans->count];
-    atomic_store(&bans->dirty, true);
+    free((char *)row->ban.prefix.ptr);
 }
 
 static void remove_all(struct bans *bans)
 {
     while (bans->count)
-        remove_at(bans, bans->count - 1);
+        free_row(&bans->rows[--bans->count]);
     rows_changed(bans);
 }
 
@@ -77,40 +81,23 @@ static uint64_t bucket_of(const struct bans *bans, slice prefix)
     return bucket.ptr && rest.ptr ? bucket_hash(bans->secret, endpoint, bucket) : 0;
 }
 
-static void add(struct bans *bans, const struct ban *ban)
+/* The row has its own copy of the prefix. */
+static void set_prefix(const struct bans *bans, struct bans_row *row, slice prefix)
 {
-    if (bans->count == PREFIX_ROWS_MAX)
-        return;    /* the list has no more rows either (ban_list.c) */
-    bans->rows = realloc(bans->rows, (bans->count + 1) * sizeof(*bans->rows));
-    check(bans->rows != NULL);
-    struct bans_row *row = &bans->rows[bans->count++];
-    *row = (struct bans_row){ .ban = *ban, .bucket = bucket_of(bans, ban->prefix) };
-    row->ban.prefix.ptr = must_strndup(ban->prefix.ptr, ban->prefix.len);
-}
-
-/* Removes older rows of this prefix, or of a longer one: the new ban covers all that they do. */
-static void replace(struct bans *bans, const struct ban *ban)
-{
-    for (size_t i = bans->count; i-- > 0;)
-        if (slice_starts(bans->rows[i].ban.prefix, ban->prefix))
-            remove_at(bans, i);
-    add(bans, ban);
+    row->ban.prefix = (slice){ must_strndup(prefix.ptr, prefix.len), prefix.len };
+    row->bucket = bucket_of(bans, prefix);
 }
 
 /* ---- the file ---- */
 
-static enum err load(int folder, struct arena *keep, struct ban **ret, size_t *ret_count,
-                     uint64_t *ret_serial)
+static enum err load(int folder, struct arena *keep, struct bans_file *ret)
 {
     slice bytes;
     enum err e = folder_read(folder, FILE_NAME, FILE_BYTES_MAX, keep, &bytes);
     if (!e)
-        e = bans_decode(bytes, keep, ret, ret_count, ret_serial);
-    if (e) {
-        *ret = NULL;
-        *ret_count = 0;
-        *ret_serial = 0;
-    }
+        e = bans_decode(bytes, keep, ret);
+    if (e)
+        *ret = (struct bans_file){ .count = 0 };
     return e;
 }
 
@@ -119,129 +106,254 @@ static enum err store(struct bans *bans, const struct folder *folder)
 {
     struct arena keep = { 0 };
     pthread_mutex_lock(&bans->lock);
-    struct ban *rows = arena_alloc(&keep, (bans->count + 1) * sizeof(*rows));
-    size_t count = bans->count;
-    uint64_t applied = atomic_load(&bans->applied);
-    for (size_t i = 0; i < count; i++)
-        rows[i] = bans->rows[i].ban;
-    size_t len = bans_bytes(rows, count);
+    struct bans_file file = { .rows = arena_alloc(&keep, (bans->count + 1) * sizeof(*file.rows)),
+                              .count = bans->count, .serial = atomic_load(&bans->applied),
+                              .forgotten = bans->forgotten };
+    for (size_t i = 0; i < file.count; i++) {
+        file.rows[i] = bans->rows[i].ban;
+        file.rows[i].swept = bans->rows[i].swept;
+    }
+    size_t len = bans_bytes(&file);
     uint8_t *bytes = arena_alloc(&keep, len);
-    bans_encode(rows, count, applied, bytes);
+    bans_encode(&file, bytes);
     pthread_mutex_unlock(&bans->lock);
     enum err e = folder_write(folder->fd, FILE_NAME, bytes, len);
     arena_free(&keep);
-    if (!e)
-        atomic_store(&bans->stored, applied);
     return e;
 }
 
 void bans_peek(const char *path, struct ban_list *list)
 {
     struct arena keep = { 0 };
-    struct ban *rows;
-    size_t count;
-    uint64_t serial;
+    struct bans_file file;
     int folder = folder_dir(path);
-    if (folder >= 0 && load(folder, &keep, &rows, &count, &serial) == OK)
-        ban_list_merge(list, rows, count, serial);
+    if (folder >= 0 && load(folder, &keep, &file) == OK)
+        ban_list_learn(list, &file);
     if (folder >= 0)
         close(folder);
     arena_free(&keep);
 }
 
-/* ---- taking bans ---- */
+/* ---- following the list ---- */
 
-/* Copies the bans of the list that are newer. Returns the serial of the list. */
-static uint64_t newer(struct ban_list *list, uint64_t since, struct arena *keep,
-                      struct ban_row **ret, size_t *ret_count)
-{
-    *ret_count = 0;
-    pthread_mutex_lock(&list->lock);
-    *ret = arena_alloc(keep, (list->count + 1) * sizeof(**ret));
-    for (size_t i = 0; i < list->count; i++)
-        if (list->rows[i].serial > since)
-            (*ret)[(*ret_count)++] = (struct ban_row){
-                list->rows[i].serial, arena_copy(keep, list->rows[i].prefix) };
-    uint64_t serial = ban_list_serial(list);
-    pthread_mutex_unlock(&list->lock);
-    return serial;
-}
-
-/* Adds the newer bans of the list. They cover all records that the volume has now. */
-static void take(struct bans *bans, struct ban_list *list, const struct folder *folder)
-{
-    struct arena keep = { 0 };
+/* The list, as it was at one moment; and what a ban covers that the volume takes now. */
+struct news {
+    struct arena keep;
     struct ban_row *rows;
     size_t count;
-    uint64_t serial = newer(list, atomic_load(&bans->applied), &keep, &rows, &count);
+    uint64_t serial, version, forgotten;
+    struct ban all;
+    uint32_t extents;
+};
+
+static void read_list(struct ban_list *list, struct news *news)
+{
+    pthread_mutex_lock(&list->lock);
+    news->rows = arena_alloc(&news->keep, (list->count + 1) * sizeof(*news->rows));
+    news->count = list->count;
+    for (size_t i = 0; i < list->count; i++) {
+        news->rows[i] = list->rows[i];
+        news->rows[i].prefix = arena_copy(&news->keep, list->rows[i].prefix);
+    }
+    news->serial = ban_list_serial(list);
+    news->version = ban_list_version(list);
+    news->forgotten = list->forgotten;
+    pthread_mutex_unlock(&list->lock);
+}
+
+/* Under the lock, as all below. Finds the row of a ban; most rows lie where they lay when they were
+ * copied. */
+static struct bans_row *find(struct bans *bans, uint64_t serial, size_t hint)
+{
+    if (hint < bans->count && bans->rows[hint].ban.serial == serial)
+        return &bans->rows[hint];
+    for (size_t i = 0; i < bans->count; i++)
+        if (bans->rows[i].ban.serial == serial)
+            return &bans->rows[i];
+    return NULL;
+}
+
+static struct bans_row take(const struct bans *bans, const struct news *news, uint64_t serial,
+                            slice prefix)
+{
+    struct bans_row row = { .ban = news->all, .extents = news->extents, .left = news->extents };
+    row.ban.serial = serial;
+    set_prefix(bans, &row, prefix);
+    return row;
+}
+
+/* A ban that went before it was swept went because a wider one stands for it. That one is compared
+ * and swept instead. */
+static void hand_over(struct bans_row *rows, size_t count, const struct bans_row *gone)
+{
+    for (size_t i = 0; i < count && !gone->swept; i++)
+        if (rows[i].ban.serial >= gone->ban.serial &&
+            slice_starts(gone->ban.prefix, rows[i].ban.prefix))
+            rows[i].swept = false;
+}
+
+/* Keeps the row that the volume has for a ban of the list, or takes the ban. */
+static bool follow_row(struct bans *bans, const struct news *news, const struct ban_row *ban,
+                       struct bans_row *mine, struct bans_row *ret)
+{
+    bool wider = mine && mine->ban.prefix.len != ban->prefix.len;
+    if (!mine) {
+        *ret = take(bans, news, ban->serial, ban->prefix);
+        return true;
+    }
+    *ret = *mine;
+    if (wider) {    /* the list has merged it with others */
+        free_row(ret);
+        set_prefix(bans, ret, ban->prefix);
+    }
+    return wider;
+}
+
+/* Both are in the order of serials. Returns true if the rows have changed. */
+static bool follow_rows(struct bans *bans, const struct news *news)
+{
+    struct bans_row *old = bans->rows, *rows = must_alloc((news->count + 1) * sizeof(*rows));
+    size_t old_count = bans->count, count = 0, i = 0, gone = 0;
+    bool changed = false;
+    if (old_count && old[0].ban.serial == 0)
+        rows[count++] = old[i++];
+    for (size_t k = 0; k < news->count; k++) {
+        while (i < old_count && old[i].ban.serial < news->rows[k].serial)
+            old[gone++] = old[i++];
+        struct bans_row *mine = i < old_count && old[i].ban.serial == news->rows[k].serial
+            ? &old[i++] : NULL;
+        changed |= follow_row(bans, news, &news->rows[k], mine, &rows[count++]);
+    }
+    while (i < old_count)
+        old[gone++] = old[i++];
+    for (i = 0; i < gone; i++) {
+        hand_over(rows, count, &old[i]);
+        free_row(&old[i]);
+    }
+    free(old);
+    bans->rows = rows;
+    bans->count = count;
+    return changed || gone > 0;
+}
+
+/* Bans all names in this volume alone. */
+static void ban_everything(struct bans *bans, const struct news *news, const char *why)
+{
+    struct bans_row row = take(bans, news, 0, S(""));
+    size_t first = bans->count && bans->rows[0].ban.serial == 0;
+    if (first)
+        free_row(&bans->rows[0]);
+    struct bans_row *rows = must_alloc((bans->count + 1) * sizeof(*rows));
+    rows[0] = row;
+    for (size_t i = first; i < bans->count; i++)
+        rows[1 + i - first] = bans->rows[i];
+    bans->count += 1 - first;
+    free(bans->rows);
+    bans->rows = rows;
+    atomic_store(&bans->emptied, why);
+}
+
+/* Makes the rows those of the list. A ban that the volume lacks covers all records that the volume
+ * has now. */
+static void follow(struct bans *bans, struct ban_list *list, const struct folder *folder)
+{
+    struct news news = { .extents = extents_count(folder->extents) };
+    read_list(list, &news);
     pthread_mutex_lock(&bans->order);
     pthread_mutex_lock(&bans->lock);
-    struct ban ban = { .highest = extents_highest(folder->extents) };
-    open_extents_ends(folder->extents, ban.open);
-    for (size_t i = 0; i < count; i++) {
-        ban.serial = rows[i].serial;
-        ban.prefix = rows[i].prefix;
-        replace(bans, &ban);
-        bans->rows[bans->count - 1].extents = extents_count(folder->extents);
-        bans->rows[bans->count - 1].left = extents_count(folder->extents);
-    }
+    news.all.highest = extents_highest(folder->extents);
+    open_extents_ends(folder->extents, news.all.open);
+    bool missed = news.forgotten > bans->forgotten &&
+                  news.all.highest && !find(bans, news.forgotten, 0);
+    if (follow_rows(bans, &news) || missed || bans->forgotten != news.forgotten ||
+        atomic_load(&bans->applied) != news.serial)
+        atomic_store(&bans->dirty, true);
+    if (missed)
+        ban_everything(bans, &news, "the folder was away while purges were made and forgotten, and "
+                                    "nobody knows any more which of its objects were purged");
+    bans->forgotten = news.forgotten;
     rows_changed(bans);
-    atomic_store(&bans->applied, serial);
+    atomic_store(&bans->applied, news.serial);
+    atomic_store(&bans->followed, news.version);
     pthread_mutex_unlock(&bans->lock);
     pthread_mutex_unlock(&bans->order);
-    arena_free(&keep);
+    arena_free(&news.keep);
 }
 
 enum err bans_follow(struct bans *bans, struct ban_list *list, const struct folder *folder)
 {
-    bool dirty = atomic_exchange(&bans->dirty, false);
-    if (atomic_load(&bans->applied) != ban_list_serial(list))
-        take(bans, list, folder);
-    else if (!dirty && atomic_load(&bans->stored) == atomic_load(&bans->applied))
+    enum err e = OK;
+    if (atomic_load(&bans->followed) != ban_list_version(list))
+        follow(bans, list, folder);
+    if (atomic_exchange(&bans->dirty, false))
+        e = store(bans, folder);
+    else if (atomic_load(&bans->written) == atomic_load(&bans->followed))
         return OK;
-    enum err e = store(bans, folder);
+    if (e) {
+        atomic_store(&bans->dirty, true);
+    } else {
+        atomic_store(&bans->stored, atomic_load(&bans->applied));
+        atomic_store(&bans->written, atomic_load(&bans->followed));
+    }
     pthread_mutex_lock(&list->lock);
     pthread_cond_broadcast(&list->changed);
     pthread_mutex_unlock(&list->lock);
     return e;
 }
 
-/* For a damaged file: bans all names, because the purged ones are not known. */
-static void ban_everything(struct bans *bans, uint64_t serial, const struct folder *folder)
+/* Takes the rows of the file. */
+static void fill_rows(struct bans *bans, const struct bans_file *file, bool index_stands)
 {
-    struct ban ban = { .serial = serial, .highest = extents_highest(folder->extents) };
-    ban.prefix = S("");
-    add(bans, &ban);
+    remove_all(bans);
+    free(bans->rows);
+    bans->rows = must_alloc((file->count + 1) * sizeof(*bans->rows));
+    for (size_t i = 0; i < file->count; i++) {
+        struct bans_row *row = &bans->rows[bans->count++];
+        *row = (struct bans_row){ .ban = file->rows[i],
+                                  .swept = file->rows[i].swept && index_stands };
+        set_prefix(bans, row, file->rows[i].prefix);
+    }
+    bans->forgotten = file->forgotten;
+}
+
+static void ban_lost(struct bans *bans, const struct folder *folder)
+{
+    struct news news = { .extents = extents_count(folder->extents) };
+    news.all.highest = extents_highest(folder->extents);
+    ban_everything(bans, &news, "the file 'bans' in the folder was damaged, or written by another "
+                                "version of Penstock, so nobody knows which of its objects were "
+                                "purged");
 }
 
 enum err bans_open(struct bans *bans, struct ban_list *list, const struct folder *folder)
 {
     struct arena keep = { 0 };
-    struct ban *rows;
-    size_t count;
-    uint64_t serial;
-    enum err e = load(folder->fd, &keep, &rows, &count, &serial);
+    struct bans_file file;
+    enum err e = load(folder->fd, &keep, &file);
     bool damaged = e == ERR_GONE;
     if (e && e != ERR_NOT_FOUND && !damaged) {
         arena_free(&keep);
         return e;
     }
-    ban_list_merge(list, rows, count, serial);
+    ban_list_learn(list, &file);
     pthread_mutex_lock(&bans->lock);
-    remove_all(bans);
-    for (size_t i = 0; i < count; i++)
-        add(bans, &rows[i]);
+    fill_rows(bans, &file, folder->index_stands);
+    atomic_store(&bans->emptied, "");
     if (damaged)
-        ban_everything(bans, serial = ban_list_serial(list), folder);
-    atomic_store(&bans->dirty, damaged);
-    atomic_store(&bans->applied, serial);
-    atomic_store(&bans->stored, damaged ? 0 : serial);
-    atomic_fetch_add(&bans->opening, 1);
+        ban_lost(bans, folder);
     rows_changed(bans);
+    atomic_store(&bans->dirty, damaged);
+    atomic_store(&bans->applied, file.serial);
+    atomic_store(&bans->stored, damaged ? 0 : file.serial);
+    atomic_store(&bans->followed, UINT64_MAX);
+    atomic_store(&bans->written, UINT64_MAX);
+    atomic_fetch_add(&bans->opening, 1);
     pthread_mutex_unlock(&bans->lock);
     arena_free(&keep);
     return bans_follow(bans, list, folder);
 }
+
+/* ---- for the sweep ---- */
 
 bool bans_row_is_of_bucket(const struct bans_row *row)
 {
@@ -251,8 +363,6 @@ bool bans_row_is_of_bucket(const struct bans_row *row)
         (void)slice_cut(&rest, '\0');
     return row->bucket && rest.ptr && !rest.len;
 }
-
-/* ---- for the sweep ---- */
 
 size_t bans_unswept(struct bans *bans, struct arena *keep, struct bans_row **ret)
 {
@@ -269,17 +379,6 @@ size_t bans_unswept(struct bans *bans, struct arena *keep, struct bans_row **ret
     return count;
 }
 
-/* Finds the row of a ban; most rows lie where they lay when they were copied. */
-static struct bans_row *find(struct bans *bans, uint64_t serial, size_t hint)
-{
-    if (hint < bans->count && bans->rows[hint].ban.serial == serial)
-        return &bans->rows[hint];
-    for (size_t i = 0; i < bans->count; i++)
-        if (bans->rows[i].ban.serial == serial)
-            return &bans->rows[i];
-    return NULL;
-}
-
 void bans_progress(struct bans *bans, const struct bans_row *rows, size_t count)
 {
     pthread_mutex_lock(&bans->lock);
@@ -293,16 +392,24 @@ void bans_progress(struct bans *bans, const struct bans_row *rows, size_t count)
     pthread_mutex_unlock(&bans->lock);
 }
 
+/* True if the row has not become another one since it was copied. */
+static bool is_same(const struct bans_row *a, const struct bans_row *b)
+{
+    return a->ban.prefix.len == b->ban.prefix.len && a->ban.highest == b->ban.highest &&
+           memcmp(a->ban.open, b->ban.open, sizeof(a->ban.open)) == 0;
+}
+
 void bans_are_swept(struct bans *bans, unsigned opening, const struct bans_row *rows, size_t count)
 {
     pthread_mutex_lock(&bans->lock);
     bool same = atomic_load(&bans->opening) == opening;
     for (size_t i = 0; same && i < count; i++) {
         struct bans_row *row = find(bans, rows[i].ban.serial, i);
-        if (row)
+        if (row && is_same(row, &rows[i]))
             row->swept = true;
     }
     rows_changed(bans);
+    atomic_store(&bans->dirty, true);
     pthread_mutex_unlock(&bans->lock);
 }
 
@@ -314,18 +421,36 @@ static bool covers_any(const struct ban *ban, const uint32_t *numbers, size_t co
     return false;
 }
 
-size_t bans_trim(struct bans *bans, uint64_t least, const uint32_t *numbers, size_t count,
-                 uint64_t kept[PREFIX_ROWS_MAX])
+static bool is_needed(const struct bans_row *row, const uint32_t *numbers, size_t count)
 {
+    return !row->swept || covers_any(&row->ban, numbers, count);
+}
+
+size_t bans_needed(struct bans *bans, const uint32_t *numbers, size_t count,
+                   uint64_t needed[PREFIX_ROWS_MAX])
+{
+    size_t found = 0;
     pthread_mutex_lock(&bans->lock);
-    for (size_t i = bans->count; i-- > 0;) {
-        const struct bans_row *row = &bans->rows[i];
-        if (row->swept && row->ban.serial <= least && !covers_any(&row->ban, numbers, count))
-            remove_at(bans, i);
+    if (bans->count && !bans->rows[0].ban.serial && !is_needed(&bans->rows[0], numbers, count)) {
+        free_row(&bans->rows[0]);
+        bans->count--;
+        memmove(bans->rows, bans->rows + 1, bans->count * sizeof(*bans->rows));
+        atomic_store(&bans->dirty, true);
     }
     for (size_t i = 0; i < bans->count; i++)
-        kept[i] = bans->rows[i].ban.serial;
-    size_t stay = bans->count;
+        if (bans->rows[i].ban.serial && is_needed(&bans->rows[i], numbers, count))
+            needed[found++] = bans->rows[i].ban.serial;
     pthread_mutex_unlock(&bans->lock);
-    return stay;
+    return found;
+}
+
+size_t bans_swept(struct bans *bans, uint64_t ret[PREFIX_ROWS_MAX])
+{
+    size_t found = 0;
+    pthread_mutex_lock(&bans->lock);
+    for (size_t i = 0; i < bans->count; i++)
+        if (bans->rows[i].swept)
+            ret[found++] = bans->rows[i].ban.serial;
+    pthread_mutex_unlock(&bans->lock);
+    return found;
 }

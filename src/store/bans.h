@@ -17,32 +17,36 @@
 
 struct bans {
     const uint8_t *secret;            /* of the installation */
-    pthread_mutex_t lock;             /* guards rows and count */
+    pthread_mutex_t lock;             /* guards rows, count and forgotten */
     /* Held while the committer takes bans, and while a copy gets its ordinal (recycle.c). Before
      * the other lock. */
     pthread_mutex_t order;
     struct ban_set_place place;       /* what look-ups compare */
     atomic_uint unswept;              /* the number of these */
-    struct bans_row *rows;
+    struct bans_row *rows;            /* in ascending order of their serials */
     size_t count;
-    atomic_bool dirty;                /* the file has rows that were removed here */
+    uint64_t forgotten;               /* as in the list, when the volume last followed it */
+    atomic_bool dirty;                /* the file has other rows */
     _Atomic uint64_t applied, stored; /* the highest serial that look-ups compare; in the file */
+    _Atomic uint64_t followed, written;    /* versions of the list: of the rows; of the file */
     atomic_uint opening;              /* how often the folder was opened */
+    _Atomic(const char *) emptied;    /* why all records were banned; static text, or "" */
 };
 
 struct bans *bans_new(const uint8_t *secret) MUST_USE;
 void bans_free(struct bans **bans);
 
 /* For a folder that was just opened and does not serve yet. Reads the file, gives its bans to the
- * list, and takes the bans of the list that the folder missed: these cover all its records. Returns
- * OK, or ERR_IO or ERR_FULL if the file can't be read or written. */
+ * list, and takes the bans of the list that the folder missed: these cover all its records. If
+ * nobody knows which bans the folder missed, all its records are banned. Returns OK, or ERR_IO or
+ * ERR_FULL if the file can't be read or written. */
 enum err bans_open(struct bans *bans, struct ban_list *list, const struct folder *folder) MUST_USE;
-/* Takes the new bans of the list, and writes the file. Cheap if there is no new ban. Errors: as
+/* Makes the rows those of the list, and writes the file. Cheap if nothing has changed. Errors: as
  * bans_open. */
 enum err bans_follow(struct bans *bans, struct ban_list *list,
                      const struct folder *folder) MUST_USE;
-/* Adds the bans in the file of a folder that is not open to the list. If the file can't be read, it
- * has none. */
+/* The list learns from the file of a folder that is not open. A file that can't be read has no
+ * bans. */
 void bans_peek(const char *path, struct ban_list *list);
 
 /* True if a ban names this bucket alone, and all of it. */
@@ -57,9 +61,12 @@ void bans_progress(struct bans *bans, const struct bans_row *rows, size_t count)
 /* Notes that all entries that these bans cover are deleted. Does nothing if the folder was opened
  * anew since `opening`. */
 void bans_are_swept(struct bans *bans, unsigned opening, const struct bans_row *rows, size_t count);
-/* Removes swept bans up to `least` that cover no extent in `numbers`, which are in ascending order.
- * Adds the serials of the rows that stay to `kept`, and returns their number. */
-size_t bans_trim(struct bans *bans, uint64_t least, const uint32_t *numbers, size_t count,
-                 uint64_t kept[PREFIX_ROWS_MAX]);
+/* Finds the bans of the list that the volume still needs: they are not swept, or cover one of the
+ * extents in `numbers`, which are in ascending order. Adds their serials to `needed`, and returns
+ * their number. A row of this volume alone that is not needed is removed. */
+size_t bans_needed(struct bans *bans, const uint32_t *numbers, size_t count,
+                   uint64_t needed[PREFIX_ROWS_MAX]);
+/* Finds the serials of the bans that are swept, in ascending order. */
+size_t bans_swept(struct bans *bans, uint64_t ret[PREFIX_ROWS_MAX]);
 
 #endif

@@ -408,8 +408,8 @@ static void take_commit(struct volume *volume, struct commit *commit)
 static bool has_new_bans(const struct volume *volume)
 {
     return atomic_load_explicit(&volume->service.open, memory_order_relaxed) &&
-           atomic_load(&volume->bans->stored) !=
-           ban_list_serial(&volume->options.installation->bans);
+           atomic_load(&volume->bans->written) !=
+           ban_list_version(&volume->options.installation->bans);
 }
 
 /* Under the lock: returns how long the commit may still stay open. */

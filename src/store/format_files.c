@@ -10,6 +10,7 @@
 #include <string.h>
 
 #define FILES_VERSION 2u              /* they came with format version 2 */
+#define BANS_VERSION 3u               /* ... and version 2 of this file lacked two members */
 #define AGES_MAGIC 0x41545350u        /* "PSTA" */
 #define RULE_MAGIC 0x4c545350u        /* "PSTL" */
 #define BANS_MAGIC 0x42545350u        /* "PSTB" */
@@ -38,6 +39,7 @@ struct ban_row {
     uint32_t len, highest;
     uint64_t serial;
     struct ban_end open[BAN_OPEN_MAX];
+    uint32_t swept, zero;
 };
 struct pin_row {
     uint32_t len;
@@ -49,7 +51,7 @@ static_assert(offsetof(struct ages_header, crc) == 36, "on disk");
 static_assert(sizeof(struct rule_row) == RULE_FILE_BYTES, "on disk");
 static_assert(offsetof(struct rule_row, crc) == 44, "on disk");
 static_assert(sizeof(struct rows_header) == 24, "on disk");
-static_assert(sizeof(struct ban_row) == 48, "on disk");
+static_assert(sizeof(struct ban_row) == 56, "on disk");
 static_assert(sizeof(struct pin_row) == 16, "on disk");
 
 /* ---- ages ---- */
@@ -139,10 +141,11 @@ struct rows {
     slice rest;
 };
 
-static struct rows rows_begin(uint32_t magic, size_t count, uint64_t serial, uint8_t *to)
+static struct rows rows_begin(uint32_t magic, uint32_t version, size_t count, uint64_t serial,
+                              uint8_t *to)
 {
-    struct rows_header header = { .magic = magic, .version = FILES_VERSION,
-                                  .count = (uint32_t)count, .serial = serial };
+    struct rows_header header = { .magic = magic, .version = version, .count = (uint32_t)count,
+                                  .serial = serial };
     check(count <= PREFIX_ROWS_MAX);
     memcpy(to, &header, sizeof(header));
     return (struct rows){ .at = to + sizeof(header) };
@@ -163,8 +166,8 @@ static void rows_end(struct rows *rows, const uint8_t *start)
 }
 
 /* Verifies CRC and header. `row_bytes` is the size of the fixed part of a row. */
-static enum err rows_open(slice bytes, uint32_t magic, size_t row_bytes, struct rows *ret,
-                          size_t *ret_count, uint64_t *ret_serial)
+static enum err rows_open(slice bytes, uint32_t magic, uint32_t version, size_t row_bytes,
+                          struct rows *ret, size_t *ret_count, uint64_t *ret_serial)
 {
     struct rows_header header;
     uint32_t crc;
@@ -174,7 +177,7 @@ static enum err rows_open(slice bytes, uint32_t magic, size_t row_bytes, struct 
     memcpy(&header, bytes.ptr, sizeof(header));
     memcpy(&crc, bytes.ptr + len, sizeof(crc));
     ret->rest = slice_sub(bytes, sizeof(header), len - sizeof(header));
-    if (header.magic != magic || header.version != FILES_VERSION ||
+    if (header.magic != magic || header.version != version ||
         crc != crc32c(0, bytes.ptr, len) || header.count > PREFIX_ROWS_MAX ||
         ret->rest.len < header.count * row_bytes)
         return ERR_GONE;
@@ -210,45 +213,61 @@ bool ban_covers(const struct ban *ban, uint32_t extent, uint32_t ordinal)
     return extent <= ban->highest;
 }
 
-size_t bans_bytes(const struct ban *bans, size_t count)
+size_t bans_bytes(const struct bans_file *file)
 {
-    size_t bytes = sizeof(struct rows_header) + count * sizeof(struct ban_row) + sizeof(uint32_t);
-    for (size_t i = 0; i < count; i++)
-        bytes += bans[i].prefix.len;
+    size_t bytes = sizeof(struct rows_header) + sizeof(file->forgotten) +
+                   file->count * sizeof(struct ban_row) + sizeof(uint32_t);
+    for (size_t i = 0; i < file->count; i++)
+        bytes += file->rows[i].prefix.len;
     return bytes;
 }
 
-void bans_encode(const struct ban *bans, size_t count, uint64_t serial, uint8_t *ret)
+void bans_encode(const struct bans_file *file, uint8_t *ret)
 {
-    struct rows rows = rows_begin(BANS_MAGIC, count, serial, ret);
-    for (size_t i = 0; i < count; i++) {
-        struct ban_row row = { .len = (uint32_t)bans[i].prefix.len, .highest = bans[i].highest,
-                               .serial = bans[i].serial };
-        check(bans[i].serial <= serial);
-        memcpy(row.open, bans[i].open, sizeof(row.open));
-        rows_put(&rows, &row, sizeof(row), bans[i].prefix);
+    struct rows rows = rows_begin(BANS_MAGIC, BANS_VERSION, file->count, file->serial, ret);
+    memcpy(rows.at, &file->forgotten, sizeof(file->forgotten));
+    rows.at += sizeof(file->forgotten);
+    for (size_t i = 0; i < file->count; i++) {
+        const struct ban *ban = &file->rows[i];
+        struct ban_row row = { .len = (uint32_t)ban->prefix.len, .highest = ban->highest,
+                               .serial = ban->serial, .swept = ban->swept };
+        check(ban->serial <= file->serial && (!i || ban->serial > ban[-1].serial));
+        memcpy(row.open, ban->open, sizeof(row.open));
+        rows_put(&rows, &row, sizeof(row), ban->prefix);
     }
     rows_end(&rows, ret);
 }
 
-enum err bans_decode(slice bytes, struct arena *keep, struct ban **ret, size_t *ret_count,
-                     uint64_t *ret_serial)
+static bool take_ban(struct rows *rows, struct ban *ret)
+{
+    struct ban_row row;
+    if (!rows_take(rows, &row, sizeof(row), &ret->prefix) || row.swept > 1)
+        return false;
+    ret->serial = row.serial;
+    ret->highest = row.highest;
+    ret->swept = row.swept;
+    memcpy(ret->open, row.open, sizeof(ret->open));
+    return true;
+}
+
+enum err bans_decode(slice bytes, struct arena *keep, struct bans_file *ret)
 {
     struct rows rows;
-    enum err e = rows_open(bytes, BANS_MAGIC, sizeof(struct ban_row), &rows, ret_count, ret_serial);
-    if (e)
-        return e;
-    *ret = arena_alloc(keep, (*ret_count + 1) * sizeof(**ret));
-    for (size_t i = 0; i < *ret_count; i++) {
-        struct ban_row row;
-        struct ban *ban = &(*ret)[i];
-        if (!rows_take(&rows, &row, sizeof(row), &ban->prefix) || row.serial > *ret_serial)
+    *ret = (struct bans_file){ .count = 0 };
+    enum err e = rows_open(bytes, BANS_MAGIC, BANS_VERSION, sizeof(struct ban_row), &rows,
+                           &ret->count, &ret->serial);
+    if (e || rows.rest.len < sizeof(ret->forgotten))
+        return ERR_GONE;
+    memcpy(&ret->forgotten, rows.rest.ptr, sizeof(ret->forgotten));
+    rows.rest = slice_from(rows.rest, sizeof(ret->forgotten));
+    ret->rows = arena_alloc(keep, (ret->count + 1) * sizeof(*ret->rows));
+    for (size_t i = 0; i < ret->count; i++) {
+        struct ban *ban = &ret->rows[i];
+        if (!take_ban(&rows, ban) || ban->serial > ret->serial ||
+            (i && ban->serial <= ban[-1].serial))
             return ERR_GONE;
-        ban->serial = row.serial;
-        ban->highest = row.highest;
-        memcpy(ban->open, row.open, sizeof(ban->open));
     }
-    return rows.rest.len ? ERR_GONE : OK;
+    return rows.rest.len || ret->forgotten > ret->serial ? ERR_GONE : OK;
 }
 
 /* ---- pins ---- */
@@ -263,7 +282,7 @@ size_t pins_bytes(const struct pin *pins, size_t count)
 
 void pins_encode(const struct pin *pins, size_t count, uint64_t serial, uint8_t *ret)
 {
-    struct rows rows = rows_begin(PINS_MAGIC, count, serial, ret);
+    struct rows rows = rows_begin(PINS_MAGIC, FILES_VERSION, count, serial, ret);
     for (size_t i = 0; i < count; i++) {
         struct pin_row row = { .len = (uint32_t)pins[i].prefix.len, .pinned = pins[i].pinned,
                                .serial = pins[i].serial };
@@ -277,7 +296,8 @@ enum err pins_decode(slice bytes, struct arena *keep, struct pin **ret, size_t *
                      uint64_t *ret_serial)
 {
     struct rows rows;
-    enum err e = rows_open(bytes, PINS_MAGIC, sizeof(struct pin_row), &rows, ret_count, ret_serial);
+    enum err e = rows_open(bytes, PINS_MAGIC, FILES_VERSION, sizeof(struct pin_row), &rows,
+                           ret_count, ret_serial);
     if (e)
         return e;
     *ret = arena_alloc(keep, (*ret_count + 1) * sizeof(**ret));

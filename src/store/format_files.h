@@ -63,7 +63,15 @@ struct ban {
     struct ban_end {
         uint32_t extent, ordinal;
     } open[BAN_OPEN_MAX];
+    bool swept;                       /* no entry of the index needs to be compared */
     slice prefix;
+};
+/* The file `bans`. A row with the serial 0 is of this volume alone. */
+struct bans_file {
+    struct ban *rows;                 /* in ascending order of their serials */
+    size_t count;
+    uint64_t serial;                  /* the highest one that the volume has ever had */
+    uint64_t forgotten;               /* the highest one of a row that is not needed any more */
 };
 struct pin {
     uint64_t serial;
@@ -76,11 +84,10 @@ bool ban_covers(const struct ban *ban, uint32_t extent, uint32_t ordinal) MUST_U
 
 /* `serial` is the highest one that the volume has ever had, at least that of each row. A file has
  * at most PREFIX_ROWS_MAX rows. The functions that decode put the rows in keep, and return OK, or
- * ERR_GONE for damaged bytes. */
-size_t bans_bytes(const struct ban *bans, size_t count);
-void bans_encode(const struct ban *bans, size_t count, uint64_t serial, uint8_t *ret);
-enum err bans_decode(slice bytes, struct arena *keep, struct ban **ret, size_t *ret_count,
-                     uint64_t *ret_serial) MUST_USE;
+ * ERR_GONE for damaged bytes and for a layout that this version does not know. */
+size_t bans_bytes(const struct bans_file *file);
+void bans_encode(const struct bans_file *file, uint8_t *ret);
+enum err bans_decode(slice bytes, struct arena *keep, struct bans_file *ret) MUST_USE;
 size_t pins_bytes(const struct pin *pins, size_t count);
 void pins_encode(const struct pin *pins, size_t count, uint64_t serial, uint8_t *ret);
 enum err pins_decode(slice bytes, struct arena *keep, struct pin **ret, size_t *ret_count,

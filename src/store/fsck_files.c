@@ -53,13 +53,13 @@ static void check_rows(struct fsck *fsck)
 static void check_prefixes(struct fsck *fsck, struct arena *keep)
 {
     slice bytes;
-    struct ban *bans;
+    struct bans_file bans;
     struct pin *pins;
     size_t count;
     uint64_t serial;
     enum err e = folder_read(fsck->folder, "bans", ROWS_FILE_MAX, keep, &bytes);
     if (!e)
-        e = bans_decode(bytes, keep, &bans, &count, &serial);
+        e = bans_decode(bytes, keep, &bans);
     if (e && e != ERR_NOT_FOUND)
         fsck_note(fsck, FSCK_BANS, "bans: %s", err_text(e));
     e = folder_read(fsck->folder, "pins", ROWS_FILE_MAX, keep, &bytes);

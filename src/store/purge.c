@@ -92,6 +92,37 @@ static bool is_stored(struct store *store, struct purge_result *ret, size_t *ret
     return !waits;
 }
 
+static int serial_order(const void *a, const void *b)
+{
+    uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+    return (left > right) - (left < right);
+}
+
+/* If the list may have no room, tells it which bans are swept in each folder in service, so that it
+ * merges these first. A folder out of service compares a merged ban when it returns. */
+static void settle(struct store *store, size_t count)
+{
+    struct ban_list *list = &store->installation.bans;
+    size_t swept = 0, settled = 0, volumes = 0;
+    if (!ban_list_is_full(list, count))
+        return;
+    uint64_t *serials = must_alloc(store->volume_count * PREFIX_ROWS_MAX * sizeof(*serials));
+    for (size_t i = 0; i < store->volume_count; i++) {
+        if (!volume_is_serving(store->volumes[i]))
+            continue;
+        swept += bans_swept(store->volumes[i]->bans, serials + swept);
+        volumes++;
+    }
+    qsort(serials, swept, sizeof(*serials), serial_order);
+    for (size_t i = 0, same = 0; i < swept; i++) {
+        same = i && serials[i] == serials[i - 1] ? same + 1 : 1;
+        if (same == volumes)
+            serials[settled++] = serials[i];
+    }
+    ban_list_settle(list, serials, settled);
+    free(serials);
+}
+
 enum err store_purge(struct store *store, const slice *prefixes, size_t count,
                      struct purge_result *ret)
 {
@@ -101,7 +132,8 @@ enum err store_purge(struct store *store, const slice *prefixes, size_t count,
     for (size_t i = 0; i < count; i++)
         if (prefixes[i].len > PREFIX_BYTES_MAX)
             return ERR_TOO_LARGE;
-    enum err e = ban_list_add(list, prefixes, count, &ret->serial);
+    settle(store, count);
+    enum err e = ban_list_add(list, prefixes, count, &ret->serial, &ret->merged);
     if (e)
         return e;
     wake(store);
@@ -119,18 +151,19 @@ enum err store_purge(struct store *store, const slice *prefixes, size_t count,
 static bool add_volume(struct volume *volume, struct purge_state *state)
 {
     struct bans *bans = volume->bans;
-    bool in_force = atomic_load(&bans->applied) < state->serial;
+    bool taken = false, swept = true;
     pthread_mutex_lock(&bans->lock);
     for (size_t i = 0; i < bans->count; i++) {
         const struct bans_row *row = &bans->rows[i];
         if (row->ban.serial != state->serial)
             continue;
-        in_force |= !row->swept;
+        taken = true;
+        swept &= row->swept;
         state->extents += row->extents;
         state->left += row->left;
     }
     pthread_mutex_unlock(&bans->lock);
-    return in_force;
+    return !taken || !swept;
 }
 
 size_t store_purges(struct store *store, struct arena *keep, struct purge_state **ret)
@@ -146,7 +179,8 @@ size_t store_purges(struct store *store, struct arena *keep, struct purge_state 
     for (size_t i = 0; i < count; i++) {
         bool any = false;
         for (size_t j = 0; j < store->volume_count; j++)
-            any |= add_volume(store->volumes[j], &states[i]);
+            if (store->installation.route[j].weight)
+                any |= add_volume(store->volumes[j], &states[i]);
         if (any)
             states[in_force++] = states[i];
     }

@@ -17,9 +17,10 @@ struct purge_result {
     uint64_t serial;
     bool folders[VOLUMES_MAX];        /* by the order of the settings: out of service */
     bool any_out;
+    size_t merged;                    /* other purges that were merged, to make room */
 };
 /* Waits until the committer of each folder in service has written the purge down. Returns OK;
- * ERR_LIMIT if there are too many purges; ERR_TOO_LARGE if a prefix is too long; ERR_IO if no
+ * ERR_LIMIT if there are too many prefixes; ERR_TOO_LARGE if a prefix is too long; ERR_IO if no
  * folder is in service: then the purge is lost at the end of the process. Not for a loop. */
 enum err store_purge(struct store *store, const slice *prefixes, size_t count,
                      struct purge_result *ret) MUST_USE;

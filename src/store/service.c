@@ -98,7 +98,7 @@ static bool open_with_bans(struct volume *volume)
     struct ban_list *list = &volume->options.installation->bans;
     for (;;) {
         pthread_mutex_lock(&list->lock);
-        bool current = atomic_load(&volume->bans->stored) == ban_list_serial(list);
+        bool current = atomic_load(&volume->bans->written) == ban_list_version(list);
         if (current)
             atomic_store(&volume->service.open, true);
         pthread_mutex_unlock(&list->lock);

@@ -139,6 +139,12 @@ void store_folder_status(struct store *store, size_t folder, struct store_status
     volume_status(store->volumes[folder], ret);
 }
 
+const char *store_folder_emptied(struct store *store, size_t folder)
+{
+    check(folder < store->volume_count);
+    return atomic_load(&store->volumes[folder]->bans->emptied);
+}
+
 static void add_status(struct store_status *sum, const struct store_status *status)
 {
     if (*sum->why == '\0' && *status->why) {

@@ -111,6 +111,9 @@ void store_bucket_holds(struct store *store, struct bucket_holds *ret);
  * first folder. */
 void store_folder_status(struct store *store, size_t folder, struct store_status *ret);
 void store_status(struct store *store, struct store_status *ret);
+/* Returns static text: why all that the folder had counts as purged, since its latest opening; or
+ * "". */
+const char *store_folder_emptied(struct store *store, size_t folder);
 
 /* Reads the size of a path's file system, and the bytes that are free for this process now. Returns
  * OK, or ERR_IO if the file system does not give them. */

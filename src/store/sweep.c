@@ -25,7 +25,7 @@
 
 #define LOOK_MS 1000u
 #define REPEAT_MS 10000u              /* before a sweep that could not decide all is repeated */
-#define TRIM_MS 10000u
+#define TRIM_MS 2000u
 
 /* The name of an object, by its id. */
 struct found_name {
@@ -261,35 +261,43 @@ static bool sweep_volume(struct store *store, struct volume *volume)
 
 /* ---- bans that are not needed any more ---- */
 
-/* The highest serial up to which each volume of the installation has all bans in its file. */
-static uint64_t stored_by_all(const struct store *store)
+static int serial_order(const void *a, const void *b)
 {
-    uint64_t least = UINT64_MAX;
+    uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+    return (left > right) - (left < right);
+}
+
+/* Returns true if each volume of the installation serves and has this version of the list in its
+ * file. The extents of a folder out of service are not known. */
+static bool follow_all(const struct store *store, uint64_t version)
+{
+    bool all = true;
     for (size_t i = 0; i < store->volume_count; i++)
         if (store->installation.route[i].weight)
-            least = MIN(least, atomic_load(&store->volumes[i]->bans->stored));
-    return least;
+            all &= volume_is_serving(store->volumes[i]) &&
+                   atomic_load(&store->volumes[i]->bans->written) == version;
+    return all;
 }
 
 static void trim(struct store *store)
 {
     struct ban_list *list = &store->installation.bans;
-    uint64_t least = stored_by_all(store), *kept;
+    uint64_t version = ban_list_version(list);
     size_t count = 0;
     struct arena keep = { 0 };
-    if (!ban_list_serial(list))
+    if (!version || !follow_all(store, version))
         return;
-    kept = must_alloc((store->volume_count + 1) * PREFIX_ROWS_MAX * sizeof(*kept));
+    uint64_t *needed = must_alloc(store->volume_count * PREFIX_ROWS_MAX * sizeof(*needed));
     for (size_t i = 0; i < store->volume_count; i++) {
         struct volume *volume = store->volumes[i];
         uint32_t *numbers;
-        /* the extents of a folder out of service are not known */
         size_t extents = extents_numbers(volume->extents, &keep, &numbers);
-        uint64_t up_to = volume_is_serving(volume) ? least : 0;
-        count += bans_trim(volume->bans, up_to, numbers, extents, kept + count);
+        count += bans_needed(volume->bans, numbers, extents, needed + count);
     }
-    ban_list_forget(list, least, kept, count);
-    free(kept);
+    qsort(needed, count, sizeof(*needed), serial_order);
+    if (follow_all(store, version))    /* none has been closed meanwhile */
+        ban_list_forget(list, version, needed, count);
+    free(needed);
     arena_free(&keep);
 }
 

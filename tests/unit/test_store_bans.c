@@ -263,22 +263,29 @@ TEST(a_damaged_file_of_bans_bans_everything)
 static char paths[FOLDERS][80];
 static struct store_folder folders[FOLDERS];
 
-static struct unit_store open_three(void)
+/* Opens the folders from the first one on. */
+static struct unit_store open_folders(size_t first, size_t count, uint64_t size)
 {
     struct unit_store unit = { 0 };
     slice whys[FOLDERS];
     struct store_options options = options_of(0, 4 * MIB);
     for (size_t i = 0; i < FOLDERS; i++) {
         snprintf(paths[i], sizeof(paths[i]), "%s/%c", unit_folder, (char)('a' + i));
-        folders[i] = (struct store_folder){ paths[i], 128 * MIB };
+        folders[i] = (struct store_folder){ paths[i], size };
     }
-    options.folders = folders;
-    options.folder_count = FOLDERS;
+    options.folders = folders + first;
+    options.folder_count = count;
     options.queue_bytes_max = 512 * MIB;    /* a whole object waits there */
+    options.commit_ms_max = 60000;    /* on a busy machine */
     ok(store_open(&options, &unit.keep, &unit.store, whys) == OK);
     unit.box = mailbox_new();
     unit.io = store_io_new(unit.store, unit.box);
     return unit;
+}
+
+static struct unit_store open_three(void)
+{
+    return open_folders(0, FOLDERS, 128 * MIB);
 }
 
 static bool serves(struct unit_store *unit, size_t folder)
@@ -328,11 +335,19 @@ TEST(units_in_another_folder_than_their_metadata_are_swept_by_their_name)
     unit_close(&unit);
 }
 
+/* A link to nowhere and the folder change places, so that no new folder is made meanwhile. */
+static void exchange(size_t folder, const char *gone)
+{
+    ok(renameat2(AT_FDCWD, paths[folder], AT_FDCWD, gone, RENAME_EXCHANGE) == 0);
+}
+
+/* As if its disk were not mounted. */
 static void take_away(struct unit_store *unit, size_t folder)
 {
     char gone[100];
     snprintf(gone, sizeof(gone), "%s-gone", paths[folder]);
-    ok(rename(paths[folder], gone) == 0);
+    ok(symlink("no/such/folder", gone) == 0);
+    exchange(folder, gone);
     if (unit)
         soon(!serves(unit, folder));
 }
@@ -341,8 +356,8 @@ static void bring_back(size_t folder)
 {
     char gone[100];
     snprintf(gone, sizeof(gone), "%s-gone", paths[folder]);
-    remove_tree(paths[folder]);
-    ok(rename(gone, paths[folder]) == 0);
+    exchange(folder, gone);
+    ok(unlink(gone) == 0);
 }
 
 TEST(a_folder_that_was_out_takes_the_purges_that_it_missed)
@@ -379,11 +394,9 @@ static void misses_a_purge(bool back_at_start)
         bring_back(1);
         unit = open_three();
     } else {
-        ok(symlink("no/such/folder", paths[1]) == 0);    /* as where a disk is not mounted */
         unit = open_three();
         ok(!serves(&unit, 1));
         soon(count_keys(&unit, "val/") > 0);
-        ok(unlink(paths[1]) == 0);
         bring_back(1);
         soon(serves(&unit, 1));
     }
@@ -403,53 +416,6 @@ TEST(a_folder_that_returns_long_after_a_start_takes_the_purges_that_it_missed)
     misses_a_purge(false);
 }
 
-TEST(no_folder_in_service_refuses_a_purge_that_would_be_lost)
-{
-    struct unit_store unit = open_three();
-    put_keys(&unit, "train/");
-    for (size_t i = 0; i < FOLDERS; i++)
-        take_away(&unit, i);
-    ok(purge(&unit, "train/") == ERR_IO);
-    for (size_t i = 0; i < FOLDERS; i++)
-        bring_back(i);
-    soon(serves(&unit, 0) && serves(&unit, 1) && serves(&unit, 2));
-    ok(count_keys(&unit, "train/") == 0);    /* this process knows it all the same */
-    unit_close(&unit);
-}
-
-/* ---- limits ---- */
-
-TEST(bans_are_limited_and_a_wider_one_takes_the_place_of_others)
-{
-    struct unit_store unit;
-    struct store_options options = options_of(64 * MIB, 4 * MIB);
-    options.commit_ms_max = 60000;    /* so many at once, on a busy machine */
-    ok(unit_try(&unit, options) == OK);
-    slice *prefixes = must_alloc(PREFIX_ROWS_MAX * sizeof(*prefixes));
-    char *texts = must_alloc(PREFIX_ROWS_MAX * 64);
-    struct purge_result result;
-    ok(put_object(&unit, "keep", "\"1\"", 1000) == OK);    /* so that the bans cover an extent */
-    for (unsigned i = 0; i < PREFIX_ROWS_MAX; i++) {
-        slice prefix = prefix_of(key_of("p/", i), true);
-        memcpy(texts + (size_t)i * 64, prefix.ptr, prefix.len);
-        prefixes[i] = (slice){ texts + (size_t)i * 64, prefix.len };
-    }
-    ok(store_purge(unit.store, prefixes, PREFIX_ROWS_MAX, &result) == OK);
-    ok(purge(&unit, "q/") == ERR_LIMIT);
-    ok(store_purge(unit.store, prefixes, 1, &result) == OK);    /* the same again */
-    ok(purge(&unit, "p/") == OK && purge(&unit, "q/") == OK);
-    soon(in_force(&unit) == 0);
-    ok(has_object(&unit, "keep", "\"1\"", 1000));
-    prefixes[0] = (slice){ must_alloc(PREFIX_BYTES_MAX + 1), PREFIX_BYTES_MAX + 1 };
-    ok(store_purge(unit.store, prefixes, 1, &result) == ERR_TOO_LARGE);
-    free((char *)prefixes[0].ptr);
-    free(prefixes);
-    free(texts);
-    unit_close(&unit);
-}
-
-/* ---- copies ---- */
-
 #define RECORDS 20u
 #define RECORD_SIZE 300000u
 
@@ -468,14 +434,249 @@ static void put_records(struct unit_store *unit, const char *prefix, unsigned fi
             .metadata = metadata, .bytes = { (char *)mine, RECORD_SIZE }, .must = true,
             .with_metadata = true, .compared = store_compared(unit->store), .done = append_done };
         sem_init(&appends[i].ended, 0, 0);
-        ok(store_append(unit->store, &appends[i].append) == OK);
+        if (store_append(unit->store, &appends[i].append) != OK)
+            appends[i].refuse = true;
     }
     for (unsigned i = 0; i < RECORDS; i++) {
-        (void)!append_wait(&appends[i]);
+        if (!appends[i].refuse)
+            (void)!append_wait(&appends[i]);
         metadata_unref(&appends[i].append.metadata);
     }
     free(bytes);
 }
+
+/* ---- folders that were not there ---- */
+
+#define SMALL_FOLDER (32 * MIB)
+
+/* Stores objects until no extent is left that the purges cover, so that they are forgotten. */
+static void forget_purges(struct unit_store *unit)
+{
+    struct ban_list *list = &unit->store->installation.bans;
+    uint64_t until = mono_ms() + 60000;
+    for (unsigned i = 0; mono_ms() < until && list->count; i++)
+        put_records(unit, "new/", i * RECORDS);
+    ok(list->count == 0 && list->forgotten > 0);
+}
+
+/* The last folder is not configured at the purge. When it returns, no folder knows the purge. */
+TEST(a_folder_that_returns_after_a_purge_was_forgotten_serves_nothing_old)
+{
+    struct unit_store unit = open_folders(0, FOLDERS, SMALL_FOLDER);
+    put_keys(&unit, "train/");
+    put_keys(&unit, "val/");
+    unit_close(&unit);
+    unit = open_folders(0, 2, SMALL_FOLDER);
+    ok(purge(&unit, "train/") == OK);
+    forget_purges(&unit);
+    unit_close(&unit);
+    for (int i = 0; i < 2; i++) {
+        unit = open_folders(0, FOLDERS, SMALL_FOLDER);
+        ok(count_keys(&unit, "train/") == 0);
+        for (size_t k = 0; k < FOLDERS; k++)
+            ok((*store_folder_emptied(unit.store, k) != '\0') == (i == 0 && k == 2));
+        soon(metric_read(M_STORE_BANS) == 0);
+        ok(count_keys(&unit, "train/") == 0);
+        if (i == 0)
+            for (unsigned k = 0; k < KEYS; k++)
+                ok(put_again(&unit, key_of("late/", k), "\"1\"", 1000) == OK);
+        ok(count_keys(&unit, "late/") == KEYS);
+        unit_close(&unit);
+    }
+}
+
+/* The same, but another folder is out when it returns, and does not know either. */
+TEST(a_folder_that_finds_out_late_that_a_purge_was_forgotten_serves_nothing_old)
+{
+    struct unit_store unit = open_folders(0, FOLDERS, SMALL_FOLDER);
+    put_keys(&unit, "train/");
+    unit_close(&unit);
+    unit = open_folders(0, 2, SMALL_FOLDER);
+    ok(purge(&unit, "train/") == OK);
+    forget_purges(&unit);
+    unit_close(&unit);
+    take_away(NULL, 0);
+    take_away(NULL, 1);
+    unit = open_folders(0, FOLDERS, SMALL_FOLDER);
+    ok(!serves(&unit, 0) && !serves(&unit, 1) && serves(&unit, 2));
+    ok(count_keys(&unit, "train/") > 0);    /* nobody can know better */
+    bring_back(0);
+    soon(serves(&unit, 0));
+    soon(count_keys(&unit, "train/") == 0);
+    ok(*store_folder_emptied(unit.store, 2));
+    unit_close(&unit);
+}
+
+/* Folder b misses a purge, and makes another one while folder a is away. */
+static void misses_an_older_purge(bool back_at_start)
+{
+    struct unit_store unit = open_folders(0, 2, SMALL_FOLDER);
+    put_keys(&unit, "train/");
+    put_keys(&unit, "val/");
+    take_away(&unit, 1);
+    ok(purge(&unit, "train/") == OK);
+    unit_close(&unit);
+    bring_back(1);
+    take_away(NULL, 0);
+    unit = open_folders(0, 2, SMALL_FOLDER);
+    ok(purge(&unit, "other/") == OK);
+    ok(count_keys(&unit, "train/") > 0);    /* nobody can know better; they are in RAM now */
+    if (back_at_start)
+        unit_close(&unit);
+    bring_back(0);
+    if (back_at_start)
+        unit = open_folders(0, 2, SMALL_FOLDER);
+    soon(serves(&unit, 0) && serves(&unit, 1));
+    soon(count_keys(&unit, "train/") == 0);
+    ok(count_keys(&unit, "val/") == KEYS);
+    soon(in_force(&unit) == 0);
+    ok(count_keys(&unit, "train/") == 0 && count_keys(&unit, "val/") == KEYS);
+    unit_close(&unit);
+}
+
+TEST(a_folder_takes_a_purge_that_is_older_than_its_newest_one)
+{
+    misses_an_older_purge(true);
+}
+
+TEST(a_folder_takes_such_a_purge_also_while_it_serves)
+{
+    misses_an_older_purge(false);
+}
+
+TEST(no_folder_in_service_refuses_a_purge_that_would_be_lost)
+{
+    struct unit_store unit = open_three();
+    put_keys(&unit, "train/");
+    for (size_t i = 0; i < FOLDERS; i++)
+        take_away(&unit, i);
+    ok(purge(&unit, "train/") == ERR_IO);
+    for (size_t i = 0; i < FOLDERS; i++)
+        bring_back(i);
+    soon(serves(&unit, 0) && serves(&unit, 1) && serves(&unit, 2));
+    ok(count_keys(&unit, "train/") == 0);    /* this process knows it all the same */
+    unit_close(&unit);
+}
+
+/* ---- limits ---- */
+
+/* Purges so many keys p/N, by turns of 500. */
+static void purge_keys(struct unit_store *unit, unsigned first, unsigned count)
+{
+    enum { TURN = 500 };
+    static char texts[TURN][64];
+    slice prefixes[TURN];
+    struct purge_result result;
+    for (unsigned i = 0; i < count; i += TURN) {
+        for (unsigned k = 0; k < TURN; k++) {
+            slice prefix = prefix_of(key_of("p/", first + i + k), true);
+            memcpy(texts[k], prefix.ptr, prefix.len);
+            prefixes[k] = (slice){ texts[k], prefix.len };
+        }
+        ok(store_purge(unit->store, prefixes, TURN, &result) == OK);
+    }
+}
+
+/* The cache has room, so no extent ever goes: each purge is needed for an index that is built
+ * anew. */
+TEST(purging_goes_on_when_more_purges_are_needed_than_the_file_has_rows_for)
+{
+    struct unit_store unit;
+    struct store_options options = options_of(64 * MIB, 4 * MIB);
+    options.commit_ms_max = 60000;    /* so many at once, on a busy machine */
+    ok(unit_try(&unit, options) == OK);
+    uint64_t merged = metric_read(M_STORE_BANS_MERGED);
+    ok(put_object(&unit, "p/1", "\"1\"", 1000) == OK && put_object(&unit, "p/9000", "\"1\"", 1000) == OK);
+    ok(put_object(&unit, "keep", "\"1\"", 1000) == OK && put_object(&unit, "p/keep", "\"1\"", 1000) == OK);
+    ok(put_object(&unit, "p/keep-big", "\"1\"", BIG) == OK);
+    for (unsigned i = 0; i < 6000; i += 1000) {
+        purge_keys(&unit, i, 1000);
+        soon(in_force(&unit) == 0);
+    }
+    ok(metric_read(M_STORE_BANS_MERGED) > merged);
+    ok(purge(&unit, "q/") == OK);
+    ok(!get_metadata(&unit, "p/1") && has_object(&unit, "p/9000", "\"1\"", 1000));
+    ok(has_object(&unit, "p/keep", "\"1\"", 1000) && has_object(&unit, "p/keep-big", "\"1\"", BIG));
+    soon(in_force(&unit) == 0);
+    unit_close(&unit);
+    ok(unit_try(&unit, options) == OK);
+    ok(!get_metadata(&unit, "p/1") && has_object(&unit, "p/9000", "\"1\"", 1000));
+    ok(has_object(&unit, "p/keep", "\"1\"", 1000) && has_object(&unit, "p/keep-big", "\"1\"", BIG));
+    unit_close(&unit);
+    lose_index();    /* then a merged purge removes more, but never less */
+    ok(unit_try(&unit, options) == OK);
+    ok(!get_metadata(&unit, "p/1") && has_object(&unit, "keep", "\"1\"", 1000));
+    soon(in_force(&unit) == 0);
+    ok(!get_metadata(&unit, "p/1") && has_object(&unit, "keep", "\"1\"", 1000));
+    unit_close(&unit);
+}
+
+TEST(a_wider_purge_takes_the_place_of_others_and_too_long_ones_are_refused)
+{
+    struct unit_store unit = unit_open();
+    struct ban_list *list = &unit.store->installation.bans;
+    struct purge_result result;
+    ok(put_object(&unit, "keep", "\"1\"", 1000) == OK);    /* so that the bans cover an extent */
+    purge_keys(&unit, 0, 1000);
+    ok(list->count == 1000);
+    ok(purge(&unit, "p/") == OK && list->count == 1);
+    ok(purge(&unit, "p/") == OK && list->count == 1);    /* the same again */
+    ok(purge(&unit, "q/") == OK && list->count == 2);
+    soon(in_force(&unit) == 0);
+    ok(has_object(&unit, "keep", "\"1\"", 1000));
+    slice prefix = { must_alloc(PREFIX_BYTES_MAX + 1), PREFIX_BYTES_MAX + 1 };
+    ok(store_purge(unit.store, &prefix, 1, &result) == ERR_TOO_LARGE);
+    free((char *)prefix.ptr);
+    unit_close(&unit);
+}
+
+/* Each row must be covered by a row that is as new, and no prefix may be longer. */
+static void try_merge(struct ban_row *rows, size_t count, size_t most, bool all_settled)
+{
+    struct ban_row *before = must_alloc(count * sizeof(*before));
+    for (size_t i = 0; i < count; i++) {
+        before[i] = rows[i];
+        before[i].prefix.ptr = must_strndup(rows[i].prefix.ptr, rows[i].prefix.len);
+    }
+    size_t left = ban_rows_merge(rows, count, most);
+    ok(left <= most && left > 0);
+    for (size_t i = 0; i < count; i++) {
+        bool covered = false, itself = false;
+        for (size_t k = 0; k < left; k++) {
+            covered |= rows[k].serial >= before[i].serial && slice_starts(before[i].prefix, rows[k].prefix);
+            itself |= rows[k].serial == before[i].serial && slice_eq(before[i].prefix, rows[k].prefix);
+        }
+        ok(covered && (all_settled || before[i].settled || itself));
+        free((char *)before[i].prefix.ptr);
+    }
+    for (size_t k = 0; k < left; k++) {
+        ok(k == 0 || rows[k].serial > rows[k - 1].serial);
+        free((char *)rows[k].prefix.ptr);
+    }
+    free(before);
+}
+
+TEST(merged_bans_cover_all_that_was_banned)
+{
+    for (unsigned round = 0; round < 200; round++) {
+        size_t count = 2 + round % 60, most = 1 + (round * 7) % (count - 1), unsettled = 0;
+        struct ban_row *rows = must_alloc(count * sizeof(*rows));
+        for (size_t i = 0; i < count; i++) {
+            char text[32];
+            uint32_t hash = (uint32_t)(round * 131 + i) * 2654435761u;
+            int len = snprintf(text, sizeof(text), "o%c%c/%u", (int)('a' + hash % 3),
+                               (int)('a' + hash / 8 % 3), hash >> 20);
+            rows[i] = (struct ban_row){ .serial = 10 * (i + 1), .arrived = 10 * (i + 1),
+                                        .settled = round % 2 || (hash >> 10) % 8,
+                                        .prefix = { must_strndup(text, (size_t)len), (size_t)len } };
+            unsettled += !rows[i].settled;
+        }
+        try_merge(rows, count, most, unsettled >= most);
+        free(rows);
+    }
+}
+
+/* ---- copies ---- */
 
 /* A cache that is always full: purges come while the recycler copies what is read. */
 TEST(no_copy_of_a_purged_record_outlives_the_purge)
@@ -591,7 +792,13 @@ RUN_STORE(STORE_TEST(a_purge_hides_its_prefix_at_once_and_deletes_it_later),
           STORE_TEST(a_folder_that_returns_at_a_start_takes_the_purges_that_it_missed),
           STORE_TEST(a_folder_that_returns_long_after_a_start_takes_the_purges_that_it_missed),
           STORE_TEST(no_folder_in_service_refuses_a_purge_that_would_be_lost),
-          STORE_TEST(bans_are_limited_and_a_wider_one_takes_the_place_of_others),
+          STORE_TEST(a_folder_that_returns_after_a_purge_was_forgotten_serves_nothing_old),
+          STORE_TEST(a_folder_that_finds_out_late_that_a_purge_was_forgotten_serves_nothing_old),
+          STORE_TEST(a_folder_takes_a_purge_that_is_older_than_its_newest_one),
+          STORE_TEST(a_folder_takes_such_a_purge_also_while_it_serves),
+          STORE_TEST(purging_goes_on_when_more_purges_are_needed_than_the_file_has_rows_for),
+          STORE_TEST(a_wider_purge_takes_the_place_of_others_and_too_long_ones_are_refused),
+          STORE_TEST(merged_bans_cover_all_that_was_banned),
           STORE_TEST(no_copy_of_a_purged_record_outlives_the_purge),
           STORE_TEST(metadata_read_while_a_purge_waits_for_the_committer_is_not_served_later),
           STORE_TEST(a_look_up_that_hangs_stops_neither_a_purge_nor_other_look_ups))

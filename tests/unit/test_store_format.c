@@ -272,62 +272,65 @@ TEST(a_ban_covers_what_was_there_and_nothing_later)
     ok(!ban_covers(&ban, 1, 0));
 }
 
-static const struct ban bans[] = {
-    { 3, 9, { { 9, 40 }, { 0, 0 } }, { "http://o\0data\0tmp/", 18 } },
-    { 7, 12, { { 12, 1 }, { 11, 2 }, { 10, 3 }, { 9, 4 } }, { "", 0 } },
+static struct ban bans[] = {
+    { 3, 9, { { 9, 40 }, { 0, 0 } }, true, { "http://o\0data\0tmp/", 18 } },
+    { 7, 12, { { 12, 1 }, { 11, 2 }, { 10, 3 }, { 9, 4 } }, false, { "", 0 } },
 };
+static const struct bans_file bans_file = { bans, countof(bans), 8, 2 };
 
 /* The length of the encoded bans. */
 static size_t encode_bans(uint8_t *ret)
 {
-    bans_encode(bans, countof(bans), 8, ret);
-    return bans_bytes(bans, countof(bans));
+    bans_encode(&bans_file, ret);
+    return bans_bytes(&bans_file);
 }
 
 TEST(bans_come_back_with_places_and_prefixes)
 {
-    uint8_t bytes[200];
+    uint8_t bytes[220];
     struct arena keep = { 0 };
-    struct ban *back;
-    size_t count;
-    uint64_t serial;
+    struct bans_file back, none = { .serial = 5, .forgotten = 5 };
     slice all = { (char *)bytes, encode_bans(bytes) };
-    ok(all.len == 24 + 2 * 48 + 18 + 4 && memcmp(bytes, "PSTB", 4) == 0);
-    ok(bans_decode(all, &keep, &back, &count, &serial) == OK && count == 2 && serial == 8);
-    for (size_t i = 0; i < count; i++) {
-        ok(back[i].serial == bans[i].serial && back[i].highest == bans[i].highest);
-        ok(memcmp(back[i].open, bans[i].open, sizeof(bans[i].open)) == 0);
-        same(back[i].prefix, bans[i].prefix);
+    ok(all.len == 32 + 2 * 56 + 18 + 4 && memcmp(bytes, "PSTB", 4) == 0);
+    ok(bans_decode(all, &keep, &back) == OK && back.count == 2);
+    ok(back.serial == 8 && back.forgotten == 2);
+    for (size_t i = 0; i < back.count; i++) {
+        const struct ban *ban = &back.rows[i];
+        ok(ban->serial == bans[i].serial && ban->highest == bans[i].highest);
+        ok(ban->swept == bans[i].swept);
+        ok(memcmp(ban->open, bans[i].open, sizeof(bans[i].open)) == 0);
+        same(ban->prefix, bans[i].prefix);
     }
-    bans_encode(NULL, 0, 5, bytes);    /* none is left, but the serial is known */
-    all.len = bans_bytes(NULL, 0);
-    ok(bans_decode(all, &keep, &back, &count, &serial) == OK && count == 0 && serial == 5);
+    bans_encode(&none, bytes);    /* none is left, but the serials are known */
+    all.len = bans_bytes(&none);
+    ok(bans_decode(all, &keep, &back) == OK && back.count == 0);
+    ok(back.serial == 5 && back.forgotten == 5);
     arena_free(&keep);
 }
 
 TEST(damaged_bans_are_refused)
 {
-    uint8_t bytes[200];
+    uint8_t bytes[220];
     struct arena keep = { 0 };
-    struct ban *back;
-    size_t count, len = encode_bans(bytes);
-    uint64_t serial;
+    struct bans_file back;
+    size_t len = encode_bans(bytes);
     slice all = { (char *)bytes, len };
     for (unsigned bit = 0; bit < 8 * len; bit++) {
         bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
-        ok(bans_decode(all, &keep, &back, &count, &serial) == ERR_GONE);
+        ok(bans_decode(all, &keep, &back) == ERR_GONE);
         bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
     }
     for (size_t cut = 0; cut < len; cut++)
-        ok(bans_decode((slice){ all.ptr, cut }, &keep, &back, &count, &serial) == ERR_GONE);
-    /* Each has a right checksum: a length beyond the end, a row too many, a serial too high. */
+        ok(bans_decode((slice){ all.ptr, cut }, &keep, &back) == ERR_GONE);
+    /* Each has a right checksum: another version, a length beyond the end, a row too many, a serial
+     * too high, a serial out of order, more forgotten than known, a wrong mark of a sweep. */
     static const struct { size_t at; uint8_t value; } wrong[] = {
-        { 24, 200 }, { 8, 3 }, { 32, 9 } };
+        { 4, 2 }, { 4, 4 }, { 32, 200 }, { 8, 3 }, { 40, 9 }, { 40, 7 }, { 24, 9 }, { 80, 2 } };
     for (size_t i = 0; i < countof(wrong); i++) {
         encode_bans(bytes);
         bytes[wrong[i].at] = wrong[i].value;
         mend_format(bytes, len);
-        ok(bans_decode(all, &keep, &back, &count, &serial) == ERR_GONE);
+        ok(bans_decode(all, &keep, &back) == ERR_GONE);
     }
     arena_free(&keep);
 }

@@ -1,0 +1,30 @@
+/* ban_merge.h - fewer bans that cover the same, and more. SPDX-License-Identifier: Apache-2.0
+ *
+ * Later bans of a volume cover all records that earlier ones cover. So the newest of some bans can
+ * stand for all of them if its prefix is cut to the bytes that their prefixes share. It then covers
+ * more names than were purged, but no record that came after it. Once a ban is swept, this costs
+ * nothing: no look-up compares it, unless the index is built anew. Pure; any thread. */
+#ifndef STORE_BAN_MERGE_H
+#define STORE_BAN_MERGE_H
+
+#include "store/format_files.h"
+
+#define BAN_ROWS_MAX (PREFIX_ROWS_MAX - 1)    /* a volume may have one of its own */
+
+/* A ban, without the records that it covers. */
+struct ban_row {
+    uint64_t serial;
+    /* The serial of the list when it got the ban. It is higher than that of the ban if the ban came
+     * from the file of a volume, and the list had newer ones already. */
+    uint64_t arrived;
+    slice prefix;                     /* owned by the list */
+    bool settled;                     /* every volume in service has swept it */
+};
+
+/* The number of bytes at the begin of both. */
+size_t ban_shared_bytes(slice a, slice b);
+/* Merges rows until at most `most` (1 or more) are left, settled rows first, and those with the
+ * longest shared prefixes first. Returns the number of rows that are left, in the same order. */
+size_t ban_rows_merge(struct ban_row *rows, size_t count, size_t most) MUST_USE;
+
+#endif
