@@ -32,7 +32,7 @@ struct slots {
     struct row *rows;
 };
 
-/* What /metrics shows of a bucket. */
+/* The figures of one bucket on /metrics. */
 struct label {
     bool given;
     uint64_t in_other[BUCKET_COUNTERS];    /* the part of the counts that "other" has */

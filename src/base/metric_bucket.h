@@ -5,8 +5,7 @@
  * counted, so that no client makes up labels. /metrics shows the 100 largest buckets, and all
  * others together as "other". A bucket is large by the bytes that clients got, and by the bytes
  * that are cached. So that no counter falls, a bucket gets a label only with more than twice the
- * bytes of the smallest one that has a label. What was counted of a bucket before it got its label
- * stays in "other".
+ * bytes of the smallest one that has a label. Counts from before its label stay in "other".
  *
  * Counts lie in slots of each thread, as in metric.c. Any thread. */
 #ifndef BASE_METRIC_BUCKET_H
@@ -27,12 +26,12 @@ enum bucket_counter {
 uint32_t metric_bucket(slice name) MUST_USE;
 void metric_bucket_add(uint32_t number, enum bucket_counter counter, uint64_t by);
 
-/* What the cache holds of a bucket now. */
+/* The part of the cache that a bucket has now. */
 struct bucket_holds {
     uint64_t bytes, objects;
 };
 /* Writes the families of all buckets, in Prometheus text. `holds` has METRIC_BUCKETS_MAX rows, by
- * the numbers of the buckets; that of 0 is for records whose bucket is not known. */
+ * the numbers of the buckets; row 0 is for records whose bucket is not known. */
 void metric_buckets_expose(struct text *to, const struct bucket_holds *holds);
 
 #endif

@@ -134,7 +134,7 @@ static enum err judge_freshness(struct get *get)
     };
     static_assert(countof(next) == JUDGEMENTS, "each judgement has a phase");
     enum judgement judged = get_judge(get);
-    if (judged == JUDGED_NOT_PERMITTED)    /* nobody learns anything before the origin let them */
+    if (judged == JUDGED_NOT_PERMITTED)    /* the right to read comes first */
         metric_add(M_GRANT_CHECKS, 1);
     else if (judged != JUDGED_CONFIRMED && get->permit_ages && !get->ask.background &&
              !get_wants_newest(get))
@@ -210,7 +210,7 @@ static enum get_phase join_or_start(struct get *get)    /* under the lock */
         return GET_FRESH;
     }
     if (!get->distrust && !get->looked_again && list_empty(&get->inflight->fetches) &&
-        store_knows(cache_store(get->loop->cache), &get->id, &get->name)) {    /* so did all of it */
+        store_knows(cache_store(get->loop->cache), &get->id, &get->name)) {    /* a fetch has ended since */
         get->looked_again = true;
         return GET_LOOK;
     }

@@ -59,7 +59,7 @@ struct get_cost {
     uint64_t decided_ns, first_ns;    /* from the start to the decision; to the first byte */
 };
 
-/* Whether stored metadata may answer a get, and why. */
+/* The reason why stored metadata may answer a get, or may not. */
 enum judgement {
     JUDGED_CONFIRMED,             /* yes: the origin confirmed it during this get */
     JUDGED_FRESH,                 /* yes: confirmed no longer than ttl ago */
@@ -76,7 +76,7 @@ enum judgement {
     JUDGEMENTS
 };
 
-/* What the cache would do with a get now, found without a call to the origin. */
+/* The outcome that a get would have now, found without a call to the origin. */
 struct get_forecast {
     const struct metadata *metadata;  /* the get's; NULL: none is stored */
     enum judgement judgement;         /* if there is metadata */

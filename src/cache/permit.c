@@ -98,7 +98,7 @@ void permit_let(struct get *get)
     get->permitted_version = version_of(get->metadata);
 }
 
-/* What was asked before the latest change does not count. */
+/* Returns 0 if the origin gave this proof before the latest restatement of the object. */
 static uint64_t unless_restated(const struct get *get, uint64_t until)
 {
     uint64_t restated_ms = get_restated(get).at_ms;

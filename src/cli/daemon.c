@@ -23,7 +23,7 @@
 #include "local/local.h"
 #include "store/extent.h"
 
-/* How the file descriptors of the process are divided. */
+/* Shares of the file descriptors of the process. */
 #define FILES_RESERVE 64u
 #define FILES_A_LOOP 8u
 #define FILES_BODIES_SHARE 8u          /* an eighth is for bodies in the cache folder */

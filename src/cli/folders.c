@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "base/metric.h"
 
-/* What was logged of a folder. */
+/* The latest state of a folder that the log has. */
 struct folder_reported {
     bool serving;
     bool squeezed;                 /* other files left the folder less than half of its size, and it
@@ -74,7 +74,7 @@ static void watch_room(struct folder_reported *reported, const struct store_stat
                  status->folder, status->capacity_bytes, status->size_bytes);
 }
 
-/* What happens to reads while a folder is out of service. */
+/* Says how reads are served while a folder is out of service. */
 static const char *without(const struct serve *serve)
 {
     return serve->config->folder_count == 1

@@ -36,7 +36,7 @@ static slice label_value(const char *label)
     return slice_cut(&rest, '"');
 }
 
-/* What a help text is for. */
+/* The thing that a help text is about. */
 struct topic {
     const char *metric;     /* NULL: no metric */
     const char *choices;    /* of a setting with a list of words: "a|b|c"; or NULL */

@@ -64,7 +64,7 @@ static void engine(struct check *check)
                      "not start. Set io to auto or threads", why);
 }
 
-/* What serve would do without the folder. */
+/* Says how serve would start without the folder. */
 static const char *without_it(const struct check *check, enum err err)
 {
     return err == ERR_FORMAT                   ? "not start"

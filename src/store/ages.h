@@ -75,7 +75,7 @@ void ages_set_counting(struct ages *ages, bool counting);
 bool ages_are_counting(const struct ages *ages);
 
 /* Copies the stamps and the live units (format_files.h) of the first `count` counted records. Any
- * thread; what changes meanwhile is copied before or after the change. */
+ * thread; a record that changes meanwhile is copied before or after its change. */
 void ages_copy(const struct ages *ages, uint32_t count, uint8_t *stamps, uint8_t *live);
 /* Sets the stamps of the first records of an extent from an earlier process. If `live` is not NULL,
  * these records are counted, too. Nothing may be counted yet. */
@@ -95,8 +95,8 @@ uint16_t ages_tally(const struct ages *ages, uint32_t ordinal);    /* any thread
 /* Returns the sums of the extent's live records, one for each tally. Valid until a change. */
 size_t ages_sums(const struct ages *ages, const struct tally_change **ret);
 
-/* The stamps of all counted records. Those of metadata alone are marked in `left_out`, and those
- * that are pinned in `pinned`, a bit each. Valid as long as the ages are. Any thread. */
+/* The stamps of all counted records. `left_out` has a bit for each record of metadata alone, and
+ * `pinned` one for each pinned record. Valid as long as the ages are. Any thread. */
 struct ages_stamps {
     _Atomic uint8_t *stamps;
     const _Atomic uint64_t *left_out, *pinned;

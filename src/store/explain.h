@@ -7,7 +7,7 @@
 #include "store/events.h"
 #include "store/format.h"
 
-/* Where a record lies, or why it is not there. */
+/* The place of a record, or the reasons why it is missing. */
 struct explain_record {
     size_t folder;                    /* by the order of the settings: the home of the record */
     bool serving;                     /* that folder is in service */

@@ -91,8 +91,8 @@ enum err extent_each_row(struct extents *all, uint32_t number, extent_row_visit 
 /* Reads the footer of a sealed extent: its kind and its totals at sealing. Returns ERR_GONE if the
  * extent is not sealed. Any thread. */
 enum err extent_footer(struct extents *all, uint32_t number, struct toc_footer *ret) MUST_USE;
-/* Reads the table of contents with its names, into *ret, which the caller frees. Of an open extent,
- * these are the records that are written. Any thread; waits for the disk. */
+/* Reads the table of contents with its names, into *ret, which the caller frees. The table of
+ * an open extent has the records that are written. Any thread; waits for the disk. */
 enum err extent_table(struct extents *all, uint32_t number, struct toc *ret) MUST_USE;
 /* Finds the table of contents of an extent that is not open, in keep. It comes from the file, or,
  * if the file has none, from the record headers. Any thread. */

@@ -51,7 +51,7 @@ bool fsck_has(const struct fsck *fsck, const char *name) MUST_USE;    /* a file 
 void fsck_files(struct fsck *fsck);
 /* Checks the files in ages/. Needs the extents. */
 void fsck_ages(struct fsck *fsck);
-void fsck_remove_ages(struct fsck *fsck);    /* those that fsck_ages found wrong */
+void fsck_remove_ages(struct fsck *fsck);    /* removes the files that fsck_ages found wrong */
 
 /* ---- fsck_extents.c ---- */
 /* Checks all extents, and their records against the index if it can be used. Fills in

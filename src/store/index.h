@@ -52,7 +52,7 @@ struct index_row {
 };
 enum err index_get_rows(struct index *index, const struct object_id *id, uint32_t unit,
                         uint32_t max, struct index_row *ret, uint32_t *ret_count) MUST_USE;
-/* As index_opening, without a write transaction. */
+/* Does the same as index_opening, without a write transaction. */
 enum err index_get_opening(struct index *index, uint64_t *ret) MUST_USE;
 
 /* Reads the meta pages as the latest commit left them. Returns false if they have changed since, or

@@ -5,7 +5,7 @@
  * hangs, all loops would stop, and with them the hits of all other folders. Only one process uses
  * the index, because it holds the folder's lock. So the lock file may be private to the process.
  * LMDB takes the name of the lock file from the folder. So that name leads to a file in memory
- * while LMDB opens it. Threads: that of the opening. */
+ * while LMDB opens it. Threads: the one that opens the index. */
 #include "store/index_inside.h"
 
 #include <stdio.h>

@@ -11,7 +11,7 @@
 
 struct installation {
     uint8_t secret[STORE_SECRET_BYTES];    /* never changes */
-    /* How the route sees each folder, in the order of the settings. A weight of 0: the folder is
+    /* The folders of the route, in the order of the settings. A weight of 0: the folder is
      * not of this installation, and has no share. */
     struct route_row route[VOLUMES_MAX];
     size_t count;

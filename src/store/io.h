@@ -101,7 +101,7 @@ struct store_io {
     struct list gathered;
     uint32_t gathered_count;
     uint8_t touches[VOLUMES_MAX];     /* of records of each volume, not counted yet (rule.h) */
-    /* The latest pieces of records that were read, by the record's hash: where each ended. */
+    /* The ends of the latest pieces that were read, by the hash of their record. */
     struct piece_end {
         uint64_t hash, end;
     } ends[PIECE_ENDS];

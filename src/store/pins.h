@@ -24,7 +24,7 @@ enum err pins_set(struct pins *pins, slice prefix, bool pinned, bool *ret_was) M
 bool pins_merge(struct pins *pins, const struct pin *rows, size_t count, uint64_t serial);
 /* Rises with each change of the table. 0: the table was always empty. */
 uint64_t pins_version(const struct pins *pins);
-/* Encodes the table as a file, in keep. *ret_version: which table this is. */
+/* Encodes the table as a file, in keep. *ret_version is the version of this table. */
 slice pins_file(struct pins *pins, struct arena *keep, uint64_t *ret_version);
 #define PINS_FILE_MAX (64u + PREFIX_ROWS_MAX * (16u + PREFIX_BYTES_MAX))
 

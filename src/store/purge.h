@@ -1,16 +1,17 @@
 /* purge.h - purges a prefix or a key. SPDX-License-Identifier: Apache-2.0
  *
- * When store_purge returns OK, no byte and no metadata of a purged name is served any more that the
- * cache had before, or that a fill from before brings; also after a crash. The entries of the index
- * go later (sweep.h). A folder that is out of service takes the purge before it returns. */
+ * After store_purge has returned OK, the store serves no byte and no metadata of a purged name that
+ * it had before, or that an earlier fill brings. This is true after a crash, too. The sweep deletes
+ * the entries of the index later (sweep.h). A folder that is out of service takes the purge before
+ * it returns. */
 #ifndef STORE_PURGE_H
 #define STORE_PURGE_H
 
 #include "store/route.h"
 #include "store/store.h"
 
-/* The prefix of a purge, in keep: of all keys of the bucket that begin with `key`, or, if `whole`,
- * of this one key and its versions. */
+/* Returns the prefix of a purge, in keep. The purge covers all keys of the bucket that begin with
+ * `key`; if `whole`, it covers this one key with its versions. */
 slice purge_prefix(struct arena *keep, slice endpoint, slice bucket, slice key, bool whole);
 
 struct purge_result {

@@ -29,8 +29,8 @@ struct relocation {
     struct relocation_move *moves;
     struct relocation_row *rows;
     size_t move_count, row_count;
-    /* Whether the extent is dropped then. DROP: if no entry names it. DROP_UNREAD: in any case,
-     * because it can't be read. */
+    /* DROP: the committer then drops the extent if no entry names it. DROP_UNREAD: it drops the
+     * extent in any case, because the extent can't be read. */
     enum drop { DROP_NOT, DROP, DROP_UNREAD } drop;
     bool answered;
     enum err err;                     /* OK; ERR_BUSY: entries name the extent; ERR_IO */

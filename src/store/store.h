@@ -40,7 +40,7 @@ struct store_limits {
     uint64_t quota_bytes;             /* of the objects' bytes in the cache; 0: none */
     uint64_t object_bytes_max;        /* larger objects are not stored; 0: no limit */
     uint64_t expire_ms;               /* evicts records that were not read for this time; 0: none */
-    /* HOT: the rule decides. ALWAYS: as if each record had been read often. NEVER: not stored. */
+    /* HOT: the rule decides. ALWAYS: each record counts as often read. NEVER: none is stored. */
     enum store_admission { ADMISSION_HOT, ADMISSION_ALWAYS, ADMISSION_NEVER } admission;
 };
 
@@ -95,7 +95,7 @@ struct store_status {
     uint64_t free_bytes, reserve_bytes;    /* of the file system, less than a second ago */
     uint64_t capacity_bytes;          /* the part of size_bytes that the file system has room for */
     bool derived;                     /* no setting gives size_bytes */
-    uint64_t pinned_bytes, pin_budget_bytes;    /* what pinned records weigh, and may weigh */
+    uint64_t pinned_bytes, pin_budget_bytes;    /* the weight of pinned records; its limit */
     uint32_t extents;
     /* Since the process began: bytes that were appended, bytes of data of them that the recycler
      * copied, extents that were evicted, and reads whose checksum failed. */

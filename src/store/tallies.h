@@ -3,9 +3,9 @@
  *
  * A tally is a bucket, or a prefix of a bucket that is split (limits.h). It has a number, which
  * each record of its objects has in RAM (ages.h). The store has one table of tallies; each volume
- * adds what its records hold. A tally of a bucket is found by the bucket's hash; that of a prefix
- * needs the name of the object. The name of a bucket is known once an object of it was appended, or
- * its name was read in a table of contents.
+ * adds what its records hold. A tally of a bucket is found by the bucket's hash, a tally of a
+ * prefix by the name of the object. The name of a bucket is known once an object of it was
+ * appended, or its name was read in a table of contents.
  *
  * Numbers are never used again in a process. Beyond TALLIES_MAX (H8), and for records whose bucket
  * is not known, the tally is 0. Any thread. */

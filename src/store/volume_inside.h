@@ -48,7 +48,7 @@ struct service {
     uint64_t serial;                  /* the last one that was written here; committer only */
     _Atomic uint64_t faults;          /* how often the folder went out of service */
     _Atomic uint64_t bad;             /* reads whose checksum failed */
-    /* What this volume adds to the gauges of the store, which are sums (service.c). */
+    /* The part of this volume in the gauges of the store, which are sums (service.c). */
     _Atomic int64_t gauges[VOLUME_GAUGES];
 };
 
@@ -83,7 +83,7 @@ struct queue {
     pthread_cond_t more;              /* wakes the committer */
     pthread_cond_t watch;             /* wakes the watch */
     struct list appends, removals, updates;
-    /* For appends that find no room: whether they wait for the recycler, or fail. */
+    /* An append that finds no room waits for the recycler (ROOM_COMES), or fails (ROOM_REFUSED). */
     enum queue_room { ROOM_UNKNOWN, ROOM_COMES, ROOM_REFUSED } room;
     uint64_t room_since_ms;           /* ROOM_COMES since then */
     unsigned room_tries;              /* how often the first append has asked for room */
@@ -169,7 +169,7 @@ struct pinned {
     atomic_bool over;                 /* a record found no room in the budget */
 };
 
-/* What the process knows of metadata, beside the index. */
+/* State about metadata that is in RAM, beside the index. */
 struct known {
     struct metadata_cache *cache;
     struct names *names;

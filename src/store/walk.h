@@ -14,7 +14,7 @@ struct walk_object {
     slice key, version;               /* version empty: the current one */
     uint64_t size;                    /* of the object */
     uint64_t cached_bytes;            /* the bytes of the object that the cache has */
-    uint64_t pinned_bytes;            /* those of them that are pinned */
+    uint64_t pinned_bytes;            /* the pinned ones of these bytes */
     double age;                       /* explain.h; if the caller wants it */
 };
 /* An error ends the walk. */
