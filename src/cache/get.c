@@ -210,7 +210,7 @@ static enum get_phase join_or_start(struct get *get)    /* under the lock */
         return GET_FRESH;
     }
     if (!get->distrust && !get->looked_again && list_empty(&get->inflight->fetches) &&
-        store_knows(cache_store(get->loop->cache), &get->id, &get->name)) {    /* a fetch has ended since */
+        store_knows(cache_store(get->loop->cache), &get->id, &get->name)) {    /* a fetch has ended */
         get->looked_again = true;
         return GET_LOOK;
     }

@@ -59,9 +59,10 @@ static void print_totals(struct arena *keep, const struct fsck_report *report)
     const struct fsck_totals *totals = &report->totals;
     slice size = size_text(keep, totals->extent_bytes);
     printf("  format version %u, generation %u\n", report->version, report->generation);
-    printf("  %" PRIu64 " extents with %.*s; %" PRIu64 " records, %" PRIu64 " of them no longer in "
-           "use\n", totals->extents, SLICE_ARG(size), totals->records, totals->dead_records);
-    printf("  %" PRIu64 " entries in the index, %" PRIu64 " of them proved\n", totals->entries,
+    printf("  extents: %" PRIu64 " (%.*s)\n", totals->extents, SLICE_ARG(size));
+    printf("  records: %" PRIu64 ", of which %" PRIu64 " are no longer in use\n", totals->records,
+           totals->dead_records);
+    printf("  entries in the index: %" PRIu64 ", of which %" PRIu64 " are proved\n", totals->entries,
            totals->proved_entries);
 }
 

@@ -55,16 +55,16 @@ static bool take_url(const struct place *place, struct arena *keep, struct serve
     slice url = place->url, rest;
     bool tls = slice_starts(url, S("https://"));
     if (!tls && !slice_starts(url, S("http://"))) {
-        fprintf(stderr, "penstock: the address of the service (%.*s) must be http://HOST:PORT or "
-                "https://HOST:PORT, not \"%.*s\"\n", SLICE_ARG(place->from), SLICE_ARG(url));
+        fprintf(stderr, "penstock %s: the address of the service (%.*s) must be http://HOST:PORT or "
+                "https://HOST:PORT, not \"%.*s\"\n", server->command, SLICE_ARG(place->from), SLICE_ARG(url));
         return false;
     }
     rest = slice_from(url, tls ? 8 : 7);
     slice host = slice_cut(&rest, '/');
     if (!host.len || slice_has(host, '@') || slice_has(host, ' ') || slice_has(host, '?') ||
         slice_has_control(host) || rest.len) {
-        fprintf(stderr, "penstock: the address of the service (%.*s) must have a host, and nothing "
-                "after it: \"%.*s\"\n", SLICE_ARG(place->from), SLICE_ARG(url));
+        fprintf(stderr, "penstock %s: the address of the service (%.*s) must have a host, and "
+                "nothing after it: \"%.*s\"\n", server->command, SLICE_ARG(place->from), SLICE_ARG(url));
         return false;
     }
     server->url = arena_printf(keep, "http%s://%.*s", tls ? "s" : "", SLICE_ARG(host));
@@ -116,8 +116,8 @@ static bool take_key(const struct config *config, struct arena *keep, struct ser
     if (key && !in_env) {
         take_settings_key(key, keep, server);
     } else if (credentials_of_caller(config, keep, &found, &why)) {
-        fprintf(stderr, "penstock: there is no key to sign the request with: %.*s. %s%s\n",
-                SLICE_ARG(why), config->file_unread ? "The settings file can't be read by this "
+        fprintf(stderr, "penstock %s: there is no key to sign the request with: %.*s. %s%s\n",
+                server->command, SLICE_ARG(why), config->file_unread ? "The settings file can't be read by this "
                 "user, or has a mistake. " : "", "Use a key pair that the service knows: its "
                 "access_key and secret_key, or a row of its keys");
         return false;
@@ -165,8 +165,8 @@ static bool take_timeout(struct cli *cli, struct server *server)
     const char *text = cli_option(cli, "--timeout");
     uint64_t seconds = TIMEOUT_S;
     if (text && (!slice_u64(slice_of(text), &seconds) || !seconds || seconds > TIMEOUT_S_MAX)) {
-        fprintf(stderr, "penstock: --timeout must be a number of seconds, from 1 to %u, not "
-                "\"%s\"\n", TIMEOUT_S_MAX, text);
+        fprintf(stderr, "penstock %s: --timeout must be a number of seconds, from 1 to %u, not "
+                "\"%s\"\n", server->command, TIMEOUT_S_MAX, text);
         return false;
     }
     server->until_ms = mono_ms() + seconds * 1000;
