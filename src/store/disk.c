@@ -376,7 +376,8 @@ bool disk_is_cached(int fd, uint64_t offset, size_t len)
     } answer;
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     if (syscall(CACHESTAT, fd, &range, &answer, 0) != 0) {
-        atomic_store(&refused, true);
+        if (errno == ENOSYS || errno == EPERM)    /* any other failure is one of this file */
+            atomic_store(&refused, true);
         return true;
     }
     return answer.cached >= (offset + len + page - 1) / page - offset / page;

@@ -463,6 +463,21 @@ TEST(an_engine_is_chosen_by_name)
     { #test " (uring)", test, NULL, NULL, &uring },                                            \
     { #test " (threads)", test, NULL, NULL, &threads }
 
+TEST(a_file_that_can_not_be_asked_for_its_cached_pages_spoils_no_other)
+{
+    char path[] = "store-disk-XXXXXX", bytes[8192] = { 1 };
+    int fd = mkstemp(path);
+    ok(fd >= 0 && write(fd, bytes, sizeof(bytes)) == sizeof(bytes) && fsync(fd) == 0);
+    ok(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) == 0);
+    bool asked = !disk_is_cached(fd, 0, sizeof(bytes));
+    ok(disk_is_cached(-1, 0, sizeof(bytes)));    /* not known, so it counts as cached */
+    ok(!asked || !disk_is_cached(fd, 0, sizeof(bytes)));
+    close(fd);
+    unlink(path);
+    if (!asked)
+        skip();    /* this kernel, or this file system, can't tell */
+}
+
 RUN(BOTH(reads_beyond_the_queue_depth_all_end_with_their_own_bytes),
     BOTH(one_read_is_enough_to_make_the_mailbox_readable),
     BOTH(done_may_ask_for_more),
@@ -476,4 +491,5 @@ RUN(BOTH(reads_beyond_the_queue_depth_all_end_with_their_own_bytes),
     cmocka_unit_test(what_the_page_cache_has_comes_at_once),
     cmocka_unit_test(what_the_page_cache_lacks_is_not_waited_for),
     cmocka_unit_test(a_refused_ring_is_named_and_threads_stand_in),
-    cmocka_unit_test(an_engine_is_chosen_by_name))
+    cmocka_unit_test(an_engine_is_chosen_by_name),
+    cmocka_unit_test(a_file_that_can_not_be_asked_for_its_cached_pages_spoils_no_other))
