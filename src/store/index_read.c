@@ -22,7 +22,7 @@ static struct slot *slot_take(struct index *index)
         if (!atomic_load_explicit(&slot->busy, memory_order_relaxed) &&
             !atomic_exchange(&slot->busy, true))
             return slot;
-        if (i == mine - 1 + SLOTS / 2)
+        if (i == (mine - 1 + SLOTS / 2) % SLOTS)    /* once in a round */
             sched_yield();
     }
 }
