@@ -1,8 +1,9 @@
-/* file.c - whole small files. SPDX-License-Identifier: Apache-2.0 */
+/* file.c - whole small files, and files that may be something else. SPDX-License-Identifier: Apache-2.0 */
 #include "base/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 bool file_read(const char *path, size_t max, struct arena *keep, slice *ret)
@@ -20,4 +21,73 @@ bool file_read(const char *path, size_t max, struct arena *keep, slice *ret)
         close(fd);
     errno = error;
     return got == 0;
+}
+
+/* ---- what has a name ---- */
+
+static const char *text_of(mode_t mode)
+{
+    switch (mode & S_IFMT) {
+    case S_IFREG:
+        return "a file";
+    case S_IFDIR:
+        return "a folder";
+    case S_IFLNK:
+        return "a symbolic link";
+    case S_IFIFO:
+        return "a FIFO";
+    case S_IFSOCK:
+        return "a socket";
+    default:
+        return "a device";
+    }
+}
+
+static const char *odd(int dir, const char *name, mode_t wanted)
+{
+    struct stat st;
+    bool there = fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
+    return there && (st.st_mode & S_IFMT) != wanted ? text_of(st.st_mode) : NULL;
+}
+
+const char *file_odd(int dir, const char *name)
+{
+    return odd(dir, name, S_IFREG);
+}
+
+const char *file_odd_folder(int dir, const char *name)
+{
+    return odd(dir, name, S_IFDIR);
+}
+
+/* Returns true if open() gives this error for something that is no ordinary file. */
+static bool may_be_odd(int error)
+{
+    return error == ELOOP || error == EISDIR || error == ENXIO || error == ENODEV;
+}
+
+int file_open(int dir, const char *name, int flags)
+{
+    struct stat st;
+    int fd = openat(dir, name, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+    if (fd < 0) {
+        int error = errno;
+        errno = may_be_odd(error) && file_odd(dir, name) ? FILE_ODD : error;
+        return -1;
+    }
+    int error = fstat(fd, &st) != 0 ? errno : S_ISREG(st.st_mode) ? 0 : FILE_ODD;
+    /* io_uring would not wait for the disk */
+    if (!error && fcntl(fd, F_SETFL, flags) != 0)
+        error = errno;
+    if (!error)
+        return fd;
+    close(fd);
+    errno = error;
+    return -1;
+}
+
+int file_make_new(int dir, const char *name)
+{
+    (void)unlinkat(dir, name, 0);
+    return openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 }

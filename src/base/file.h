@@ -1,11 +1,26 @@
-/* file.h - whole small files. SPDX-License-Identifier: Apache-2.0 */
+/* file.h - whole small files, and files that may be something else. SPDX-License-Identifier: Apache-2.0 */
 #ifndef BASE_FILE_H
 #define BASE_FILE_H
+
+#include <errno.h>
 
 #include "base/arena.h"
 
 /* Reads a file of at most `max` bytes. On failure returns false with errno, which is EFBIG if the
  * file is larger; *ret then holds the bytes that were read before. A NUL always follows *ret. */
 bool file_read(const char *path, size_t max, struct arena *keep, slice *ret) MUST_USE;
+
+/* Opens the file `name` in the folder `dir`, if it is an ordinary file. Returns -1 with errno, which
+ * is FILE_ODD if something else has the name: a link, FIFO, socket, device or folder. So the call
+ * never waits for another process, and never follows a link at the end of the name. */
+int file_open(int dir, const char *name, int flags) MUST_USE;
+#define FILE_ODD EMEDIUMTYPE
+/* Makes a new file to write to. It takes the place of any other file with the name. */
+int file_make_new(int dir, const char *name) MUST_USE;
+/* Returns what has this name, if it is no ordinary file: "a FIFO". Otherwise returns NULL, also if
+ * nothing has the name. */
+const char *file_odd(int dir, const char *name);
+/* The same for a name that must be that of a folder. */
+const char *file_odd_folder(int dir, const char *name);
 
 #endif

@@ -61,11 +61,14 @@ void trap_note_remove(char **note)
     *note = NULL;
 }
 
+/* Neither a FIFO nor a link with the name of a note may keep the process from its end. */
+#define FLAGS (O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
+
 static void leave_notes(void)
 {
     for (size_t i = 0; i < countof(notes); i++) {
         const char *path = atomic_load(&notes[i]);
-        int fd = path ? open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600) : -1;
+        int fd = path ? open(path, FLAGS, 0600) : -1;
         if (fd >= 0)
             close(fd);
     }

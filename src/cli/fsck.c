@@ -183,7 +183,7 @@ static int status_of(const struct fsck_report *reports, size_t count)
 {
     int status = STATUS_CLEAN;
     for (size_t i = 0; i < count; i++)
-        if (!reports[i].checked || reports[i].why.len)
+        if (!reports[i].checked || reports[i].why.len || reports[i].findings[FSCK_UNREAD].count)
             status = STATUS_UNCHECKED;
         else if (fsck_wrong(&reports[i]) && !status)
             status = STATUS_WRONG;
@@ -243,5 +243,6 @@ const struct command command_fsck = {
     .more = "fsck checks the folders of cache_dirs, or cache_dir. No process may use them.\n"
             "Without --repair it changes nothing. The exit status is 0 if nothing is wrong,\n"
             "or if --repair has removed all that was wrong; 1 if something is wrong; 2 if a\n"
-            "folder could not be checked or repaired, or if the command line is wrong.",
+            "folder could not be checked or repaired as a whole, or if the command line is\n"
+            "wrong.",
 };

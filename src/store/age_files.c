@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "base/failpoint.h"
+#include "base/file.h"
 #include "store/format_files.h"
 
 #define FRESH "fresh"                 /* a file that is being written */
@@ -35,13 +36,13 @@ static int open_folder(const struct volume *volume, bool make)
     int folder = volume->folder.fd;
     if (make && mkdirat(folder, "ages", 0700) != 0 && errno != EEXIST)
         return -1;
-    return openat(folder, "ages", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return openat(folder, "ages", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 
 /* If the file can't be written, the old one stays. It is as true as it was. */
 static void write_file(int dir, const char *name, const void *bytes, size_t len)
 {
-    int fd = openat(dir, FRESH, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    int fd = file_make_new(dir, FRESH);
     if (fd < 0)
         return;
     bool good = !failpoint(FAIL_AGES_WRITE) && write(fd, bytes, len) == (ssize_t)len;
@@ -55,7 +56,7 @@ static slice read_file(int dir, const char *name)
 {
     struct stat st;
     slice bytes = { NULL, 0 };
-    int fd = openat(dir, name, O_RDONLY | O_CLOEXEC);
+    int fd = file_open(dir, name, O_RDONLY);
     if (fd < 0)
         return bytes;
     if (fstat(fd, &st) == 0 && st.st_size > 0 && st.st_size <= (off_t)AGES_FILE_MAX) {

@@ -24,6 +24,7 @@
 
 #include "base/crc.h"
 #include "base/failpoint.h"
+#include "base/file.h"
 #include "base/guard.h"
 
 #define BOOT_BYTES 40u
@@ -101,7 +102,7 @@ static enum err fill(int folder, int fd, uint64_t opening, const struct metas *m
 
 enum err clean_leave(int folder, uint64_t opening, const struct metas *metas)
 {
-    int fd = openat(folder, "clean", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    int fd = file_make_new(folder, "clean");
     enum err e = fd < 0 ? ERR_IO : fill(folder, fd, opening, metas);
     if (fd >= 0) {
         close(fd);
@@ -113,7 +114,7 @@ enum err clean_leave(int folder, uint64_t opening, const struct metas *metas)
 
 static bool read_mark(int folder, struct disk_clean *ret)
 {
-    int fd = openat(folder, "clean", O_RDONLY | O_CLOEXEC);
+    int fd = file_open(folder, "clean", O_RDONLY);
     ssize_t len = fd < 0 ? -1 : pread(fd, ret, sizeof(*ret), 0);
     if (fd >= 0)
         close(fd);
@@ -138,6 +139,6 @@ bool clean_take(int folder, uint64_t opening)
 
 bool clean_look(int folder, uint64_t opening, bool *ret_there)
 {
-    *ret_there = faccessat(folder, "clean", F_OK, 0) == 0;
+    *ret_there = faccessat(folder, "clean", F_OK, AT_SYMLINK_NOFOLLOW) == 0;
     return holds(folder, opening);
 }

@@ -56,7 +56,7 @@ static bool is_of_ages(const char *name)
  * ERR_IO. */
 static enum err open_inner(int folder, const char *inner, DIR **ret)
 {
-    int fd = openat(folder, *inner ? inner : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = openat(folder, *inner ? inner : ".", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     *ret = fd < 0 ? NULL : fdopendir(fd);
     if (*ret)
         return OK;

@@ -12,39 +12,57 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/failpoint.h"
 #include "store/extent_inside.h"
 
 #define WINDOW_BYTES 16384u
 
-bool extent_read(const struct extent *extent, void *to, size_t len, uint64_t offset)
+/* Returns OK, ERR_GONE if the file is shorter, or ERR_IO if the disk does not give the bytes: they
+ * may be right. */
+static enum err read_at(const struct extent *extent, void *to, size_t len, uint64_t offset)
 {
     for (size_t got = 0; got < len;) {
         ssize_t n = pread(extent->fd, (char *)to + got, len - got, (off_t)(offset + got));
-        if (n <= 0 && !(n < 0 && errno == EINTR))
-            return false;
+        if (n == 0)
+            return ERR_GONE;
+        if (n < 0 && errno != EINTR)
+            return ERR_IO;
         got += n > 0 ? (size_t)n : 0;
     }
-    return true;
+    return OK;
+}
+
+bool extent_read(const struct extent *extent, void *to, size_t len, uint64_t offset)
+{
+    return read_at(extent, to, len, offset) == OK;
 }
 
 /* ---- version and kind ---- */
 
-/* Reads the footer. Returns false if the file does not end in one that fits the file. */
-static bool read_footer(const struct extent *extent, struct toc_footer *ret)
+/* Reads the footer. Returns ERR_GONE if the file does not end in one that fits the file. */
+static enum err read_footer(const struct extent *extent, struct toc_footer *ret)
 {
     uint8_t bytes[TOC_FOOTER_BYTES];
     uint64_t size = extent_size(extent);
-    return size >= PAGE_BYTES &&
-           extent_read(extent, bytes, sizeof(bytes), size - sizeof(bytes)) &&
-           toc_footer_decode(bytes, ret) == OK &&
-           ret->offset + toc_bytes(ret->version, ret->count, ret->names_len) == size;
+    if (size < PAGE_BYTES)
+        return ERR_GONE;
+    enum err e = failpoint_err(FAIL_FOOTER_READ);
+    if (!e)
+        e = read_at(extent, bytes, sizeof(bytes), size - sizeof(bytes));
+    if (e)
+        return e;
+    bool good = toc_footer_decode(bytes, ret) == OK &&
+                ret->offset + toc_bytes(ret->version, ret->count, ret->names_len) == size;
+    return good ? OK : ERR_GONE;
 }
 
-static bool read_head(const struct extent *extent, struct extent_head *ret)
+static enum err read_head(const struct extent *extent, struct extent_head *ret)
 {
     uint8_t bytes[EXTENT_HEAD_BYTES];
-    return extent_size(extent) >= PAGE_BYTES && extent_read(extent, bytes, sizeof(bytes), 0) &&
-           extent_head_decode(bytes, ret) == OK;
+    if (extent_size(extent) < PAGE_BYTES)
+        return ERR_GONE;
+    enum err e = read_at(extent, bytes, sizeof(bytes), 0);
+    return e ? e : extent_head_decode(bytes, ret) == OK ? OK : ERR_GONE;
 }
 
 static bool is_own(const struct extent *extent, uint32_t number, const uint8_t *volume)
@@ -63,26 +81,40 @@ static bool begins_with_record(const struct extent *extent)
            record.extent == extent->number && record.ordinal == 0;
 }
 
+/* If the footer can't be read, the extent counts as sealed: its records may be read by the index, and
+ * no other table is written behind the one that it may have. */
 void extent_recognize(struct extent *extent)
 {
     struct toc_footer footer;
     struct extent_head head;
     uint8_t kind = EXTENT_LOG;
     unsigned char version = 0;
-    bool sealed = read_footer(extent, &footer);
+    enum err at_end = read_footer(extent, &footer), at_start = OK;
+    bool sealed = !at_end;
     if (sealed && (footer.version == 1 ? footer.extent == extent->number
                                        : is_own(extent, footer.extent, footer.volume))) {
         version = (unsigned char)footer.version;
         kind = footer.kind;
-    } else if (!sealed && read_head(extent, &head)) {
+    } else if (!sealed && (at_start = read_head(extent, &head)) == OK) {
         version = is_own(extent, head.extent, head.volume) ? FORMAT_VERSION : 0;
         kind = head.kind;
     } else if (!sealed && begins_with_record(extent)) {
         version = 1;
     }
     extent->kind = kind;
-    atomic_store(&extent->sealed, sealed && version);
+    atomic_store(&extent->unread, at_end == ERR_IO || at_start == ERR_IO);
+    atomic_store(&extent->sealed, (sealed || at_end == ERR_IO) && version);
     atomic_store(&extent->version, version);
+}
+
+enum err extent_state(struct extents *all, uint32_t number)
+{
+    struct extent *extent = extent_ref(all, number);
+    enum err e = !extent ? ERR_NOT_FOUND
+                 : atomic_load(&extent->unread) ? ERR_IO
+                 : atomic_load(&extent->version) ? OK : ERR_GONE;
+    extent_release(&extent);
+    return e;
 }
 
 /* ---- records ---- */
@@ -92,6 +124,7 @@ struct window {
     const struct extent *extent;
     uint64_t start;
     size_t len;
+    bool failed;                      /* the disk did not give some bytes */
     char bytes[WINDOW_BYTES];
 };
 
@@ -106,7 +139,9 @@ static slice window_at(struct window *window, uint64_t offset, size_t len)
     if (offset < window->start || offset + len > window->start + window->len) {
         window->start = offset;
         window->len = (size_t)MIN(WINDOW_BYTES, size - offset);
-        if (!extent_read(window->extent, window->bytes, window->len, offset)) {
+        enum err e = read_at(window->extent, window->bytes, window->len, offset);
+        if (e) {
+            window->failed |= e == ERR_IO;
             window->len = 0;
             return (slice){ NULL, 0 };
         }
@@ -121,8 +156,9 @@ static bool record_at(struct window *window, uint64_t offset, uint32_t ordinal, 
            record_end(offset, ret) <= extent_size(window->extent);
 }
 
-/* Visits the records by their headers, up to the first place that has no right header. */
-static enum err scan(const struct extent *extent, extent_visit *each, void *arg)
+/* Visits the records by their headers, up to the first place that has no right header. *ret_failed:
+ * that place could not be read. */
+static enum err scan(const struct extent *extent, extent_visit *each, void *arg, bool *ret_failed)
 {
     struct window window = { .extent = extent };
     enum err e = OK;
@@ -138,6 +174,7 @@ static enum err scan(const struct extent *extent, extent_visit *each, void *arg)
         e = each(arg, &record, (uint32_t)at);
         at = record_end(at, &record);
     }
+    *ret_failed = window.failed;
     return e;
 }
 
@@ -184,23 +221,24 @@ static void find_names(const struct extent *extent, struct toc *toc)
     free(block);
 }
 
-/* Reads the rows, and the names if their checksum is right. Returns false if the rows are
- * damaged. */
-static bool read_toc(const struct extent *extent, struct toc *ret)
+/* Reads the rows, and the names if their checksum is right. Returns ERR_GONE if the rows are damaged,
+ * or ERR_IO. */
+static enum err read_toc(const struct extent *extent, struct toc *ret)
 {
     struct toc_footer footer;
-    if (!read_footer(extent, &footer))
-        return false;
+    enum err e = read_footer(extent, &footer);
+    if (e)
+        return e;
     size_t rows_len = footer.count * toc_row_bytes(footer.version);
     uint8_t *bytes = must_alloc(rows_len + footer.names_len + 1);
-    bool good = extent_read(extent, bytes, rows_len + footer.names_len, footer.offset) &&
-                crc32c(0, bytes, rows_len) == footer.rows_crc;
+    e = read_at(extent, bytes, rows_len + footer.names_len, footer.offset);
+    bool good = !e && crc32c(0, bytes, rows_len) == footer.rows_crc;
     *ret = (struct toc){ .count = good ? footer.count : 0 };
     ret->entries = must_alloc(footer.count * sizeof(*ret->entries) + 1);
     toc_rows_decode(footer.version, bytes, ret->count, ret->entries);
     for (uint32_t i = 0; good && i < footer.count; i++)
         good = toc_entry_is_valid(&ret->entries[i]) && ret->entries[i].offset < footer.offset;
-    if (crc32c(0, bytes + rows_len, footer.names_len) == footer.names_crc) {
+    if (!e && crc32c(0, bytes + rows_len, footer.names_len) == footer.names_crc) {
         memmove(bytes, bytes + rows_len, footer.names_len);
         ret->names = bytes;
         ret->names_len = ret->names_capacity = footer.names_len;
@@ -209,7 +247,7 @@ static bool read_toc(const struct extent *extent, struct toc *ret)
     }
     if (!good)
         toc_free(ret);
-    return good;
+    return good ? OK : e ? e : ERR_GONE;
 }
 
 static enum err gather(void *arg, const struct record *record, uint32_t offset)
@@ -222,22 +260,26 @@ static enum err gather(void *arg, const struct record *record, uint32_t offset)
 /* Finds the table of an extent that is not open. */
 static void find_toc(const struct extent *extent, struct toc *ret)
 {
+    bool failed = false;
     *ret = (struct toc){ .count = 0 };
-    if (!atomic_load(&extent->sealed) || !read_toc(extent, ret)) {
-        (void)!scan(extent, gather, ret);
+    enum err e = atomic_load(&extent->sealed) ? read_toc(extent, ret) : ERR_GONE;
+    if (e) {
+        (void)!scan(extent, gather, ret, &failed);
         ret->names_len = 0;
+        ret->partial = failed || e == ERR_IO;
     }
     if (atomic_load(&extent->version) != 1 && !toc_names_fit(ret))
         find_names(extent, ret);
 }
 
-bool extent_toc_is_right(const struct extent *extent)
+enum err extent_judge_toc(const struct extent *extent)
 {
     struct toc toc = { .count = 0 };
-    bool right = read_toc(extent, &toc) &&
-                 (atomic_load(&extent->version) == 1 || toc_names_fit(&toc));
+    enum err e = read_toc(extent, &toc);
+    if (!e && atomic_load(&extent->version) != 1 && !toc_names_fit(&toc))
+        e = ERR_GONE;
     toc_free(&toc);
-    return right;
+    return e;
 }
 
 enum err extent_contents(struct extents *all, uint32_t number, struct arena *keep,
@@ -288,7 +330,7 @@ enum err extent_footer(struct extents *all, uint32_t number, struct toc_footer *
 {
     struct extent *extent;
     enum err e = extent_hold(all, number, &extent);
-    if (!e && !(atomic_load(&extent->sealed) && read_footer(extent, ret)))
+    if (!e && !(atomic_load(&extent->sealed) && read_footer(extent, ret) == OK))
         e = ERR_GONE;
     extent_release(&extent);
     return e;
@@ -317,9 +359,10 @@ enum err extent_each_record(struct extents *all, uint32_t number, extent_visit *
     enum err e = extent_hold(all, number, &extent);
     if (e)
         return e;
-    e = atomic_load(&extent->sealed) && read_toc(extent, &toc)
+    bool failed;
+    e = atomic_load(&extent->sealed) && read_toc(extent, &toc) == OK
             ? each_listed(extent, &toc, each, arg)
-            : scan(extent, each, arg);
+            : scan(extent, each, arg, &failed);
     toc_free(&toc);
     extent_release(&extent);
     return e;
@@ -333,8 +376,10 @@ enum err extent_seal_old(struct extents *all, uint32_t number)
     if (e)
         return e;
     find_toc(extent, &toc);
-    /* after all bytes of the file, because no block is written twice */
-    e = extent_write_toc(extent, round_up(extent_size(extent), PAGE_BYTES), &toc);
+    if (toc.partial)    /* a table without the other records would hide them for ever */
+        e = ERR_IO;
+    else    /* after all bytes of the file, because no block is written twice */
+        e = extent_write_toc(extent, round_up(extent_size(extent), PAGE_BYTES), &toc);
     toc_free(&toc);
     extent_release(&extent);
     return e;

@@ -445,8 +445,8 @@ enum err extents_open(struct extents *all, int folder, const struct format *form
 {
     if (mkdirat(folder, "extents", 0700) != 0 && errno != EEXIST)
         return ERR_IO;
-    all->folder_fd = openat(folder, "extents", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int fd = openat(folder, "extents", O_RDONLY | O_DIRECTORY | O_CLOEXEC);    /* closedir closes it */
+    all->folder_fd = openat(folder, "extents", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int fd = openat(folder, "extents", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);    /* closedir closes it */
     DIR *dir = fd < 0 ? NULL : fdopendir(fd);
     all->extent_bytes = format->extent_bytes;
     memcpy(all->volume, format->volume, sizeof(all->volume));

@@ -112,7 +112,8 @@ void extent_touch(const struct extent *extent, uint32_t ordinal, uint8_t stamp);
 /* Finds the numbers of all extents, in ascending order, including the open ones; in keep. Any
  * thread. */
 size_t extents_numbers(struct extents *all, struct arena *keep, uint32_t **ret);
-/* Writes the table of contents of an extent that an earlier process left without one. */
+/* Writes the table of contents of an extent that an earlier process left without one. Returns ERR_IO,
+ * and writes nothing, if the disk does not give all record headers. */
 enum err extent_seal_old(struct extents *all, uint32_t number) MUST_USE;
 /* Takes an extent out of the table and unlinks its file. Readers that hold it can still read it.
  * The newest extent must not be dropped. */

@@ -46,6 +46,7 @@ struct extent {
     atomic_uchar version;
     uint8_t kind;                     /* enum extent_kind */
     atomic_bool sealed;               /* the file ends with its table of contents */
+    atomic_bool unread;               /* the disk failed when the extent was recognized */
     struct ages *ages;
     _Atomic uint64_t bytes;           /* of the file */
     uint64_t held_bytes;              /* of the file when it was unlinked */
@@ -130,8 +131,12 @@ bool open_extent_toc(const struct extent *extent, struct toc *ret) MUST_USE;
 
 /* Finds version, kind, and whether the extent is sealed, from its footer or head page. */
 void extent_recognize(struct extent *extent);
-/* Returns true if the table at the end of a sealed extent can be used, with its names. */
-bool extent_toc_is_right(const struct extent *extent) MUST_USE;
+/* Returns how the extent was recognized: OK; ERR_GONE if it has no right footer or head page of this
+ * volume; ERR_IO if the disk failed, so that it may be good; ERR_NOT_FOUND if there is none. */
+enum err extent_state(struct extents *all, uint32_t number) MUST_USE;
+/* Judges the table at the end of a sealed extent: OK if it can be used, with its names; ERR_GONE if
+ * it is damaged; ERR_IO if it can't be read. */
+enum err extent_judge_toc(const struct extent *extent) MUST_USE;
 
 /* ---- open_files.c ---- */
 

@@ -29,6 +29,7 @@
 #include <unistd.h>
 
 #include "base/failpoint.h"
+#include "base/file.h"
 #include "store/clean.h"
 #include "store/clearing.h"
 #include "store/mounts.h"
@@ -57,7 +58,11 @@ static struct path path_in(const char *folder, const char *name)
 enum err folder_peek_at(int folder, struct format *ret, const char **ret_why)
 {
     *ret_why = "the file 'format' in the folder can't be read; check its rights, and the disk";
-    int fd = openat(folder, "format", O_RDONLY | O_CLOEXEC);
+    int fd = file_open(folder, "format", O_RDONLY);
+    if (fd < 0 && errno == FILE_ODD)
+        *ret_why = "the name 'format' in the folder is that of a link, FIFO, device or folder, but "
+                   "must be that of an ordinary file; put the right file there, or empty the "
+                   "folder";
     if (fd < 0)
         return errno == ENOENT || errno == ENOTDIR ? ERR_NOT_FOUND : ERR_IO;
     char bytes[FORMAT_BYTES_MAX];
@@ -224,6 +229,9 @@ static const char *why_no_folder(int error)
     case ENAMETOOLONG:
     case ELOOP:
         return "the folder's path is too long, or its links form a circle; set another cache_dir";
+    case FILE_ODD:
+        return "the name 'lock' in the folder is that of a link, FIFO, device or folder, but must "
+               "be that of an ordinary file; remove it";
     case EIO:
         return "the disk of the folder failed (EIO); check that disk and the kernel log, or set "
                "another cache_dir";
@@ -271,7 +279,7 @@ static enum err take_lock(struct folder *folder, const char **ret_why)
         e = open_dir(folder, ret_why);
     if (e || folder->lock_fd >= 0)
         return e;
-    folder->lock_fd = openat(folder->fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    folder->lock_fd = file_open(folder->fd, "lock", O_RDWR | O_CREAT);
     if (folder->lock_fd < 0) {
         *ret_why = why_no_folder(errno);
         return ERR_IO;
@@ -471,11 +479,26 @@ static bool may_open_again(struct folder *folder, enum err e, bool *was_bad)
 
 /* ---- the whole ---- */
 
+/* LMDB would follow a link, and wait at a FIFO. */
+static enum err look_at_kinds(const struct folder *folder, const char **ret_why)
+{
+    for (size_t i = 0; i < FOLDER_NEEDED; i++)
+        if (folder_odd(folder->fd, folder_needed[i])) {
+            *ret_why = "one of the names 'extents', 'index', 'ages' and 'index/data.mdb' in the folder "
+                       "is that of a link, a FIFO, or something else that Penstock does not open "
+                       "(penstock fsck says which); remove it";
+            return ERR_IO;
+        }
+    return OK;
+}
+
 enum err folder_open(struct folder *folder, const struct folder_wish *wish,
                      const uint8_t fresh[STORE_SECRET_BYTES], const char **ret_why)
 {
     bool lagging = false;
     enum err e = take_lock(folder, ret_why);
+    if (!e)
+        e = look_at_kinds(folder, ret_why);
     if (!e)
         e = learn_format(folder, wish, fresh, &lagging, ret_why);
     if (e) {
@@ -483,7 +506,7 @@ enum err folder_open(struct folder *folder, const struct folder_wish *wish,
         return e;
     }
     folder->doubted = wish->unproved || lagging ||
-                      faccessat(folder->fd, "doubt", F_OK, 0) == 0;
+                      faccessat(folder->fd, "doubt", F_OK, AT_SYMLINK_NOFOLLOW) == 0;
     bool clean = clean_take(folder->fd, folder->format.opening) && !folder->doubted;
     folder->index_stands = clean;
     bool used_up = !clean && raise_generation(&folder->format);
@@ -512,9 +535,9 @@ enum err folder_open(struct folder *folder, const struct folder_wish *wish,
 
 static void leave_doubt(int folder)
 {
-    int fd = openat(folder, "doubt", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    int fd = file_open(folder, "doubt", O_WRONLY | O_CREAT);
     if (fd < 0)
-        return;    /* can't be written: nothing more can be done */
+        return;    /* it can't be written, or something has the name, which is a note, too */
     (void)!fsync(fd);
     close(fd);
     (void)!fsync(folder);

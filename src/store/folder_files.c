@@ -13,15 +13,26 @@
 
 #include "base/crc.h"
 #include "base/failpoint.h"
+#include "base/file.h"
 
 int folder_dir(const char *path)
 {
     return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
+const char *const folder_needed[FOLDER_NEEDED] = { "extents", "index", "ages", "lock", "format",
+                                                   "index/data.mdb" };
+#define NEEDED_FOLDERS 3u
+
+const char *folder_odd(int folder, const char *name)
+{
+    bool is_folder = slice_is_one_of(slice_of(name), folder_needed, NEEDED_FOLDERS);
+    return is_folder ? file_odd_folder(folder, name) : file_odd(folder, name);
+}
+
 enum err folder_sync(int folder, const char *inner)
 {
-    int fd = openat(folder, inner, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = openat(folder, inner, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
         return ERR_IO;
     int rc = fsync(fd);
@@ -39,7 +50,7 @@ static const char *temporary_for(const char *name)
 enum err folder_write(int folder, const char *name, const void *bytes, size_t len)
 {
     const char *fresh = temporary_for(name);
-    int fd = openat(folder, fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    int fd = file_make_new(folder, fresh);
     if (fd < 0)
         return errno == ENOSPC || errno == EDQUOT ? ERR_FULL : ERR_IO;
     errno = 0;
@@ -58,13 +69,13 @@ enum err folder_write(int folder, const char *name, const void *bytes, size_t le
 enum err folder_read(int folder, const char *name, size_t max, struct arena *keep, slice *ret)
 {
     struct stat stat;
-    int fd = openat(folder, name, O_RDONLY | O_CLOEXEC);
+    int fd = file_open(folder, name, O_RDONLY);
     if (fd < 0)
         return errno == ENOENT ? ERR_NOT_FOUND : ERR_IO;
     bool known = fstat(fd, &stat) == 0 && stat.st_size >= 0;
     size_t bytes = known ? (size_t)stat.st_size : 0;
     char *to = known && bytes <= max ? arena_alloc(keep, bytes + 1) : NULL;
-    ssize_t len = to ? pread(fd, to, bytes, 0) : -1;
+    ssize_t len = to && !failpoint(FAIL_FILE_READ) ? pread(fd, to, bytes, 0) : -1;
     close(fd);
     if (known && bytes > max)
         return ERR_GONE;
@@ -78,10 +89,10 @@ enum err folder_read_rows(int folder, const char *name, void *rows, size_t row_b
     uint32_t crc;
     *ret_count = 0;
     check(row_bytes > sizeof(crc));
-    int fd = openat(folder, name, O_RDONLY | O_CLOEXEC);
+    int fd = file_open(folder, name, O_RDONLY);
     if (fd < 0)
         return errno == ENOENT ? ERR_NOT_FOUND : ERR_IO;
-    ssize_t len = pread(fd, rows, (max + 1) * row_bytes, 0);
+    ssize_t len = failpoint(FAIL_FILE_READ) ? -1 : pread(fd, rows, (max + 1) * row_bytes, 0);
     close(fd);
     if (len < 0)
         return ERR_IO;

@@ -14,6 +14,12 @@
 
 /* Opens the folder that the path leads to now. Returns -1 with errno. */
 int folder_dir(const char *path) MUST_USE;
+/* The names of which each must be that of an ordinary file, or, for the first ones, of a folder.
+ * Without them a folder can't be opened or checked. */
+#define FOLDER_NEEDED 6u
+extern const char *const folder_needed[FOLDER_NEEDED];
+/* Returns what has this name instead: "a FIFO". Otherwise, and if nothing has it, returns NULL. */
+const char *folder_odd(int folder, const char *name);
 /* Syncs the folder `inner` of the folder; "." is the folder itself. */
 enum err folder_sync(int folder, const char *inner) MUST_USE;
 /* Reads a small file of the folder, in keep. Returns OK, ERR_NOT_FOUND if there is no such file,

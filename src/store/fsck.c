@@ -19,6 +19,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "store/clearing.h"
 #include "store/fsck_inside.h"
 #include "store/installation.h"
@@ -49,13 +50,13 @@ void fsck_note(struct fsck *fsck, enum fsck_kind kind, const char *fmt, ...)
 
 DIR *fsck_list(const struct fsck *fsck, const char *inner)
 {
-    int fd = openat(fsck->folder, inner, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = openat(fsck->folder, inner, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     return fd < 0 ? NULL : fdopendir(fd);
 }
 
 bool fsck_has(const struct fsck *fsck, const char *name)
 {
-    return faccessat(fsck->folder, name, F_OK, 0) == 0;
+    return faccessat(fsck->folder, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
 uint64_t fsck_wrong(const struct fsck_report *report)
@@ -83,8 +84,8 @@ static bool take_lock(struct fsck *fsck)
     char name[17];
     if (fsck->lock_fd >= 0)
         return true;
-    fsck->lock_fd = openat(fsck->folder, "lock", O_RDONLY | O_CLOEXEC);
-    if (fsck->lock_fd < 0)
+    fsck->lock_fd = file_open(fsck->folder, "lock", O_RDONLY);
+    if (fsck->lock_fd < 0)    /* fsck_kinds_are_right was called */
         return errno == ENOENT ||
                fails(fsck, arena_printf(keep, "%s/lock can't be opened (%s); run fsck as the user "
                                         "of the service, or as root", path, strerror(errno)));
@@ -238,7 +239,8 @@ static bool check_contents(struct fsck *fsck)
 static void check_folder(struct fsck *fsck, const struct sibling *siblings, size_t mine)
 {
     /* read again under the lock, which only a cache folder gets */
-    if (!open_folder(fsck) || !read_format(fsck) || !take_lock(fsck) || !read_format(fsck))
+    if (!open_folder(fsck) || !fsck_kinds_are_right(fsck) || !read_format(fsck) ||
+        !take_lock(fsck) || !read_format(fsck))
         return;
     if (fsck->format.one_copy_damaged)
         fsck_note(fsck, FSCK_FORMAT_COPY, "format");
@@ -276,7 +278,10 @@ static void run_one(const struct fsck_ask *ask, size_t mine, const struct siblin
     fsck_begin(&fsck);
     check_folder(&fsck, siblings, mine);
     close_contents(&fsck);
-    if (ask->repair && report->checked && fsck_can_repair(report)) {
+    if (ask->repair && report->findings[FSCK_UNREAD].count) {
+        report->why = S("the disk failed when fsck read the folder, so fsck does not know what is "
+                        "damaged. Check the disk and the kernel log, then run fsck --repair again");
+    } else if (ask->repair && report->checked && fsck_can_repair(report)) {
         if (fsck_repair(&fsck, &why) != OK)
             report->why = slice_of(why);
         if (report->repaired)

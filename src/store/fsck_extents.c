@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "store/extent_inside.h"
 #include "store/fsck_inside.h"
 
@@ -61,6 +62,12 @@ static const char *verdict_text(enum verdict verdict)
     return texts[verdict];
 }
 
+/* The file ends within the record, so the disk has not failed. */
+static bool is_short(const struct visit *visit, const struct toc_row *row)
+{
+    return row->entry->offset + toc_entry_record_bytes(row->entry) > extent_size(visit->held);
+}
+
 static void note_bad(struct visit *visit, const struct toc_row *row, enum verdict verdict)
 {
     struct fsck *fsck = visit->fsck;
@@ -69,7 +76,8 @@ static void note_bad(struct visit *visit, const struct toc_row *row, enum verdic
                 fsck_count_named(fsck, visit->extent, row->entry, row->ordinal);
     visit->extent->records[row->ordinal] |= RECORD_BAD;
     fsck->report->totals.dead_records += !used;
-    fsck_note(fsck, used ? FSCK_RECORD : FSCK_DEAD_RECORD,
+    fsck_note(fsck, verdict == VERDICT_UNREADABLE && !is_short(visit, row) ? FSCK_UNREAD
+                    : used ? FSCK_RECORD : FSCK_DEAD_RECORD,
               "extents/%08x, record %u at offset %u: %s", number, row->ordinal, row->entry->offset,
               verdict_text(verdict));
 }
@@ -102,9 +110,8 @@ static void report_progress(struct visit *visit, uint64_t at)
         fsck->ask->progress(fsck->ask->arg, fsck->report->path, fsck->done_bytes, fsck->all_bytes);
 }
 
-static enum err visit_row(void *arg, const struct toc_row *row)
+static void visit_row(struct visit *visit, const struct toc_row *row)
 {
-    struct visit *visit = arg;
     struct fsck *fsck = visit->fsck;
     struct fsck_totals *totals = &fsck->report->totals;
     struct suspect suspect = { visit->held, visit->extent->number, row->entry, row->ordinal,
@@ -118,17 +125,31 @@ static enum err visit_row(void *arg, const struct toc_row *row)
     report_progress(visit, row->entry->offset);
     if (verdict) {
         note_bad(visit, row, verdict);
-        return OK;
+        return;
     }
     check_name(visit, row, &record);
     if (fsck->index_usable)
         fsck_match(fsck, visit->extent, &record, row->entry->offset);
     if (fsck->index_usable && !(visit->extent->records[row->ordinal] & RECORD_MATCHED))
         totals->dead_records++;
-    return OK;
 }
 
 /* ---- one extent ---- */
+
+/* Returns ERR_IO if the disk failed, so that records may be missing. */
+static enum err check_rows(struct visit *visit)
+{
+    struct toc toc;
+    struct toc_row row;
+    enum err e = extent_table(visit->fsck->extents, visit->extent->number, &toc);
+    if (e)
+        return ERR_IO;
+    for (struct toc_cursor at = toc_begin(&toc); toc_next(&at, &row);)
+        visit_row(visit, &row);
+    e = toc.partial ? ERR_IO : OK;
+    toc_free(&toc);
+    return e;
+}
 
 static void check_end(struct visit *visit)
 {
@@ -145,31 +166,40 @@ static void check_extent(struct fsck *fsck, struct fsck_extent *extent)
 {
     struct visit visit = { .fsck = fsck, .extent = extent };
     enum err e = extent_hold(fsck->extents, extent->number, &visit.held);
-    if (e) {
-        fsck_note(fsck, FSCK_FOREIGN, "extents/%08x", extent->number);
-        return;
-    }
     bool sealed = extent_is_sealed(fsck->extents, extent->number);
-    extent->damaged_table = sealed && !extent_toc_is_right(visit.held);
-    if (extent->damaged_table)
+    enum err table = !e && sealed ? extent_judge_toc(visit.held) : OK;
+    enum err state = extent_state(fsck->extents, extent->number);
+    bool unread = state == ERR_IO || table == ERR_IO || (e && state == OK);
+    extent->unusable = state == ERR_GONE;
+    extent->damaged_table = table == ERR_GONE;
+    if (unread)
+        fsck_note(fsck, FSCK_UNREAD, "extents/%08x", extent->number);
+    else if (e)
+        fsck_note(fsck, FSCK_FOREIGN, "extents/%08x", extent->number);
+    else if (table)
         fsck_note(fsck, FSCK_TABLE, "extents/%08x", extent->number);
+    if (e)
+        return;
     fsck->cold.len = 0;
-    (void)!extent_each_row(fsck->extents, extent->number, visit_row, &visit);
+    if (check_rows(&visit) && !unread)
+        fsck_note(fsck, FSCK_UNREAD, "extents/%08x: its table of contents", extent->number);
     if (!sealed)
         check_end(&visit);
     report_progress(&visit, extent_size(visit.held));
     extent_release(&visit.held);
 }
 
-/* A file that can't be opened is not in the table of extents. */
+/* A file that can't be opened is not in the table of extents. One that is no ordinary file was noted
+ * before. */
 static void check_unopened(struct fsck *fsck)
 {
     DIR *dir = fsck_list(fsck, "extents");
     struct dirent *item;
     uint32_t number;
     while (dir && (item = readdir(dir)))
-        if (extent_number_of(item->d_name, &number) && !extent_is_there(fsck->extents, number))
-            fsck_note(fsck, FSCK_FOREIGN, "extents/%08x can't be opened", number);
+        if (extent_number_of(item->d_name, &number) && !extent_is_there(fsck->extents, number) &&
+            !file_odd(dirfd(dir), item->d_name))
+            fsck_note(fsck, FSCK_UNREAD, "extents/%08x can't be opened", number);
     if (dir)
         closedir(dir);
 }

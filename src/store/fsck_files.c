@@ -1,8 +1,10 @@
 /* fsck_files.c - fsck: the small files of a cache folder. SPDX-License-Identifier: Apache-2.0 */
 #include <dirent.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "store/clean.h"
 #include "store/clearing.h"
@@ -13,6 +15,61 @@
 #include "store/restated.h"
 
 #define ROWS_FILE_MAX (64 * MIB)      /* more than bans or pins ever take */
+
+/* ---- what is no ordinary file, or can't be read ---- */
+
+void fsck_note_file(struct fsck *fsck, enum fsck_kind kind, const char *name, enum err err)
+{
+    if (err == ERR_IO && !file_odd(fsck->folder, name))    /* odd ones were noted */
+        fsck_note(fsck, FSCK_UNREAD, "%s", name);
+    else if (err && err != ERR_IO && err != ERR_NOT_FOUND)
+        fsck_note(fsck, kind, "%s: %s", name, err_text(err));
+}
+
+bool fsck_kinds_are_right(struct fsck *fsck)
+{
+    for (size_t i = 0; i < FOLDER_NEEDED; i++) {
+        const char *name = folder_needed[i], *odd = folder_odd(fsck->folder, name);
+        if (odd)
+            fsck->report->why = arena_printf(
+                fsck->keep, "%s/%s is %s, which fsck does not open. Put the right file there, or "
+                "remove it: Penstock makes a missing one anew", fsck->report->path, name, odd);
+    }
+    return !fsck->report->why.len;
+}
+
+static void note_odd(struct fsck *fsck, const char *name)
+{
+    const char *odd = file_odd(fsck->folder, name);
+    if (odd)
+        fsck_note(fsck, FSCK_ODD, "%s is %s", name, odd);
+}
+
+static void check_kinds_in(struct fsck *fsck, const char *inner)
+{
+    DIR *dir = fsck_list(fsck, inner);
+    struct dirent *item;
+    uint32_t number;
+    char name[40];
+    while (dir && (item = readdir(dir)))
+        if (extent_number_of(item->d_name, &number)) {
+            snprintf(name, sizeof(name), "%s/%08x", inner, number);
+            note_odd(fsck, name);
+        }
+    if (dir)
+        closedir(dir);
+}
+
+static void check_kinds(struct fsck *fsck)
+{
+    static const char *const names[] = { "names", "restated", "bans", "pins", "clean", "doubt",
+                                         FOLDER_FRESH, FOLDER_FRESH_NAMES, "ages/" RULE_FILE,
+                                         "ages/fresh", "index/" INDEX_SUSPECT };
+    for (size_t i = 0; i < countof(names); i++)
+        note_odd(fsck, names[i]);
+    check_kinds_in(fsck, "extents");
+    check_kinds_in(fsck, "ages");
+}
 
 /* ---- the end of the last use ---- */
 
@@ -44,10 +101,8 @@ static void check_notes(struct fsck *fsck)
 static void check_rows(struct fsck *fsck)
 {
     enum err names = names_look(fsck->folder), restated = restated_look(fsck->folder);
-    if (names && names != ERR_NOT_FOUND)
-        fsck_note(fsck, FSCK_NAMES, "names: %s", err_text(names));
-    if (restated && restated != ERR_NOT_FOUND)
-        fsck_note(fsck, FSCK_RESTATED, "restated: %s", err_text(restated));
+    fsck_note_file(fsck, FSCK_NAMES, "names", names);
+    fsck_note_file(fsck, FSCK_RESTATED, "restated", restated);
 }
 
 static void check_prefixes(struct fsck *fsck, struct arena *keep)
@@ -60,13 +115,11 @@ static void check_prefixes(struct fsck *fsck, struct arena *keep)
     enum err e = folder_read(fsck->folder, "bans", ROWS_FILE_MAX, keep, &bytes);
     if (!e)
         e = bans_decode(bytes, keep, &bans);
-    if (e && e != ERR_NOT_FOUND)
-        fsck_note(fsck, FSCK_BANS, "bans: %s", err_text(e));
+    fsck_note_file(fsck, FSCK_BANS, "bans", e);
     e = folder_read(fsck->folder, "pins", ROWS_FILE_MAX, keep, &bytes);
     if (!e)
         e = pins_decode(bytes, keep, &pins, &count, &serial);
-    if (e && e != ERR_NOT_FOUND)
-        fsck_note(fsck, FSCK_PINS, "pins: %s", err_text(e));
+    fsck_note_file(fsck, FSCK_PINS, "pins", e);
 }
 
 /* ---- files of others ---- */
@@ -82,6 +135,7 @@ static bool note_stray(void *arg, const char *inner, const char *name)
 void fsck_files(struct fsck *fsck)
 {
     struct arena keep = { 0 };
+    check_kinds(fsck);
     check_mark(fsck);
     check_notes(fsck);
     check_rows(fsck);
@@ -116,15 +170,17 @@ static void each_age(struct fsck *fsck, bool remove)
     DIR *dir = fsck_list(fsck, "ages");
     struct dirent *item;
     uint32_t number;
+    char name[24];
     while (dir && (item = readdir(dir))) {
         bool judged = extent_number_of(item->d_name, &number) || strcmp(item->d_name, RULE_FILE) == 0;
         enum err e = judged ? judge_age(fsck, item->d_name) : OK;
-        if (e && remove)
+        snprintf(name, sizeof(name), "ages/%.15s", item->d_name);
+        if (remove && e && e != ERR_IO)
             unlinkat(dirfd(dir), item->d_name, 0);
         else if (e == ERR_NOT_FOUND)
-            fsck_note(fsck, FSCK_LEFTOVER, "ages/%s", item->d_name);
-        else if (e)
-            fsck_note(fsck, FSCK_AGES, "ages/%s: %s", item->d_name, err_text(e));
+            fsck_note(fsck, FSCK_LEFTOVER, "%s", name);
+        else if (!remove)
+            fsck_note_file(fsck, FSCK_AGES, name, e);
     }
     if (dir)
         closedir(dir);

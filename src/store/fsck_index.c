@@ -10,19 +10,42 @@
  *
  * If both counts of a record are equal, all entries that name it are its own. Otherwise the record
  * is odd, and each entry that names an odd record is compared with the record's header. */
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/failpoint.h"
+#include "base/file.h"
 #include "store/fsck_inside.h"
 
 #define ROWS 1024u
+#define READ_BYTES 65536u
 #define ODD_MAX 100000u               /* H8: with more odd records, the index is a wrong one */
+
+/* LMDB can't tell a damaged page from one that the disk does not give. So the whole file is read. */
+static bool is_readable(const struct fsck *fsck)
+{
+    char *bytes = must_alloc(READ_BYTES);
+    int fd = file_open(fsck->folder, "index/data.mdb", O_RDONLY);
+    bool readable = fd >= 0 || errno == ENOENT;
+    ssize_t got = 1;
+    while (fd >= 0 && got > 0)
+        got = failpoint(FAIL_INDEX_READ) ? -1 : read(fd, bytes, READ_BYTES);
+    if (fd >= 0)
+        close(fd);
+    free(bytes);
+    return readable && got >= 0;
+}
 
 void fsck_index_fails(struct fsck *fsck, const char *why)
 {
-    fsck_note(fsck, FSCK_INDEX, "%s", why);
+    if (is_readable(fsck))
+        fsck_note(fsck, FSCK_INDEX, "%s", why);
+    else
+        fsck_note(fsck, FSCK_UNREAD, "index/data.mdb");
     fsck->index_usable = false;
 }
 
@@ -104,9 +127,9 @@ uint32_t fsck_count_named(struct fsck *fsck, const struct fsck_extent *extent,
 
 /* ---- from an entry to its record ---- */
 
-/* Finds the header of a record that was good when it was checked. */
-static bool read_record(const struct fsck *fsck, uint32_t number, uint32_t ordinal,
-                        struct fsck_rows *rows, struct record *ret, uint32_t *ret_offset)
+/* Finds the header of a record that was good when it was checked. Returns OK, ERR_GONE, or ERR_IO. */
+static enum err read_record(const struct fsck *fsck, uint32_t number, uint32_t ordinal,
+                            struct fsck_rows *rows, struct record *ret, uint32_t *ret_offset)
 {
     uint8_t header[RECORD_HEADER_MAX];
     struct extent *held;
@@ -115,26 +138,28 @@ static bool read_record(const struct fsck *fsck, uint32_t number, uint32_t ordin
         rows->extent = number;
         rows->count = 0;
         if (extent_contents(fsck->extents, number, &rows->keep, &rows->rows, &rows->count) != OK)
-            return false;
+            return ERR_IO;
     }
+    /* the check found more rows, or the file can't be opened any more */
     if (ordinal >= rows->count || extent_hold(fsck->extents, number, &held) != OK)
-        return false;
+        return ERR_IO;
     *ret_offset = rows->rows[ordinal].offset;
     uint32_t len = record_header_bytes(rows->rows[ordinal].data_len);
-    bool good = len <= sizeof(header) && extent_read(held, header, len, *ret_offset) &&
-                record_decode((slice){ (char *)header, len }, ret) == OK &&
+    bool read = len <= sizeof(header) && extent_read(held, header, len, *ret_offset);
+    bool good = read && record_decode((slice){ (char *)header, len }, ret) == OK &&
                 ret->extent == number && ret->ordinal == ordinal;
     extent_release(&held);
-    return good;
+    return good ? OK : read ? ERR_GONE : ERR_IO;
 }
 
+/* An entry whose record can't be read now counts as its own: it may be. */
 static bool is_own(const struct fsck *fsck, const struct index_row *row, struct fsck_rows *rows)
 {
     struct record record;
     uint32_t offset;
-    if (!read_record(fsck, row->entry.extent, row->entry.ordinal, rows, &record, &offset) ||
-        memcmp(&record.id, &row->id, sizeof(row->id)) != 0)
-        return false;
+    enum err e = read_record(fsck, row->entry.extent, row->entry.ordinal, rows, &record, &offset);
+    if (e || memcmp(&record.id, &row->id, sizeof(row->id)) != 0)
+        return e == ERR_IO;
     for (uint32_t i = 0; i < record_units(&record); i++) {
         struct entry own;
         uint32_t unit;

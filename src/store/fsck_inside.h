@@ -19,6 +19,7 @@ struct fsck_extent {
     uint8_t *records;                 /* count bytes */
     uint8_t *named;                   /* the number of entries that name the record, at most 255 */
     bool damaged_table;
+    bool unusable;                    /* head page and footer were read, and are not right */
 };
 
 /* The check of one folder. */
@@ -45,10 +46,15 @@ void fsck_note(struct fsck *fsck, enum fsck_kind kind, const char *fmt, ...) PRI
 /* Opens the folder `inner` of the cache folder to list it. Returns NULL if that fails. */
 DIR *fsck_list(const struct fsck *fsck, const char *inner) MUST_USE;
 bool fsck_has(const struct fsck *fsck, const char *name) MUST_USE;    /* a file with this name */
+/* Notes what the failed reading of a file means: it is damaged (`kind`), it is no ordinary file, or
+ * the disk failed. */
+void fsck_note_file(struct fsck *fsck, enum fsck_kind kind, const char *name, enum err err);
 
 /* ---- fsck_files.c ---- */
 /* Checks all files of the folder except extents and index. Needs fsck->format. */
 void fsck_files(struct fsck *fsck);
+/* Returns false, with a reason in the report, if something in the folder must not be opened. */
+bool fsck_kinds_are_right(struct fsck *fsck) MUST_USE;
 /* Checks the files in ages/. Needs the extents. */
 void fsck_ages(struct fsck *fsck);
 void fsck_remove_ages(struct fsck *fsck);    /* removes the files that fsck_ages found wrong */

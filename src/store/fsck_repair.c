@@ -13,6 +13,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/failpoint.h"
+#include "base/file.h"
+#include "store/extent_inside.h"
 #include "store/fsck_inside.h"
 #include "store/installation.h"
 #include "store/publish.h"
@@ -22,7 +25,8 @@
 
 bool fsck_can_repair(const struct fsck_report *report)
 {
-    static const enum fsck_kind by_hand[] = { FSCK_STRANGE, FSCK_TWIN, FSCK_BANS, FSCK_PINS };
+    static const enum fsck_kind by_hand[] = { FSCK_STRANGE, FSCK_TWIN, FSCK_BANS, FSCK_PINS,
+                                              FSCK_ODD, FSCK_UNREAD };
     uint64_t found = 0;
     for (size_t i = 0; i < FSCK_KINDS; i++)
         found += fsck_words[i].grade == FSCK_WRONG ? report->findings[i].count : 0;
@@ -44,7 +48,7 @@ static enum err give_index_up(struct fsck *fsck)
 {
     if (!has(fsck, FSCK_INDEX) || !fsck_has(fsck, "index"))
         return OK;
-    int fd = openat(fsck->folder, "index/" INDEX_SUSPECT, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    int fd = file_open(fsck->folder, "index/" INDEX_SUSPECT, O_WRONLY | O_CREAT);
     if (fd < 0)
         return ERR_IO;
     close(fd);
@@ -101,21 +105,17 @@ static enum err delete_entries(struct fsck *fsck, struct folder *folder)
 /* ---- extents and files ---- */
 
 /* An unusable extent with the highest number keeps that number in use until there is a higher
- * one. */
+ * one. An extent goes only if check and repair both read its head page and footer. */
 static enum err drop_extents(struct fsck *fsck, struct folder *folder)
 {
     struct extents *extents = folder->extents;
-    struct extent *held;
     enum err e = OK;
     if (!has(fsck, FSCK_FOREIGN))
         return OK;
     for (size_t i = 0; i < fsck->list_count && !e; i++) {
         uint32_t number = fsck->list[i].number;
-        if (extent_hold(extents, number, &held) != ERR_NOT_FOUND ||
-            !extent_is_there(extents, number)) {
-            extent_release(&held);
+        if (!fsck->list[i].unusable || extent_state(extents, number) != ERR_GONE)
             continue;
-        }
         if (number == extents_highest(extents))
             e = open_extent_begin(extents, OPEN_LOG);
         if (!e)
@@ -149,18 +149,27 @@ static enum err write_files(struct fsck *fsck, struct folder *folder)
     return e;
 }
 
+static enum err remove_ages(struct fsck *fsck, struct folder *folder)
+{
+    (void)folder;
+    fsck_remove_ages(fsck);
+    return OK;
+}
+
+typedef enum err repair_step(struct fsck *fsck, struct folder *folder);
+
 static enum err repair_open(struct fsck *fsck, struct folder *folder)
 {
-    enum err e = delete_entries(fsck, folder);    /* even if the opening has built the index anew */
-    if (!e)
-        e = drop_extents(fsck, folder);
-    if (!e)
-        e = write_tables(fsck, folder);
-    if (!e)
-        e = write_files(fsck, folder);
-    if (!e)
-        fsck_remove_ages(fsck);
-    return e;
+    /* the entries first, even if the opening has built the index anew */
+    static repair_step *const steps[] = { delete_entries, drop_extents, write_tables, write_files,
+                                          remove_ages };
+    enum err e = OK;
+    for (size_t i = 0; i < countof(steps) && !e; i++) {
+        e = failpoint_err(FAIL_REPAIR);
+        if (!e)
+            e = steps[i](fsck, folder);
+    }
+    return e ? e : failpoint_err(FAIL_REPAIR);
 }
 
 /* ---- the whole ---- */

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/crc.h"
+#include "base/file.h"
 
 enum { AT_ROOT = 88 + 40, AT_LAST_PAGE = 136, AT_TRANSACTION = 144 };
 
@@ -40,7 +41,7 @@ void metas_read(const uint8_t *first, const uint8_t *second, uint32_t page_bytes
 enum err metas_read_file(int folder_fd, const char *name, uint32_t page_bytes, struct metas *ret)
 {
     uint8_t pages[2][META_BYTES];
-    int fd = openat(folder_fd, name, O_RDONLY | O_CLOEXEC);
+    int fd = file_open(folder_fd, name, O_RDONLY);
     if (fd < 0)
         return ERR_IO;
     bool whole = pread(fd, pages[0], META_BYTES, 0) == META_BYTES &&

@@ -21,6 +21,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "store/disk.h"
 #include "store/extent_inside.h"
 
@@ -114,7 +115,7 @@ enum err extent_open_file(struct extents *all, uint32_t number, int flags, int *
     snprintf(name, sizeof(name), "%08x", number);
     bool is_short;
     do {
-        *ret = openat(all->folder_fd, name, flags | O_CLOEXEC, 0600);
+        *ret = file_open(all->folder_fd, name, flags);
         is_short = *ret < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM);
     } while (is_short && extent_close_idle(all));
     if (*ret >= 0)

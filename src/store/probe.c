@@ -14,6 +14,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "store/clearing.h"
 #include "store/folder.h"
 #include "store/mounts.h"
@@ -150,20 +151,31 @@ static enum err look_at_rights(struct look *look)
     return OK;
 }
 
-static enum err look_at_contents(struct look *look)
+static enum err look_at_kinds(struct look *look, int folder)
+{
+    static const char *const others[] = { "bans", "restated" };
+    for (size_t i = 0; i < FOLDER_NEEDED + countof(others); i++) {
+        const char *name = i < FOLDER_NEEDED ? folder_needed[i] : others[i - FOLDER_NEEDED];
+        const char *odd = folder_odd(folder, name);
+        if (odd)
+            return judged(look, ERR_IO, arena_printf(look->keep, "%.*s/%s is %s, which Penstock does "
+                                                     "not open; put the right file there, or remove "
+                                                     "it: Penstock makes a missing one anew",
+                                                     SLICE_ARG(look->folder), name, odd));
+    }
+    return OK;
+}
+
+static enum err look_at_contents(struct look *look, int folder)
 {
     struct format format;
     const char *why;
     slice stranger;
-    enum err e = folder_peek(look->folder.ptr, &format, &why);
+    enum err e = folder_peek_at(folder, &format, &why);
     if (e == ERR_FORMAT)
         return judged(look, e, slice_of(why));
     bool lost = e == ERR_NOT_FOUND || e == ERR_GONE;
-    int folder = folder_dir(look->folder.ptr);
-    enum err looked = lost ? clearing_look(folder, look->keep, &stranger) : OK;
-    if (folder >= 0)
-        close(folder);
-    if (looked == ERR_FORMAT)
+    if (lost && clearing_look(folder, look->keep, &stranger) == ERR_FORMAT)
         return judged(look, ERR_FORMAT, arena_printf(look->keep, "the folder holds %.*s, which is "
                                                      "not Penstock's; set cache_dir to an empty "
                                                      "folder",
@@ -172,10 +184,9 @@ static enum err look_at_contents(struct look *look)
 }
 
 /* Takes a shared lock for a moment, to find out whether another process has the lock. */
-static enum err look_at_lock(struct look *look)
+static enum err look_at_lock(struct look *look, int folder)
 {
-    int fd = open(arena_printf(look->keep, "%.*s/lock", SLICE_ARG(look->folder)).ptr,
-                  O_RDWR | O_CLOEXEC);
+    int fd = file_open(folder, "lock", O_RDWR);
     bool held = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
     if (fd >= 0)
         close(fd);
@@ -199,6 +210,20 @@ bool store_is_of(const char *folder, const char *first)
            memcmp(mine.secret, others.secret, sizeof(mine.secret)) == 0;
 }
 
+static enum err look_inside(struct look *look)
+{
+    int folder = folder_dir(look->folder.ptr);
+    if (folder < 0)
+        return OK;    /* look_at_rights has found no reason */
+    enum err e = look_at_kinds(look, folder);
+    if (!e)
+        e = look_at_contents(look, folder);
+    if (!e)
+        e = look_at_lock(look, folder);
+    close(folder);
+    return e;
+}
+
 enum err store_probe(const char *folder, struct arena *keep, slice *ret_why)
 {
     struct look look = { .folder = slice_of(folder), .keep = keep, .why = S("") };
@@ -209,9 +234,7 @@ enum err store_probe(const char *folder, struct arena *keep, slice *ret_why)
     if (!e && there)
         e = look_at_rights(&look);
     if (!e && there)
-        e = look_at_contents(&look);
-    if (!e && there)
-        e = look_at_lock(&look);
+        e = look_inside(&look);
     *ret_why = look.why;
     return e;
 }

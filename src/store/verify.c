@@ -14,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/failpoint.h"
 #include "store/disk.h"
 
 static_assert(DISK_ALIGN == PAGE_BYTES, "a direct read begins with a page");
@@ -78,6 +79,8 @@ enum err cold_read(struct cold *cold, struct extent *held, uint64_t at, size_t w
     uint64_t size = extent_size(held);
     cold->at = at / DISK_ALIGN * DISK_ALIGN;
     cold->len = 0;
+    if (failpoint(FAIL_COLD_READ))
+        return ERR_IO;
     if (at >= size)
         return OK;
     size_t len = MIN(round_up(at + want - cold->at, DISK_ALIGN), cold->room);

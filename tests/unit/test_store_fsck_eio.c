@@ -1,0 +1,151 @@
+/* test_store_fsck_eio.c - a disk that fails while fsck reads: nothing is deleted for that.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * This file has the functions of base/testing.c, so that a step can fail. */
+#include "store_unit.h"
+
+#include "base/failpoint.h"
+#include "base/guard.h"
+#include "base/testing.h"
+#include "store/fsck.h"
+
+#define SIZE 300000u
+#define OBJECTS 40u                   /* in three extents */
+
+/* ---- a disk that fails ---- */
+
+static int fails_at = -1;             /* enum failpoint */
+static unsigned skips, visits;        /* visits that still succeed; all visits */
+
+bool failpoint(enum failpoint where)
+{
+    if ((int)where != fails_at)
+        return false;
+    errno = EIO;
+    return visits++ >= skips;
+}
+
+bool guard_on(enum guard guard) { return (void)guard, true; }
+bool testing_daemon(void) { return false; }
+uint64_t testing_ahead_ms(void) { return 0; }
+const char *testing_value(enum testing_value which) { return (void)which, NULL; }
+
+static struct fsck_report fsck(bool repair)
+{
+    static struct arena keep;
+    const char *folder = unit_folder;
+    struct fsck_ask ask = { .folders = &folder, .count = 1, .repair = repair };
+    struct fsck_report report;
+    arena_free(&keep);
+    visits = 0;
+    fsck_run(&ask, &keep, &report);
+    return report;
+}
+
+static const char *key_of(unsigned number)
+{
+    static char key[32];
+    snprintf(key, sizeof(key), "k%u", number);
+    return key;
+}
+
+static void make_folder(void)
+{
+    struct unit_store unit = unit_open();
+    for (unsigned i = 0; i < OBJECTS; i++)
+        ok(put_object(&unit, key_of(i), "\"one\"", SIZE) == OK);
+    unit_close(&unit);
+}
+
+static void all_is_there(void)
+{
+    fails_at = -1;
+    struct fsck_report report = fsck(false);
+    ok(report.checked && fsck_wrong(&report) == 0 && report.totals.records == OBJECTS);
+    struct unit_store unit = unit_open();
+    for (unsigned i = 0; i < OBJECTS; i++)
+        ok(has_object(&unit, key_of(i), "\"one\"", SIZE));
+    unit_close(&unit);
+}
+
+/* A repair with this failure, at its first visit, its second, and so on, deletes nothing. */
+static void deletes_nothing(enum failpoint where, unsigned least)
+{
+    unsigned found = 0;
+    make_folder();
+    for (unsigned skip = 0; skip < 12; skip++) {
+        fails_at = where;
+        skips = skip;
+        struct fsck_report report = fsck(true);
+        if (visits <= skip)
+            break;
+        ok(report.findings[FSCK_UNREAD].count || !report.checked || report.why.len);
+        ok(!report.repaired && report.why.len > 0);
+        found++;
+    }
+    ok(found >= least);
+    all_is_there();
+}
+
+TEST(of_a_footer) { deletes_nothing(FAIL_FOOTER_READ, 3); }
+TEST(of_records) { deletes_nothing(FAIL_COLD_READ, 3); }
+TEST(of_a_small_file) { deletes_nothing(FAIL_FILE_READ, 3); }
+
+static void flip(const char *name, off_t at)
+{
+    uint8_t byte;
+    int fd = open(in_folder(name), O_RDWR);
+    ok(fd >= 0 && pread(fd, &byte, 1, at) == 1);
+    byte ^= 0x10;
+    ok(pwrite(fd, &byte, 1, at) == 1);
+    close(fd);
+}
+
+/* LMDB finds a fault in its map, which may be one of the disk. */
+TEST(of_the_index)
+{
+    make_folder();
+    for (off_t at = 0; at < 8192; at += 32)
+        flip("index/data.mdb", at);
+    fails_at = FAIL_INDEX_READ;
+    skips = 0;
+    struct fsck_report report = fsck(true);
+    ok(report.findings[FSCK_UNREAD].count == 1 && !report.findings[FSCK_INDEX].count);
+    ok(!report.repaired && report.why.len > 0);
+    ok(access(in_folder("index/suspect"), F_OK) != 0);
+    fails_at = -1;
+    report = fsck(true);
+    ok(report.repaired && fsck_wrong(&report) == 0);
+    all_is_there();
+}
+
+/* The check reads all, and finds a damaged extent. Then the disk fails in the opening for the
+ * repair: the extents whose footers can't be read stay. */
+TEST(an_extent_that_only_the_repair_can_not_read_stays)
+{
+    make_folder();
+    struct stat st;
+    ok(stat(in_folder("extents/00000001"), &st) == 0);
+    flip("extents/00000001", st.st_size - 20);
+    flip("extents/00000001", 8);
+    fails_at = FAIL_FOOTER_READ;
+    skips = UINT32_MAX;
+    struct fsck_report report = fsck(false);
+    unsigned of_check = visits;
+    ok(report.findings[FSCK_FOREIGN].count == 1);
+    skips = of_check;
+    (void)fsck(true);
+    ok(visits > of_check);
+    for (int number = 1; number <= 3; number++) {
+        char name[40];
+        snprintf(name, sizeof(name), "extents/%08x", number);
+        ok(access(in_folder(name), F_OK) == 0);
+    }
+    fails_at = -1;
+    report = fsck(true);
+    ok(report.repaired && fsck_wrong(&report) == 0);
+    ok(access(in_folder("extents/00000001"), F_OK) != 0);
+}
+
+RUN(STORE_TEST(of_a_footer), STORE_TEST(of_records), STORE_TEST(of_a_small_file),
+    STORE_TEST(of_the_index), STORE_TEST(an_extent_that_only_the_repair_can_not_read_stays))
