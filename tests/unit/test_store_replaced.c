@@ -71,6 +71,7 @@ TEST(what_is_written_goes_to_the_open_folder)
     struct object_id bucket = { { 3 } };
     struct format format;
     slice prefix = S("http://o\0bucket\0");
+    size_t merged;
     uint64_t serial;
     const char *why;
     ban_list_init(&list);
@@ -81,7 +82,8 @@ TEST(what_is_written_goes_to_the_open_folder)
     ok(restated_add(restated, &folder, &bucket) == OK);
     names_set(names, secret, &(struct store_name){ S("http://o"), S("me") }, 1);
     names_apply(names, &folder);
-    ok(ban_list_add(&list, &prefix, 1, &serial) == OK && bans_follow(bans, &list, &folder) == OK);
+    ok(ban_list_add(&list, &prefix, 1, &serial, &merged) == OK);
+    ok(bans_follow(bans, &list, &folder) == OK);
     ok(open_extent_begin(folder.extents, OPEN_LOG) == OK);
     folder_doubt(&folder, secret);
     ok(folder_why_lost(&folder) != NULL);
