@@ -170,7 +170,7 @@ void refusal_unref(struct refusal **refusal)
 
 bool refusal_is_outage(const struct refusal *refusal)
 {
-    if (refusal->err == ERR_ORIGIN_KEYS)    /* who revoked them meant it */
+    if (refusal->err == ERR_ORIGIN_KEYS)    /* somebody revoked the credentials on purpose */
         return false;
     return refusal->status == 0 || refusal->status >= 500 || refusal->status == 429;
 }

@@ -21,7 +21,7 @@ struct rules {
     int64_t ttl_s, grace_s;
     bool by_listing;              /* expired keys are revalidated a listing page at a time */
     bool cache_writes;            /* a PUT's body fills the cache */
-    /* How long a proof of a right to read counts (permit.c), and for which keys. */
+    /* The time for which a proof of a right to read counts (permit.c), and its keys. */
     uint64_t grant_ms;            /* for the identity of a client */
     uint64_t permission_ms;       /* for the shared identity */
     enum grant_scope grant_scope;

@@ -38,7 +38,7 @@ static bool good_status(const struct fetch *fetch)
     return fetch->status == 200 || fetch->status == 206;
 }
 
-/* What is kept for slow readers is theirs only as long as nobody waits for a slot. */
+/* Slots are kept for slow readers only as long as no fetch waits for a slot. */
 static void spare_kept(struct fetch *fetch)
 {
     if (!slots_spare(fetch->inflight->flights, fetch))
@@ -47,7 +47,7 @@ static void spare_kept(struct fetch *fetch)
 
 /* ---- the answer ---- */
 
-/* What a client is told of a refusal beside its document: a delete marker shows itself by it. */
+/* True for a header that a client gets with a refusal, such as that of a delete marker. */
 static bool is_of_refusal(slice name)
 {
     return slice_eq(name, S("last-modified")) || slice_eq(name, S("allow")) ||
@@ -130,8 +130,8 @@ static enum step next_step(struct fetch *fetch)
         fetch->end = fetch->next;    /* H6: ends with the record that was under way */
         return STEP_ENOUGH;
     }
-    /* That the first is missing, whoever began it knew. A stream that is not stored relies on
-     * nothing that the next write may take away. */
+    /* The caller that began the fetch knew that its first record is missing. A stream that is not
+     * stored does not rely on the store, because the next write may remove these bytes. */
     if (fetch->began && fetch->admitted && already_here(fetch)) {
         fetch->end = fetch->next;
         return STEP_ENOUGH;
@@ -151,7 +151,7 @@ static enum step next_step(struct fetch *fetch)
     fetch->current =
         flight_new(fetch->inflight, fetch, fetch->metadata, fetch->next, record_length(fetch));
     if (!fetch->current) {
-        fetch_drop_kept(fetch);    /* what others wait for must not wait for itself */
+        fetch_drop_kept(fetch);    /* the fetch must not wait for slots that it keeps itself */
         return STEP_NO_SLOT;
     }
     waiters_wake(&fetch->waiters);
@@ -166,8 +166,8 @@ static void keep(struct fetch *fetch, struct flight *flight)
     fetch->kept[UNSTORED_KEPT - 1] = flight_ref(flight);
 }
 
-/* A small object that is here was one record, metadata in front. Where units of it are fetched
- * because that record went bad, its metadata went with it: such units bring it along. */
+/* A small object in the store is one record, with the metadata in front. If that record is bad, its
+ * metadata is lost, too. So units that are fetched to replace it bring the metadata along. */
 static bool comes_with_metadata(const struct fetch *fetch, const struct flight *flight)
 {
     return flight->metadata->size <= WHOLE_BYTES_MAX &&
@@ -196,8 +196,8 @@ static void land(struct fetch *fetch)
         fetch->end = fetch->next;
 }
 
-/* Bytes come in pieces of 16 KiB: waking a crowd for each costs more than it brings. Those who wait
- * are woken for the first, then for each 128 KiB or as soon as 2 ms have passed. */
+/* Bytes come in pieces of 16 KiB, and to wake many readers for each piece costs more than it
+ * brings. Readers are woken for the first piece, then after 128 KiB or 2 ms. */
 static void tell_readers(struct flight *flight, uint64_t filled)
 {
     uint64_t now_ns = mono_ns();
@@ -233,7 +233,7 @@ static enum origin_take on_body(struct origin_call *call, slice bytes)
         text_add(&fetch->error_body, slice_sub(bytes, 0, room));
         return ORIGIN_TAKEN;
     }
-    /* what was taken before the pause, perhaps in other pieces */
+    /* bytes that were taken before the pause, perhaps in other pieces */
     size_t consumed = MIN(fetch->taken, bytes.len);
     fetch->taken -= consumed;
     bytes = slice_from(bytes, consumed);
@@ -320,8 +320,8 @@ void deliver_forget(struct fetch *fetch)
     store_remove(store, removal);
 }
 
-/* What an origin hides from one client is still there for others: only the shared identity is
- * believed that there is nothing. */
+/* An origin may hide an object from one client, and show it to others. So only an answer to the
+ * shared identity proves that there is no object. */
 static bool is_gone(const struct fetch *fetch, enum err err)
 {
     return identity_id(fetch->asker.who) == 0 &&
@@ -360,7 +360,7 @@ static void set_refusal(struct fetch *fetch, enum err err)
     fetch->err = err;
 }
 
-/* Under the lock: what the end of the call means, in *err and fetch->err. Has all come? */
+/* Judges the end of the call, in *err and fetch->err. Under the lock. True: all bytes came. */
 static bool judge_end(struct fetch *fetch, enum err *err)
 {
     if (fetch->canceled && !fetch->err)
@@ -395,7 +395,7 @@ static void retire(struct fetch *fetch)
 
 static void on_disk(struct store_removal *refusing, enum err err)
 {
-    (void)err;    /* out of service is as good: what comes back is shown to nobody unasked */
+    (void)err;    /* out of service is as good: after it, metadata is revalidated */
     struct fetch *fetch = container_of(refusing, struct fetch, refusing);
     struct flights *flights = fetch->inflight->flights;
     struct object_id id = fetch->inflight->id;

@@ -52,7 +52,7 @@ void flights_free(struct flights **flights)
         return;
     check(flights_objects(*flights) == 0 && (*flights)->slots_used == 0);
     for (size_t i = 0; i < SHARDS; i++) {
-        pthread_mutex_lock(&(*flights)->shards[i].lock);    /* whoever let go of the last is out */
+        pthread_mutex_lock(&(*flights)->shards[i].lock);    /* waits for its last holder */
         check(atomic_load(&(*flights)->shards[i].hooked) == 0);
         pthread_mutex_unlock(&(*flights)->shards[i].lock);
         pthread_mutex_destroy(&(*flights)->shards[i].lock);
@@ -227,7 +227,7 @@ static bool slot_take(struct flights *flights, size_t bytes, struct fetch *asker
     if (fits) {
         flights->slots_used += bytes;
         invite(flights);
-    } else {    /* who was invited keeps its place: the first */
+    } else {    /* an invited asker keeps its place, the first */
         list_add(asker->slot_invited ? flights->slots_queue.next : &flights->slots_queue,
                  &asker->slot_link);
         metric_add(M_CACHE_SLOT_WAITS, 1);
@@ -358,7 +358,7 @@ struct flight *flight_find(struct inflight *inflight, uint64_t etag_hash, uint64
     return NULL;
 }
 
-/* On the committer's thread: what is in the store now is found there. */
+/* On the committer's thread. From now on, readers find the bytes in the store. */
 static void appended(struct store_append *append, enum err err)
 {
     struct flight *flight = container_of(append, struct flight, fill.append);

@@ -30,7 +30,7 @@ struct list_page {
     struct list link;             /* fresh->pages while it runs */
     struct fresh *fresh;
     const struct rules *rules;
-    const struct identity *who;   /* in whose name it is listed: what it tells renews for all */
+    const struct identity *who;   /* signs the listing; its result renews metadata for all */
     struct arena arena;
     struct object_name name;      /* of the key it was started for */
     slice prefix, start_after;
@@ -53,7 +53,7 @@ struct place {
 
 struct refused {
     const struct rules *rules;
-    uint64_t identity;            /* to whom; who it is does not matter for a whole origin */
+    uint64_t identity;            /* that was refused; not compared for a whole origin */
     struct place place;           /* none: the whole origin */
     int64_t until_s;
 };
@@ -260,7 +260,7 @@ static void renew_all(struct list_page *page)
     }
 }
 
-/* Where the next pages begin, and what they list. */
+/* Learns the beginnings of the next pages, and the keys that they list. */
 static void learn_from(struct fresh *fresh, const struct list_page *page)
 {
     const struct listing *listing = &page->listing;
@@ -331,7 +331,7 @@ static struct list_page *list_page_start(struct fresh *fresh, const struct rules
         .op = S3_LIST_OBJECTS_V2,
         .bucket = page->name.bucket,
         .query = text_slice(&query),
-        .no_retry = true,    /* who waits for it can ask by HEAD instead */
+        .no_retry = true,    /* gets that wait for it can send a HEAD instead */
         .as = identity_as(who),
     };
     metric_add(M_CACHE_PAGES, 1);

@@ -182,7 +182,7 @@ static bool should_probe(const struct get *get)
     return get->ask.head_only || get->ask.part || (conditional && !get->distrust);
 }
 
-/* Where versions have no name, nobody's bytes can be continued by another's. */
+/* Without a strong ETag, the bytes of one answer can't be continued by those of another. */
 static struct fetch *join(struct get *get, const struct fetch_span *span)    /* under the lock */
 {
     const struct metadata *known = get->inflight->metadata;
@@ -282,9 +282,9 @@ static enum err answer(struct get *get)
     return err == ERR_CHANGED ? get_restart(get) : err;
 }
 
-/* ---- what will be sent ---- */
+/* ---- the bytes to send ---- */
 
-/* Where the part lies that is asked for; false: it has to be asked. */
+/* Finds the place of the part that the client wants. Returns false if the origin must be asked. */
 static bool find_part(struct get *get, struct s3_range *ret)
 {
     struct part *part = &get->part;

@@ -71,7 +71,7 @@ struct get {
 
     struct metadata *metadata;
     bool validated;               /* the origin confirmed the metadata during this get */
-    enum list_page_state page_state;    /* what the page tells of the key, once it is over */
+    enum list_page_state page_state;    /* the result of the page for the key, when it has ended */
     int64_t seen_s;               /* when the metadata was last confirmed before the page */
     unsigned pages;
     struct part part;             /* the part that the client wants */

@@ -161,7 +161,7 @@ uint64_t grants_find(struct grants *grants, const struct grant_name *name, grant
     return until_ms;
 }
 
-/* Refusals go first: who asks for what it may not have must not push out those who may. */
+/* Refusals go first, so that a client without a right can't push out the grants of others. */
 static uint64_t worth(const struct slot *slot)
 {
     return slot->refused_ms ? 0 : slot->until_ms;

@@ -182,15 +182,15 @@ static void keep_metadata_alone(struct fetch *fetch)
     metadata_store_end(mine);
 }
 
-/* ---- what follows ---- */
+/* ---- the bytes that follow ---- */
 
-/* Where in the object this answer's bytes begin and what of them is wanted. */
+/* Finds the place of the answer's bytes in the object, and the wanted ones among them. */
 static enum err place_bytes(struct fetch *fetch, const struct facts *facts)
 {
     uint64_t next = fetch->next;
     if (!fetch->answered) {
         next = fetch->asked.first;
-        if (fetch->asked.suffix)    /* what comes before the first whole unit is dropped */
+        if (fetch->asked.suffix)    /* bytes before the first whole unit are dropped */
             next = (facts->first + UNIT_BYTES - 1) / UNIT_BYTES * UNIT_BYTES;
         if (fetch->asked.suffix && next > facts->end)
             return ERR_ORIGIN_REPLY;
@@ -253,8 +253,8 @@ static bool renewed(struct fetch *fetch)
            store_renew(cache_store(fetch->inflight->cache), &metadata->id, &vouch) == STORE_RENEWED;
 }
 
-/* The checksums of a part, as lines. Some origins say the object's with each part: as a sum of
- * sums, "...-N", or the very one that the metadata has. Those are none of the part. */
+/* Reads the checksums of a part, as lines. Some origins send the object's checksums with each part,
+ * as a sum of sums, "...-N", or as in the metadata. These are not the part's, and are left out. */
 static void read_part_sums(struct fetch *fetch, const struct origin_reply *reply, struct part *part)
 {
     struct text sums = text_in(&fetch->arena);

@@ -155,7 +155,7 @@ static struct shared *find(struct lists *lists, slice key, uint64_t now_ms)
             continue;
         if (is_good(shared, now_ms))
             return shared;
-        forget(shared);    /* H7: who waits for it goes on, newcomers ask anew */
+        forget(shared);    /* H7: gets that wait for it go on, later ones ask anew */
     }
     return NULL;
 }
@@ -268,7 +268,7 @@ static struct origin_call make_call(struct arena *keep, const struct list_ask *a
     };
 }
 
-/* Who has an identity of their own may see it for as long as they may read what they read. */
+/* For a client with its own identity, an answer counts no longer than a grant does. */
 static uint64_t reuse_ms(const struct lists *lists, const struct list_ask *ask)
 {
     return identity_id(ask->who) ? MIN(lists->reuse_ms, ask->rules->grant_ms) : lists->reuse_ms;

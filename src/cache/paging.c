@@ -104,7 +104,7 @@ static int folder_cmp(const struct folder_name *a, const struct folder_name *b)
     return order ? order : slice_cmp(a->prefix, b->prefix);
 }
 
-/* How many stretches lie before (folder, key): the last of them is the one at or below the key. */
+/* Returns the number of stretches that begin before (folder, key). */
 static size_t count_below(const struct paging *paging, const struct folder_name *folder, slice key)
 {
     size_t low = 0, high = paging->count;
@@ -184,7 +184,7 @@ bool paging_start(struct paging *paging, struct arena *keep, const struct folder
     return true;
 }
 
-/* What came of listing from somewhere else than the key itself. */
+/* Notes the result of a listing that began elsewhere than at the key itself. */
 static void settle_bet(struct paging *paging, bool lost)
 {
     paging->pause = lost ? MIN(paging->pause * 2 + 1, PAUSE_MAX) : 0;
@@ -210,7 +210,7 @@ void paging_note(struct paging *paging, const struct folder_name *folder, slice 
         if (!next || slice_cmp(next->start, last) >= 0)
             break;
         struct stretch rest = { 0 };
-        if (slice_cmp(next->last, last) > 0)    /* what it alone covered begins here now */
+        if (slice_cmp(next->last, last) > 0)    /* its own part begins here now */
             rest = stretch_new(folder, last, next->last);
         drop(paging, i);
         if (rest.text)

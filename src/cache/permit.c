@@ -87,7 +87,7 @@ void permit_ask_as(struct get *get, const struct identity *who)
     if (rules->grant_scope == GRANT_OBJECT || !identity_id(who))
         return;
     name.key = rules->grant_scope == GRANT_PREFIX ? rules->grant_prefix : S("");
-    if (name.version.len)    /* of any version: that is another right than to what is current */
+    if (name.version.len)    /* the right to old versions is a right of its own */
         name.version = S("any");
     store_object_id(cache_store(get->loop->cache), &name, &get->asker.grant.id);
 }

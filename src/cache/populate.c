@@ -21,7 +21,7 @@
 struct record {
     struct epoch_fill fill;
     struct populate *populate;
-    char bytes[];                     /* copied: what the body lies on may fail */
+    char bytes[];                     /* a copy, because the disk of the body may fail */
 };
 
 struct populate {

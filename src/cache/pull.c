@@ -83,9 +83,9 @@ static bool board(struct get *get)    /* under the lock */
     return get->flight != NULL;
 }
 
-/* A small object whose metadata was not here, or was bad, is on its way in with all its bytes:
- * what the store has of it is not looked at, or the fetch would end without a reader, and the
- * metadata not be stored. */
+/* True if a small object whose metadata was missing or bad is being fetched with all its bytes. The
+ * get then does not read from the store: otherwise the fetch would end without a reader, and the
+ * metadata would not be stored. */
 static bool comes_whole(const struct get *get)    /* under the lock */
 {
     const struct fetch *fetch = get->fetch;
@@ -140,7 +140,7 @@ static struct fetch_span missing_run(struct get *get)    /* under the lock */
         if (flight->metadata->etag_hash == get->metadata->etag_hash && flight->start > span.first)
             span.end = MIN(span.end, flight->start);
     span.end = MIN(span.end, fetch_next_claim(get->inflight, get->metadata->etag_hash, span.first));
-    if (get->slow)    /* what would be asked for in vain costs its way here all the same */
+    if (get->slow)    /* bytes that are fetched in vain cost bandwidth, too */
         span.end = MIN(span.end, span.first + cache_ahead_max(get->loop->cache));
     return span;
 }

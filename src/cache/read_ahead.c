@@ -6,8 +6,8 @@
  * time that it had to wait for them all the same. A slow client therefore holds one piece and the
  * next, and only a client that is faster than the disk holds more.
  *
- * The reads are a queue: each begins where the one before it ends. What the page cache gives at once
- * is not read ahead, nor is anything while read buffers are scarce, nor into the caller's memory. */
+ * The reads are a queue: each begins where the one before it ends. Nothing is read ahead if the
+ * page cache gives the bytes at once, while read buffers are scarce, or into the caller's memory. */
 #include "cache/getting.h"
 
 #include "base/metric.h"
