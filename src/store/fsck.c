@@ -76,7 +76,8 @@ static bool fails(struct fsck *fsck, slice why)
     return false;
 }
 
-/* A running Penstock has made the file. So if the file is missing, no lock is needed. */
+/* A running Penstock has made the file. So if the file is missing, a check needs no lock. A repair
+ * makes it. */
 static bool take_lock(struct fsck *fsck)
 {
     struct arena *keep = fsck->keep;
@@ -84,7 +85,8 @@ static bool take_lock(struct fsck *fsck)
     char name[17];
     if (fsck->lock_fd >= 0)
         return true;
-    fsck->lock_fd = file_open(fsck->folder, "lock", O_RDONLY);
+    bool makes = fsck->ask->repair && fsck_is_owner(fsck);
+    fsck->lock_fd = file_open(fsck->folder, "lock", makes ? O_RDWR | O_CREAT : O_RDONLY);
     if (fsck->lock_fd < 0)    /* fsck_kinds_are_right was called */
         return errno == ENOENT ||
                fails(fsck, arena_printf(keep, "%s/lock can't be opened (%s); run fsck as the user "

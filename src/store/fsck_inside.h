@@ -92,7 +92,9 @@ enum fsck_entry fsck_judge(const struct fsck *fsck, const struct index_row *row,
                            struct fsck_rows *rows) MUST_USE;
 
 /* ---- fsck_repair.c ---- */
-/* Repairs the findings. The folder is closed before and afterwards. */
+/* Files that another user makes would keep the service out. */
+bool fsck_is_owner(const struct fsck *fsck) MUST_USE;
+/* Repairs the findings. Extents and index are closed before and afterwards; the lock is kept. */
 enum err fsck_repair(struct fsck *fsck, const char **ret_why) MUST_USE;
 /* Returns true if something was found that a repair can remove. */
 bool fsck_can_repair(const struct fsck_report *report);

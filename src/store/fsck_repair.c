@@ -187,11 +187,10 @@ static enum err open_folder(struct fsck *fsck, struct folder *folder, const char
     return folder_open(folder, &wish, format->secret, ret_why);
 }
 
-/* Files that another user makes would keep the service out. */
-static bool is_owner(int folder)
+bool fsck_is_owner(const struct fsck *fsck)
 {
     struct stat st;
-    return fstat(folder, &st) == 0 && st.st_uid == geteuid();
+    return fstat(fsck->folder, &st) == 0 && st.st_uid == geteuid();
 }
 
 /* A second descriptor shares the lock, so closing it leaves the lock. */
@@ -210,15 +209,18 @@ enum err fsck_repair(struct fsck *fsck, const char **ret_why)
         return ERR_FORMAT;
     *ret_why = "the folder belongs to another user than the one who runs fsck. Run the repair as its "
                "owner, so that the service can use the new files (penstock-operating(7))";
-    if (!is_owner(fsck->folder))
+    if (!fsck_is_owner(fsck))
         return ERR_DENIED;
     *ret_why = "the folder can't be written to; check its rights, and the health and free space of "
                "the disk";
-    enum err e = give_index_up(fsck);
+    enum err e = failpoint_err(FAIL_REPAIR);
+    if (!e)
+        e = give_index_up(fsck);
+    if (e)
+        return e;
     folder.fd = second(fsck->folder);
     folder.lock_fd = second(fsck->lock_fd);
-    if (!e)
-        e = open_folder(fsck, &folder, ret_why);
+    e = open_folder(fsck, &folder, ret_why);
     if (e)
         return e;
     fsck->report->repaired = true;
