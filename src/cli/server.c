@@ -134,16 +134,26 @@ static bool take_key(const struct config *config, struct arena *keep, struct ser
 
 /* ---- the command line ---- */
 
+static const char *cut_url(struct cli *cli)
+{
+    for (size_t i = 0; i < cli->argc; i++) {
+        const char *word = cli->argv[i];
+        if (!slice_starts_nocase(slice_of(word), S("s3://")))
+            continue;
+        memmove(cli->argv + i, cli->argv + i + 1, (--cli->argc - i) * sizeof(*cli->argv));
+        return word;
+    }
+    return NULL;
+}
+
 /* Takes the s3:// URL out of argv. Returns false, and reports it, if there is none, or a wrong
  * one. */
 static bool take_word(struct cli *cli, const char *command, struct s3_url *ret)
 {
-    const char *word = NULL, *why;
-    for (size_t i = 0; i < cli->argc && !word; i++) {
-        if (!slice_starts_nocase(slice_of(cli->argv[i]), S("s3://")))
-            continue;
-        word = cli->argv[i];
-        memmove(cli->argv + i, cli->argv + i + 1, (--cli->argc - i) * sizeof(*cli->argv));
+    const char *word = cut_url(cli), *why;
+    if (word && cut_url(cli)) {
+        fprintf(stderr, "penstock %s: give one s3:// URL. Run the command once for each\n", command);
+        return false;
     }
     word = word ? word : cli_word(cli);
     if (!word) {
