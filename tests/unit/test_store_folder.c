@@ -227,7 +227,8 @@ TEST(a_disk_that_is_full_at_the_start_costs_the_oldest_extent)
 
 /* ---- a format file that is lost ---- */
 
-#define FORMAT_LEN 112                /* of a format file that lists one volume */
+#define COPY_LEN 112                  /* of one copy in a format file that lists one volume */
+#define FORMAT_LEN (2 * COPY_LEN + 4)
 
 /* What damage leaves of these bytes; -1: no file. */
 static void damage_format(const uint8_t bytes[], ssize_t len)
@@ -293,9 +294,10 @@ TEST(a_folder_whose_format_file_is_lost_starts_anew)
     struct unit_store unit = unit_open_sized(8 * MIB, 2 * MIB);
     put_some(&unit, 0, 5, 900000);
     unit_close(&unit);
-    for (unsigned at = 0; at < FORMAT_LEN; at += at < 16 ? 1 : 7) {
+    for (unsigned at = 0; at < COPY_LEN; at += at < 16 ? 1 : 7) {
         read_format(good);
         good[at] ^= 1;
+        good[COPY_LEN + at] ^= 1;
         damage_format(good, FORMAT_LEN);
         starts_anew(DAMAGED);
     }
@@ -307,7 +309,7 @@ TEST(a_folder_whose_format_file_is_lost_starts_anew)
     damage_format(good, 40);
     starts_anew(DAMAGED);
     read_format(good);
-    damage_format(good, FORMAT_LEN + 1);
+    damage_format(good, FORMAT_LEN - 3);
     starts_anew(DAMAGED);
     damage_format(NULL, -1);
     starts_anew(MISSING);
