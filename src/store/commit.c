@@ -539,7 +539,9 @@ static void tend(struct volume *volume, uint64_t *retried_ms, uint64_t *checked_
         if (now - *retried_ms < RETRY_MS)
             return;
         atomic_store(&volume->service.busy_since_ms, 0);    /* an opening may take minutes */
+        atomic_store(&volume->service.opening_since_ms, now);
         (void)!service_begin(volume, &why);    /* store_status says why */
+        atomic_store(&volume->service.opening_since_ms, 0);
         volume_still_alive(volume);
         *retried_ms = mono_ms();
     } else if (index_is_bad(volume->index)) {    /* a reader found damage */

@@ -213,18 +213,28 @@ void service_note_doubt(struct volume *volume)
 
 /* ---- the watch ---- */
 
+/* Returns true if removals are answered now without the folder, which then comes back unproved. A
+ * removal that comes while the folder is opened waits for the opening, because a folder that missed
+ * one must be opened anew. */
+static bool gives_up(struct volume *volume)
+{
+    uint64_t opening = atomic_load(&volume->service.opening_since_ms);
+    return !volume_is_serving(volume) &&
+           (!opening || mono_ms() >= opening + volume->options.commit_ms_max);
+}
+
 void *service_watch(void *arg)
 {
     struct volume *volume = arg;
     pthread_mutex_lock(&volume->queue.lock);
     while (!volume->queue.stopping) {
-        if (list_empty(&volume->queue.removals) || volume_is_serving(volume))
+        if (list_empty(&volume->queue.removals) || !gives_up(volume))
             cond_wait_until(&volume->queue.watch, &volume->queue.lock, mono_ns() + WATCH_MS * 1000000u);
         pthread_mutex_unlock(&volume->queue.lock);
         gauge(volume, GAUGE_SERVING, volume_is_serving(volume));
         gauge(volume, GAUGE_HELD, (int64_t)extents_held_bytes(volume->extents));
         gauge(volume, GAUGE_LIVE, (int64_t)extents_live_bytes(volume->extents));
-        if (!volume_is_serving(volume))    /* the committer hangs in a commit or an opening */
+        if (gives_up(volume))    /* the committer hangs in a commit or an opening */
             removals_give_up(volume);
         pthread_mutex_lock(&volume->queue.lock);
     }

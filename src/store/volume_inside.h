@@ -42,6 +42,7 @@ struct service {
     _Atomic(const char *) why;        /* why the folder is not open; static text */
     _Atomic(const char *) anew;       /* why the folder began anew; static text */
     _Atomic uint64_t busy_since_ms;   /* time of the running commit's latest progress; 0: none */
+    _Atomic uint64_t opening_since_ms;    /* 0: the committer opens no folder */
     atomic_bool unproved;    /* a removal or refusal came while the folder was out of service */
     atomic_bool counted;              /* the records of earlier processes are counted */
     bool doubted;                     /* the folder has a note of doubt; for the committer only */
