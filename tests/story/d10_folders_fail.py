@@ -132,7 +132,11 @@ with Story("d10 a folder that fails costs what lies in it, and nothing else", se
             time.sleep(3)
             check(end(), f"{text}: can't be ended")
             time.sleep(1.5)    # a folder that was made meanwhile is noticed to be another one
-            wait_for(f"{text}: it is back", lambda: serving() == 1, 30)
+            try:
+                wait_for(f"{text}: it is back", lambda: serving() == 1, 30)
+            except Wrong as error:
+                raise Wrong(f"{error}: " + "\n".join(
+                    line for line in server.log().splitlines() if '"event":"cache_folder' in line and mounted["b"] in line))
             time.sleep(2)
             story.same(f"{text}: no request failed and no byte was wrong", wrong[:3], [])
             story.note(f"{text}: " + ", ".join(longest(k, t) for t in (False, True) for k in ("read", "write")))

@@ -68,10 +68,17 @@ with Story(f"y07 ls and du after {HISTORIES} histories", seconds=120 + 6 * HISTO
                 found[key[5:]] = got
         return found
 
-    differs, listed, partly = [], 0, 0
+    def ends():
+        """Before a process ends: the extents that it evicted."""
+        global evicted
+        evicted += server.metric("penstock_store_recycled_extents_total")
+
+    differs, listed, partly, evicted = [], 0, 0, 0
     for history in range(HISTORIES):
         for _ in range(rng.randrange(10, 60)):
             how = step()
+            if how:
+                ends()
             if how == "kill":
                 server.kill()
                 server = server.again()
@@ -96,5 +103,6 @@ with Story(f"y07 ls and du after {HISTORIES} histories", seconds=120 + 6 * HISTO
         partly += sum(row["cached_bytes"] < row["bytes"] for row in last)
     story.same("0 histories after which they differ", differs[:3], [])
     story.fact("some keys were cached in part", partly > 0)
-    story.fact("some were evicted (in 20 histories or more)", server.metric("penstock_store_recycled_extents_total") > 0 or HISTORIES < 20)
-    story.note(f"{HISTORIES} histories, {listed} keys listed, {partly} of them cached in part")
+    ends()
+    story.fact("some extents were evicted (in 20 histories or more)", evicted > 0 or HISTORIES < 20)
+    story.note(f"{HISTORIES} histories, {listed} keys listed, {partly} of them cached in part, {evicted:.0f} extents evicted")

@@ -9,7 +9,7 @@ OBJECTS = {**{f"bucket/small/{n:03d}": 9_000 + 1_000 * n for n in range(120)},
            **{f"bucket/large/{n}": 5 * MIB + 123 for n in range(24)}}
 TOTAL = sum(OBJECTS.values())
 
-with Story(f"d14 {FLIPS} bits flip at rest", seconds=120 + FLIPS) as story:
+with Story(f"d15 {FLIPS} bits flip at rest", seconds=120 + FLIPS) as story:
     origin = story.origin(*(f"object={key} {size}" for key, size in OBJECTS.items()))
     folders = [story.path("a"), story.path("b")]
     server = story.penstock(origin=origin.url, cache_dir=None, cache_size=None, extent_size="4MiB", freshness="immutable",
