@@ -587,7 +587,7 @@ static void turn(struct volume *volume)
         service_end(volume, WRITE_FAILED);
 }
 
-/* What remains of a turn, after its commit. */
+/* The steps of a turn that come after its commit. */
 static void end_turn(struct volume *volume, bool seals_log, uint64_t *retried_ms,
                      uint64_t *checked_ms)
 {

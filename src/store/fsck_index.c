@@ -1,7 +1,7 @@
 /* fsck_index.c - fsck: the index against the records. SPDX-License-Identifier: Apache-2.0
  *
- * A record may lack entries: another record has replaced it, or its object was removed. That is
- * normal, and only counted. But each entry must be one that its record has. The check takes two
+ * A record may lack entries: another record has replaced it, or its object was removed. Such records
+ * are normal, and only counted. But each entry must be one that its record has. The check takes two
  * steps, so that it needs no copy of all records in memory:
  *
  *   extents   for each record, the entries under its own keys that name it are compared with it,

@@ -1,11 +1,11 @@
 /* fsck_repair.c - fsck: repairs the findings. SPDX-License-Identifier: Apache-2.0
  *
  * A repair opens the folder as a start does, as doubted, so the generation rises: all entries are
- * unproved, and Penstock revalidates each object once. That is necessary because a removed entry
- * may uncover an older one, and because an index that is built anew has entries that were removed.
- * The opening itself builds a lost index anew, reads unsealed extents, and writes their tables.
- * What is left to do are deletions of entries, by ordinary transactions; tables of sealed extents;
- * and files that are wrong. At the end the folder is closed as by a clean stop.
+ * unproved, and Penstock revalidates each object once. This is necessary for two reasons: a removed
+ * entry may uncover an older one, and an index that is built anew has entries that were removed.
+ * The opening builds a lost index anew, reads unsealed extents, and writes their tables. Then the
+ * repair deletes entries, by ordinary transactions, and mends tables of sealed extents and files
+ * that are wrong. At the end the folder is closed as by a clean stop.
  *
  * The files bans and pins are not changed: without their rows nothing is known to be right. */
 #include <fcntl.h>
