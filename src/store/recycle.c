@@ -27,6 +27,8 @@
 #include "store/account.h"
 #include "store/age_files.h"
 #include "store/expire.h"
+#include "store/find_name.h"
+#include "store/inside.h"
 #include "store/pinned.h"
 #include "store/relocation.h"
 #include "store/service.h"
@@ -293,14 +295,36 @@ static bool read_record(struct pass *pass, const struct toc_entry *row, uint32_t
     return true;
 }
 
-/* A record of units has no name here: all units of the bucket count. */
-static bool is_purged(struct pass *pass, const struct append_item *item, uint32_t ordinal)
+/* Finds the name of a record that was read, in the batch's arena. A record of units has none: its
+ * object's metadata has it, and is asked only if a purge may cover the record. If no name is found,
+ * *ret is empty. */
+static void find_record_name(struct pass *pass, const struct append_item *item, uint32_t ordinal,
+                             slice *ret)
+{
+    struct volume *volume = pass->volume;
+    const struct object_id *id = &item->record.id;
+    struct toc_name name;
+    *ret = (slice){ "", 0 };
+    if (item->metadata_block.len) {
+        if (toc_name_of(item->metadata_block, &name))
+            *ret = name.name;
+        return;
+    }
+    struct ban_set *bans = ban_set_ref(&volume->bans->place);
+    bool asks = ban_set_may_cover(bans, item->bucket, pass->number, ordinal) &&
+                volume_is_serving(store_home(store_of(volume), id));
+    ban_set_unref(&bans);
+    if (asks && !find_name(volume, id, &pass->keep, ret))
+        *ret = (slice){ "", 0 };
+}
+
+/* Without a name, all units of the bucket count. */
+static bool is_purged(struct pass *pass, const struct append_item *item, uint32_t ordinal,
+                      slice name)
 {
     struct ban_set *bans = ban_set_ref(&pass->volume->bans->place);
-    struct toc_name name;
-    bool purged = item->metadata_block.len && toc_name_of(item->metadata_block, &name)
-        ? ban_set_covers(bans, name.name, pass->number, ordinal)
-        : ban_set_may_cover(bans, item->bucket, pass->number, ordinal);
+    bool purged = name.len ? ban_set_covers(bans, name, pass->number, ordinal)
+                           : ban_set_may_cover(bans, item->bucket, pass->number, ordinal);
     ban_set_unref(&bans);
     return purged;
 }
@@ -309,23 +333,26 @@ static bool is_purged(struct pass *pass, const struct append_item *item, uint32_
  * Returns ERR_GONE if the record was purged. The file of the copy is made without the lock, because
  * the committer would wait for a disk that hangs. A purge that comes meanwhile takes the new extent
  * for one that has records already, and covers more than it must. */
-static enum err add_copy(struct pass *pass, struct append_item *item, uint32_t ordinal)
+static enum err add_copy(struct pass *pass, struct append_item *item, uint32_t ordinal,
+                         slice *ret_name)
 {
     struct extents *extents = pass->volume->extents;
     enum err e = OK;
+    find_record_name(pass, item, ordinal, ret_name);
     if (!open_extent_is_open(extents, OPEN_COPY))
         e = open_extent_begin(extents, OPEN_COPY);
     if (e)
         return e;
     pthread_mutex_lock(&pass->volume->bans->order);
-    e = is_purged(pass, item, ordinal) ? ERR_GONE : open_extent_add(extents, OPEN_COPY, item);
+    e = is_purged(pass, item, ordinal, *ret_name) ? ERR_GONE : open_extent_add(extents, OPEN_COPY, item);
     pthread_mutex_unlock(&pass->volume->bans->order);
     return e;
 }
 
 /* The copy has no room: begins another copy and another batch, and reads the record again. */
 static enum err add_to_next(struct pass *pass, const struct toc_entry *row, uint32_t ordinal,
-                            struct append_item **item, struct relocation_move **move)
+                            struct append_item **item, struct relocation_move **move,
+                            slice *ret_name)
 {
     pass->err = OK;
     flush(pass);
@@ -336,7 +363,7 @@ static enum err add_to_next(struct pass *pass, const struct toc_entry *row, uint
     *move = &pass->moves[pass->count];
     if (!e && !read_record(pass, row, ordinal, *item))
         e = ERR_IO;
-    return e ? e : add_copy(pass, *item, ordinal);
+    return e ? e : add_copy(pass, *item, ordinal, ret_name);
 }
 
 /* Adds a copy of the record to the batch. A record that can't be read is deleted. So is one that
@@ -352,9 +379,10 @@ static void copy_row(struct pass *pass, const struct toc_entry *row, uint32_t or
         return;
     }
     bool pinned = ages_is_pinned(extent_ages_of(pass->victim), ordinal);
-    pass->err = add_copy(pass, item, ordinal);
+    slice name;
+    pass->err = add_copy(pass, item, ordinal, &name);
     if (pass->err == ERR_FULL && pinned)
-        pass->err = add_to_next(pass, row, ordinal, &item, &move);
+        pass->err = add_to_next(pass, row, ordinal, &item, &move, &name);
     /* ERR_FULL: the copy has no room, because the victim is larger than a new extent */
     enum event_why why = pass->err == ERR_GONE ? EVENT_PURGED : EVENT_EVICTED;
     if ((pass->err == ERR_FULL && !pinned) || pass->err == ERR_GONE) {
@@ -366,7 +394,7 @@ static void copy_row(struct pass *pass, const struct toc_entry *row, uint32_t or
         return;
     *move = (struct relocation_move){ .copied = { .old_extent = pass->number, .old_ordinal = ordinal },
                                 .stamp = ages_stamp(extent_ages_of(pass->victim), ordinal),
-                                .pinned = pinned };
+                                .name = name, .pinned = pinned };
     if (item->metadata_block.len)
         move->metadata = metadata_block_decode(&item->record.id, item->metadata_block);
     metric_add(M_STORE_COPIED, row->data_len);

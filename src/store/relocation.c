@@ -56,14 +56,15 @@ void relocations_refuse(struct volume *volume)
 
 /* ---- publishing ---- */
 
-/* A purge came after the record was copied. A record of units has no name here: all units of the
- * bucket count. */
+/* A purge came after the record was copied. If the name of a record of units is not known, all
+ * units of the bucket count. */
 static bool is_purged(struct volume *volume, const struct relocation_move *move)
 {
     const struct copied *copied = &move->copied;
     struct ban_set *bans = ban_set_ref(&volume->bans->place);
-    bool purged = move->metadata
-        ? ban_set_covers(bans, move->metadata->name, copied->old_extent, copied->old_ordinal)
+    slice name = move->metadata ? move->metadata->name : move->name;
+    bool purged = name.len
+        ? ban_set_covers(bans, name, copied->old_extent, copied->old_ordinal)
         : ban_set_may_cover(bans, copied->record.mark, copied->old_extent, copied->old_ordinal);
     ban_set_unref(&bans);
     return purged;

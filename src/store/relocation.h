@@ -14,6 +14,7 @@
 struct relocation_move {
     struct copied copied;
     struct metadata *metadata;        /* a reference; NULL: the record has no metadata */
+    slice name;                       /* of the object, as metadata->name, if it is known; the sender's */
     uint8_t stamp;
     bool pinned;
 };

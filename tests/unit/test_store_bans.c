@@ -3,6 +3,7 @@
 #include "store_unit.h"
 
 #include "store/inside.h"
+#include "store/pin.h"
 #include "store/purge.h"
 
 #define BIG (5 * MIB + 7)
@@ -502,8 +503,8 @@ TEST(a_folder_that_finds_out_late_that_a_purge_was_forgotten_serves_nothing_old)
     ok(count_keys(&unit, "train/") > 0);    /* nobody can know better */
     bring_back(0);
     soon(serves(&unit, 0));
-    soon(count_keys(&unit, "train/") == 0);
-    ok(*store_folder_emptied(unit.store, 2));
+    soon(*store_folder_emptied(unit.store, 2));
+    ok(count_keys(&unit, "train/") == 0);
     unit_close(&unit);
 }
 
@@ -701,6 +702,38 @@ TEST(no_copy_of_a_purged_record_outlives_the_purge)
     unit_close(&unit);
 }
 
+static void stop_sweep(struct unit_store *unit)
+{
+    struct ban_list *list = &unit->store->installation.bans;
+    pthread_mutex_lock(&list->lock);
+    list->stopping = true;
+    pthread_cond_broadcast(&list->changed);
+    pthread_mutex_unlock(&list->lock);
+}
+
+/* Units have no name. The recycler asks for it before it drops units of a bucket with a purge. */
+TEST(units_of_another_prefix_are_copied_while_a_purge_is_not_swept)
+{
+    struct unit_store unit;
+    struct store_options options = options_of(48 * MIB, 4 * MIB);
+    struct pin_name pin = { S("http://origin"), S("bucket"), S("val/") };
+    uint64_t copied = metric_read(M_STORE_COPIED), until = mono_ms() + 60000;
+    bool changed;
+    options.pin_percent = 50;
+    options.commit_ms_max = 60000;    /* on a busy machine */
+    ok(unit_try(&unit, options) == OK);
+    ok(put_object(&unit, "val/big", "\"1\"", BIG) == OK);
+    ok(put_object(&unit, "train/big", "\"1\"", BIG) == OK);
+    ok(store_pin(unit.store, &pin, 1, true, &changed) == OK);
+    stop_sweep(&unit);
+    ok(purge(&unit, "train/") == OK);
+    for (unsigned i = 0; metric_read(M_STORE_COPIED) < copied + BIG && mono_ms() < until; i++)
+        put_records(&unit, "new/", i * RECORDS);
+    ok(metric_read(M_STORE_COPIED) >= copied + BIG && in_force(&unit) == 1);
+    ok(has_object(&unit, "val/big", "\"1\"", BIG) && !get_metadata(&unit, "train/big"));
+    unit_close(&unit);
+}
+
 static void *purge_train(void *arg)
 {
     ok(purge(arg, "train/") == OK);
@@ -800,5 +833,6 @@ RUN_STORE(STORE_TEST(a_purge_hides_its_prefix_at_once_and_deletes_it_later),
           STORE_TEST(a_wider_purge_takes_the_place_of_others_and_too_long_ones_are_refused),
           STORE_TEST(merged_bans_cover_all_that_was_banned),
           STORE_TEST(no_copy_of_a_purged_record_outlives_the_purge),
+          STORE_TEST(units_of_another_prefix_are_copied_while_a_purge_is_not_swept),
           STORE_TEST(metadata_read_while_a_purge_waits_for_the_committer_is_not_served_later),
           STORE_TEST(a_look_up_that_hangs_stops_neither_a_purge_nor_other_look_ups))
