@@ -193,7 +193,7 @@ void ban_list_learn(struct ban_list *list, const struct bans_file *file)
     pthread_mutex_unlock(&list->lock);
 }
 
-void ban_list_forget(struct ban_list *list, uint64_t version, const uint64_t *needed, size_t count)
+bool ban_list_forget(struct ban_list *list, uint64_t version, const uint64_t *needed, size_t count)
 {
     pthread_mutex_lock(&list->lock);
     bool changed = false, same = ban_list_version(list) == version;
@@ -207,6 +207,7 @@ void ban_list_forget(struct ban_list *list, uint64_t version, const uint64_t *ne
     }
     atomic_fetch_add(&list->version, changed);
     pthread_mutex_unlock(&list->lock);
+    return changed;
 }
 
 bool ban_list_has(struct ban_list *list, slice name, uint64_t since)

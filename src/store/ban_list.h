@@ -55,8 +55,8 @@ void ban_list_settle(struct ban_list *list, const uint64_t *serials, size_t coun
 /* Learns from a volume's file: adds the bans that the list lacks. */
 void ban_list_learn(struct ban_list *list, const struct bans_file *file);
 /* Removes all bans but those whose serial is in `needed`, which is in ascending order. Does nothing
- * if the list is no longer of this version. */
-void ban_list_forget(struct ban_list *list, uint64_t version, const uint64_t *needed, size_t count);
+ * if the list is no longer of this version. Returns true if it removed any. */
+bool ban_list_forget(struct ban_list *list, uint64_t version, const uint64_t *needed, size_t count);
 /* Returns true if a ban with a higher serial than `since` has this name (as metadata->name), or if
  * that is not known any more. Cheap if no such ban exists. */
 bool ban_list_has(struct ban_list *list, slice name, uint64_t since);

@@ -17,6 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/failpoint.h"
 #include "base/metric.h"
 
 #define FILE_NAME "bans"
@@ -117,7 +118,10 @@ static enum err store(struct bans *bans, const struct folder *folder)
     uint8_t *bytes = arena_alloc(&keep, len);
     bans_encode(&file, bytes);
     pthread_mutex_unlock(&bans->lock);
-    enum err e = folder_write(folder->fd, FILE_NAME, bytes, len);
+    enum err e = failpoint_err(FAIL_BANS_WRITE);
+    if (!e)
+        e = folder_write(folder->fd, FILE_NAME, bytes, len);
+    (void)failpoint(FAIL_BANS_WRITTEN);
     arena_free(&keep);
     return e;
 }
@@ -278,6 +282,7 @@ static void follow(struct bans *bans, struct ban_list *list, const struct folder
     pthread_mutex_unlock(&bans->lock);
     pthread_mutex_unlock(&bans->order);
     arena_free(&news.keep);
+    (void)failpoint(FAIL_BAN_TAKEN);
 }
 
 enum err bans_follow(struct bans *bans, struct ban_list *list, const struct folder *folder)

@@ -11,6 +11,7 @@
 
 #include <stdlib.h>
 
+#include "base/failpoint.h"
 #include "store/inside.h"
 
 #define LOOK_MS 100u                  /* a committer that hangs sends no signal */
@@ -136,6 +137,7 @@ enum err store_purge(struct store *store, const slice *prefixes, size_t count,
     enum err e = ban_list_add(list, prefixes, count, &ret->serial, &ret->merged);
     if (e)
         return e;
+    (void)failpoint(FAIL_BAN_LISTED);
     wake(store);
     pthread_mutex_lock(&list->lock);
     while (!is_stored(store, ret, &stored))

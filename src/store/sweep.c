@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/failpoint.h"
 #include "base/guard.h"
 #include "base/metric.h"
 #include "store/inside.h"
@@ -26,6 +27,14 @@
 #define LOOK_MS 1000u
 #define REPEAT_MS 10000u              /* before a sweep that could not decide all is repeated */
 #define TRIM_MS 2000u
+
+/* When a volume is swept the next time. */
+struct sweep_turn {
+    uint64_t version;                 /* of the list of bans that was swept */
+    uint64_t again_ms;
+    bool failed;                      /* an extent or a name could not be read */
+    bool lacks[VOLUMES_MAX];          /* these volumes, out of service, have names that are needed */
+};
 
 /* The name of an object, by its id. */
 struct found_name {
@@ -46,7 +55,7 @@ struct sweep {
     struct relocation_row batch[RELOCATION_ENTRIES];
     size_t count, entries;            /* of the batch; of the index, that it changes */
     struct found_name last;
-    bool repeat;                      /* an extent or a name could not be read */
+    struct sweep_turn *turn;
 };
 
 static bool is_stopping(struct store *store)
@@ -119,7 +128,12 @@ static const struct found_name *name_of(struct sweep *sweep, const struct object
         return last;
     free(last->text);
     *last = (struct found_name){ .id = *id };
-    last->found = find(store_home(sweep->store, id), id, last);
+    struct volume *home = store_home(sweep->store, id);
+    last->found = find(home, id, last);
+    if (last->found == FOUND_UNKNOWN && !volume_is_serving(home))
+        sweep->turn->lacks[home->number] = true;
+    else if (last->found == FOUND_UNKNOWN)
+        sweep->turn->failed = true;
     return last;
 }
 
@@ -142,7 +156,6 @@ static bool has_prefix(struct sweep *sweep, const struct bans_row *ban, const st
     if (!ban->ban.prefix.len || (row->entry->bucket && bans_row_is_of_bucket(ban)))
         return true;
     const struct found_name *name = name_of(sweep, &row->entry->id);
-    sweep->repeat |= name->found == FOUND_UNKNOWN;
     return name->found == FOUND_NOTHING ||
            (name->found == FOUND_NAME &&
             slice_starts((slice){ name->text, name->len }, ban->ban.prefix));
@@ -154,6 +167,7 @@ static enum err flush(struct sweep *sweep)
                                      .row_count = sweep->count, .drop = DROP_NOT };
     if (!sweep->count)
         return OK;
+    (void)failpoint(FAIL_SWEEP);
     enum err e = relocation_send(sweep->volume, &relocation);
     if (!e)
         metric_add(M_STORE_SWEPT, sweep->count);
@@ -205,7 +219,7 @@ static void read_extent(struct sweep *sweep, uint32_t number)
         e = flush(sweep);
     sweep->count = sweep->entries = 0;
     extent_release(&sweep->held);
-    sweep->repeat |= e && extent_is_there(sweep->volume->extents, number);
+    sweep->turn->failed |= e && extent_is_there(sweep->volume->extents, number);
 }
 
 static void note_progress(struct sweep *sweep, uint32_t number, int32_t more)
@@ -231,7 +245,7 @@ static void read_extents(struct sweep *sweep)
         if (!is_any_covered(sweep, numbers[i]))
             continue;
         if (is_stopping(sweep->store) || !volume_is_serving(volume)) {
-            sweep->repeat = true;
+            sweep->turn->failed = true;
             return;
         }
         bans_progress(volume->bans, sweep->rows, sweep->row_count);
@@ -241,22 +255,27 @@ static void read_extents(struct sweep *sweep)
     bans_progress(volume->bans, sweep->rows, sweep->row_count);
 }
 
-/* Returns true if the sweep must be repeated. */
-static bool sweep_volume(struct store *store, struct volume *volume)
+/* Returns true if all could be decided. Otherwise the turn says what could not. */
+static bool sweep_volume(struct store *store, struct volume *volume, struct sweep_turn *turn)
 {
     struct sweep *sweep = must_alloc(sizeof(*sweep));
     unsigned opening = atomic_load(&volume->bans->opening);
+    *turn = (struct sweep_turn){ .version = atomic_load(&volume->bans->followed) };
     sweep->store = store;
     sweep->volume = volume;
+    sweep->turn = turn;
     sweep->row_count = bans_unswept(volume->bans, &sweep->keep, &sweep->rows);
     read_extents(sweep);
-    bool repeat = sweep->repeat;
-    if (!repeat)
+    bool done = !turn->failed;
+    for (size_t i = 0; i < store->volume_count; i++)
+        done &= !turn->lacks[i];
+    (void)failpoint(FAIL_SWEPT);
+    if (done)
         bans_are_swept(volume->bans, opening, sweep->rows, sweep->row_count);
     free(sweep->last.text);
     arena_free(&sweep->keep);
     free(sweep);
-    return repeat;
+    return done;
 }
 
 /* ---- bans that are not needed any more ---- */
@@ -295,8 +314,9 @@ static void trim(struct store *store)
         count += bans_needed(volume->bans, numbers, extents, needed + count);
     }
     qsort(needed, count, sizeof(*needed), serial_order);
-    if (follow_all(store, version))    /* none has been closed meanwhile */
-        ban_list_forget(list, version, needed, count);
+    if (follow_all(store, version) &&    /* none has been closed meanwhile */
+        ban_list_forget(list, version, needed, count))
+        (void)failpoint(FAIL_BAN_FORGOTTEN);
     free(needed);
     arena_free(&keep);
 }
@@ -309,16 +329,31 @@ static bool has_work(const struct volume *volume)
            atomic_load(&volume->bans->unswept) > 0;
 }
 
+/* A sweep that lacks names of a folder out of service waits for that folder, or for new bans. It
+ * would find nothing else before. */
+static bool is_due(const struct store *store, const struct volume *volume,
+                   const struct sweep_turn *turn)
+{
+    bool due = turn->failed || atomic_load(&volume->bans->followed) != turn->version;
+    for (size_t i = 0; i < store->volume_count; i++)
+        due |= turn->lacks[i] && volume_is_serving(store->volumes[i]);
+    return due && mono_ms() >= turn->again_ms;
+}
+
 /* Sweeps the volumes whose time has come. Returns true if there may be more to do at once. */
-static bool sweep_all(struct store *store, uint64_t again_ms[VOLUMES_MAX])
+static bool sweep_all(struct store *store, struct sweep_turn turns[VOLUMES_MAX])
 {
     bool more = false;
     for (size_t i = 0; i < store->volume_count; i++) {
-        if (!has_work(store->volumes[i]) || mono_ms() < again_ms[i])
+        struct sweep_turn *turn = &turns[i];
+        if (!has_work(store->volumes[i]) || !is_due(store, store->volumes[i], turn))
             continue;
-        bool repeat = sweep_volume(store, store->volumes[i]);
-        again_ms[i] = repeat ? mono_ms() + REPEAT_MS : 0;
-        more |= !repeat;
+        bool done = sweep_volume(store, store->volumes[i], turn);
+        if (done)
+            turn->failed = true;    /* the next bans are swept at once */
+        else
+            turn->again_ms = mono_ms() + REPEAT_MS;
+        more |= done;
     }
     return more;
 }
@@ -327,11 +362,14 @@ void *sweep_run(void *arg)
 {
     struct store *store = arg;
     struct ban_list *list = &store->installation.bans;
-    uint64_t trimmed_ms = mono_ms(), again_ms[VOLUMES_MAX] = { 0 };
+    uint64_t trimmed_ms = mono_ms();
+    struct sweep_turn turns[VOLUMES_MAX];
+    for (size_t i = 0; i < VOLUMES_MAX; i++)
+        turns[i] = (struct sweep_turn){ .failed = true };
     pthread_mutex_lock(&list->lock);
     while (!list->stopping) {
         pthread_mutex_unlock(&list->lock);
-        bool more = sweep_all(store, again_ms);
+        bool more = sweep_all(store, turns);
         if (mono_ms() >= trimmed_ms + TRIM_MS) {
             trim(store);
             trimmed_ms = mono_ms();

@@ -1,5 +1,6 @@
 """The process ends, or the disk fails, at each step of a write to the cache folder (base/failpoint.def): every byte that
-is served is right, what the index names is still there, and a failure of the disk costs no request.
+is served is right, what the index names is still there, and a failure of the disk costs no request. No byte from before
+a purge is served once the purge has answered 200.
 
 At each step the process ends, and stops for a moment, and the steps that can fail do so with EIO and with ENOSPC.
 Without an argument, the process ends at each step, and half of the failures are tried. Arguments: names of steps; or
@@ -12,6 +13,8 @@ IN_EXTENT = 7                 # records of that size in an extent of 4 MiB
 LEADS_TO = {"evict": "append enospc 0 1"}
 # Steps of penstock fsck and of the scrub (story d14).
 OF_FSCK = {"cold-read", "index-read", "repair"}
+# Steps of a purge, and of what it does afterwards.
+OF_PURGES = ("ban-listed", "ban-taken", "bans-write", "bans-written", "sweep", "swept", "ban-forgotten")
 
 use_tests_daemon()
 with Story("d11 a failure at each step of a write to the cache folder", seconds=1800) as story:
@@ -42,6 +45,8 @@ with Story("d11 a failure at each step of a write to the cache folder", seconds=
             self.server = story.penstock(origin=origin.url, cache_size="64MiB", extent_size="4MiB",
                                          freshness="immutable", access_log=False, env={"PENSTOCK_FAILPOINTS": control})
             self.set = 0
+            # By set: the newest version at the origin, and the oldest one that may be served.
+            self.newest, self.oldest = [1] * SETS, [1] * SETS
 
         def read(self, key):
             reply = self.client.get(key)
@@ -49,7 +54,9 @@ with Story("d11 a failure at each step of a write to the cache folder", seconds=
                 time.sleep(0.05)    # until a process that ends is gone
                 if not self.server.alive():
                     raise Dead
-            if reply.status == 200 and reply.body != expect(key, 1, 0, SIZE):
+            n = int(key.split("/")[1])
+            if reply.status == 200 and reply.body not in (expect(key, v, 0, SIZE)
+                                                          for v in range(self.oldest[n], self.newest[n] + 1)):
                 wrong.append(key)
             return reply
 
@@ -66,6 +73,18 @@ with Story("d11 a failure at each step of a write to the cache folder", seconds=
         def next_set(self):
             self.set = (self.set + 1) % SETS
             self.epoch()
+
+        def purge(self):
+            """New versions of a set at the origin, and a purge of the old ones. It need not succeed."""
+            origin.tell(f"flip=bucket/{self.set}/*")
+            self.newest[self.set] += 1
+            reply = Client(self.server.port).ask("POST", "bucket", [("penstock-purge", ""), ("prefix", f"{self.set}/")])
+            if reply.status == 200:
+                self.oldest[self.set] = self.newest[self.set]
+            elif reply.error or reply.status == 503:
+                time.sleep(0.05)    # until a process that ends is gone
+                if not self.server.alive():
+                    raise Dead
 
         def start(self):
             """Raises Dead if the process ends before it is ready."""
@@ -89,15 +108,20 @@ with Story("d11 a failure at each step of a write to the cache folder", seconds=
         def do_until_hit(self, step):
             """Goes on until the step was taken. Returns False if it never was. A set is known to be in use in its third
             epoch, and all that was cached is young after kept()."""
-            for deed in 2 * [self.next_set, *4 * [self.epoch], self.restart, self.epoch, self.kill, self.epoch]:
+            if step in OF_PURGES:
+                deeds = 2 * [self.purge, self.epoch, self.next_set, *4 * [self.epoch], self.purge, self.restart, self.epoch]
+            else:
+                deeds = 2 * [self.next_set, *4 * [self.epoch], self.restart, self.epoch, self.kill, self.epoch]
+            for deed in deeds:
                 deed()
                 if was_hit(step):
                     return True
             return False
 
-        def serves(self):
+        def serves(self, counted=True):
             wait_for("the folder is in service", lambda: self.server.metric("penstock_store_serving") == 1, 30)
-            wait_for("its records are counted", self.is_counted, 30)
+            if counted:
+                wait_for("its records are counted", self.is_counted, 30)
 
         def entries(self):
             return self.server.metric("penstock_store_entries")
@@ -112,6 +136,14 @@ with Story("d11 a failure at each step of a write to the cache folder", seconds=
             found = sum(self.read(f"bucket/{n}/{i}").status == 200 for n in range(SETS) for i in range(OBJECTS))
             origin.calm()
             return found
+
+        def judge_purge(self):
+            """Only whether a byte is old. The origin has new versions, so the cache may hold less than the index names."""
+            self.serves(counted=False)
+            self.kept()
+            wait_for("the sweeps end", lambda: self.server.metric("penstock_store_bans") == 0, 30)
+            self.kept()
+            self.epoch()
 
         def judge(self, text, before):
             self.serves()
@@ -132,7 +164,7 @@ with Story("d11 a failure at each step of a write to the cache folder", seconds=
 
     def run_step(run, step, action):
         text = f"{step} {action}"
-        run.serves()
+        run.serves(counted=step not in OF_PURGES)
         before = run.entries()
         arm(*([LEADS_TO[step]] if step in LEADS_TO else []), f"{step} {action}")
         hit, died = False, False
@@ -152,7 +184,10 @@ with Story("d11 a failure at each step of a write to the cache folder", seconds=
             run.server.killed = True
             run.server.process.wait(10)
             run.start()
-        run.judge(text, before)
+        if step in OF_PURGES:
+            run.judge_purge()
+        else:
+            run.judge(text, before)
 
     run = Run()
     for _ in range(3):
