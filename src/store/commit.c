@@ -394,6 +394,7 @@ static void take_commit(struct volume *volume, struct commit *commit)
     }
     check(volume->queue.bytes >= bytes && volume->queue.entries >= entries);
     volume->queue.bytes -= bytes;
+    volume->queue.taken = bytes;
     volume->queue.entries -= entries;
     /* The appends that stay open a new commit. If they wait for room, they have waited enough. */
     if (volume->queue.room == ROOM_UNKNOWN && !commit->seals_log)
@@ -604,6 +605,14 @@ static void end_turn(struct volume *volume, bool seals_log, uint64_t *retried_ms
     atomic_store(&volume->service.busy_since_ms, 0);
 }
 
+/* To be called when the appends of the commit are answered. */
+static void end_commit(struct volume *volume)
+{
+    pthread_mutex_lock(&volume->queue.lock);
+    volume->queue.taken = 0;
+    pthread_mutex_unlock(&volume->queue.lock);
+}
+
 /* Any step of a turn may hang with the disk. So the committer is busy for the whole turn, and the
  * begin of each step counts as progress (H3). */
 void *commit_run(void *arg)
@@ -622,6 +631,7 @@ void *commit_run(void *arg)
                 run_commit(&commit);
             else
                 refuse_commit(&commit);
+            end_commit(volume);
             if (atomic_load(&volume->service.open))
                 service_metrics(volume);
         }

@@ -53,7 +53,9 @@ struct store_options {
     uint32_t extent_bytes;            /* 0: size / 64, between 4 and 64 MiB */
     size_t metadata_bytes;            /* RAM for metadata */
     size_t held_bytes;                /* RAM for bytes that readers hold; 0: no limit of its own */
-    size_t queue_bytes_max;           /* bytes of records waiting for the committer */
+    /* H8: bytes of records that wait for a commit or are in one; further records are refused. The
+     * folders share it, but each gets 2 MiB at least. */
+    size_t queue_bytes_max;
     uint32_t commit_ms_max;           /* after this time without a commit: out of service (H3) */
     uint64_t scrub_ms;                /* each record is verified once in this time; 0: never */
     uint32_t read_gap_bytes;          /* reads with no larger gap between them become one read */

@@ -204,7 +204,8 @@ static bool has_room(struct volume *volume)
     if (!since || mono_ms() < since + SLOW_COMMIT_MS)
         return true;
     pthread_mutex_lock(&volume->queue.lock);
-    bool room = volume->queue.bytes < volume->options.queue_bytes_max / 4 * 3;
+    bool room = volume->queue.bytes + volume->queue.taken <
+                volume->options.queue_bytes_max / 4 * 3;
     pthread_mutex_unlock(&volume->queue.lock);
     return room;
 }
@@ -284,8 +285,8 @@ enum err volume_append(struct volume *volume, struct store_append *append)
         e = ERR_STOPPING;
     else if (!moved_may_append(volume, append))
         e = ERR_IO;
-    else if (volume->queue.bytes + bytes > volume->options.queue_bytes_max)
-        e = ERR_LIMIT;
+    else if (volume->queue.bytes + volume->queue.taken + bytes > volume->options.queue_bytes_max)
+        e = ERR_LIMIT;    /* H8, H14: the bytes of a commit take memory until it has ended */
     if (!e) {
         begin_commit(volume);
         list_add(&volume->queue.appends, &append->link);

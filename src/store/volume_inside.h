@@ -93,6 +93,7 @@ struct queue {
     pthread_cond_t answered;          /* wakes the recycler */
     struct list committing;           /* removals in the running commit that have no answer yet */
     size_t bytes, entries;            /* of the appends */
+    size_t taken;                     /* bytes of the appends in the running commit */
     size_t update_count;
     uint64_t oldest_ms;               /* when the first append came */
     bool stopping;

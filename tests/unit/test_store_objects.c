@@ -2,6 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "store_unit.h"
 
+#include "store/inside.h"
+
 TEST(a_small_object_is_read_back)
 {
     struct unit_store unit = unit_open();
@@ -225,6 +227,49 @@ TEST(a_full_queue_refuses_and_counts)
     unit_close(&unit);
 }
 
+/* A commit that takes long: the records in it have memory, too. */
+TEST(records_in_a_slow_commit_count_as_queued)
+{
+    enum { MOST = 4, MORE = 7 };
+    struct store_options options = options_of(64 * MIB, 4 * MIB);
+    options.queue_bytes_max = MOST * MIB;
+    struct unit_store unit;
+    sem_t hang;
+    sem_init(&hang, 0, 0);
+    ok(unit_try(&unit, options) == OK);
+    struct queue *queue = &unit.store->volumes[0]->queue;
+    struct metadata *metadata = make_metadata(&unit, "k", "\"1\"", (MORE + 1) * MIB);
+    uint8_t *bytes = must_alloc((MORE + 1) * MIB);
+    struct unit_append appends[MORE + 1] = { { .hang = &hang } };
+    size_t waiting = 1;
+    int stored = 0, refused = 0;
+    append_begin(&unit, &appends[0], metadata, 0, (slice){ (char *)bytes, MIB }, true);
+    for (int i = 0; i < 1500 && waiting; i++) {
+        usleep(10000);
+        pthread_mutex_lock(&queue->lock);
+        waiting = queue->bytes;
+        pthread_mutex_unlock(&queue->lock);
+    }
+    ok(waiting == 0);    /* the commit has taken it */
+    for (uint32_t i = 1; i <= MORE; i++)
+        append_begin(&unit, &appends[i], metadata, i * 8,
+                     (slice){ (char *)bytes + i * MIB, MIB }, false);
+    sem_post(&hang);
+    for (int i = 0; i <= MORE; i++) {
+        enum err e = append_wait(&appends[i]);
+        stored += e == OK;
+        refused += e == ERR_LIMIT;
+    }
+    ok(stored == MOST && refused == MORE + 1 - MOST);
+    struct event why = events_find(unit.store->volumes[0]->events, &metadata->id, MORE * 8, KEPT_OUT);
+    ok(why.why == EVENT_QUEUE_FULL);
+    ok(put_object(&unit, "later", "\"1\"", 3 * MIB) == OK);
+    free(bytes);
+    metadata_unref(&metadata);
+    sem_destroy(&hang);
+    unit_close(&unit);
+}
+
 static bool serves(struct unit_store *unit)
 {
     struct store_status status;
@@ -296,4 +341,5 @@ RUN_STORE(STORE_TEST(metadata_that_learnt_more_takes_its_object_along),
           STORE_TEST(another_object_with_the_same_id_is_a_miss),
           STORE_TEST(a_dropped_read_calls_nobody),
           STORE_TEST(a_renewal_is_for_the_version_that_is_here),
+          STORE_TEST(records_in_a_slow_commit_count_as_queued),
           STORE_TEST(a_full_queue_refuses_and_counts))
