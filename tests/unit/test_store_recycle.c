@@ -6,6 +6,8 @@
 #include "store/room.h"
 
 #define EXTENT (2 * MIB)
+#define AT_ONCE 8                     /* puts in one commit */
+#define TINY 6000                     /* records of an extent: its eviction takes several commits */
 
 TEST(the_size_is_kept_and_the_newest_stays)
 {
@@ -183,18 +185,24 @@ TEST(readers_that_hold_evicted_extents_make_the_cache_larger_by_a_bounded_amount
 {
     struct unit_store unit = unit_open_sized(32 * MIB, EXTENT);
     struct volume *volume = unit.store->volumes[0];
-    struct extent *held[300];
+    struct extent *held[300];             /* more than there are */
     size_t count = 0;
     uint64_t most = 0, before = metric_read(M_STORE_HELD_LIMITED);
     int refused = 0;
-    for (int i = 0; i < 800; i++) {
+    for (int i = 0; i < 800 && refused < 3 * AT_ONCE; i += AT_ONCE) {
         count = hold_all(volume->extents, held, count);
         make_half_old(volume);
         char key[32];
-        snprintf(key, sizeof(key), "held%d", i);
-        enum err e = put_object(&unit, key, "\"1\"", 100000);
-        ok(e == OK || e == ERR_FULL);
-        refused += e == ERR_FULL;
+        struct unit_put puts[AT_ONCE];
+        for (int k = 0; k < AT_ONCE; k++) {
+            snprintf(key, sizeof(key), "held%d", i + k);
+            puts[k] = put_begin(&unit, key, "\"1\"", 100000);
+        }
+        for (int k = 0; k < AT_ONCE; k++) {
+            enum err e = put_wait(&puts[k]);
+            ok(e == OK || e == ERR_FULL);
+            refused += e == ERR_FULL;
+        }
         most = MAX(most, extents_bytes(volume->extents));
     }
     ok(refused > 0 && metric_read(M_STORE_HELD_LIMITED) > before);
@@ -263,8 +271,7 @@ static void put_many_tiny(struct unit_store *unit, int from, int to)
 
 TEST(a_removal_need_not_wait_until_an_extent_of_many_records_is_recycled)
 {
-    enum { TINY = 20000 };
-    struct unit_store unit = unit_open_sized(16 * MIB, 8 * MIB);
+    struct unit_store unit = unit_open_sized(8 * MIB, 4 * MIB);
     struct chain chain = { .store = unit.store };
     struct object_name name = name_of("gone");
     put_many_tiny(&unit, 0, TINY);
@@ -289,8 +296,7 @@ TEST(a_removal_need_not_wait_until_an_extent_of_many_records_is_recycled)
 /* A removal overtakes the fills of the batch that makes room; it is still the last word on them. */
 TEST(a_removal_that_comes_while_room_is_made_wins_over_what_was_handed_in_before)
 {
-    enum { TINY = 20000 };
-    struct unit_store unit = unit_open_sized(16 * MIB, 8 * MIB);
+    struct unit_store unit = unit_open_sized(8 * MIB, 4 * MIB);
     uint64_t recycled = metric_read(M_STORE_RECYCLED);
     put_many_tiny(&unit, 0, TINY);
     char key[16];
