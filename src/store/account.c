@@ -93,7 +93,7 @@ void account_appended(struct volume *volume, struct append_item *const *items, s
     pthread_mutex_unlock(&volume->pinned.lock);
 }
 
-void account_dropped(struct volume *volume, uint32_t number)
+void account_dropped(struct volume *volume, uint32_t number, bool evicted)
 {
     struct ages *ages = extent_ages(volume->extents, number);
     const struct tally_change *sums;
@@ -102,8 +102,8 @@ void account_dropped(struct volume *volume, uint32_t number)
         struct tally_change gone = { sums[i].tally, -sums[i].records, -sums[i].objects,
                                      -sums[i].bytes };
         note(volume, &gone);
-        tallies_evicted(volume_tallies(volume), gone.tally,
-                        (uint64_t)sums[i].bytes);
+        if (evicted)
+            tallies_evicted(volume_tallies(volume), gone.tally, (uint64_t)sums[i].bytes);
     }
 }
 

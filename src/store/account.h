@@ -12,8 +12,8 @@
 enum err account_commit(struct volume *volume) MUST_USE;
 /* To be called when these records are on disk, before they are published. */
 void account_appended(struct volume *volume, struct append_item *const *items, size_t count);
-/* To be called before an extent is dropped: its live records are lost. */
-void account_dropped(struct volume *volume, uint32_t number);
+/* To be called before an extent is dropped: its live records are lost. `evicted`: to make room. */
+void account_dropped(struct volume *volume, uint32_t number, bool evicted);
 /* Returns the tally of a copy. `name` is that of its object, or empty for units; `before` is the
  * tally that the record had. */
 uint16_t account_tally_of_copy(struct volume *volume, const struct record *record, slice name,

@@ -92,7 +92,7 @@ static enum err visit(void *arg, const struct toc_row *row)
     }
     expire->entries += record_units(&(struct record){ .kind = entry->kind,
                                                       .data_len = entry->data_len });
-    expire->rows[expire->row_count++] = (struct relocation_row){ *entry, row->ordinal };
+    expire->rows[expire->row_count++] = (struct relocation_row){ *entry, row->ordinal, true };
     if (expire->entries + RECORD_UNITS > RELOCATION_ENTRIES)
         flush(expire);
     return expire->err;

@@ -262,7 +262,8 @@ static void forget_row(struct pass *pass, const struct toc_entry *row, uint32_t 
                        enum event_why why)
 {
     events_note(pass->volume->events, &row->id, row->first_unit, why);
-    pass->rows[pass->row_count++] = (struct relocation_row){ *row, ordinal };
+    pass->rows[pass->row_count++] = (struct relocation_row){
+        *row, ordinal, why == EVENT_EVICTED || why == EVENT_DISK_FULL };
     add_entries(pass, row);
 }
 

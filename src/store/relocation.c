@@ -98,10 +98,11 @@ static enum err publish(struct volume *volume, void *arg)
     enum err e = OK;
     for (size_t i = 0; !e && i < relocation->move_count; i++)
         e = publish_move(volume, &relocation->moves[i]);
-    index_set_evicting(volume->index, true);
-    for (size_t i = 0; !e && i < relocation->row_count; i++)
+    for (size_t i = 0; !e && i < relocation->row_count; i++) {
+        index_set_evicting(volume->index, relocation->rows[i].evicted);
         e = publish_recycled(volume->index, &relocation->rows[i].row, relocation->extent,
                              relocation->rows[i].ordinal);
+    }
     index_set_evicting(volume->index, false);
     return e;
 }
@@ -173,7 +174,7 @@ static enum err drop(struct volume *volume, uint32_t number, enum drop how)
     /* A log that could not be made gave its number back since the recycler looked. */
     if (number == extents_highest(volume->extents))
         return ERR_BUSY;
-    account_dropped(volume, number);
+    account_dropped(volume, number, false);    /* unread: lost, not evicted */
     pinned_dropped(volume, number);
     extent_drop(volume->extents, number);
     metric_add(M_STORE_RECYCLED, 1);

@@ -22,6 +22,7 @@ struct relocation_move {
 struct relocation_row {
     struct toc_entry row;
     uint32_t ordinal;
+    bool evicted;                     /* counts as evicted: not purged, and not damaged */
 };
 
 struct relocation {

@@ -187,7 +187,7 @@ static enum err visit(void *arg, const struct toc_row *row)
     if (!purged)
         return OK;
     events_note(sweep->volume->events, &row->entry->id, row->entry->first_unit, EVENT_PURGED);
-    sweep->batch[sweep->count++] = (struct relocation_row){ *row->entry, row->ordinal };
+    sweep->batch[sweep->count++] = (struct relocation_row){ *row->entry, row->ordinal, false };
     sweep->entries += record_units(&(struct record){ .kind = row->entry->kind,
                                                      .data_len = row->entry->data_len });
     return sweep->entries + RECORD_UNITS > RELOCATION_ENTRIES ? flush(sweep) : OK;

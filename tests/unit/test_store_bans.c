@@ -127,6 +127,38 @@ TEST(a_purge_hides_its_prefix_at_once_and_deletes_it_later)
     unit_close(&unit);
 }
 
+/* The metric penstock_bucket_evicted_bytes_total of the only bucket. */
+static uint64_t evicted_bytes(void)
+{
+    static struct bucket_holds holds[METRIC_BUCKETS_MAX];
+    struct arena keep = { 0 };
+    struct text text = text_in(&keep);
+    const char *family = "\npenstock_bucket_evicted_bytes_total{bucket=\"bucket\"} ";
+    metric_buckets_expose(&text, holds);
+    text_char(&text, '\0');
+    const char *found = strstr(text_slice(&text).ptr, family);
+    uint64_t bytes = found ? strtoull(found + strlen(family), NULL, 10) : 0;
+    arena_free(&keep);
+    return bytes;
+}
+
+TEST(what_is_purged_does_not_count_as_evicted)
+{
+    struct unit_store unit = unit_open_sized(16 * MIB, 2 * MIB);
+    put_set(&unit);
+    uint64_t before = evicted_bytes();
+    ok(purge(&unit, "train/") == OK);
+    soon(in_force(&unit) == 0);
+    ok(evicted_bytes() == before);
+    char key[32];
+    for (int i = 0; i < 20; i++) {
+        snprintf(key, sizeof(key), "more/%d", i);
+        ok(put_again(&unit, key, "\"1\"", MIB) == OK);
+    }
+    ok(evicted_bytes() > before);
+    unit_close(&unit);
+}
+
 TEST(a_fill_from_before_a_purge_stores_nothing)
 {
     struct unit_store unit = unit_open();
@@ -814,6 +846,7 @@ TEST(a_look_up_that_hangs_stops_neither_a_purge_nor_other_look_ups)
 }
 
 RUN_STORE(STORE_TEST(a_purge_hides_its_prefix_at_once_and_deletes_it_later),
+          STORE_TEST(what_is_purged_does_not_count_as_evicted),
           STORE_TEST(a_fill_from_before_a_purge_stores_nothing),
           STORE_TEST(old_units_do_not_come_back_to_life),
           STORE_TEST(purged_bytes_are_not_stored_again_with_new_metadata),
