@@ -38,7 +38,7 @@ bool expire_is_due(struct volume *volume)
 {
     struct tallies *tallies = volume_tallies(volume);
     return tallies_any_expire(tallies) &&
-           tallies_expire_turn(tallies) != volume->recycler.expire_turn;
+           tallies_expire_turn(tallies) != atomic_load(&volume->recycler.expire_turn);
 }
 
 /* ---- removal ---- */
@@ -193,6 +193,6 @@ void expire_pass(struct volume *volume)
     bool whole = remove_all(volume, numbers, count);
     pthread_mutex_unlock(&volume->recycler.lock);
     if (whole)
-        volume->recycler.expire_turn = turn;
+        atomic_store(&volume->recycler.expire_turn, turn);
     arena_free(&keep);
 }

@@ -18,8 +18,10 @@ struct sum {
     _Atomic int64_t bytes, records, objects;
     /* For the volume's recycler: the slice and the change of the tally at the begin of its present
      * look at all records, and of the latest one that has ended. */
-    uint64_t begun_slice, seen_slice;
-    uint32_t begun_change, seen_change;
+    uint64_t begun_slice;
+    uint32_t begun_change;
+    _Atomic uint64_t seen_slice;
+    atomic_uint seen_change;
 };
 
 struct tally {
@@ -352,8 +354,9 @@ struct tally_expiry tallies_expiry(struct tallies *all, uint16_t tally, uint32_t
     struct tally_expiry expiry = { .now = tallies_expire_now(all, tally) };
     if (!expiry.now || !sums)
         return expiry;
-    uint64_t here = atomic_load(&row->slice), seen = sums[tally].seen_slice;
-    expiry.anew = sums[tally].seen_change != atomic_load(&row->expire_change) || here < seen;
+    uint64_t here = atomic_load(&row->slice), seen = atomic_load(&sums[tally].seen_slice);
+    expiry.anew = here < seen ||
+                  atomic_load(&sums[tally].seen_change) != atomic_load(&row->expire_change);
     expiry.jumped = !expiry.anew && here - seen > EXPIRE_NUMBERS - 2 * EXPIRE_SLICES;
     return expiry;
 }
@@ -376,8 +379,8 @@ void tallies_expire_seen(struct tallies *all, uint32_t volume)
     struct sum *sums = atomic_load(&all->sums[volume]);
     uint32_t count = atomic_load(&all->count);
     for (uint32_t i = 1; sums && i < count; i++) {
-        sums[i].seen_slice = sums[i].begun_slice;
-        sums[i].seen_change = sums[i].begun_change;
+        atomic_store(&sums[i].seen_slice, sums[i].begun_slice);
+        atomic_store(&sums[i].seen_change, sums[i].begun_change);
     }
 }
 

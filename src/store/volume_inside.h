@@ -140,7 +140,7 @@ struct recycler {
     atomic_bool ready;                /* the copy may take the place of the log */
     _Atomic uint64_t moved_ms;        /* time of the latest progress of its present work */
     struct age_round round;
-    uint32_t expire_turn;             /* tallies_expire_turn() of the latest pass (expire.h) */
+    atomic_uint expire_turn;          /* tallies_expire_turn() of the latest pass (expire.h) */
     _Atomic uint64_t recycled;        /* extents that were evicted, in this process */
     _Atomic uint64_t copied;          /* bytes of data that were copied, in this process */
 };
