@@ -322,6 +322,8 @@ enum err extent_each_row(struct extents *all, uint32_t number, extent_row_visit 
         return e;
     for (struct toc_cursor at = toc_begin(&toc); !e && toc_next(&at, &row);)
         e = visit(arg, &row);
+    if (!e && toc.partial)
+        e = ERR_IO;
     toc_free(&toc);
     return e;
 }

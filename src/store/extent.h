@@ -84,7 +84,8 @@ enum err extent_each_record(struct extents *all, uint32_t number, extent_visit *
 /* Calls `visit` for every row of the extent's table of contents, in order, with the name of the
  * object for WHOLE and HEAD. Of the open extent, these are the records that are written. In an
  * extent of format version 1, names are empty and bucket hashes 0. Reads the whole table first;
- * waits for the disk. Stops at the first error that `visit` returns. Any thread. */
+ * waits for the disk. Stops at the first error that `visit` returns. Returns ERR_IO if the disk failed,
+ * so that rows may be missing. Any thread. */
 typedef enum err extent_row_visit(void *arg, const struct toc_row *row);
 enum err extent_each_row(struct extents *all, uint32_t number, extent_row_visit *visit,
                          void *arg) MUST_USE;

@@ -1,4 +1,4 @@
-/* test_store_fsck_eio.c - a disk that fails while fsck reads: nothing is deleted for that.
+/* test_store_fsck_eio.c - a disk that fails while tables are read: nothing is deleted for that.
  * SPDX-License-Identifier: Apache-2.0
  *
  * This file has the functions of base/testing.c, so that a step can fail. */
@@ -8,6 +8,7 @@
 #include "base/guard.h"
 #include "base/testing.h"
 #include "store/fsck.h"
+#include "store/walk.h"
 
 #define SIZE 300000u
 #define OBJECTS 40u                   /* in three extents */
@@ -119,6 +120,31 @@ TEST(of_the_index)
     all_is_there();
 }
 
+static enum err look(void *arg, const struct walk_object *object)
+{
+    *(unsigned *)arg += object->cached_bytes > 0;
+    return OK;
+}
+
+/* A purge whose sweep missed records would be forgotten too early. */
+TEST(a_table_that_is_read_in_part_does_not_count_as_read)
+{
+    unsigned seen = 0;
+    struct walk_ask ask = { .endpoint = S("http://origin"), .bucket = S("bucket"), .prefix = S(""),
+                            .visit = look, .arg = &seen };
+    struct walk_gaps gaps;
+    make_folder();
+    struct unit_store unit = unit_open();
+    fails_at = FAIL_FOOTER_READ;
+    skips = visits = 0;
+    ok(store_walk(unit.store, &ask, &gaps) == OK && visits > 0);
+    ok(gaps.extents == visits && gaps.any && seen == OBJECTS);    /* from the records' headers */
+    fails_at = -1;
+    seen = 0;
+    ok(store_walk(unit.store, &ask, &gaps) == OK && !gaps.any && seen == OBJECTS);
+    unit_close(&unit);
+}
+
 /* The check reads all, and finds a damaged extent. Then the disk fails in the opening for the
  * repair: the extents whose footers can't be read stay. */
 TEST(an_extent_that_only_the_repair_can_not_read_stays)
@@ -148,4 +174,5 @@ TEST(an_extent_that_only_the_repair_can_not_read_stays)
 }
 
 RUN(STORE_TEST(of_a_footer), STORE_TEST(of_records), STORE_TEST(of_a_small_file),
-    STORE_TEST(of_the_index), STORE_TEST(an_extent_that_only_the_repair_can_not_read_stays))
+    STORE_TEST(of_the_index), STORE_TEST(a_table_that_is_read_in_part_does_not_count_as_read),
+    STORE_TEST(an_extent_that_only_the_repair_can_not_read_stays))
