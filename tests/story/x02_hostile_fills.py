@@ -410,4 +410,5 @@ with Story("x02 hostile fills") as story:
     maps = open(f"/proc/{server.pid}/maps").read()
     story.fact("no mapping is left", "memfd:filler" not in maps, maps.count("memfd"))
     links = subprocess.run(["ls", "-l", f"/proc/{server.pid}/fd"], capture_output=True, text=True).stdout.split("\n")
-    story.fact("no descriptor is left", not any("memfd" in link for link in links), links)
+    story.fact("no descriptor is left", not any("memfd" in link and "penstock-index-lock" not in link
+                                                for link in links), links)
