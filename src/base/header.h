@@ -20,8 +20,8 @@ struct header_known {
 /* `listed` is the value of the setting forward_headers: names separated by commas, in any case. */
 struct header_known header_judge(slice name, slice listed) MUST_USE;
 bool header_is_vendors(slice name);    /* true if it has a VENDOR prefix of header.def */
-/* Returns true if a server that rewrites names as CGI does would read this name as a vendor's
- * header. The result is never true for metadata. */
+/* Some servers read '_' in a header name as '-', as CGI does. Returns true if such a server would
+ * take this header for a vendor's. Returns false for all headers of user metadata (x-amz-meta-*). */
 bool header_is_disguised(slice name);
 /* Returns NULL if forward_headers may list this name. Otherwise returns the reason, as the end of a
  * sentence. */

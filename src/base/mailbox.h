@@ -1,9 +1,11 @@
 /* mailbox.h - messages from one thread to another. SPDX-License-Identifier: Apache-2.0
  *
  * A mailbox belongs to one thread, which waits on the mailbox's descriptor and delivers the mail.
- * Any thread may post. A ticket lets other threads wake its owner, and may outlive the owner (H4):
- * each of these threads holds a reference to the ticket. Before the owner is freed, it ends the
- * ticket; a later wake does nothing. All wakes between two deliveries count as one. */
+ * Any thread may post. A ticket lets other threads wake its owner. The owner is an object of the
+ * mailbox's thread, for example a request. Each of the other threads holds a reference to the
+ * ticket, so the ticket may outlive its owner (rule H4 of src/README.md). The owner ends its ticket
+ * before the owner is freed. After that, a wake does nothing. All wakes between two deliveries count
+ * as one. */
 #ifndef BASE_MAILBOX_H
 #define BASE_MAILBOX_H
 

@@ -62,7 +62,7 @@ struct get_cost {
 /* The reason why stored metadata may answer a get, or may not. */
 enum judgement {
     JUDGED_CONFIRMED,             /* yes: the origin confirmed it during this get */
-    JUDGED_FRESH,                 /* yes: confirmed no longer than ttl ago */
+    JUDGED_FRESH,                 /* yes: confirmed, and ttl is not over */
     JUDGED_IMMUTABLE,             /* yes: such a copy never expires */
     JUDGED_STALE,                 /* yes: within grace; it is revalidated meanwhile */
     JUDGED_EXPIRED,               /* no: ttl and grace are over */

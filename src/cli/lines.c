@@ -12,8 +12,10 @@
 #include "base/json.h"
 #include "s3/encode.h"
 
-#define FIRST_ROWS "1000"      /* the service answers many such requests at a time */
-#define PAGE_ROWS "100000"     /* and few of these. A page costs a look through the whole cache */
+/* The service answers many requests for FIRST_ROWS rows at a time, but few for PAGE_ROWS. Each page
+ * costs a look through the whole cache, so all pages after the first are large. */
+#define FIRST_ROWS "1000"
+#define PAGE_ROWS "100000"
 
 uint64_t lines_number(const json_t *row, const char *member)
 {
@@ -84,8 +86,8 @@ static bool read_lines(slice body, line_visit *visit, void *arg)
 
 static int malformed(const struct server *server)
 {
-    fprintf(stderr, "penstock %s: the answer of %.*s is cut or malformed. Check that it is a "
-            "Penstock of this version\n", server->command, SLICE_ARG(server->url));
+    fprintf(stderr, "penstock %s: the answer of %.*s is cut or malformed. Check that this "
+            "server is a Penstock of the same version as this command\n", server->command, SLICE_ARG(server->url));
     return EXIT_FAILED;
 }
 

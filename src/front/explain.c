@@ -2,10 +2,10 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * The answer tells whether a key is cached, so the client must be allowed to list it
- * (list_right.c). Then a get is asked for its forecast (cache/get.h): it takes the way of a
- * GetObject of this client up to the decision, and asks neither the origin nor the disk for bytes.
- * The store tells where each record lies, or why it is not there (store/explain.h). Threads: the
- * loop. */
+ * (list_right.c). Then a get makes a forecast (get_forecast in cache/get.h). The forecast is the
+ * decision that a GetObject of this client would get now. It sends no request to the origin, and
+ * reads no bytes of the object. The store tells where each record lies, or why it is not there
+ * (store/explain.h). Threads: the loop. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -99,7 +99,7 @@ static const struct {
     const char *now, *why;
 } judgements[JUDGEMENTS] = {
     [JUDGED_CONFIRMED] = { "hit", "the origin has just confirmed the copy" },
-    [JUDGED_FRESH] = { "hit", "the origin confirmed the copy no longer than ttl ago" },
+    [JUDGED_FRESH] = { "hit", "the origin confirmed the copy, and ttl is not over" },
     [JUDGED_IMMUTABLE] = { "hit", "the copy never expires (freshness immutable, or a version that "
                                   "the request names)" },
     [JUDGED_STALE] = { "stale", "ttl is over, and grace is not: the copy is served, and "
@@ -111,10 +111,12 @@ static const struct {
     [JUDGED_CLOCK_SET_BACK] = { "revalidate",
         "the machine's clock was set back, so the age of the copy is not known" },
     [JUDGED_NOT_PERMITTED] = { "revalidate",
-        "no answer of the origin that still counts proves that this client may read the object" },
+        "Penstock has no proof that this client may read the object: the origin has not allowed it, "
+        "or the permission has ended" },
     [JUDGED_NEWEST] = { "revalidate",
-        "freshness is always, the request has Cache-Control: no-cache, or the key may be a second "
-        "name of an object: the origin is asked each time" },
+        "Penstock asks the origin at this read, for one of three reasons: the setting freshness is "
+        "'always'; the request has Cache-Control: no-cache; or the key may be a second name of an "
+        "object" },
     [JUDGED_RESTATED] = { "revalidate",
         "a write through Penstock may have changed the object's metadata since it was confirmed" },
     [JUDGED_INCOMPLETE] = { "revalidate",
@@ -123,7 +125,8 @@ static const struct {
         "the version that the request names must be confirmed" },
 };
 
-/* The bytes decide, if the metadata may answer. */
+/* Without metadata, the outcome is a miss. If the metadata may not answer, the judgement is the
+ * outcome. If it may, the outcome depends on how many of the wanted bytes are cached. */
 static void set_outcome(json_t *to, const struct get_forecast *forecast, uint64_t wanted,
                         uint64_t cached)
 {
@@ -164,9 +167,9 @@ static void add_row(json_t *rows, const struct explain_record *record, uint64_t 
     json_array_append_new(rows, row);
 }
 
-/* Adds a row for each record from `first` on, up to *end. If there are too many, *end is where the
- * last row ends, so that an explanation never takes a loop for long. Returns how many of these bytes
- * are stored. */
+/* Adds a row for each record from `first` on, up to *end, but at most RECORDS_MAX rows. If there are
+ * more records, *end becomes the end of the last row. The limit keeps the loop free for other
+ * requests. Returns how many of these bytes are stored. */
 static uint64_t add_records(const struct explain *explain, json_t *to,
                             const struct metadata *metadata, uint64_t first, uint64_t *end)
 {

@@ -28,9 +28,9 @@ slice form_find_header(const struct call *call, slice ignored)
 static enum err refuse_head(struct call *call, const char *what, slice name)
 {
     call->s3.detail = arena_printf(
-        call->keep, "The signature of a form does not cover the %s %.*s. Send it as a field of "
-        "the form, before the file, with a condition in the policy.", what,
-        SLICE_ARG(slice_sub(name, 0, NAME_BYTES_MAX)));
+        call->keep, "The signature of a form does not cover the %s %.*s. Send this %s as "
+        "a field of the form, before the file. Add a condition for the field to the policy.", what,
+        SLICE_ARG(slice_sub(name, 0, NAME_BYTES_MAX)), what);
     return ERR_BAD_ARGUMENT;
 }
 

@@ -1,8 +1,9 @@
 /* list_right.c - asks the origin whether a client may list a prefix.
  * SPDX-License-Identifier: Apache-2.0
  *
- * An answer that tells names of the cache is for clients that the origin lets list them. The
- * question is a list call of one key in the client's name, as any list call goes (cache/lists.h). */
+ * Some answers contain names of cached objects. Only a client that may list these names at the
+ * origin gets such an answer. To find out, this file sends the origin a list call for one key, as
+ * the client's identity (cache/lists.h). */
 #include "cache/lists.h"
 #include "front/inside.h"
 #include "s3/encode.h"
@@ -20,7 +21,8 @@ static enum err verdict(const struct list_answer *answer)
     return answer->status == 404 ? ERR_NO_SUCH_BUCKET : ERR_DENIED;
 }
 
-/* Returns ERR_WAIT, or the verdict; the question is over then. */
+/* Returns ERR_WAIT while the list call has no answer. Otherwise ends the call and returns the
+ * verdict. */
 static enum err look(struct list_right *right)
 {
     const struct list_answer *answer;

@@ -162,8 +162,8 @@ void purge_call(struct call *call)
     struct arena *keep = &job->task.keep;
     if (!read_query(call, job)) {
         pool_task_refuse(&job->task, ERR_BAD_ARGUMENT,
-                         S("A purge needs either a prefix, which may be empty, or a key, of at most "
-                           "1024 bytes."));
+                         S("A purge needs a prefix or a key, but not both. Each of them has at most "
+                           "1024 bytes. The prefix may be empty, the key may not."));
         return;
     }
     job->bucket = arena_copy(keep, alias_bucket(call->s3.bucket));

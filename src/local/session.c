@@ -268,9 +268,9 @@ static bool read_large(struct session *session, const struct message *announced,
     fds[0] = -1;
     enum err err = read_text(session, (slice){ text, bytes }, keep, ret, ret_why);
     if (!err && ret->op == OP_LARGE)
-        *ret_why = (struct trouble){ 400, "bad_message", S("the message in the memfd has "
-                                     "\"message_bytes\", too: put the request itself into the "
-                                     "memfd") };
+        *ret_why = (struct trouble){ 400, "bad_message", S("the message in the memfd has the "
+                                     "member \"message_bytes\", which only the message on the "
+                                     "socket may have. Put the request itself into the memfd") };
     return !err && ret->op != OP_LARGE;
 }
 

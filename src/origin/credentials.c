@@ -198,9 +198,11 @@ static enum err nowhere(struct seek *seek)
 {
     if (seek_profile(seek, "sso_start_url").len || seek_profile(seek, "sso_session").len)
         return seek_fail(seek, ERR_NOT_FOUND, "profile '%.*s' uses SSO, which Penstock does not "
-                         "support: make a second profile with the line \"credential_process = aws "
-                         "configure export-credentials --profile %.*s --format process\", and name "
-                         "the second profile in aws_profile (in origins: profile) or AWS_PROFILE",
+                         "support. Make a second profile with the line \"credential_process = aws "
+                         "configure export-credentials --profile %.*s --format process\". Then "
+                         "name the second profile in the setting aws_profile. For an entry of "
+                         "origins, name it in the entry's member profile. Or name it in the "
+                         "environment variable AWS_PROFILE",
                          SLICE_ARG(seek->profile), SLICE_ARG(seek->profile));
     if (seek->ask->profile.len)
         return seek_fail(seek, ERR_NOT_FOUND, "profile '%.*s' has no credentials: give it an "
@@ -208,10 +210,10 @@ static enum err nowhere(struct seek *seek)
                          "aws_profile (in origins: profile) names a profile, Penstock does not "
                          "look into the environment, and asks no role of a container or instance",
                          SLICE_ARG(seek->profile));
-    return seek_fail(seek, ERR_NOT_FOUND, "there are no credentials%s: set AWS_ACCESS_KEY_ID and "
-                     "AWS_SECRET_ACCESS_KEY; or give profile '%.*s' an aws_access_key_id, a role "
-                     "or a credential_process; or set keys in the settings (access_key for "
-                     "clients, origin_access_key for origins)",
+    return seek_fail(seek, ERR_NOT_FOUND, "there are no credentials%s. Do one of three things. "
+                     "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment. Or give "
+                     "profile '%.*s' an aws_access_key_id, a role or a credential_process. Or set "
+                     "keys in the settings: access_key for clients, origin_access_key for origins",
                      seek->ask->may_lend ? ", and no role of a container or instance" : "",
                      SLICE_ARG(seek->profile));
 }

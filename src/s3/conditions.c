@@ -2,7 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Ranges are read as in RFC 9110, but a header with several ranges counts as no range, as in S3.
- * Conditions are judged in the order of RFC 9110 section 13.2.2. Pure (H9), any thread. */
+ * Conditions are judged in the order of RFC 9110 section 13.2.2. No function does I/O or reads a clock
+ * (H9). Any thread may call them. */
 #include "s3/conditions.h"
 
 #include "s3/encode.h"
@@ -85,7 +86,7 @@ enum err s3_range_resolve(const struct s3_range *range, uint64_t size, uint64_t 
         end = range->last < size ? range->last + 1 : size;
     } else if (range->kind == RANGE_SUFFIX) {
         first = size - MIN(range->suffix, size);
-        partial = size || !range->suffix;    /* the end of an empty object is the whole object */
+        partial = size || !range->suffix;    /* bytes=-5 of an empty object: all of it, 200 */
     }
     if (partial && first >= end)
         return ERR_BAD_RANGE;

@@ -220,8 +220,8 @@ class Client:
         see items.py. prefix: text before each key. With on_error "fail", the first item that fails raises
         PenstockError, and the bytes of all items are undefined. With "skip", Filled.errors has the items
         that failed, and the bytes of these items are undefined. deadline: in seconds; ignored over HTTP,
-        where only the limits of the daemon apply. start: the offset in the buffer at which the items
-        without a place begin."""
+        where only the limits of the daemon apply. start: an offset in the buffer. Items without the member
+        `to` are put one after another from this offset on."""
         return self.fill_async(buffer, bucket, items, prefix, on_error, deadline, start).result()
 
     def fill_async(self, buffer, bucket, items, prefix="", on_error="fail", deadline=None, start=0):
