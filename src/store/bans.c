@@ -306,9 +306,12 @@ enum err bans_follow(struct bans *bans, struct ban_list *list, const struct fold
     return e;
 }
 
-/* Takes the rows of the file. */
-static void fill_rows(struct bans *bans, const struct bans_file *file, bool index_stands)
+/* Takes the rows of the file. Returns true if the file says of a purge that it is swept, and the
+ * index may have its records again. The file must lose that mark before the folder is used, because
+ * the next opening would trust it. */
+static bool fill_rows(struct bans *bans, const struct bans_file *file, bool index_stands)
 {
+    bool lost = false;
     remove_all(bans);
     free(bans->rows);
     bans->rows = must_alloc((file->count + 1) * sizeof(*bans->rows));
@@ -316,9 +319,11 @@ static void fill_rows(struct bans *bans, const struct bans_file *file, bool inde
         struct bans_row *row = &bans->rows[bans->count++];
         *row = (struct bans_row){ .ban = file->rows[i],
                                   .swept = file->rows[i].swept && index_stands };
+        lost |= file->rows[i].swept && !index_stands;
         set_prefix(bans, row, file->rows[i].prefix);
     }
     bans->forgotten = file->forgotten;
+    return lost;
 }
 
 static void ban_lost(struct bans *bans, const struct folder *folder)
@@ -342,12 +347,12 @@ enum err bans_open(struct bans *bans, struct ban_list *list, const struct folder
     }
     ban_list_learn(list, &file);
     pthread_mutex_lock(&bans->lock);
-    fill_rows(bans, &file, folder->index_stands);
+    bool lost = fill_rows(bans, &file, folder->index_stands);
     atomic_store(&bans->emptied, "");
     if (damaged)
         ban_lost(bans, folder);
     rows_changed(bans);
-    atomic_store(&bans->dirty, damaged);
+    atomic_store(&bans->dirty, damaged || lost);
     atomic_store(&bans->applied, file.serial);
     atomic_store(&bans->stored, damaged ? 0 : file.serial);
     atomic_store(&bans->followed, UINT64_MAX);

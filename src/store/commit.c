@@ -511,6 +511,8 @@ static enum err make_room_for_bans(struct volume *volume)
     if (waits || !pinned_is_known(volume))
         return ERR_FULL;
     enum err e = room_recycle(volume);
+    if (removals_are_due(volume))
+        atomic_store(&volume->service.unproved, true);
     removals_answer(volume, ERR_IO);    /* removals that are due; the others were answered */
     removals_end(volume);
     return e ? e : bans_follow(volume->bans, &volume->options.installation->bans, &volume->folder);

@@ -54,8 +54,10 @@ enum err folder_write(int folder, const char *name, const void *bytes, size_t le
     if (fd < 0)
         return errno == ENOSPC || errno == EDQUOT ? ERR_FULL : ERR_IO;
     errno = 0;
-    bool good = !failpoint(FAIL_FILE_WRITE) && write(fd, bytes, len) == (ssize_t)len &&
-                fsync(fd) == 0;
+    ssize_t wrote = failpoint(FAIL_FILE_WRITE) ? -1 : write(fd, bytes, len);
+    if (wrote >= 0 && wrote < (ssize_t)len)
+        errno = ENOSPC;    /* there was room for a part of it */
+    bool good = wrote == (ssize_t)len && fsync(fd) == 0;
     good = close(fd) == 0 && good;
     if (!good || failpoint(FAIL_FILE_RENAME) || renameat(folder, fresh, folder, name) != 0) {
         bool full = errno == ENOSPC || errno == EDQUOT;

@@ -14,7 +14,6 @@
 #include "store/names.h"
 #include "store/restated.h"
 
-#define ROWS_FILE_MAX (64 * MIB)      /* more than bans or pins ever take */
 
 /* ---- what is no ordinary file, or can't be read ---- */
 

@@ -9,6 +9,8 @@
 #include "store/index.h"
 #include "store/verify.h"
 
+#define ROWS_FILE_MAX (64 * MIB)      /* more than bans or pins ever take */
+
 /* The state of a record, a byte for each. */
 #define RECORD_BAD 0x80u              /* it is damaged */
 #define RECORD_ODD 0x40u              /* entries that do not belong to it name it */

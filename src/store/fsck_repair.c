@@ -7,7 +7,8 @@
  * repair deletes entries, by ordinary transactions, and mends tables of sealed extents and files
  * that are wrong. At the end the folder is closed as by a clean stop.
  *
- * The files bans and pins are not changed: without their rows nothing is known to be right. */
+ * The files bans and pins keep their rows: without them nothing is known to be right. But the
+ * opening may have put records of swept purges back into the index, so no purge counts as swept. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,8 @@
 #include "base/failpoint.h"
 #include "base/file.h"
 #include "store/extent_inside.h"
+#include "store/folder_files.h"
+#include "store/format_files.h"
 #include "store/fsck_inside.h"
 #include "store/installation.h"
 #include "store/publish.h"
@@ -149,6 +152,24 @@ static enum err write_files(struct fsck *fsck, struct folder *folder)
     return e;
 }
 
+/* A damaged file stays: a start bans everything in the folder. */
+static enum err unsweep_bans(struct fsck *fsck, struct folder *folder)
+{
+    struct arena keep = { 0 };
+    struct bans_file bans;
+    slice bytes;
+    enum err e = folder_read(fsck->folder, "bans", ROWS_FILE_MAX, &keep, &bytes);
+    if (!e && bans_decode(bytes, &keep, &bans) == OK) {
+        for (size_t i = 0; i < bans.count; i++)
+            bans.rows[i].swept = false;
+        uint8_t *to = arena_alloc(&keep, bans_bytes(&bans));
+        bans_encode(&bans, to);
+        e = folder_write(folder->fd, "bans", to, bans_bytes(&bans));
+    }
+    arena_free(&keep);
+    return e == ERR_NOT_FOUND ? OK : e;
+}
+
 static enum err remove_ages(struct fsck *fsck, struct folder *folder)
 {
     (void)folder;
@@ -161,8 +182,8 @@ typedef enum err repair_step(struct fsck *fsck, struct folder *folder);
 static enum err repair_open(struct fsck *fsck, struct folder *folder)
 {
     /* the entries first, even if the opening has built the index anew */
-    static repair_step *const steps[] = { delete_entries, drop_extents, write_tables, write_files,
-                                          remove_ages };
+    static repair_step *const steps[] = { unsweep_bans, delete_entries, drop_extents, write_tables,
+                                          write_files, remove_ages };
     enum err e = OK;
     for (size_t i = 0; i < countof(steps) && !e; i++) {
         e = failpoint_err(FAIL_REPAIR);

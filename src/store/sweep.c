@@ -69,8 +69,9 @@ static bool is_stopping(struct store *store)
 
 /* ---- names ---- */
 
-/* Reads the name from the record that an entry of metadata names. */
-static bool read_name(struct volume *volume, const struct object_id *id, const struct entry *entry,
+/* Reads the name from the record that an entry of metadata names. Damaged metadata counts as
+ * missing. */
+static enum found read_name(struct volume *volume, const struct object_id *id, const struct entry *entry,
                       struct found_name *ret)
 {
     uint8_t header[RECORD_HEADER_MAX];
@@ -78,8 +79,10 @@ static bool read_name(struct volume *volume, const struct object_id *id, const s
     struct extent *extent;
     struct record record;
     struct toc_name name;
-    if (len > sizeof(header) || extent_hold(volume->extents, entry->extent, &extent) != OK)
-        return false;
+    if (len > sizeof(header))
+        return FOUND_NOTHING;
+    if (extent_hold(volume->extents, entry->extent, &extent) != OK)
+        return FOUND_UNKNOWN;
     char *block = must_alloc(METADATA_BLOCK_MAX);
     bool good = extent_read(extent, header, len, entry->offset) &&
                 record_decode((slice){ (char *)header, len }, &record) == OK &&
@@ -95,7 +98,7 @@ static bool read_name(struct volume *volume, const struct object_id *id, const s
     }
     free(block);
     extent_release(&extent);
-    return good;
+    return good ? FOUND_NAME : FOUND_NOTHING;
 }
 
 static enum found find(struct volume *home, const struct object_id *id, struct found_name *ret)
@@ -114,10 +117,8 @@ static enum found find(struct volume *home, const struct object_id *id, struct f
     enum err e = index_get_metadata(home->index, id, &unit, &entry);
     if (e)
         return e == ERR_NOT_FOUND && volume_is_serving(home) ? FOUND_NOTHING : FOUND_UNKNOWN;
-    if (read_name(home, id, &entry, ret))
-        return FOUND_NAME;
-    /* damaged metadata counts as missing */
-    return volume_is_serving(home) ? FOUND_NOTHING : FOUND_UNKNOWN;
+    enum found found = read_name(home, id, &entry, ret);
+    return found == FOUND_NOTHING && !volume_is_serving(home) ? FOUND_UNKNOWN : found;
 }
 
 /* The rows of an object's units follow each other, so the last name is kept. */

@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "store_unit.h"
 
+#include "store/fsck.h"
 #include "store/inside.h"
 #include "store/pin.h"
 #include "store/purge.h"
@@ -268,6 +269,74 @@ TEST(an_index_that_is_built_anew_does_not_bring_purged_records_back)
         ok(!has_train(&unit) && has_val(&unit));
         unit_close(&unit);
     }
+}
+
+/* Returns true if the file has one purge, and says that it is swept. */
+static bool is_swept_in_file(void)
+{
+    struct arena keep = { 0 };
+    struct bans_file file;
+    slice bytes;
+    int folder = open(unit_folder, O_RDONLY | O_DIRECTORY);
+    bool is = folder_read(folder, "bans", MIB, &keep, &bytes) == OK &&
+              bans_decode(bytes, &keep, &file) == OK && file.count == 1 && file.rows[0].swept;
+    close(folder);
+    arena_free(&keep);
+    return is;
+}
+
+static struct timespec written(void)
+{
+    struct stat st;
+    ok(stat(in_folder("bans"), &st) == 0);
+    return st.st_mtim;
+}
+
+/* The next opening would trust the marks in the file, so they must go before this one serves. */
+TEST(the_file_says_that_a_purge_is_not_swept_before_the_folder_serves)
+{
+    struct unit_store unit = unit_open();
+    put_set(&unit);
+    ok(purge(&unit, "train/") == OK);
+    soon(is_swept_in_file());
+    unit_close(&unit);
+    struct timespec before = written();
+    lose_index();
+    unit = unit_open();
+    struct timespec after = written();
+    ok(after.tv_sec > before.tv_sec || (after.tv_sec == before.tv_sec && after.tv_nsec > before.tv_nsec));
+    unit_close(&unit);
+    unit = unit_open();
+    ok(!has_train(&unit) && has_val(&unit));
+    unit_close(&unit);
+}
+
+static void repair(void)
+{
+    struct arena keep = { 0 };
+    const char *folder = unit_folder;
+    struct fsck_ask ask = { .folders = &folder, .count = 1, .repair = true };
+    struct fsck_report report;
+    fsck_run(&ask, &keep, &report);
+    ok(report.repaired && fsck_wrong(&report) == 0);
+    arena_free(&keep);
+}
+
+/* The repair builds the index anew, and leaves a clean mark. */
+TEST(a_repair_does_not_bring_purged_records_back)
+{
+    struct unit_store unit = unit_open();
+    put_set(&unit);
+    ok(purge(&unit, "train/") == OK);
+    soon(is_swept_in_file());
+    unit_close(&unit);
+    lose_index();
+    repair();
+    unit = unit_open();
+    ok(!has_train(&unit) && has_val(&unit));
+    soon(in_force(&unit) == 0);
+    ok(!has_train(&unit) && has_val(&unit));
+    unit_close(&unit);
 }
 
 TEST(a_damaged_file_of_bans_bans_everything)
@@ -852,6 +921,8 @@ RUN_STORE(STORE_TEST(a_purge_hides_its_prefix_at_once_and_deletes_it_later),
           STORE_TEST(purged_bytes_are_not_stored_again_with_new_metadata),
           STORE_TEST(a_purge_of_a_key_leaves_longer_keys), STORE_TEST(a_purge_outlives_a_crash),
           STORE_TEST(an_index_that_is_built_anew_does_not_bring_purged_records_back),
+          STORE_TEST(the_file_says_that_a_purge_is_not_swept_before_the_folder_serves),
+          STORE_TEST(a_repair_does_not_bring_purged_records_back),
           STORE_TEST(a_damaged_file_of_bans_bans_everything),
           STORE_TEST(units_in_another_folder_than_their_metadata_are_swept_by_their_name),
           STORE_TEST(a_folder_that_was_out_takes_the_purges_that_it_missed),
