@@ -24,6 +24,7 @@
 #include "store/sizing.h"
 
 #define WATCH_MS 500u
+#define OPENING_MS 1000u              /* a removal waits so long for an opening; most take less */
 #define RESERVE_MAX (8 * GIB)
 
 /* The metric is the sum of all volumes. Any thread. */
@@ -220,7 +221,7 @@ static bool gives_up(struct volume *volume)
 {
     uint64_t opening = atomic_load(&volume->service.opening_since_ms);
     return !volume_is_serving(volume) &&
-           (!opening || mono_ms() >= opening + volume->options.commit_ms_max);
+           (!opening || mono_ms() >= opening + MIN(OPENING_MS, volume->options.commit_ms_max));
 }
 
 void *service_watch(void *arg)
