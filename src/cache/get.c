@@ -324,7 +324,10 @@ static enum err decide(struct get *get)
     return get_go(get, GET_FIRST);
 }
 
-/* X-Cache tells the truth about the bytes: all from here, some, or none. */
+/* A GET of a huge object must not hold the loop: each 64 units cost a look-up of the index. */
+#define NAMED_UNITS 8192u             /* 1 GiB */
+
+/* Says in X-Cache where the bytes come from, as far as NAMED_UNITS: all from here, some, or none. */
 static void name_source(struct get *get)
 {
     struct get_answer *answer = &get->answer;
@@ -337,7 +340,8 @@ static void name_source(struct get *get)
     uint64_t from = get->pos + get->ready.len;
     if (from >= get->end)
         return;
-    uint64_t first = from / UNIT_BYTES, count = (get->end - 1) / UNIT_BYTES - first + 1;
+    uint64_t first = from / UNIT_BYTES;
+    uint64_t count = MIN((get->end - 1) / UNIT_BYTES - first + 1, NAMED_UNITS);
     if (store_has_units(cache_store(get->loop->cache), get->metadata, first, count) < count)
         answer->source = GET_PARTIAL;
 }

@@ -130,8 +130,8 @@ static void answer(struct pool_task *task)
         pool_task_refuse(task, ERR_BUSY, S("No cache folder is in service, so the purge could not "
                                            "be stored. Please try again."));
     else if (job->err == ERR_LIMIT)
-        pool_task_refuse(task, ERR_SLOW_DOWN, S("The prefix has keys at too many origins: purge a "
-                                              "longer prefix."));
+        pool_task_refuse(task, ERR_BAD_REQUEST, S("The keys of this prefix lie at too many origins "
+                                                  "for one purge. Name longer prefixes."));
     else if (job->err)
         pool_task_refuse(task, job->err, S(""));
     else
