@@ -1,5 +1,6 @@
 """Bits flip in all files of two folders while the daemon is down, after a clean stop or after kill -9: never a wrong
-byte, and nearly all bytes still come from the cache, which has room for all that is fetched again. Usage: d14_flips_at_rest.py [FLIPS], by default 100."""
+byte, and nearly all bytes still come from the cache, which has room for all that is fetched again. Usage: d15_flips_at_rest.py
+[FLIPS], by default 100."""
 import collections
 
 from harness import *

