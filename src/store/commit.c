@@ -640,6 +640,8 @@ void *commit_run(void *arg)
         arena_free(&commit.keep);
         end_turn(volume, commit.seals_log, &retried_ms, &checked_ms);
     }
+    if (!atomic_load(&volume->service.open))    /* the watch may have answered a removal since */
+        service_note_doubt(volume);
     arena_free(&commit.keep);
     return NULL;
 }
