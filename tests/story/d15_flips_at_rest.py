@@ -54,7 +54,7 @@ with Story(f"d15 {FLIPS} bits flip at rest", seconds=120 + FLIPS) as story:
             f.write(bytes([old ^ 1 << story.random.randrange(8)]))
         flipped["ages" if "/ages/" in path else os.path.basename(path) if kind == "others" else kind] += 1
 
-    flipped, lost, rounds, all_wrong = collections.Counter(), [], 0, []
+    flipped, lost, anew, rounds, all_wrong = collections.Counter(), [], [], 0, []
     story.same("the first reading fetches all", read_all(), ([], TOTAL))
     wait_for("all is stored", all_stored, 30, 0.3)
     while sum(flipped.values()) < FLIPS:
@@ -67,15 +67,18 @@ with Story(f"d15 {FLIPS} bits flip at rest", seconds=120 + FLIPS) as story:
         server = server.again(freshness=("ttl", "immutable")[rounds // 2 % 2])
         wrong, fetched = read_all()
         all_wrong += wrong
-        lost.append(fetched / TOTAL)
+        # a folder whose index is built anew is out of service for a moment: its objects are read from the origin meanwhile
+        (anew if server.metric("penstock_store_faults_total") else lost).append(fetched / TOTAL)
         rounds += 1
         if wrong:
             break
         time.sleep(0.3)    # until what was fetched again is committed
     story.same("0 wrong answers", all_wrong[:3], [])
     mean = sum(lost) / len(lost)
-    limit = 0.05 if FLIPS >= 1000 else 0.2    # a damaged index costs half of one round, while it is built anew
+    limit = 0.05 if FLIPS >= 1000 else 0.1
     story.fact(f"at least {100 * (1 - limit):.0f} % of the bytes still came from the cache", mean <= limit,
                f"{mean * 100:.2f} % were fetched again")
+    story.fact("an index is not built anew in each round", len(anew) <= rounds / 2, anew)
     story.note(f"{rounds} rounds of {len(A_ROUND)} flips ({dict(flipped)}): fetched again in a round "
                f"{mean * 100:.2f} % of all bytes, at most {max(lost) * 100:.1f} %")
+    story.note(f"{len(anew)} further rounds, in which an index was built anew: {100 * sum(anew) / max(len(anew), 1):.0f} %")
