@@ -99,7 +99,7 @@ struct tally_expiry {
  * two is new at the next look. */
 uint32_t tallies_expire_begin(struct tallies *all, uint32_t volume) MUST_USE;
 void tallies_expire_seen(struct tallies *all, uint32_t volume);
-/* What has changed since the volume's latest look. */
+/* Returns the changes of a tally's time of expiry since the volume's latest look. */
 struct tally_expiry tallies_expiry(struct tallies *all, uint16_t tally, uint32_t volume) MUST_USE;
 /* The present slice of a tally, or 0. Cheap: for reads. */
 uint8_t tallies_expire_now(const struct tallies *all, uint16_t tally);

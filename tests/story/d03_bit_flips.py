@@ -2,6 +2,7 @@
 
 Each flip is in a record of its own (or a unit of its own of the big object), so that none hides
 behind another: whoever finds one forgets the whole record it was in."""
+from damage import flip_bit
 from harness import *
 
 FLIPS = int(sys.argv[1]) if len(sys.argv) > 1 else 60
@@ -18,11 +19,7 @@ def size_of(number):
 def flip(rng, path, first, length):
     """One bit of these bytes of the file; returns where."""
     at = first + rng.randrange(length)
-    with open(path, "r+b") as f:
-        f.seek(at)
-        old = f.read(1)[0]
-        f.seek(at)
-        f.write(bytes([old ^ 1 << rng.randrange(8)]))
+    flip_bit(path, at, rng.randrange(8))
     return at
 
 

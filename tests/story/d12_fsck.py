@@ -5,6 +5,7 @@ changes nothing. After the repair nothing is wrong, and the daemon answers with 
 use is not checked: fsck names the process."""
 import json
 
+from damage import flip_bit
 from harness import *
 
 COUNT = 40
@@ -20,12 +21,8 @@ def findings(report, wrong=True):
     return {f["name"]: f["count"] for f in report["findings"] if f["wrong"] == wrong}
 
 
-def flip(path, at, bit=3):
-    with open(path, "r+b") as f:
-        f.seek(at)
-        byte = f.read(1)[0]
-        f.seek(at)
-        f.write(bytes([byte ^ 1 << bit]))
+def flip(path, at):
+    flip_bit(path, at, 3)
 
 
 def place(key):

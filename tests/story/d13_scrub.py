@@ -1,19 +1,12 @@
 """The scrub finds a flipped bit that no client has read: it is counted, and the object is fetched anew.
 
 With scrub_time 0 the same damage is found by the first read alone."""
+from damage import flip_bit
 from harness import *
 
 COUNT, SIZE = 24, 300_000
 BAD = "penstock_scrub_bad_records_total"
 BLOCKS = "penstock_store_bad_blocks_total"
-
-
-def flip(path, at):
-    with open(path, "r+b") as f:
-        f.seek(at)
-        byte = f.read(1)[0]
-        f.seek(at)
-        f.write(bytes([byte ^ 4]))
 
 
 with Story("d13 the scrub finds damage without a read", 120) as story:
@@ -34,7 +27,7 @@ with Story("d13 the scrub finds damage without a read", 120) as story:
     story.same("it stops cleanly", server.stop(), 0)
     damaged = sorted(story.random.sample(keys, 3))
     for key in damaged:
-        flip(*server.find_page(key, 1, 0)[0])
+        flip_bit(*server.find_page(key, 1, 0)[0], 2)
 
     server = server.again(scrub_time="1s")
     origin.reset()

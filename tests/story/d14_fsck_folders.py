@@ -3,6 +3,7 @@
 The disk fails at each kind of reading: fsck deletes nothing. The process ends at each step of a repair, and
 of a write of the file pins: the next run ends clean. At the end one folder is in use, one damaged, one
 missing."""
+from damage import flip_bit
 from harness import *
 
 SIZE, COUNT = 100_000, 180
@@ -51,11 +52,7 @@ with Story("d14 fsck of several folders, on a disk that fails, and ended at each
         return sorted(glob.glob(story.path(name) + "/extents/*"))
 
     def flip(path, at):
-        with open(path, "r+b") as f:
-            f.seek(at)
-            byte = f.read(1)[0]
-            f.seek(at)
-            f.write(bytes([byte ^ 8]))
+        flip_bit(path, at, 3)
 
     def spoil_record(name):
         """Damages a record of an object that was not damaged before. Returns the key."""

@@ -31,11 +31,16 @@ def data_file(folder):
     return os.path.join(folder, "index/data.mdb")
 
 
-def flip(folder, at, bit):
-    """One bit of the index's data file."""
-    with open(data_file(folder), "r+b", buffering=0) as f:
+def flip_bit(path, at, bit):
+    """One bit of a file."""
+    with open(path, "r+b", buffering=0) as f:
         byte = os.pread(f.fileno(), 1, at)[0]
         os.pwrite(f.fileno(), bytes([byte ^ 1 << bit]), at)
+
+
+def flip(folder, at, bit):
+    """One bit of the index's data file."""
+    flip_bit(data_file(folder), at, bit)
 
 
 def unnoticed(folder):
