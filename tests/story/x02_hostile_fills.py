@@ -239,8 +239,9 @@ with Story("x02 hostile fills") as story:
     # ---- who does not take replies is cut ----
     deaf = session()
     deaf.socket.setblocking(False)
-    sent, before = 0, server.metric("penstock_fill_sessions")
-    while sent < 200_000 and (sent % 1000 or server.metric("penstock_fill_sessions") == before):
+    cut = 'penstock_fill_limited_total{limit="fill_replies"}'
+    sent = 0
+    while sent < 200_000 and (sent % 1000 or server.metric(cut) == 0):
         try:
             deaf.socket.send(b'{"op":"status"}')
         except BlockingIOError:

@@ -227,6 +227,19 @@ TEST(a_full_queue_refuses_and_counts)
     unit_close(&unit);
 }
 
+/* Waits until no byte lies in the queue and, if wanted, in no commit either. */
+static bool queue_falls_to_0(struct queue *queue, bool commit_too)
+{
+    size_t waiting = 1;
+    for (int i = 0; i < 1500 && waiting; i++) {
+        usleep(10000);
+        pthread_mutex_lock(&queue->lock);
+        waiting = queue->bytes + (commit_too ? queue->taken : 0);
+        pthread_mutex_unlock(&queue->lock);
+    }
+    return !waiting;
+}
+
 /* A commit that takes long: the records in it have memory, too. */
 TEST(records_in_a_slow_commit_count_as_queued)
 {
@@ -241,16 +254,9 @@ TEST(records_in_a_slow_commit_count_as_queued)
     struct metadata *metadata = make_metadata(&unit, "k", "\"1\"", (MORE + 1) * MIB);
     uint8_t *bytes = must_alloc((MORE + 1) * MIB);
     struct unit_append appends[MORE + 1] = { { .hang = &hang } };
-    size_t waiting = 1;
     int stored = 0, refused = 0;
     append_begin(&unit, &appends[0], metadata, 0, (slice){ (char *)bytes, MIB }, true);
-    for (int i = 0; i < 1500 && waiting; i++) {
-        usleep(10000);
-        pthread_mutex_lock(&queue->lock);
-        waiting = queue->bytes;
-        pthread_mutex_unlock(&queue->lock);
-    }
-    ok(waiting == 0);    /* the commit has taken it */
+    ok(queue_falls_to_0(queue, false));    /* the commit has taken it */
     for (uint32_t i = 1; i <= MORE; i++)
         append_begin(&unit, &appends[i], metadata, i * 8,
                      (slice){ (char *)bytes + i * MIB, MIB }, false);
@@ -263,6 +269,7 @@ TEST(records_in_a_slow_commit_count_as_queued)
     ok(stored == MOST && refused == MORE + 1 - MOST);
     struct event why = events_find(unit.store->volumes[0]->events, &metadata->id, MORE * 8, KEPT_OUT);
     ok(why.why == EVENT_QUEUE_FULL);
+    ok(queue_falls_to_0(queue, true));    /* a moment after the answers */
     ok(put_object(&unit, "later", "\"1\"", 3 * MIB) == OK);
     free(bytes);
     metadata_unref(&metadata);
