@@ -22,6 +22,7 @@
 #define ERROR_BODY_MAX 65536u
 #define WAKE_BYTES 131072u
 #define WAKE_NS 2000000u
+#define SKIP_BYTES_MAX UNIT_BYTES     /* to read so much costs less than another connection */
 
 static void lock(struct fetch *fetch)
 {
@@ -225,6 +226,13 @@ static void take(struct fetch *fetch, slice bytes)
     unlock(fetch);
 }
 
+/* True if no byte of the answer is wanted, and too many of them would follow. The range then begins
+ * at or after the end of the object, and the origin ignores ranges. */
+static bool skips_in_vain(const struct fetch *fetch)
+{
+    return fetch->next >= fetch->end && fetch->skip > SKIP_BYTES_MAX;
+}
+
 static enum origin_take on_body(struct origin_call *call, slice bytes)
 {
     struct fetch *fetch = container_of(call, struct fetch, call);
@@ -239,7 +247,10 @@ static enum origin_take on_body(struct origin_call *call, slice bytes)
     bytes = slice_from(bytes, consumed);
     while (bytes.len) {
         size_t now = bytes.len;
-        if (fetch->skip) {
+        if (skips_in_vain(fetch)) {
+            origin_cancel(call);
+            break;
+        } else if (fetch->skip) {
             now = MIN(now, fetch->skip);
             fetch->skip -= now;
         } else {

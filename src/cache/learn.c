@@ -198,7 +198,7 @@ static enum err place_bytes(struct fetch *fetch, const struct facts *facts)
     }
     if (facts->first > next || (next > facts->end && next < fetch->end))
         return ERR_ORIGIN_REPLY;
-    fetch->skip = next - facts->first;
+    fetch->skip = MIN(next, facts->end) - facts->first;
     fetch->next = next;
     fetch->wanted = MAX(fetch->wanted, next);
     return OK;

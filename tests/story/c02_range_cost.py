@@ -27,3 +27,19 @@ with Story("c02 a 128 KiB range of a cold 1 GiB object moves at most 256 KiB") a
                     key, first, 131072)
         moved = origin.counts(key)["bytes"] - before
         story.fact("... for at most 256 KiB", moved <= 256 * KIB, moved)
+
+    # ---- an origin that ignores ranges ----
+    origin.tell("match=bucket/whole* GET", "ignore_range=1")
+    size = 64 * MIB
+    for name, status, span in (("beyond the end", 416, {"first": 1 << 40}), ("just beyond it", 416, {"first": size}),
+                               ("at the beginning", 206, {"first": 5, "last": 99})):
+        key = f"bucket/whole-{name.replace(' ', '-')}/size-{size}-x"
+        reply = server.get(key, **span)
+        story.same(f"no range at the origin, {name}", reply.status, status)
+        if status == 206:
+            story.bytes("... bytes are right", reply, key, 5, 95)
+        origin.quiet()
+        story.fact("... for at most 8 MiB", origin.counts(key)["bytes"] <= 8 * MIB, origin.counts(key))
+    key = f"bucket/whole/size-{100_000}-x"
+    story.same("a small object, beyond the end", server.get(key, 1 << 40).status, 416)
+    story.same("... is read to its end, so the connection stays", origin.counts(key)["bytes"], 100_000)
