@@ -168,7 +168,9 @@ static void work(struct pool_task *task)
         job->count = page_end(job->page, &job->rows, &job->more);
 }
 
-static const struct pool_task_kind kind = { POOL_WALK, work, answer, job_free };
+static const struct pool_task_kind kind = {
+    .pool = POOL_WALK, .work = work, .answer = answer, .free = job_free,
+};
 
 /* ---- the call, on its loop ---- */
 

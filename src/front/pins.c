@@ -6,7 +6,8 @@
  * one for each endpoint that has keys of the prefix by the rules in force.
  *
  * The work waits for disks, so threads of a pool do it. A pin goes on if its client leaves. After it,
- * a walk (store/walk.h) finds what is pinned now; the walk ends if the client leaves. */
+ * a walk (store/walk.h), on a thread for walks, finds what is pinned now. The walk ends if the client
+ * leaves. */
 #include <inttypes.h>
 
 #include "cache/alias.h"
@@ -102,11 +103,18 @@ static bool change(struct pin_job *job)
     return changed;
 }
 
+/* Pins. The sums need a walk. */
 static void pin(struct pin_job *job, struct text *to)
+{
+    (void)change(job);
+    (void)to;
+    job->task.walks = !job->err;
+}
+
+static void sum_up(struct pin_job *job, struct text *to)
 {
     struct pins_row row = { job->prefix, PINS_NONE };
     struct pin_sum sum = { .prefix = job->prefix };
-    (void)change(job);
     job->rows = &row;
     job->row_count = 1;
     job->sums = &sum;
@@ -162,12 +170,23 @@ static void list_pins(struct pin_job *job, struct text *to)
     add_summary(to, job, count);
 }
 
-static void work(struct pool_task *task)
+static void run(struct pool_task *task, void (*step)(struct pin_job *job, struct text *to))
 {
     struct pin_job *job = container_of(task, struct pin_job, task);
     struct text text = text_in(&task->keep);
-    (job->op == S3_PIN ? pin : job->op == S3_UNPIN ? unpin : list_pins)(job, &text);
+    step(job, &text);
     job->body = text_slice(&text);
+}
+
+static void work(struct pool_task *task)
+{
+    struct pin_job *job = container_of(task, struct pin_job, task);
+    run(task, job->op == S3_PIN ? pin : job->op == S3_UNPIN ? unpin : list_pins);
+}
+
+static void walk_after(struct pool_task *task)
+{
+    run(task, sum_up);
 }
 
 /* ---- on the loop ---- */
@@ -188,7 +207,11 @@ static void answer(struct pool_task *task)
         pool_task_reply(task, job->body);
 }
 
-static const struct pool_task_kind kind = { POOL_PIN, work, answer, NULL };
+/* A disk that hangs may hold each thread that walks. So changes have other threads. */
+static const struct pool_task_kind
+    pins_kind = { .pool = POOL_PIN, .work = work, .walk = walk_after, .answer = answer },
+    unpins_kind = { .pool = POOL_PIN, .work = work, .answer = answer },
+    lists_kind = { .pool = POOL_WALK, .work = work, .answer = answer };
 
 void pins_call(struct call *call)
 {
@@ -197,7 +220,9 @@ void pins_call(struct call *call)
         reply_error(call, ERR_BAD_ARGUMENT, S("A prefix has at most 1024 bytes."));
         return;
     }
-    struct pin_job *job = pool_task_new(call, &kind, sizeof(*job));
+    const struct pool_task_kind *kind = call->s3.op == S3_PIN ? &pins_kind
+                                      : call->s3.op == S3_UNPIN ? &unpins_kind : &lists_kind;
+    struct pin_job *job = pool_task_new(call, kind, sizeof(*job));
     if (!job)
         return;
     struct arena *keep = &job->task.keep;

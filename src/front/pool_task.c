@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  *   loop: pool_task_new ──> pool_task_start ──> thread: work ──> mail to the loop ──> answer
+ *                                                        └─> thread of POOL_WALK: walk ─┘
  *
  * Each pool has few threads, and a limit of calls that run or wait. The limits are rows of a table.
  * A stop of Penstock waits for the work of all pools. If the loop has ended by then, the thread
@@ -60,7 +61,13 @@ static void deliver(struct mail *mail)    /* runs on the loop */
 static bool work(struct list *link)
 {
     struct pool_task *task = list_of(link, struct pool_task, link);
-    task->kind->work(task);
+    bool walked = task->walks;
+    (walked ? task->kind->walk : task->kind->work)(task);
+    if (task->walks && !walked) {
+        check(task->kind->walk);
+        workers_put(task->front->pools[POOL_WALK].workers, &task->link);
+        return true;
+    }
     task->mail.deliver = deliver;
     if (!mailbox_post(task->box, &task->mail))
         pool_task_free(&task);    /* the loop is gone, and the request with it */
@@ -83,13 +90,35 @@ void pools_end(struct front *front)
 
 /* ---- on the loop of the call ---- */
 
+static void release(struct front *front, enum pool pool)
+{
+    atomic_fetch_sub(&front->pools[pool].calls, 1);
+}
+
+static bool take(struct front *front, enum pool pool)
+{
+    if (atomic_fetch_add(&front->pools[pool].calls, 1) < rows[pool].calls_max)
+        return true;
+    release(front, pool);
+    metric_add(rows[pool].limited, 1);
+    return false;
+}
+
+static bool take_all(struct front *front, const struct pool_task_kind *kind)
+{
+    if (!take(front, kind->pool))
+        return false;
+    if (!kind->walk || take(front, POOL_WALK))
+        return true;
+    release(front, kind->pool);
+    return false;
+}
+
 void *pool_task_new(struct call *call, const struct pool_task_kind *kind, size_t bytes)
 {
-    struct call_pool *pool = &call->front->pools[kind->pool];
     check(bytes >= sizeof(struct pool_task));
-    if (atomic_fetch_add(&pool->calls, 1) >= rows[kind->pool].calls_max) {
-        atomic_fetch_sub(&pool->calls, 1);
-        metric_add(rows[kind->pool].limited, 1);
+    check(!kind->walk || kind->pool != POOL_WALK);
+    if (!take_all(call->front, kind)) {
         reply_error(call, ERR_SLOW_DOWN, S(""));
         return NULL;
     }
@@ -109,7 +138,9 @@ void pool_task_free(struct pool_task **task)
         return;
     if (mine->kind->free)
         mine->kind->free(mine);
-    atomic_fetch_sub(&mine->front->pools[mine->kind->pool].calls, 1);
+    release(mine->front, mine->kind->pool);
+    if (mine->kind->walk)
+        release(mine->front, POOL_WALK);
     mailbox_unref(&mine->box);
     arena_free(&mine->keep);
     free(mine);

@@ -16,12 +16,15 @@
 struct front;
 struct call;
 
-enum pool { POOL_WALK, POOL_PURGE, POOL_PIN, POOLS };
+/* A disk that hangs may hold both threads of POOL_WALK. So work that must not wait for walks has pools
+ * of its own. They end before POOL_WALK, because their work may go on there. */
+enum pool { POOL_PURGE, POOL_PIN, POOL_WALK, POOLS };
 
 struct pool_task;
 struct pool_task_kind {
     enum pool pool;
     void (*work)(struct pool_task *task);      /* on a thread of the pool */
+    void (*walk)(struct pool_task *task);      /* see pool_task.walks. May be NULL */
     void (*answer)(struct pool_task *task);    /* on the loop. The client is there. Ends the task */
     void (*free)(struct pool_task *task);      /* frees the kind's own members. May be NULL */
 };
@@ -33,12 +36,14 @@ struct pool_task {
     const struct pool_task_kind *kind;
     struct front *front;
     struct call *call;                /* NULL: the client has left. For the loop alone */
+    bool walks;                       /* set by `work`: `walk` is next, on a thread of POOL_WALK */
     atomic_bool gone;
     struct arena keep;                /* lives as long as the task */
 };
 
 /* Makes a task of this size. Its struct begins with struct pool_task, and the rest is zero. Returns
- * NULL if the pool has its fill of calls (H8); the client then has its answer. */
+ * NULL if the pool, or that of its walk, has its fill of calls (H8); the client then has its
+ * answer. */
 void *pool_task_new(struct call *call, const struct pool_task_kind *kind, size_t bytes) MUST_USE;
 void pool_task_free(struct pool_task **task);    /* on the loop, or after the loop has ended */
 /* Gives the task to its pool. From now on, the task handles a client that leaves. */

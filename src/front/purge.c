@@ -138,16 +138,25 @@ static void answer(struct pool_task *task)
         pool_task_reply(task, job->body);
 }
 
-static const struct pool_task_kind kind = { POOL_PURGE, work, answer, NULL };
+/* A disk that hangs may hold each thread that walks. So dry runs have other threads than purges. */
+static const struct pool_task_kind kinds[] = {
+    [PURGE_NOW] = { .pool = POOL_PURGE, .work = work, .answer = answer },
+    [PURGE_DRY] = { .pool = POOL_WALK, .work = work, .answer = answer },
+    [PURGE_LIST] = { .pool = POOL_PURGE, .work = work, .answer = answer },
+};
+
+static enum purge_what what_of(const struct call *call)
+{
+    return call->s3.op == S3_BANS ? PURGE_LIST
+         : s3_param_get(&call->s3, S("dry-run")) ? PURGE_DRY : PURGE_NOW;
+}
 
 /* Reads what the query names. Returns false if that is not one prefix or one key. */
 static bool read_query(const struct call *call, struct purge_job *job)
 {
     const struct s3_param *prefix = s3_param_get(&call->s3, S("prefix"));
     const struct s3_param *key = s3_param_get(&call->s3, S("key"));
-    bool lists = call->s3.op == S3_BANS;
-    job->what = lists ? PURGE_LIST
-              : s3_param_get(&call->s3, S("dry-run")) ? PURGE_DRY : PURGE_NOW;
+    bool lists = job->what == PURGE_LIST;
     job->whole = key != NULL;
     job->key = arena_copy(&job->task.keep, key ? key->value : prefix ? prefix->value : S(""));
     return (lists ? !key : !key != !prefix) && job->key.len <= KEY_BYTES_MAX &&
@@ -156,9 +165,11 @@ static bool read_query(const struct call *call, struct purge_job *job)
 
 void purge_call(struct call *call)
 {
-    struct purge_job *job = pool_task_new(call, &kind, sizeof(*job));
+    enum purge_what what = what_of(call);
+    struct purge_job *job = pool_task_new(call, &kinds[what], sizeof(*job));
     if (!job)
         return;
+    job->what = what;
     struct arena *keep = &job->task.keep;
     if (!read_query(call, job)) {
         pool_task_refuse(&job->task, ERR_BAD_ARGUMENT,
