@@ -66,17 +66,22 @@ static slice permission_of(const json_t *permission, struct arena *keep)
                                   SLICE_ARG(identity));
 }
 
-static slice bytes_of(const json_t *bytes, bool is_known, struct arena *keep)
+/* `size` is that of the object, or NULL. */
+static slice bytes_of(const json_t *bytes, const json_t *size, struct arena *keep)
 {
     uint64_t first = lines_number(bytes, "first"), end = lines_number(bytes, "end");
     uint64_t cached = lines_number(bytes, "cached");
+    const json_t *examined = json_object_get(bytes, "examined");
+    uint64_t counted = (examined ? lines_number(bytes, "examined") : end) - first;
+    if (!size)
+        return S("nothing is known of these bytes");
     if (end <= first)
-        return is_known ? S("the object has none of these bytes")
-                        : S("nothing is known of these bytes");
-    slice part = show_bytes(keep, cached), whole = show_bytes(keep, end - first);
-    return arena_printf(keep, "%.*s of %.*s (%.*s), bytes %" PRIu64 "-%" PRIu64, SLICE_ARG(part),
-                        SLICE_ARG(whole), SLICE_ARG(show_share(keep, cached, end - first)), first,
-                        end - 1);
+        return json_integer_value(size) ? S("the object has none of these bytes")
+                                        : S("the object is empty");
+    slice part = show_bytes(keep, cached), whole = show_bytes(keep, counted);
+    return arena_printf(keep, "%.*s of %s%.*s (%.*s), bytes %" PRIu64 "-%" PRIu64, SLICE_ARG(part),
+                        examined ? "the first " : "", SLICE_ARG(whole),
+                        SLICE_ARG(show_share(keep, cached, counted)), first, end - 1);
 }
 
 static void print_facts(const json_t *root, struct arena *keep)
@@ -87,7 +92,7 @@ static void print_facts(const json_t *root, struct arena *keep)
     if (is_set(root, "being_fetched"))
         print_fact("", S("a fetch of the object is in progress"));
     print_fact("cached", bytes_of(json_object_get(root, "bytes"),
-                                  json_object_get(metadata, "bytes") != NULL, keep));
+                                  json_object_get(metadata, "bytes"), keep));
     if (json_object_get(metadata, "confirmed"))
         print_fact("confirmed", time_of(metadata, "confirmed", keep));
     if (json_object_get(metadata, "fresh_until"))

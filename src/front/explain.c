@@ -15,13 +15,24 @@
 #include "s3/encode.h"
 #include "store/explain.h"
 
+/* Limits that keep the loop free for other requests. A run is a row of cached or missing units. */
 #define RECORDS_MAX 256u              /* rows of an answer */
+#define RUNS_MAX 512u                 /* runs that are counted */
+#define RUN_UNITS 512u                /* units of one run; each 64 of them cost a look-up */
 
 struct explain {
     struct call *call;
     struct list_right *right;         /* the question whether the client may list the key */
     struct get *get;                  /* NULL: the right is not proved yet */
     struct s3_range range;
+};
+
+/* What the cache has of the wanted bytes. */
+struct explain_bytes {
+    uint64_t first, end;              /* the wanted bytes */
+    uint64_t examined;                /* the end of the bytes that were counted */
+    uint64_t cached;                  /* of the bytes that were counted */
+    bool outside;                     /* the object has no byte of the range: 416 */
 };
 
 /* ---- the document ---- */
@@ -125,30 +136,44 @@ static const struct {
         "the version that the request names must be confirmed" },
 };
 
+/* Returns the reason of an outcome that depends on the bytes, or NULL if there is none. */
+static const char *why_bytes(const struct explain_bytes *bytes, uint64_t size, const char **now)
+{
+    uint64_t counted = bytes->examined - bytes->first;
+    if (bytes->outside)
+        return "the object has no byte of this range: the answer to a GET is 416";
+    if (bytes->cached == counted && size <= STORE_OBJECT_BYTES_MAX)
+        return NULL;
+    *now = bytes->cached ? "partial" : "miss";
+    return size > STORE_OBJECT_BYTES_MAX
+               ? "the object is larger than 128 TiB, so it is never stored: a GET with If-Match goes "
+                 "to the origin"
+         : bytes->cached
+               ? "the cache has some of these bytes: a GET with If-Match brings the others"
+               : "the cache has the object's metadata, but none of these bytes: a GET with If-Match "
+                 "goes to the origin";
+}
+
 /* Without metadata, the outcome is a miss. If the metadata may not answer, the judgement is the
  * outcome. If it may, the outcome depends on how many of the wanted bytes are cached. */
-static void set_outcome(json_t *to, const struct get_forecast *forecast, uint64_t wanted,
-                        uint64_t cached)
+static void set_outcome(json_t *to, const struct get_forecast *forecast,
+                        const struct explain_bytes *bytes, struct arena *keep)
 {
     const char *now = judgements[forecast->judgement].now;
     const char *why = judgements[forecast->judgement].why;
-    bool answers = forecast->metadata && forecast->judgement <= JUDGED_STALE;
     if (!forecast->metadata) {
         now = "miss";
         why = forecast->in_flight ? "the object is being fetched, and a client that may read it "
                                     "shares that fetch"
                                   : "the cache has no metadata of the object: a GET goes to the "
                                     "origin";
-    } else if (answers && !wanted && forecast->metadata->size) {
-        why = "the object has no byte of this range: the answer to a GET is 416";
-    } else if (answers && wanted && !cached) {
-        now = "miss";
-        why = "the cache has the object's metadata, but none of these bytes: a GET with If-Match "
-              "goes to the origin";
-    } else if (answers && cached < wanted) {
-        now = "partial";
-        why = "the cache has some of these bytes: a GET with If-Match brings the others";
+    } else if (forecast->judgement <= JUDGED_STALE) {
+        const char *other = why_bytes(bytes, forecast->metadata->size, &now);
+        why = other ? other : why;
     }
+    if (bytes->examined < bytes->end)
+        why = arena_printf(keep, "%s. Only the first %" PRIu64 " bytes of the range were examined",
+                           why, bytes->examined - bytes->first).ptr;
     set_text(to, "now", now);
     set_text(to, "why", why);
     if (forecast->in_flight)
@@ -167,36 +192,63 @@ static void add_row(json_t *rows, const struct explain_record *record, uint64_t 
     json_array_append_new(rows, row);
 }
 
-/* Adds a row for each record from `first` on, up to *end, but at most RECORDS_MAX rows. If there are
- * more records, *end becomes the end of the last row. The limit keeps the loop free for other
- * requests. Returns how many of these bytes are stored. */
-static uint64_t add_records(const struct explain *explain, json_t *to,
-                            const struct metadata *metadata, uint64_t first, uint64_t *end)
+/* Adds a row for each record of the range, but at most RECORDS_MAX rows. */
+static void add_records(const struct call *call, json_t *to, const struct metadata *metadata,
+                        const struct explain_bytes *bytes)
 {
-    struct call *call = explain->call;
     struct store *store = cache_store(call->front->options.cache);
     json_t *rows = json_array();
-    uint64_t cached = 0;
-    for (uint64_t at = first; at < *end;) {
+    for (uint64_t at = bytes->first; at < bytes->end;) {
         struct explain_record record;
         uint32_t unit = (uint32_t)(at / UNIT_BYTES);
-        uint64_t units = (*end - 1) / UNIT_BYTES - unit + 1;
+        uint64_t units = (bytes->end - 1) / UNIT_BYTES - unit + 1;
         uint32_t count = (uint32_t)MIN(units, (uint64_t)STRIPE_UNITS);
         if (json_array_size(rows) == RECORDS_MAX) {
             set_flag(to, "more_records", true);
-            *end = at;
             break;
         }
         uint64_t next = ((uint64_t)unit + explain_units(store, metadata, unit, count, &record)) *
                         UNIT_BYTES;
-        next = MIN(next, *end);
-        if (record.stored)
-            cached += next - at;
+        next = MIN(next, bytes->end);
         add_row(rows, &record, at, next, call->keep);
         at = next;
     }
     json_object_set_new(to, "records", rows);
-    return cached;
+}
+
+/* Counts the cached bytes of the range, in RUNS_MAX runs at most. */
+static void count_cached(struct store *store, const struct metadata *metadata,
+                         struct explain_bytes *bytes)
+{
+    for (unsigned runs = 0; runs < RUNS_MAX && bytes->examined < bytes->end; runs++) {
+        uint64_t unit = bytes->examined / UNIT_BYTES;
+        uint64_t count = MIN((bytes->end - 1) / UNIT_BYTES - unit + 1, (uint64_t)RUN_UNITS);
+        uint64_t found = store_has_units(store, metadata, unit, count);
+        uint64_t next = found ? unit + found
+                              : store_next_unit(store, metadata, unit + 1, count - 1);
+        next = MIN(next * UNIT_BYTES, bytes->end);
+        if (found)
+            bytes->cached += next - bytes->examined;
+        bytes->examined = next;
+    }
+}
+
+/* Finds out which bytes are wanted, and which of them the cache has. */
+static struct explain_bytes look_at_bytes(const struct explain *explain, json_t *to,
+                                          const struct metadata *metadata)
+{
+    struct explain_bytes bytes = { .first = 0 };
+    bool partial, is_storable = metadata && metadata->size <= STORE_OBJECT_BYTES_MAX;
+    if (!metadata)
+        return bytes;
+    bytes.outside = s3_range_resolve(&explain->range, metadata->size, &bytes.first, &bytes.end,
+                                     &partial) != OK;
+    bytes.examined = is_storable ? bytes.first : bytes.end;
+    if (!is_storable)
+        return bytes;
+    count_cached(cache_store(explain->call->front->options.cache), metadata, &bytes);
+    add_records(explain->call, to, metadata, &bytes);
+    return bytes;
 }
 
 /* ---- parts of the document ---- */
@@ -251,10 +303,7 @@ static void set_metadata(json_t *to, const struct explain *explain,
 static json_t *document(const struct explain *explain, const struct get_forecast *forecast)
 {
     struct call *call = explain->call;
-    const struct metadata *metadata = forecast->metadata;
-    json_t *to = json_object();
-    uint64_t first = 0, end = 0, cached = 0;
-    bool partial;
+    json_t *to = json_object(), *bytes = json_object();
     struct object_id id;
     struct object_name name = { origin_endpoint(call->rules->origin), call->s3.bucket, call->s3.key,
                                 S("") };
@@ -262,17 +311,16 @@ static json_t *document(const struct explain *explain, const struct get_forecast
     set_name(to, "bucket", call->s3.bucket, call->keep);
     set_name(to, "key", call->s3.key, call->keep);
     set_name(to, "origin", name.endpoint, call->keep);
-    json_t *bytes = json_object();
-    if (metadata && metadata->size <= STORE_OBJECT_BYTES_MAX &&
-        s3_range_resolve(&explain->range, metadata->size, &first, &end, &partial) == OK)
-        cached = add_records(explain, bytes, metadata, first, &end);
-    set_outcome(to, forecast, end - first, cached);
+    struct explain_bytes found = look_at_bytes(explain, bytes, forecast->metadata);
+    set_outcome(to, forecast, &found, call->keep);
     set_rules(to, call->rules);
     set_permission(to, call, forecast);
     set_metadata(to, explain, forecast, &id, &name);
-    set_number(bytes, "first", first);
-    set_number(bytes, "end", end);
-    set_number(bytes, "cached", cached);
+    set_number(bytes, "first", found.first);
+    set_number(bytes, "end", found.end);
+    set_number(bytes, "cached", found.cached);
+    if (found.examined < found.end)
+        set_number(bytes, "examined", found.examined);
     json_object_set_new(to, "bytes", bytes);
     return to;
 }

@@ -2,10 +2,12 @@
 from harness import *
 
 SMALL, LARGE, UNIT = 100_000, 3 * MIB, 128 * 1024
+UNITS = 1000    # of an object whose records are units
 
 with Story("y05 what explain says is what happens next", seconds=90) as story:
     clock = story.clock()
-    origin = story.origin(f"object=pile/small {SMALL}", f"object=pile/large {LARGE}", f"objects=fill/%d 700 {UNIT}")
+    origin = story.origin(f"object=pile/small {SMALL}", f"object=pile/large {LARGE}", "object=pile/empty 0",
+                          *(f"object=pile/{name} {UNITS * UNIT}" for name in ("row", "gaps")), f"objects=fill/%d 700 {UNIT}")
     keys = [{"access_key": "LISTKEY", "secret_key": "list", "policy": [{"allow": ["list"], "on": ["pile/"]}]},
             {"access_key": "READKEY", "secret_key": "read", "policy": [{"allow": ["read"], "on": ["pile/"]}]}]
     server = story.penstock(origin=origin.url, cache_size="64MiB", extent_size="4MiB", freshness="ttl", ttl="60s", grace="60s", keys=keys)
@@ -52,6 +54,54 @@ with Story("y05 what explain says is what happens next", seconds=90) as story:
     story.same("PUT", server.ask("PUT", "pile/small", body=b"new").status, 200)
     found = explain("pile/small")
     story.same("a write removed it", (found["now"], found["metadata"]["left"]["event"]), ("miss", "removed"))
+
+    # ---- ranges beyond the end, empty and huge objects ----
+    huge = f"pile/huge/size-{1 << 48}-x"
+    origin.tell("match=pile/huge/* GET", "bandwidth=1000000")
+    for key in ("pile/empty", "pile/small"):
+        server.get(key)
+        wait_for("the metadata is there", lambda: explain(key)["now"] == "hit")
+    stream = Client(server.port, keep=True)
+    stream.get(huge, stop_after=1000, leave="stay")    # its metadata is known while the fetch is in progress
+    for key, size in (("pile/empty", 0), (huge, 1 << 48), ("pile/small", 3)):
+        for last in (size, size + 9):
+            found = explain(key, range=f"{size}-{last}")
+            story.fact(f"{key}: bytes {size}-{last}", "416" in found["why"] and found["bytes"]["first"] == found["bytes"]["end"] and
+                       server.ask("GET", key, headers={"range": f"bytes={size}-{last}"}).status == 416, found)
+    for query in ({}, {"range": "-5"}):
+        found = explain("pile/empty", **query)
+        story.fact(f"an empty object {query}", found["now"] == "hit" and "416" not in found["why"] and
+                   server.ask("GET", "pile/empty", headers={"range": "bytes=-5"} if query else {}).cache == "hit", found)
+    found = explain(huge, range="0-99")
+    story.fact("an object that is too large to be stored", (found["now"], found["bytes"]["end"]) == ("miss", 100) and
+               "128 TiB" in found["why"] and "records" not in found["bytes"], found)
+    stream.wire.abort()
+    origin.tell("reset=rules")
+
+    # ---- more records than rows ----
+    wide = story.penstock(origin=origin.url, cache_size="256MiB", cache_dir=story.path("wide"), freshness="immutable")
+    units = lambda first, end, step=1: [wide.get(key, unit * UNIT, unit * UNIT + 9).cache for unit in range(first, end, step)]
+    key = "pile/row"
+    for unit in range(300):
+        units(unit, unit + 1)
+        wait_for("the unit is stored", lambda: units(unit, unit + 1) == ["hit"])
+    found = explain(key, wide.client)
+    bytes_ = found["bytes"]
+    story.same("300 records of 1,000 units: all are counted", (found["now"], bytes_["end"], bytes_["cached"], len(bytes_["records"]),
+               bytes_["more_records"], "examined" in bytes_), ("partial", UNITS * UNIT, 300 * UNIT, 256, True, False))
+    found = explain(key, wide.client, range=f"0-{300 * UNIT - 1}")
+    story.same("... all of a range", (found["now"], found["bytes"]["cached"]), ("hit", 300 * UNIT))
+    key = "pile/gaps"
+    wait_for("every other unit is stored", lambda: set(units(0, 700, 2)) == {"hit"})
+    found = explain(key, wide.client)
+    bytes_ = found["bytes"]
+    story.same("with too many gaps, explain says how far it looked", (found["now"], bytes_["end"], bytes_.get("examined"), bytes_["cached"]),
+               ("partial", UNITS * UNIT, 512 * UNIT, 256 * UNIT))
+    story.fact("... also in words", f"first {512 * UNIT} bytes" in found["why"], found["why"])
+    env = {**wide.client_env(), "PENSTOCK_CONFIG": "/nonexistent"}
+    story.fact("... by the command, too", "32.0 MiB of the first 64.0 MiB (50" in run([PENSTOCK, "explain", f"s3://{key}"], env)[1],
+               run([PENSTOCK, "explain", f"s3://{key}"], env)[1][:900])
+    wide.stop()
 
     # ---- what the rule keeps out ----
     for number in range(700):
