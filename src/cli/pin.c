@@ -25,6 +25,18 @@ static void print_line(slice pinned, slice cached, slice objects, slice prefix)
            SLICE_ARG(objects), SLICE_ARG(prefix));
 }
 
+/* Marks a pin that no setting leads to. */
+static slice place_of(struct arena *keep, const json_t *row, slice name)
+{
+    struct text text = text_in(keep);
+    if (!json_is_false(json_object_get(row, "configured")))
+        return name;
+    text_printf(&text, "%.*s  (", SLICE_ARG(name));
+    show_name(&text, lines_name(row, "origin", keep));
+    text_add(&text, S(", which is not in the settings)"));
+    return text_slice(&text);
+}
+
 static void print_row(struct pin *pin, const json_t *row)
 {
     struct arena *keep = &pin->keep;
@@ -46,7 +58,8 @@ static void print_row(struct pin *pin, const json_t *row)
     }
     if (pin->rows == 0)
         print_line(S("PINNED"), S("CACHED"), S("OBJECTS"), S("PREFIX"));
-    print_line(pinned_text, cached_text, arena_printf(keep, "%" PRIu64, objects), name);
+    print_line(pinned_text, cached_text, arena_printf(keep, "%" PRIu64, objects),
+               place_of(keep, row, name));
 }
 
 static void print_end(struct pin *pin, const json_t *row)

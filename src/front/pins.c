@@ -3,7 +3,8 @@
  *
  * The right `cache` lets a client pin (right.c); no origin is asked. A bucket may have prefixes at
  * other origins, and the names of cached objects begin with the origin's endpoint. So a pin becomes
- * one for each endpoint that has keys of the prefix by the rules in force.
+ * one for each endpoint that has keys of the prefix by the rules in force. The settings may change
+ * later. So a list also has the pins at other endpoints, marked as such, and an unpin ends them.
  *
  * The work waits for disks, so threads of a pool do it. A pin goes on if its client leaves. After it,
  * a walk (store/walk.h), on a thread for walks, finds what is pinned now. The walk ends if the client
@@ -26,8 +27,8 @@ struct pin_job {
     struct pool_task task;
     enum s3_op op;
     slice bucket, prefix;
-    const slice *endpoints;
-    size_t endpoint_count;
+    const slice *endpoints;           /* first those that have keys of the prefix by the rules */
+    size_t endpoint_count, by_rules;
     const struct pins_row *rows;      /* of the endpoint that is walked through */
     size_t row_count;
     struct pin_sum *sums;             /* of these rows */
@@ -64,13 +65,19 @@ static void walk(struct pin_job *job, slice endpoint)
     job->err = job->err ? job->err : err;
 }
 
-static void add_sum(struct text *to, const struct pin_sum *sum)
+/* `elsewhere`: the endpoint, if it has no key of the prefix by the rules; otherwise empty. */
+static void add_sum(struct text *to, const struct pin_sum *sum, slice elsewhere)
 {
     text_char(to, '{');
     line_add_name(to, "prefix", sum->prefix);
     text_printf(to, ",\"pinned\":true,\"objects\":%" PRIu64 ",\"cached_bytes\":%" PRIu64
-                ",\"pinned_bytes\":%" PRIu64 "}\n", sum->objects, sum->cached_bytes,
+                ",\"pinned_bytes\":%" PRIu64, sum->objects, sum->cached_bytes,
                 sum->pinned_bytes);
+    if (elsewhere.len) {
+        text_add(to, S(",\"configured\":false,"));
+        line_add_name(to, "origin", elsewhere);
+    }
+    text_add(to, S("}\n"));
 }
 
 /* The last line. A folder is out if it did not note the pins, or could not be read. */
@@ -92,14 +99,40 @@ static void add_summary(struct text *to, struct pin_job *job, size_t rows)
 
 /* ---- what a call does ---- */
 
+/* Appends the endpoints that have such pins, and no key of the prefix by the rules. */
+static void add_elsewhere(struct pin_job *job)
+{
+    slice *pinned;
+    size_t more = store_pin_endpoints(store_of(job), job->bucket, job->prefix, job->op == S3_UNPIN,
+                                      &job->task.keep, &pinned);
+    slice *all = arena_alloc(&job->task.keep, (job->by_rules + more + 1) * sizeof(*all));
+    for (size_t i = 0; i < job->by_rules; i++)
+        all[i] = job->endpoints[i];
+    for (size_t i = 0; i < more; i++) {
+        size_t at = 0;
+        while (at < job->by_rules && !slice_eq(all[at], pinned[i]))
+            at++;
+        if (at == job->by_rules)
+            all[job->endpoint_count++] = pinned[i];
+    }
+    job->endpoints = all;
+    if (!job->endpoint_count)
+        job->err = ERR_NO_SUCH_BUCKET;
+}
+
+/* A pin has PIN_NAMES_MAX names at most, so it is made whole or not at all. */
 static bool change(struct pin_job *job)
 {
     struct pin_name names[PIN_NAMES_MAX];
     bool changed = false;
-    check(job->endpoint_count <= countof(names));
-    for (size_t i = 0; i < job->endpoint_count; i++)
-        names[i] = (struct pin_name){ job->endpoints[i], job->bucket, job->prefix };
-    job->err = store_pin(store_of(job), names, job->endpoint_count, job->op == S3_PIN, &changed);
+    for (size_t first = 0; first < job->endpoint_count && !job->err; first += PIN_NAMES_MAX) {
+        size_t count = MIN(job->endpoint_count - first, (size_t)PIN_NAMES_MAX);
+        bool now = false;
+        for (size_t i = 0; i < count; i++)
+            names[i] = (struct pin_name){ job->endpoints[first + i], job->bucket, job->prefix };
+        job->err = store_pin(store_of(job), names, count, job->op == S3_PIN, &now);
+        changed |= now;
+    }
     return changed;
 }
 
@@ -120,12 +153,13 @@ static void sum_up(struct pin_job *job, struct text *to)
     job->sums = &sum;
     for (size_t i = 0; i < job->endpoint_count && !job->err; i++)
         walk(job, job->endpoints[i]);
-    add_sum(to, &sum);
+    add_sum(to, &sum, S(""));
     add_summary(to, job, 1);
 }
 
 static void unpin(struct pin_job *job, struct text *to)
 {
+    add_elsewhere(job);
     bool changed = change(job);
     text_char(to, '{');
     line_add_name(to, "prefix", job->prefix);
@@ -149,24 +183,37 @@ static size_t merge(struct pin_sum *all, size_t count, const struct pin_sum *sum
     return count;
 }
 
+/* Finds the pins at one endpoint, and walks through their objects. */
+static void sum_endpoint(struct pin_job *job, slice endpoint)
+{
+    struct pin_name name = { endpoint, job->bucket, job->prefix };
+    struct pins_row *rows;
+    job->row_count = store_pins(store_of(job), &name, &job->task.keep, &rows);
+    job->rows = rows;
+    job->sums = arena_alloc(&job->task.keep, (job->row_count + 1) * sizeof(*job->sums));
+    for (size_t k = 0; k < job->row_count; k++)
+        job->sums[k].prefix = rows[k].prefix;
+    if (job->row_count)
+        walk(job, endpoint);
+}
+
 static void list_pins(struct pin_job *job, struct text *to)
 {
     struct pin_sum *all = arena_alloc(&job->task.keep, PREFIX_ROWS_MAX * sizeof(*all));
     size_t count = 0;
-    for (size_t i = 0; i < job->endpoint_count && !job->err; i++) {
-        struct pin_name name = { job->endpoints[i], job->bucket, job->prefix };
-        struct pins_row *rows;
-        job->row_count = store_pins(store_of(job), &name, &job->task.keep, &rows);
-        job->rows = rows;
-        job->sums = arena_alloc(&job->task.keep, (job->row_count + 1) * sizeof(*job->sums));
-        for (size_t k = 0; k < job->row_count; k++)
-            job->sums[k].prefix = rows[k].prefix;
-        if (job->row_count)
-            walk(job, job->endpoints[i]);
+    add_elsewhere(job);
+    for (size_t i = 0; i < job->by_rules && !job->err; i++) {
+        sum_endpoint(job, job->endpoints[i]);
         count = merge(all, count, job->sums, job->row_count);
     }
     for (size_t i = 0; i < count; i++)
-        add_sum(to, &all[i]);
+        add_sum(to, &all[i], S(""));
+    for (size_t i = job->by_rules; i < job->endpoint_count && !job->err; i++) {
+        sum_endpoint(job, job->endpoints[i]);
+        for (size_t k = 0; k < job->row_count; k++)
+            add_sum(to, &job->sums[k], job->endpoints[i]);
+        count += job->row_count;
+    }
     add_summary(to, job, count);
 }
 
@@ -229,8 +276,9 @@ void pins_call(struct call *call)
     job->op = call->s3.op;
     job->bucket = arena_copy(keep, alias_bucket(call->s3.bucket));
     job->prefix = arena_copy(keep, prefix ? prefix->value : S(""));
-    job->endpoint_count = rules_endpoints(call, job->prefix, false, keep, &job->endpoints);
-    if (job->endpoint_count > PIN_NAMES_MAX && job->op != S3_PINS)
+    job->by_rules = rules_endpoints(call, job->prefix, false, keep, &job->endpoints);
+    job->endpoint_count = job->by_rules;
+    if (job->endpoint_count > PIN_NAMES_MAX && job->op == S3_PIN)
         pool_task_refuse(&job->task, ERR_BAD_REQUEST,
                          S("The keys of this prefix lie at more than 64 origins, and a pin allows no "
                            "more. Name longer prefixes."));

@@ -69,10 +69,16 @@ static const struct rules *rules_of_call(const struct call *call)
     return rules_of(call->front, call->s3.bucket, rules_key(call));
 }
 
+/* A pin may be older than the settings. So it can be listed and ended without rules. */
+static bool outlives_rules(enum s3_op op)
+{
+    return op == S3_PINS || op == S3_UNPIN;
+}
+
 static enum err may_ask(const struct call *call, const struct rules *rules)
 {
     if (!rules)
-        return ERR_NO_SUCH_BUCKET;
+        return outlives_rules(call->s3.op) ? OK : ERR_NO_SUCH_BUCKET;
     enum err err = right_judge_origin(call, rules->origin);
     if (err || s3_only_reads(call->s3.op) || s3_operation(call->s3.op)->right == S3_MANAGE_CACHE)
         return err;

@@ -101,6 +101,23 @@ size_t store_pins(struct store *store, const struct pin_name *name, struct arena
     return count;
 }
 
+size_t store_pin_endpoints(struct store *store, slice bucket, slice prefix, bool whole,
+                           struct arena *keep, slice **ret)
+{
+    struct pins_row *rows;
+    size_t count = pins_list(store->pins, S(""), keep, &rows), found = 0;
+    slice *list = *ret = arena_alloc(keep, (count + 1) * sizeof(*list));
+    for (size_t i = 0; i < count; i++) {
+        slice key = rows[i].prefix;
+        slice endpoint = slice_cut(&key, '\0'), of = slice_cut(&key, '\0');
+        bool fits = slice_eq(of, bucket) &&
+                    (whole ? slice_eq(key, prefix) : slice_starts(key, prefix));
+        if (fits && (!found || !slice_eq(list[found - 1], endpoint)))    /* the rows are sorted */
+            list[found++] = endpoint;
+    }
+    return found;
+}
+
 void store_pin_bytes(struct store *store, struct pin_bytes *ret)
 {
     *ret = (struct pin_bytes){ 0, 0 };

@@ -26,9 +26,13 @@ enum err store_pin(struct store *store, const struct pin_name *names, size_t cou
 void store_pins_missing(struct store *store, bool ret[VOLUMES_MAX]);
 
 /* The pins of a bucket that begin with name->prefix, as prefixes of keys (pins.h); in keep. This
- * function and the next wait for nothing. */
+ * function and the next two wait for nothing. */
 size_t store_pins(struct store *store, const struct pin_name *name, struct arena *keep,
                   struct pins_row **ret);
+/* Returns the endpoints with a pin of the bucket that begins with `prefix`; if `whole`, that is
+ * `prefix`. In keep. */
+size_t store_pin_endpoints(struct store *store, slice bucket, slice prefix, bool whole,
+                           struct arena *keep, slice **ret);
 struct pin_bytes {
     uint64_t pinned, budget;          /* the weight of pinned records on the disks, and its limit */
 };

@@ -6,9 +6,9 @@ PLACE = "x" * 70
 with Story("y06 a pin beyond the limit is refused", seconds=120) as story:
     origin = story.origin("object=pool/a 10")
 
-    def crowded(count):
+    def crowded(count, cache="cache"):
         """A daemon with so many origins besides the first. A pin becomes one for each origin that has keys of its prefix."""
-        return story.penstock(origin=origin.url, cache_size="64MiB", cache_dir=story.path(f"cache-{count}"),
+        return story.penstock(origin=origin.url, cache_size="64MiB", cache_dir=story.path(cache),
                               origins={f"o{i}": {"url": f"http://127.0.0.1:{i + 1}"} for i in range(count)},
                               buckets={f"pool/{PLACE}/{i:02}/": {"origin": f"o{i}"} for i in range(count)})
 
@@ -28,5 +28,10 @@ with Story("y06 a pin beyond the limit is refused", seconds=120) as story:
     story.same("after an unpin there is room", (ask("unpin", "xx")[1]["was_pinned"], ask("pin", "one-more/")[1]["pinned"]), (True, True))
     server.stop()
     server = crowded(64)
+    before = server.metric("penstock_pins")
+    story.same("an unpin at more origins than a pin may have", ask("unpin", "xxx")[1]["was_pinned"], True)
+    story.same("... ends 64 pins", server.metric("penstock_pins"), before - 64)
+    server.stop()
+    server = crowded(64, "other-cache")
     reply, code = ask("pin", "xx")
     story.fact("too many origins for one pin", (reply.status, code) == (400, "InvalidRequest") and b"64 origins" in reply.body, reply.body)
