@@ -95,7 +95,7 @@ static bool take_depth(struct cli *cli, uint64_t *ret)
 static int run(struct cli *cli)
 {
     struct usage usage = { .exact = cli_flag(cli, "--bytes") };
-    int status = take_depth(cli, &usage.depth) ? server_run(cli, "du", ask, &usage) : EXIT_USAGE;
+    int status = take_depth(cli, &usage.depth) ? server_run(cli, "du", NULL, ask, &usage) : EXIT_USAGE;
     arena_free(&usage.keep);
     return status;
 }

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "cli/lines.h"
+#include "s3/conditions.h"
 #include "s3/encode.h"
 
 /* ---- members ---- */
@@ -176,15 +177,25 @@ static int print(const struct server *server, slice body, struct arena *keep)
     return good ? EXIT_GOOD : EXIT_FAILED;
 }
 
+static bool judge(const void *arg, const struct s3_url *of)
+{
+    const char *range = arg;
+    char header[64];
+    int len = snprintf(header, sizeof(header), "bytes=%s", range ? range : "0-");
+    bool is_range = len < (int)sizeof(header) && s3_range_read(slice_of(header)).kind != RANGE_NONE;
+    if (!of->key.len)
+        fputs("penstock explain: the key is missing: write s3://BUCKET/KEY\n", stderr);
+    else if (!is_range)
+        fprintf(stderr, "penstock explain: --range must be FIRST-LAST, FIRST- or -LENGTH, in bytes, "
+                "not \"%s\"\n", range);
+    return of->key.len && is_range;
+}
+
 static int ask(void *arg, const struct server *server, struct arena *keep)
 {
     const char *range = arg;
     struct text query = text_in(keep);
     slice body;
-    if (!server->of.key.len) {
-        fputs("penstock explain: the key is missing: write s3://BUCKET/KEY\n", stderr);
-        return EXIT_USAGE;
-    }
     text_add(&query, S("penstock-explain="));
     if (range)
         query_add(&query, "range", slice_of(range));
@@ -200,7 +211,7 @@ static int ask(void *arg, const struct server *server, struct arena *keep)
 
 static int run(struct cli *cli)
 {
-    return server_run(cli, "explain", ask, (void *)(uintptr_t)cli_option(cli, "--range"));
+    return server_run(cli, "explain", judge, ask, (void *)(uintptr_t)cli_option(cli, "--range"));
 }
 
 static const struct command_option options[] = {

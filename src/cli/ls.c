@@ -99,7 +99,7 @@ static int ask(void *arg, const struct server *server, struct arena *keep)
 static int run(struct cli *cli)
 {
     struct listing listing = { .exact = cli_flag(cli, "--bytes") };
-    int status = server_run(cli, "ls", ask, &listing);
+    int status = server_run(cli, "ls", NULL, ask, &listing);
     arena_free(&listing.keep);
     return status;
 }

@@ -92,13 +92,24 @@ static const struct command_option *option_near(const struct command *command, s
     return near;
 }
 
+static bool is_setting(slice flag)
+{
+    bool by_file;
+    return slice_starts(flag, S("--")) &&
+           setting_resolve(SCOPE_GLOBAL, slice_from(flag, 2), &by_file) != NULL;
+}
+
 /* A command takes its options out of argv before the settings are read. So a flag that is left, and
  * is an option, came twice or has a value that it must not have. */
 static void print_mistake(struct cli *cli, const struct config_mistake *m, FILE *to)
 {
-    bool is_flag = strcmp(m->file, "command line") == 0 && m->key[0] == '-';
-    const struct command_option *near = is_flag ? option_near(cli->command, slice_of(m->key)) : NULL;
-    if (!near)
+    bool typed = strcmp(m->file, "command line") == 0, is_flag = typed && m->key[0] == '-';
+    const struct command_option *near = is_flag && !is_setting(slice_of(m->key))
+                                            ? option_near(cli->command, slice_of(m->key)) : NULL;
+    if (typed && !is_flag && cli->command && strstr(cli->command->args, "s3://"))
+        fprintf(to, "command line: %s: %s takes one s3:// URL, and no other word. See penstock %s "
+                "--help\n", m->key, cli->command->name, cli->command->name);
+    else if (!near)
         fprintf(to, "%.*s\n", SLICE_ARG(config_mistake_line(m, &cli->arena)));
     else if (strcmp(near->flag, m->key) != 0)
         fprintf(to, "command line: %s: no such option (did you mean \"%s\"?)\n", m->key,

@@ -120,7 +120,7 @@ static int ask(void *arg, const struct server *server, struct arena *keep)
 
 static int run(struct cli *cli, const char *command, struct pin *pin)
 {
-    int status = server_run(cli, command, ask, pin);
+    int status = server_run(cli, command, NULL, ask, pin);
     arena_free(&pin->keep);
     return status;
 }

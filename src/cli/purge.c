@@ -28,25 +28,41 @@ static slice shown(struct purge *purge, slice key)
     return show_s3(&purge->keep, purge->server->of.bucket, key);
 }
 
-/* ---- a whole bucket ---- */
+/* ---- the command line ---- */
 
-/* Asks on the terminal. Returns EXIT_GOOD if the purge may go on. */
-static int confirm(const struct purge *purge)
+static bool is_whole_bucket(const struct purge *purge, const struct s3_url *of)
+{
+    return !of->key.len && !purge->yes && !purge->dry && !purge->list;
+}
+
+static bool judge(const void *arg, const struct s3_url *of)
+{
+    const struct purge *purge = arg;
+    if (purge->one && !of->key.len)
+        fputs("penstock purge: --key is for one key: write s3://BUCKET/KEY\n", stderr);
+    else if (purge->list && (purge->dry || purge->wait || purge->one || purge->yes))
+        fputs("penstock purge: --list shows purges and changes nothing: leave out --key, --dry-run, "
+              "--wait and --yes\n", stderr);
+    else if (is_whole_bucket(purge, of) && !isatty(STDIN_FILENO))
+        fprintf(stderr, "penstock purge: s3://%.*s names the whole bucket. To purge all of it, add "
+                "--yes\n", SLICE_ARG(of->bucket));
+    else
+        return true;
+    return false;
+}
+
+/* Asks on the terminal before a whole bucket is purged. Returns true if the purge may go on. */
+static bool confirm(const struct purge *purge)
 {
     char line[16];
-    if (purge->server->of.key.len || purge->yes || purge->dry || purge->list)
-        return EXIT_GOOD;
-    if (!isatty(STDIN_FILENO)) {
-        fprintf(stderr, "penstock purge: s3://%.*s names the whole bucket. To purge all of it, add "
-                "--yes\n", SLICE_ARG(purge->server->of.bucket));
-        return EXIT_USAGE;
-    }
+    if (!is_whole_bucket(purge, &purge->server->of))
+        return true;
     fprintf(stderr, "Remove everything of the bucket %.*s from the cache? The origin keeps its "
             "objects. Type yes: ", SLICE_ARG(purge->server->of.bucket));
     if (fgets(line, sizeof(line), stdin) && strcmp(line, "yes\n") == 0)
-        return EXIT_GOOD;
+        return true;
     fputs("penstock purge: nothing was purged\n", stderr);
-    return EXIT_FAILED;
+    return false;
 }
 
 /* ---- the answers ---- */
@@ -184,17 +200,7 @@ static int ask(void *arg, const struct server *server, struct arena *keep)
     struct purge *purge = arg;
     (void)keep;    /* --wait frees its own after each request */
     purge->server = server;
-    if (purge->one && !server->of.key.len) {
-        fputs("penstock purge: --key is for one key: write s3://BUCKET/KEY\n", stderr);
-        return EXIT_USAGE;
-    }
-    if (purge->list && (purge->dry || purge->wait || purge->one || purge->yes)) {
-        fputs("penstock purge: --list shows purges and changes nothing: leave out --key, --dry-run, "
-              "--wait and --yes\n", stderr);
-        return EXIT_USAGE;
-    }
-    int status = confirm(purge);
-    return status ? status : purge->list ? list(purge) : ask_purge(purge);
+    return purge->list ? list(purge) : confirm(purge) ? ask_purge(purge) : EXIT_FAILED;
 }
 
 static int run(struct cli *cli)
@@ -204,7 +210,7 @@ static int run(struct cli *cli)
         .one = cli_flag(cli, "--key"), .yes = cli_flag(cli, "--yes"),
         .list = cli_flag(cli, "--list"),
     };
-    int status = server_run(cli, "purge", ask, &purge);
+    int status = server_run(cli, "purge", judge, ask, &purge);
     arena_free(&purge.keep);
     return status;
 }

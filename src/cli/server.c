@@ -197,15 +197,17 @@ static int find(struct cli *cli, const struct config *config, const char *url,
     return EXIT_GOOD;
 }
 
-int server_run(struct cli *cli, const char *command, server_work *work, void *arg)
+int server_run(struct cli *cli, const char *command, server_judge *judge, server_work *work,
+               void *arg)
 {
     const char *url = cli_option(cli, "--url");
     struct server server = { .command = command, .json = cli_flag(cli, "--json") };
     if (!take_word(cli, command, &server.of) || !take_timeout(cli, &server))
         return EXIT_USAGE;
     struct config *config = cli_load(cli, NULL);
-    int status = cli_mistakes(cli, config, "command line", stderr) ? EXIT_USAGE
-               : find(cli, config, url, &server);
+    bool good = !cli_mistakes(cli, config, "command line", stderr) &&
+                (!judge || judge(arg, &server.of));
+    int status = good ? find(cli, config, url, &server) : EXIT_USAGE;
     config_free(&config);
     if (!status)
         status = work(arg, &server, &cli->arena);

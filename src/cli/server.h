@@ -34,9 +34,15 @@ struct server {
 /* Runs a command that asks: takes the options above and the s3:// URL out of argv, reads the
  * settings from the rest of it, finds address and key, and calls `work`. Returns its status. If it
  * is not called, the reason is reported, and the status is EXIT_USAGE or EXIT_FAILED. `keep` lives
- * longer than the work. */
+ * longer than the work.
+ *
+ * `judge`, if not NULL, looks for mistakes in the command's own options and the URL. It reports a
+ * mistake, and returns false. It is called before address and key are known: a mistake that the
+ * caller made comes before one of the environment. */
 typedef int server_work(void *arg, const struct server *server, struct arena *keep);
-int server_run(struct cli *cli, const char *command, server_work *work, void *arg) MUST_USE;
+typedef bool server_judge(const void *arg, const struct s3_url *of);
+int server_run(struct cli *cli, const char *command, server_judge *judge, server_work *work,
+               void *arg) MUST_USE;
 
 #define SERVER_SLOW_WALK \
     "It looks through all of its cache, which takes long if the cache is large"

@@ -118,7 +118,7 @@ with Story("y02 commands say what is cached", seconds=120) as story:
         story.fact("the permission counts down", 3500 < document["permission"].pop("proved_for") <= 3600)
     story.same("--json is what the service says", *answers)
     story.same("a key with odd bytes", json.loads(penstock("explain", "--json", "s3://" + ODD[1])[1])["key"], ODD[1][5:])
-    refused("a wrong range", 1, ["range must be FIRST-LAST"], "explain", "--range", "x", "s3://pile/a/01")
+    refused("a wrong range", 2, ["range must be FIRST-LAST"], "explain", "--range", "x", "s3://pile/a/01")
     refused("no key", 2, ["s3://BUCKET/KEY"], "explain", "s3://pile/")
 
     # ---- purge ----
@@ -221,8 +221,17 @@ with Story("y02 commands say what is cached", seconds=120) as story:
                                ("a misspelled flag", ["no such option", "--dry-run"], "purge", "--dryrun", "s3://pile/a"),
                                ("a flag with a value", ["--dry-run", "without a value"], "purge", "--dry-run=false", "s3://pile/a"),
                                ("a flag that is given twice", ["--depth", "only once"], "du", "--depth", "1", "--depth", "2", "s3://pile"),
-                               ("a list that is to purge", ["--list", "--wait"], "purge", "--list", "--wait", "s3://pile/a")):
+                               ("a setting with a wrong value", ["command line: --listen: must be HOST:PORT", '"BAD"'], "purge", "--listen", "BAD", "s3://pile/a"),
+                               ("a setting without a value", ["--listen: needs a value"], "purge", "s3://pile/a", "--listen"),
+                               ("a word after an option without a value", ["key: purge takes one s3:// URL", "penstock purge --help"], "purge", "--list", "key=", "s3://pile/a"),
+                               ("a word after an option with one", ["more: du takes one s3:// URL"], "du", "--depth", "1", "more", "s3://pile/a"),
+                               ("a list that is to purge", ["--list", "--wait"], "purge", "--list", "--wait", "s3://pile/a"),
+                               ("a bucket for one key", ["s3://BUCKET/KEY"], "purge", "--key", "s3://pile"), ("a whole bucket", ["--yes"], "purge", "s3://pile"),
+                               ("a bucket to explain", ["s3://BUCKET/KEY"], "explain", "s3://pile"),
+                               ("a wrong range", ["--range", "FIRST-LAST", '"9-1"'], "explain", "--range", "9-1", "s3://pile/a"),
+                               ("no range", ["--range", "FIRST-LAST"], "explain", "s3://pile/a", "--range")):
         refused(f"{text} is a mistake", 2, words, *argv)
+        refused("... also without a key to sign with", 2, words, *argv, env={})
 
     # ---- other servers ----
     nobody = f"http://127.0.0.1:{free_port()}"
