@@ -73,6 +73,26 @@ static void remove_narrower(struct ban_list *list, slice prefix)
             remove_at(list, i);
 }
 
+/* Gives the rows that a merge made their serials, which are the highest ones. */
+static void number_merged(struct ban_list *list)
+{
+    struct ban_row *merged = must_alloc((list->count + 1) * sizeof(*merged));
+    size_t count = 0, kept = 0;
+    for (size_t i = 0; i < list->count; i++) {
+        if (list->rows[i].unnumbered)
+            merged[count++] = list->rows[i];
+        else
+            list->rows[kept++] = list->rows[i];
+    }
+    for (size_t i = 0; i < count; i++) {
+        merged[i].serial = next_serial(list);
+        merged[i].unnumbered = false;
+        set_serial(list, merged[i].serial);
+        list->rows[kept++] = merged[i];
+    }
+    free(merged);
+}
+
 /* Returns the number of bans that were saved. */
 static size_t make_room(struct ban_list *list, size_t more)
 {
@@ -80,6 +100,7 @@ static size_t make_room(struct ban_list *list, size_t more)
     if (before + more <= BAN_ROWS_MAX)
         return 0;
     list->count = ban_rows_merge(list->rows, before, BAN_ROWS_MAX - SPARE_ROWS - more);
+    number_merged(list);
     metric_add(M_STORE_BANS_MERGED, before - list->count);
     return before - list->count;
 }
@@ -97,22 +118,15 @@ static struct ban_row *find(struct ban_list *list, uint64_t serial)
     return low < list->count && list->rows[low].serial == serial ? &list->rows[low] : NULL;
 }
 
-static bool is_superseded(const struct ban_list *list, const struct ban *ban)
-{
-    for (size_t i = list->count; i-- > 0 && list->rows[i].serial > ban->serial;)
-        if (slice_starts(ban->prefix, list->rows[i].prefix))
-            return true;
-    return false;
-}
-
-/* Returns true if the list has changed. */
+/* Returns true if the list has changed. A newer ban of a shorter prefix does not stand for one that
+ * the list lacks: it may be a merged one, which other volumes took without that one. */
 static bool learn(struct ban_list *list, const struct ban *ban)
 {
     struct ban_row *row = find(list, ban->serial);
     size_t len = row ? ban_shared_bytes(row->prefix, ban->prefix) : 0;
-    if (row ? len == row->prefix.len : is_superseded(list, ban))
+    if (row && len == row->prefix.len)
         return false;
-    if (row) {    /* the other volumes have not learned of a merge */
+    if (row) {    /* two prefixes with one serial: this process made neither */
         row->prefix.len = len;
         row->arrived = next_serial(list);
         row->settled = false;

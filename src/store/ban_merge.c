@@ -59,6 +59,8 @@ static void merge_run(struct ban_row **run, size_t count, size_t len)
         if (run[i] == newest)
             continue;
         newest->settled &= run[i]->settled;
+        newest->arrived = MAX(newest->arrived, run[i]->arrived);
+        newest->merged = newest->unnumbered = true;
         free((char *)run[i]->prefix.ptr);
         run[i]->prefix.ptr = NULL;
     }

@@ -6,7 +6,9 @@
  * are compared and get their ordinal under the lock (recycle.c), for the same reason.
  *
  * The rows of a volume are those of the list. A volume that lacks a row missed the purge, for
- * example because its disk was not mounted, and takes it for all records that it has. So a row
+ * example because its disk was not mounted, and takes it for all records that it has. A row that the
+ * list merged of others has a serial of its own. A volume makes that row from its rows if it had all
+ * of the others. If it may lack one, it takes the merged row as it would take that one. So a row
  * leaves the list, and all volumes, only when no volume needs it any more. A volume that was not
  * there meanwhile has a lower mark `forgotten` than the others, and lacks the row with that serial.
  * Then nobody knows what it missed, and a ban of its own, of everything, takes the place of that.
@@ -186,57 +188,134 @@ static struct bans_row take(const struct bans *bans, const struct news *news, ui
     return row;
 }
 
-/* A ban that went before it was swept went because a wider one stands for it. That one is compared
- * and swept instead. */
-static void hand_over(struct bans_row *rows, size_t count, const struct bans_row *gone)
+/* Returns the first ordinal of an extent that a ban does not cover. */
+static uint32_t end_of(const struct ban *ban, uint32_t extent)
 {
-    for (size_t i = 0; i < count && !gone->swept; i++)
-        if (rows[i].ban.serial >= gone->ban.serial &&
-            slice_starts(gone->ban.prefix, rows[i].ban.prefix))
-            rows[i].swept = false;
+    for (size_t i = 0; i < BAN_OPEN_MAX; i++)
+        if (ban->open[i].extent == extent)
+            return ban->open[i].ordinal;
+    return extent <= ban->highest ? UINT32_MAX : 0;
+}
+
+/* Adds the records that another ban covers. One of the two bans is older than the other, so the
+ * extents that only the older one knows as open are covered as a whole. */
+static void cover_both(struct ban *ban, const struct ban *other)
+{
+    const struct ban *newer = ban->highest < other->highest ? other : ban;
+    const struct ban *older = newer == ban ? other : ban;
+    struct ban both = { .highest = newer->highest };
+    for (size_t i = 0; i < BAN_OPEN_MAX; i++) {
+        struct ban_end end = newer->open[i];
+        end.ordinal = MAX(end.ordinal, end_of(older, end.extent));
+        if (end.extent && end.ordinal < UINT32_MAX)
+            both.open[i] = end;
+    }
+    ban->highest = both.highest;
+    memcpy(ban->open, both.open, sizeof(ban->open));
+}
+
+/* The rows of the list, for this volume. */
+struct followed {
+    struct bans_row *rows;
+    enum came { KEPT, TAKEN, MERGED } *came;    /* KEPT: the volume had the row; MERGED: its parts */
+    size_t count;
+};
+
+static bool stands_for(const struct bans_row *row, const struct bans_row *gone)
+{
+    return row->ban.serial >= gone->ban.serial &&
+           slice_starts(gone->ban.prefix, row->ban.prefix);
+}
+
+static bool is_taken_anew(const struct followed *followed, const struct bans_row *gone)
+{
+    for (size_t i = 0; i < followed->count; i++)
+        if (followed->came[i] == TAKEN && stands_for(&followed->rows[i], gone))
+            return true;
+    return false;
+}
+
+/* Hands over a row of a ban that the list has no more. If it was not swept, the row that stands for
+ * it is compared and swept instead. A merged row gets the records of its parts. */
+static void hand_over(struct followed *followed, const struct bans_row *gone)
+{
+    if (is_taken_anew(followed, gone))    /* that row covers all records, and is not swept */
+        return;
+    for (size_t i = 0; i < followed->count; i++) {
+        struct bans_row *row = &followed->rows[i];
+        if (!stands_for(row, gone))
+            continue;
+        row->swept &= gone->swept;
+        if (followed->came[i] == MERGED)
+            cover_both(&row->ban, &gone->ban);
+    }
+}
+
+/* True if the volume has taken all bans for which this one stands. */
+static bool took_parts(const struct bans *bans, const struct ban_row *ban)
+{
+    return ban->merged && atomic_load(&bans->followed) != UINT64_MAX &&
+           atomic_load(&bans->applied) >= ban->arrived;
 }
 
 /* Keeps the row that the volume has for a ban of the list, or takes the ban. */
-static bool follow_row(struct bans *bans, const struct news *news, const struct ban_row *ban,
-                       struct bans_row *mine, struct bans_row *ret)
+static void follow_row(const struct bans *bans, const struct news *news, const struct ban_row *ban,
+                       struct bans_row *mine, struct followed *followed)
 {
-    bool wider = mine && mine->ban.prefix.len != ban->prefix.len;
-    if (!mine) {
-        *ret = take(bans, news, ban->serial, ban->prefix);
-        return true;
+    struct bans_row *row = &followed->rows[followed->count];
+    enum came came = mine && mine->ban.prefix.len == ban->prefix.len ? KEPT
+                     : !mine && took_parts(bans, ban) ? MERGED : TAKEN;
+    if (came == KEPT)
+        *row = *mine;
+    else
+        *row = take(bans, news, ban->serial, ban->prefix);
+    if (came == TAKEN && mine)    /* widened, perhaps for bans that this volume lacks */
+        free_row(mine);
+    if (came == MERGED) {    /* its parts are handed over to it */
+        row->ban = (struct ban){ .serial = ban->serial, .prefix = row->ban.prefix };
+        row->extents = row->left = 0;
+        row->swept = true;
     }
-    *ret = *mine;
-    if (wider) {    /* the list has merged it with others */
-        free_row(ret);
-        set_prefix(bans, ret, ban->prefix);
-    }
-    return wider;
+    followed->came[followed->count++] = came;
+}
+
+static void followed_begin(struct followed *followed, size_t most)
+{
+    followed->rows = must_alloc(most * sizeof(*followed->rows));
+    followed->came = must_alloc(most * sizeof(*followed->came));
+    followed->count = 0;
 }
 
 /* Both are in the order of serials. Returns true if the rows have changed. */
 static bool follow_rows(struct bans *bans, const struct news *news)
 {
-    struct bans_row *old = bans->rows, *rows = must_alloc((news->count + 1) * sizeof(*rows));
-    size_t old_count = bans->count, count = 0, i = 0, gone = 0;
+    struct followed followed;
+    struct bans_row *old = bans->rows;
+    size_t old_count = bans->count, i = 0, gone = 0;
     bool changed = false;
-    if (old_count && old[0].ban.serial == 0)
-        rows[count++] = old[i++];
+    followed_begin(&followed, news->count + 1);
+    if (old_count && old[0].ban.serial == 0) {
+        followed.came[followed.count] = KEPT;
+        followed.rows[followed.count++] = old[i++];
+    }
     for (size_t k = 0; k < news->count; k++) {
         while (i < old_count && old[i].ban.serial < news->rows[k].serial)
             old[gone++] = old[i++];
         struct bans_row *mine = i < old_count && old[i].ban.serial == news->rows[k].serial
             ? &old[i++] : NULL;
-        changed |= follow_row(bans, news, &news->rows[k], mine, &rows[count++]);
+        follow_row(bans, news, &news->rows[k], mine, &followed);
+        changed |= followed.came[followed.count - 1] != KEPT;
     }
     while (i < old_count)
         old[gone++] = old[i++];
     for (i = 0; i < gone; i++) {
-        hand_over(rows, count, &old[i]);
+        hand_over(&followed, &old[i]);
         free_row(&old[i]);
     }
     free(old);
-    bans->rows = rows;
-    bans->count = count;
+    free(followed.came);
+    bans->rows = followed.rows;
+    bans->count = followed.count;
     return changed || gone > 0;
 }
 

@@ -561,6 +561,16 @@ static size_t listed(struct unit_store *unit)
     return count;
 }
 
+/* True if the file of each folder has all changes of the list. */
+static bool is_written(struct unit_store *unit)
+{
+    uint64_t version = ban_list_version(&unit->store->installation.bans);
+    for (size_t i = 0; i < unit->store->volume_count; i++)
+        if (atomic_load(&unit->store->volumes[i]->bans->written) != version)
+            return false;
+    return true;
+}
+
 /* Stores objects until no extent is left that the purges cover, so that they are forgotten. */
 static void forget_purges(struct unit_store *unit)
 {
@@ -568,6 +578,7 @@ static void forget_purges(struct unit_store *unit)
     for (unsigned i = 0; mono_ms() < until && listed(unit); i++)
         put_records(unit, "new/", i * RECORDS);
     ok(listed(unit) == 0);
+    soon(is_written(unit));
 }
 
 /* The last folder is not configured at the purge. When it returns, no folder knows the purge. */
@@ -737,6 +748,65 @@ TEST(a_wider_purge_takes_the_place_of_others_and_too_long_ones_are_refused)
     slice prefix = { must_alloc(PREFIX_BYTES_MAX + 1), PREFIX_BYTES_MAX + 1 };
     ok(store_purge(unit.store, &prefix, 1, &result) == ERR_TOO_LARGE);
     free((char *)prefix.ptr);
+    unit_close(&unit);
+}
+
+/* ---- more purges than a file has rows, by folders that were not there at the same time ---- */
+
+#define NUMBERS 4200u                 /* of keys; a purge for each is more than the list takes */
+#define VICTIM_STEP 140u
+
+/* Purges every second key, by turns. */
+static void purge_every_second(struct unit_store *unit, unsigned first)
+{
+    enum { TURN = 500 };
+    static char texts[TURN][64];
+    slice prefixes[TURN];
+    struct purge_result result;
+    for (unsigned i = first; i < NUMBERS;) {
+        size_t count = 0;
+        for (; count < TURN && i < NUMBERS; i += 2, count++) {
+            slice prefix = prefix_of(key_of("p/", 1000 + i), true);
+            memcpy(texts[count], prefix.ptr, prefix.len);
+            prefixes[count] = (slice){ texts[count], prefix.len };
+        }
+        ok(store_purge(unit->store, prefixes, count, &result) == OK);
+    }
+}
+
+static unsigned count_victims(struct unit_store *unit)
+{
+    unsigned count = 0;
+    for (unsigned i = 0; i < NUMBERS; i += VICTIM_STEP)
+        count += has_object(unit, key_of("p/", 1000 + i), "\"1\"", 1000);
+    return count;
+}
+
+/* Folder a has purges that folder b misses. Then b makes newer ones without a. Together they are
+ * too many, so each purge of a is merged with one of b, which b has swept already. */
+TEST(a_merge_loses_no_purge_that_a_folder_never_took)
+{
+    struct unit_store unit = open_folders(0, 2, SMALL_FOLDER);
+    for (unsigned i = 0; i < NUMBERS; i += VICTIM_STEP)
+        ok(put_object(&unit, key_of("p/", 1000 + i), "\"1\"", 1000) == OK);
+    take_away(&unit, 1);
+    purge_every_second(&unit, 0);
+    soon(metric_read(M_STORE_BANS) == 0);
+    unit_close(&unit);
+    bring_back(1);
+    take_away(NULL, 0);
+    unit = open_folders(0, 2, SMALL_FOLDER);
+    purge_every_second(&unit, 1);
+    ok(count_victims(&unit) > 0);    /* nobody can know better */
+    soon(metric_read(M_STORE_BANS) == 0);
+    unit_close(&unit);
+    bring_back(0);
+    uint64_t merged = metric_read(M_STORE_BANS_MERGED);
+    unit = open_folders(0, 2, SMALL_FOLDER);
+    ok(metric_read(M_STORE_BANS_MERGED) > merged);
+    ok(count_victims(&unit) == 0);
+    soon(metric_read(M_STORE_BANS) == 0);
+    ok(count_victims(&unit) == 0);
     unit_close(&unit);
 }
 
@@ -942,6 +1012,7 @@ RUN_STORE(STORE_TEST(a_purge_hides_its_prefix_at_once_and_deletes_it_later),
           STORE_TEST(a_folder_takes_a_purge_that_is_older_than_its_newest_one),
           STORE_TEST(a_folder_takes_such_a_purge_also_while_it_serves),
           STORE_TEST(purging_goes_on_when_more_purges_are_needed_than_the_file_has_rows_for),
+          STORE_TEST(a_merge_loses_no_purge_that_a_folder_never_took),
           STORE_TEST(a_wider_purge_takes_the_place_of_others_and_too_long_ones_are_refused),
           STORE_TEST(merged_bans_cover_all_that_was_banned),
           STORE_TEST(no_copy_of_a_purged_record_outlives_the_purge),
