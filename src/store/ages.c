@@ -343,6 +343,16 @@ uint8_t ages_stamp(const struct ages *ages, uint32_t ordinal)
                ? atomic_load_explicit(&ages->stamps[ordinal], memory_order_relaxed) : 0;
 }
 
+bool ages_is_stamped(const struct ages *ages, uint32_t ordinal)
+{
+    return ordinal < ages->records && (live_of(ages, ordinal) & LIVE_STAMPED);
+}
+
+uint32_t ages_limit(const struct ages *ages)
+{
+    return ages->records;
+}
+
 bool ages_is_live(const struct ages *ages, uint32_t ordinal)
 {
     return is_known(ages, ordinal) && (live_of(ages, ordinal) & LIVE_ENTRIES);

@@ -86,6 +86,10 @@ void ages_restore(struct ages *ages, uint32_t count, const uint8_t *stamps, cons
 uint64_t ages_live_bytes(const struct ages *ages);
 uint64_t ages_entries(const struct ages *ages);
 uint8_t ages_stamp(const struct ages *ages, uint32_t ordinal);
+/* True if a file gave the stamp of a record that is not counted yet. */
+bool ages_is_stamped(const struct ages *ages, uint32_t ordinal);
+/* Returns the number of records that can have an age. */
+uint32_t ages_limit(const struct ages *ages);
 bool ages_is_dead(const struct ages *ages, uint32_t ordinal);
 /* True if the record is counted, and the index names it. Any thread. */
 bool ages_is_live(const struct ages *ages, uint32_t ordinal);

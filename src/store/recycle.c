@@ -4,11 +4,12 @@
  *   victim ── rows ──┬── kept: read, verified ──> copy ──┐
  *                    └── the others ────────────────────┴──> committer: index, then drop
  *
- * The rule chooses the victim and the age from which records are evicted. Younger records are
- * copied into the copy, an open extent of the recycler. After the victim was dropped, the copy
- * takes the place of the log as soon as the log is full. Its room is for the records for which the
- * rule wanted it. If no record was kept, the log gets a new file. No other extent is recycled
- * before that.
+ * The rule chooses the victim and the age from which records are evicted. As long as the ages are
+ * not known, the victim is the extent with the fewest live bytes (victim.h). Younger records are
+ * copied into the copy, an open extent of the recycler. After the victim was dropped, the copy takes
+ * the place of the log as soon as the log is full. Its room is for the records for which the rule
+ * wanted it. If no record was kept, the log gets a new file. No other extent is recycled before
+ * that.
  *
  * After a crash between two steps, the victim has the records that were not moved yet, and the copy
  * may have records that the index does not name. If records are published while the victim is
@@ -33,6 +34,7 @@
 #include "store/relocation.h"
 #include "store/service.h"
 #include "store/verify.h"
+#include "store/victim.h"
 
 #define COPY_RECORDS 64u              /* in one append */
 #define COPY_BYTES (16 * MIB)
@@ -44,18 +46,28 @@
 #define HELD_SHARE 16u                /* of the size; readers may hold that of dropped extents */
 #define HELD_EXTENTS 2u               /* ... or so many extents, if these are more */
 #define PASSES_MAX 4u                 /* of one victim, if records are published meanwhile */
+#define HOLES_SHARE 8u                /* of the bytes; an extent has holes if so many are dead */
+
+/* An extent to recycle, and why: the extents must become fewer (shrinks), or a record must be stored
+ * that the rule did not judge (must). */
+struct choice {
+    uint32_t number;
+    enum mean_age_verdict why;
+    bool shrinks, must;
+};
 
 /* One pass over the rows of the victim. */
 struct pass {
     struct volume *volume;
     struct extent *victim;
     struct mean_age_stamps stamps;    /* of the victim */
+    struct victim_guess *guess;       /* NULL: all records of the victim are counted */
     uint32_t number;
     uint8_t cut;
     uint64_t tick;
     bool keep_nothing;                /* there is no space for a copy, except of pinned records */
     bool keep_no_pins;                /* ... not even for pinned records */
-    bool shrinks;                     /* keep only pinned records */
+    struct choice choice;             /* shrinks: only pinned records are kept */
     struct arena keep;                /* of a batch: bytes, moves, rows */
     struct append_item items[COPY_RECORDS];
     struct relocation_move moves[COPY_RECORDS];
@@ -193,15 +205,32 @@ static size_t least_pinned(struct volume *volume)
     return found;
 }
 
+static bool any_is_counting(struct volume *volume)
+{
+    const struct rule *rule = &volume->rule;
+    bool any = false;
+    for (size_t i = 0; i < rule->extent_count && !any; i++)
+        any = victim_is_counting(volume, rule->numbers[i]);
+    return any;
+}
+
+/* Takes another extent than the rule's if the rule had no ages to judge by. */
+static size_t choose_without_ages(struct volume *volume, size_t victim, bool must)
+{
+    const struct rule *rule = &volume->rule;
+    if (must ? !any_is_counting(volume) : !victim_is_counting(volume, rule->numbers[victim]))
+        return victim;
+    victim = victim_fewest_live(volume, rule->numbers, rule->extent_count);
+    return victim < rule->extent_count ? victim : MEAN_AGE_NONE;
+}
+
 /* Returns false if the rule gives no extent. */
-static bool choose(struct volume *volume, enum mean_age_verdict *ret_why, bool *ret_shrinks,
-                   uint32_t *ret)
+static bool choose(struct volume *volume, struct choice *ret)
 {
     struct rule *rule = &volume->rule;
     sweep(volume);
     pthread_mutex_lock(&rule->lock);
-    *ret_why = rule->wanted;
-    *ret_shrinks = rule->shrinks;
+    *ret = (struct choice){ .why = rule->wanted, .shrinks = rule->shrinks, .must = rule->must };
     size_t victim = MEAN_AGE_NONE;
     if (rule->shrinks)
         victim = least_pinned(volume);
@@ -210,9 +239,11 @@ static bool choose(struct volume *volume, enum mean_age_verdict *ret_why, bool *
     else if (rule->wanted != ADMIT_NO)
         victim = mean_age_victim(rule->policy, rule->extents, rule->extent_count, rule->wanted);
     pthread_mutex_unlock(&rule->lock);
+    if (victim != MEAN_AGE_NONE && !ret->shrinks)
+        victim = choose_without_ages(volume, victim, ret->must);
     if (victim == MEAN_AGE_NONE)
         return false;
-    *ret = rule->numbers[victim];
+    ret->number = rule->numbers[victim];
     return true;
 }
 
@@ -265,6 +296,21 @@ static void forget_row(struct pass *pass, const struct toc_entry *row, uint32_t 
     pass->rows[pass->row_count++] = (struct relocation_row){
         *row, ordinal, why == EVENT_EVICTED || why == EVENT_DISK_FULL };
     add_entries(pass, row);
+}
+
+/* ---- the victim's records ---- */
+
+static uint8_t stamp_of(const struct pass *pass, uint32_t ordinal)
+{
+    return pass->guess && ordinal < pass->stamps.count
+        ? atomic_load_explicit(&pass->stamps.stamps[ordinal], memory_order_relaxed)
+        : ages_stamp(extent_ages_of(pass->victim), ordinal);
+}
+
+static bool is_dead(const struct pass *pass, uint32_t ordinal)
+{
+    return ages_is_dead(extent_ages_of(pass->victim), ordinal) ||
+           victim_is_dead(pass->guess, ordinal);
 }
 
 /* ---- copying a record ---- */
@@ -394,7 +440,7 @@ static void copy_row(struct pass *pass, const struct toc_entry *row, uint32_t or
     if (pass->err)
         return;
     *move = (struct relocation_move){ .copied = { .old_extent = pass->number, .old_ordinal = ordinal },
-                                .stamp = ages_stamp(extent_ages_of(pass->victim), ordinal),
+                                .stamp = stamp_of(pass, ordinal),
                                 .name = name, .pinned = pinned };
     if (item->metadata_block.len)
         move->metadata = metadata_block_decode(&item->record.id, item->metadata_block);
@@ -422,17 +468,16 @@ static bool is_kept(struct pass *pass, const struct toc_entry *row, uint32_t ord
     uint8_t age = ordinal < pass->stamps.count    /* later records were added since */
         ? mean_age_of_record(&pass->stamps, ordinal, pass->tick)
         : mean_age_of_stamp(pass->tick, stamp);
-    return !pass->shrinks && mean_age_keeps(pass->cut, age, false);
+    return !pass->choice.shrinks && mean_age_keeps(pass->cut, age, false);
 }
 
 static void walk(struct pass *pass, const struct toc_entry *rows, uint32_t count)
 {
-    const struct ages *ages = extent_ages_of(pass->victim);
     for (uint32_t i = 0; i < count && !pass->err; i++) {
         recycler_moves(pass->volume);
         if (atomic_load(&pass->volume->recycler.paused))
             pass->err = ERR_STOPPING;
-        else if (ages_is_dead(ages, i))
+        else if (is_dead(pass, i))
             continue;
         else if (is_kept(pass, &rows[i], i))
             copy_row(pass, &rows[i], i);
@@ -442,6 +487,46 @@ static void walk(struct pass *pass, const struct toc_entry *rows, uint32_t count
     flush(pass);
 }
 
+/* True if the dead records of the victim have so many bytes that a copy of all others is worth its
+ * work. */
+static bool has_holes(const struct pass *pass, const struct toc_entry *rows, uint32_t count)
+{
+    uint64_t all = 0, dead = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        all += rows[i].data_len;
+        dead += is_dead(pass, i) ? rows[i].data_len : 0;
+    }
+    return dead * HOLES_SHARE >= all;
+}
+
+static void drop_stamps(struct pass *pass)
+{
+    if (!pass->guess)
+        stamps_end(&pass->stamps);
+    victim_guess_free(&pass->guess);
+    pass->stamps = (struct mean_age_stamps){ .count = 0 };
+}
+
+/* Finds the age from which records are evicted. If it is not known when records were read, the
+ * records in use do not go for the sake of a small record that must be stored. */
+static void set_cut(struct pass *pass, const struct toc_entry *rows, uint32_t count)
+{
+    const struct volume *volume = pass->volume;
+    drop_stamps(pass);
+    bool counting = ages_are_counting(extent_ages_of(pass->victim));    /* before the stamps */
+    pass->stamps = stamps_of(pass->volume, pass->victim);
+    if (counting) {
+        struct mean_age_stamps known = pass->stamps;
+        pass->guess = victim_guess(pass->volume, pass->victim, pass->number, rows, count, &known);
+        pass->stamps = victim_stamps(pass->guess, &known);
+        stamps_end(&known);
+    }
+    bool spares = counting || (pass->choice.must && !mean_age_is_known(volume->rule.policy));
+    spares = spares && has_holes(pass, rows, count);
+    pass->cut = mean_age_cut(&pass->stamps, pass->tick,
+                             spares ? RECYCLE_FOR_ANY : pass->choice.why);
+}
+
 static enum err recycle(struct pass *pass)
 {
     struct arena keep = { 0 };
@@ -449,8 +534,10 @@ static enum err recycle(struct pass *pass)
     uint32_t count;
     enum err e = extent_contents(pass->volume->extents, pass->number, &keep, &rows, &count);
     pass->err = OK;
-    if (!e)
+    if (!e) {
+        set_cut(pass, rows, count);
         walk(pass, rows, count);
+    }
     arena_free(&keep);
     if (pass->err || e == ERR_LIMIT)
         return e ? e : pass->err;
@@ -479,30 +566,26 @@ static enum err recycle_often(struct pass *pass)
     return e;
 }
 
-static enum err recycle_extent(struct volume *volume, uint32_t number, enum mean_age_verdict why,
-                               bool shrinks)
+static enum err recycle_extent(struct volume *volume, const struct choice *choice)
 {
     struct pass *pass = must_alloc(sizeof(*pass));
     (void)failpoint(FAIL_RECYCLE);
     pass->volume = volume;
-    pass->number = number;
-    pass->shrinks = shrinks;
+    pass->number = choice->number;
+    pass->choice = *choice;
     pass->tick = mean_age_tick(volume->rule.policy);
     pass->keep_nothing = !has_space_for_copy(volume);
     (void)!open_extent_seal(volume->extents, OPEN_COPY);    /* left by a pass that failed */
     enum err e = OK;
-    if (number == extents_highest(volume->extents))    /* its number must stay in use */
+    if (pass->number == extents_highest(volume->extents))    /* its number must stay in use */
         e = open_extent_begin(volume->extents, OPEN_COPY);
     if (!e)
-        e = extent_hold(volume->extents, number, &pass->victim);
+        e = extent_hold(volume->extents, pass->number, &pass->victim);
     if (e == ERR_NOT_FOUND)    /* its file can't be opened */
         e = send(pass, DROP_UNREAD);
-    if (!e && pass->victim) {
-        pass->stamps = stamps_of(volume, pass->victim);
-        pass->cut = mean_age_cut(&pass->stamps, pass->tick, why);
+    if (!e && pass->victim)
         e = recycle_often(pass);
-    }
-    stamps_end(&pass->stamps);
+    drop_stamps(pass);
     extent_release(&pass->victim);
     drop_batch(pass);
     free(pass);
@@ -559,9 +642,8 @@ static bool waits_for_pins(struct volume *volume)
 /* The wish stays if it is not known yet which records are pinned. */
 static void make_room(struct volume *volume)
 {
-    enum mean_age_verdict why = ADMIT_NO;
-    uint32_t number;
-    bool made = false, shrinks;
+    struct choice choice;
+    bool made = false;
     pthread_mutex_lock(&volume->recycler.lock);
     recycler_moves(volume);
     if (waits_for_pins(volume)) {
@@ -569,10 +651,10 @@ static void make_room(struct volume *volume)
         return;
     }
     if (!atomic_load(&volume->recycler.paused) && !too_much_is_held(volume) &&
-        choose(volume, &why, &shrinks, &number)) {
-        made = recycle_extent(volume, number, why, shrinks) == OK;
+        choose(volume, &choice)) {
+        made = recycle_extent(volume, &choice) == OK;
         if (made)
-            note_room(volume, why);
+            note_room(volume, choice.why);
     }
     pthread_mutex_unlock(&volume->recycler.lock);
     end_wish(volume, made);

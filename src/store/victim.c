@@ -1,0 +1,195 @@
+/* victim.c - which extent to recycle while the ages of records are not known.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * After a kill -9, the committer counts the live records of all extents in the background
+ * (account.h). Until then the rule sees no ages, and all extents look alike to it. An extent that
+ * must go meanwhile is the one with the fewest live bytes, because its eviction loses least.
+ *
+ * The index says which bytes are live. Its keys are keyed hashes of objects, so its first entries
+ * are a random sample of all. The sample is all entries if the cache is not large. For the extent
+ * that was chosen, each record that is not counted is looked up. A live record keeps the stamp that
+ * a file of ages gave it, or counts as read now. */
+#include "store/victim.h"
+
+#include <stdlib.h>
+
+#define SAMPLE_ENTRIES 200000u        /* 20 MB of the index */
+#define BATCH_ENTRIES 500u            /* of one look-up */
+
+bool victim_is_counting(struct volume *volume, uint32_t number)
+{
+    struct extent *extent = extent_ref(volume->extents, number);
+    bool counting = extent && ages_are_counting(extent_ages_of(extent));
+    extent_release(&extent);
+    return counting;
+}
+
+/* ---- the sample ---- */
+
+/* Returns the place of the number in the list, or `count`. */
+static size_t place_of(const uint32_t *numbers, size_t count, uint32_t number)
+{
+    size_t low = 0, high = count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (numbers[middle] < number)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < count && numbers[low] == number ? low : count;
+}
+
+/* Goes to the key after this one. Returns false after the last key of all. */
+static bool next_key(struct object_id *id, uint32_t *unit)
+{
+    if (++*unit)
+        return true;
+    for (size_t i = sizeof(id->bytes); i-- > 0;)
+        if (++id->bytes[i])
+            return true;
+    return false;
+}
+
+/* Adds the bytes of the sample's entries to those of their extents. */
+static void weigh(struct volume *volume, const uint32_t *numbers, size_t count, uint64_t *bytes)
+{
+    struct index_row *rows = must_alloc(BATCH_ENTRIES * sizeof(*rows));
+    struct object_id id = { { 0 } };
+    uint32_t unit = 0, got;
+    for (uint32_t all = 0; all < SAMPLE_ENTRIES && !atomic_load(&volume->recycler.paused);
+         all += got) {
+        recycler_moves(volume);
+        if (index_get_rows(volume->index, &id, unit, BATCH_ENTRIES, rows, &got) != OK)
+            break;
+        for (uint32_t i = 0; i < got; i++) {
+            size_t at = place_of(numbers, count, rows[i].entry.extent);
+            if (at < count)
+                bytes[at] += rows[i].entry.len;
+        }
+        id = rows[got - 1].id;
+        unit = rows[got - 1].unit;
+        if (!next_key(&id, &unit))
+            break;
+    }
+    free(rows);
+}
+
+size_t victim_fewest_live(struct volume *volume, const uint32_t *numbers, size_t count)
+{
+    uint64_t *bytes = must_alloc((count + 1) * sizeof(*bytes));
+    size_t found = 0;
+    weigh(volume, numbers, count, bytes);
+    for (size_t i = 1; i < count; i++)
+        if (bytes[i] < bytes[found])
+            found = i;
+    free(bytes);
+    return atomic_load(&volume->recycler.paused) ? count : found;
+}
+
+/* ---- the records of one extent ---- */
+
+static void put(_Atomic uint64_t *set, uint32_t ordinal)
+{
+    atomic_fetch_or_explicit(&set[ordinal / 64], 1ull << ordinal % 64, memory_order_relaxed);
+}
+
+static bool has(const _Atomic uint64_t *set, uint32_t ordinal)
+{
+    return set && atomic_load_explicit(&set[ordinal / 64], memory_order_relaxed) >>
+                  ordinal % 64 & 1;
+}
+
+static bool names(const struct entry *entry, uint32_t number, uint32_t ordinal)
+{
+    return entry->extent == number && entry->ordinal == ordinal;
+}
+
+/* A record counts as live if the index fails. */
+static bool is_live(struct volume *volume, uint32_t number, const struct toc_entry *row,
+                    uint32_t ordinal)
+{
+    struct entry entry;
+    uint32_t unit = row->first_unit, end;
+    enum err e;
+    if (row->kind != KIND_UNITS) {
+        e = index_get_metadata(volume->index, &row->id, &unit, &entry);
+        return e ? e != ERR_NOT_FOUND : names(&entry, number, ordinal);
+    }
+    end = unit + record_units(&(struct record){ .kind = row->kind, .data_len = row->data_len });
+    while ((e = index_get_next(volume->index, &row->id, unit, &unit, &entry)) == OK && unit < end) {
+        if (names(&entry, number, ordinal))
+            return true;
+        unit++;
+    }
+    return e && e != ERR_NOT_FOUND;
+}
+
+static void look_up(struct volume *volume, struct victim_guess *guess, const struct extent *extent,
+                    uint32_t number, const struct toc_entry *row, uint32_t ordinal)
+{
+    const struct ages *ages = extent_ages_of(extent);
+    uint8_t stamp = rule_stamp(&volume->rule);
+    recycler_moves(volume);
+    if (row->kind == KIND_HEAD)
+        put(guess->left_out, ordinal);
+    if (!is_live(volume, number, row, ordinal)) {
+        put(guess->dead, ordinal);
+        stamp = rule_dead_stamp(&volume->rule);
+    } else if (ages_is_stamped(ages, ordinal)) {
+        stamp = ages_stamp(ages, ordinal);
+    }
+    atomic_store_explicit(&guess->stamps[ordinal], stamp, memory_order_relaxed);
+}
+
+struct victim_guess *victim_guess(struct volume *volume, const struct extent *extent,
+                                  uint32_t number, const struct toc_entry *rows, uint32_t count,
+                                  const struct mean_age_stamps *known)
+{
+    struct victim_guess *guess = must_alloc(sizeof(*guess));
+    count = MIN(count, ages_limit(extent_ages_of(extent)));
+    size_t set_bytes = (count / 64 + 1) * sizeof(*guess->dead);
+    guess->count = count;
+    guess->stamps = must_alloc(count + 1);
+    guess->left_out = must_alloc(set_bytes);
+    guess->old = must_alloc(set_bytes);
+    guess->dead = must_alloc(set_bytes);
+    for (uint32_t i = 0; i < count && !atomic_load(&volume->recycler.paused); i++) {
+        if (i >= known->count) {
+            look_up(volume, guess, extent, number, &rows[i], i);
+            continue;
+        }
+        guess->stamps[i] = atomic_load_explicit(&known->stamps[i], memory_order_relaxed);
+        if (has(known->left_out, i))
+            put(guess->left_out, i);
+        if (has(known->old, i))
+            put(guess->old, i);
+    }
+    return guess;
+}
+
+void victim_guess_free(struct victim_guess **guess)
+{
+    struct victim_guess *mine = *guess;
+    *guess = NULL;
+    if (!mine)
+        return;
+    free(mine->stamps);
+    free(mine->left_out);
+    free(mine->old);
+    free(mine->dead);
+    free(mine);
+}
+
+bool victim_is_dead(const struct victim_guess *guess, uint32_t ordinal)
+{
+    return guess && ordinal < guess->count && has(guess->dead, ordinal);
+}
+
+struct mean_age_stamps victim_stamps(const struct victim_guess *guess,
+                                     const struct mean_age_stamps *known)
+{
+    return (struct mean_age_stamps){ .stamps = guess->stamps, .count = guess->count,
+                                     .left_out = guess->left_out, .pinned = known->pinned,
+                                     .old = guess->old };
+}
