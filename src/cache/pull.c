@@ -125,7 +125,8 @@ static enum err from_store(struct get *get)
 }
 
 /* From the unit of pos to the next that is here, is coming, or is not wanted. One fetch asks for
- * RUN_UNITS at most: the search holds the object's lock, and costs a look-up for every 64 MiB. */
+ * RUN_UNITS at most, and the store's search ends after a limited number of look-ups, because it holds
+ * the object's lock. */
 static struct fetch_span missing_run(struct get *get)    /* under the lock */
 {
     uint64_t first = get->pos / UNIT_BYTES;

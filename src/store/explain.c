@@ -52,7 +52,8 @@ void explain_metadata(struct store *store, const struct object_id *id,
 static uint32_t missing_from(struct volume *volume, const struct metadata *metadata, uint32_t unit,
                              uint32_t count)
 {
-    return volume_next_unit(volume, metadata, unit, count) - unit;
+    uint32_t looks = count;
+    return volume_next_unit(volume, metadata, unit, count, &looks) - unit;
 }
 
 uint32_t explain_units(struct store *store, const struct metadata *metadata, uint32_t unit,

@@ -243,6 +243,8 @@ uint64_t store_has_units(struct store *store, const struct metadata *metadata, u
     return unit - first;
 }
 
+#define LOOKS_MAX 2048u               /* a caller may hold the lock of an object: about 5 ms */
+
 uint64_t store_next_unit(struct store *store, const struct metadata *metadata, uint64_t first,
                          uint64_t count)
 {
@@ -250,10 +252,11 @@ uint64_t store_next_unit(struct store *store, const struct metadata *metadata, u
     if (!is_storable(metadata) || first >= units)
         return first + count;
     uint32_t unit = (uint32_t)first, end = unit + (uint32_t)MIN(count, units - first);
+    uint32_t looks = LOOKS_MAX;
     while (unit < end) {
         uint32_t here = units_in_stripe(unit, end - unit);
         uint32_t next = volume_next_unit(store_home_of_unit(store, &metadata->id, unit), metadata,
-                                         unit, here);
+                                         unit, here, &looks);
         if (next < unit + here)
             return next;
         unit += here;

@@ -205,7 +205,9 @@ enum err store_read(struct store_io *io, const struct metadata *metadata, uint64
 uint64_t store_has_units(struct store *store, const struct metadata *metadata, uint64_t first,
                          uint64_t count);
 /* Returns the first of the `count` units from `first` on that the store has for this metadata, or
- * first + count if it has none of them. Costs a look-up in the index for every 64 MiB. */
+ * first + count if it has none of them. Costs a look-up in the index for every 64 MiB, and one for
+ * each unit of another version. After 2,048 look-ups the search ends: the store then has no unit
+ * before the one that is returned. */
 uint64_t store_next_unit(struct store *store, const struct metadata *metadata, uint64_t first,
                          uint64_t count);
 

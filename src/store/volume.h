@@ -48,8 +48,9 @@ uint64_t volume_capacity(struct volume *volume);
 
 uint32_t volume_has_units(struct volume *volume, const struct metadata *metadata, uint32_t first,
                           uint32_t count);
+/* Takes one from *looks for each look-up in the index, and ends at this unit when none is left. */
 uint32_t volume_next_unit(struct volume *volume, const struct metadata *metadata, uint32_t first,
-                          uint32_t count);
+                          uint32_t count, uint32_t *looks);
 bool volume_takes(struct volume *volume);
 bool volume_admits(struct volume *volume, const struct metadata *metadata, uint32_t unit,
                    bool always);

@@ -78,12 +78,17 @@ static uint32_t count_units(struct volume *volume, const struct ban_set *bans,
 }
 
 static uint32_t next_unit(struct volume *volume, const struct ban_set *bans,
-                          const struct metadata *metadata, uint32_t first, uint32_t count)
+                          const struct metadata *metadata, uint32_t first, uint32_t count,
+                          uint32_t *looks)
 {
     struct entry entry;
     uint32_t unit, end = first + count;
-    while (first < end && volume_is_serving(volume) &&
-           index_get_next(volume->index, &metadata->id, first, &unit, &entry) == OK && unit < end) {
+    while (first < end && volume_is_serving(volume)) {
+        if (!*looks)
+            return first;
+        --*looks;
+        if (index_get_next(volume->index, &metadata->id, first, &unit, &entry) != OK || unit >= end)
+            break;
         if (!entry.whole && is_of(bans, metadata, &entry, unit))
             return unit;
         first = unit + 1;    /* a unit of another version: rare, and soon deleted (leftovers.h) */
@@ -91,29 +96,22 @@ static uint32_t next_unit(struct volume *volume, const struct ban_set *bans,
     return end;
 }
 
-typedef uint32_t unit_search(struct volume *volume, const struct ban_set *bans,
-                             const struct metadata *metadata, uint32_t first, uint32_t count);
-
-/* Searches the units, with the bans that are in force. */
-static uint32_t search(unit_search *by, struct volume *volume, const struct metadata *metadata,
-                       uint32_t first, uint32_t count)
+uint32_t volume_has_units(struct volume *volume, const struct metadata *metadata, uint32_t first,
+                          uint32_t count)
 {
     struct ban_set *bans = ban_set_ref(&volume->bans->place);
-    uint32_t found = by(volume, bans, metadata, first, count);
+    uint32_t found = count_units(volume, bans, metadata, first, count);
     ban_set_unref(&bans);
     return found;
 }
 
-uint32_t volume_has_units(struct volume *volume, const struct metadata *metadata, uint32_t first,
-                          uint32_t count)
-{
-    return search(count_units, volume, metadata, first, count);
-}
-
 uint32_t volume_next_unit(struct volume *volume, const struct metadata *metadata, uint32_t first,
-                          uint32_t count)
+                          uint32_t count, uint32_t *looks)
 {
-    return search(next_unit, volume, metadata, first, count);
+    struct ban_set *bans = ban_set_ref(&volume->bans->place);
+    uint32_t found = next_unit(volume, bans, metadata, first, count, looks);
+    ban_set_unref(&bans);
+    return found;
 }
 
 static bool has_units(struct volume *volume, const struct object_id *id)

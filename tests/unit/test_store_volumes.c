@@ -120,6 +120,25 @@ TEST(an_object_of_two_stripes_lies_in_two_folders_and_is_read_as_one)
     unit_close(&unit);
 }
 
+TEST(a_search_among_units_of_another_version_ends_after_so_many_look_ups)
+{
+    struct unit_store unit = open_three();
+    char key[32];
+    snprintf(key, sizeof(key), "%s", key_at(&unit, 0, 2));
+    ok(put_object(&unit, key, "\"1\"", SIZE) == OK);
+    struct metadata *other = make_metadata(&unit, key, "\"2\"", SIZE);
+    struct volume *const *volumes = unit.store->volumes;
+    uint32_t looks = 600;
+    ok(volume_next_unit(volumes[0], other, 0, STRIPE_UNITS, &looks) == STRIPE_UNITS);
+    ok(looks == 600 - STRIPE_UNITS);
+    looks = 10;
+    ok(volume_next_unit(volumes[0], other, 0, STRIPE_UNITS, &looks) == 10 && looks == 0);
+    ok(volume_next_unit(volumes[2], other, STRIPE_UNITS, 20, &looks) == STRIPE_UNITS);
+    ok(store_next_unit(unit.store, other, 0, UNITS) == UNITS);    /* fewer than its limit */
+    metadata_unref(&other);
+    unit_close(&unit);
+}
+
 /* An append of [start, start + 1 MiB) of an object of SIZE. */
 static enum err append_one(struct unit_store *unit, const char *key, uint64_t start,
                            bool with_metadata, bool refuse)
@@ -555,6 +574,7 @@ TEST(a_folder_of_another_installation_and_a_copy_stay_out)
 }
 
 RUN_STORE(STORE_TEST(an_object_of_two_stripes_lies_in_two_folders_and_is_read_as_one),
+          STORE_TEST(a_search_among_units_of_another_version_ends_after_so_many_look_ups),
           STORE_TEST(metadata_that_comes_with_a_later_stripe_goes_to_its_own_folder),
           STORE_TEST(an_append_of_two_folders_fails_if_one_of_them_is_out),
           STORE_TEST(a_removal_of_many_is_answered_once_when_all_folders_have_committed),
