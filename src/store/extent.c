@@ -228,6 +228,11 @@ uint32_t extents_count(const struct extents *all)
     return atomic_load_explicit(&all->count, memory_order_relaxed);
 }
 
+uint32_t extents_unopened(const struct extents *all)
+{
+    return atomic_load(&all->unopened);
+}
+
 uint32_t extents_highest(const struct extents *all)
 {
     return atomic_load(&all->highest);
@@ -409,7 +414,8 @@ uint32_t extent_granted_raise(struct extents *all, uint32_t number, uint32_t ord
 /* ---- opening ---- */
 
 /* Adds the file of an extent. A file that can't be opened is a miss for readers (H1), and its
- * number stays in use. But if descriptors run out, the result is ERR_IO: the file may be good. */
+ * number stays in use. The next opening may open it, so purges stay in force for it (sweep.c). But
+ * if descriptors run out, the result is ERR_IO: the file may be good. */
 static enum err add_file(struct extents *all, uint32_t number)
 {
     struct stat st;
@@ -417,6 +423,7 @@ static enum err add_file(struct extents *all, uint32_t number)
     enum err e = extent_open_old(all, number, &fd);
     if (e) {
         note_number(all, number);
+        atomic_fetch_add(&all->unopened, 1);
         return e == ERR_LIMIT ? ERR_IO : OK;
     }
     if (fstat(fd, &st) != 0) {
@@ -476,6 +483,7 @@ void extents_close(struct extents *all)
     all->folder_fd = -1;
     pthread_rwlock_unlock(&all->folder_lock);
     atomic_store(&all->highest, 0);
+    atomic_store(&all->unopened, 0);
     for (size_t i = 0; i < OPEN_COUNT; i++)
         open_extent_close(all, (enum open_which)i);
 }

@@ -70,6 +70,9 @@ uint64_t extents_live_bytes(struct extents *all);
 /* Bytes that were appended since the process began. Any thread. */
 uint64_t extents_appended(const struct extents *all);
 uint32_t extents_count(const struct extents *all);    /* any thread */
+/* The number of files that could not be opened with the folder. The index may name their records, but
+ * nobody can read their tables. Any thread. */
+uint32_t extents_unopened(const struct extents *all);
 /* The highest number that a file in the folder has, or had; 0: there was none. Any thread. */
 uint32_t extents_highest(const struct extents *all);
 /* The number of the process's file descriptors that extents may use. Any thread. */

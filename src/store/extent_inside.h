@@ -97,6 +97,7 @@ struct extents {
     _Atomic uint64_t bytes, held_bytes;
     _Atomic uint64_t appended;        /* bytes, since the process began */
     atomic_uint count;
+    atomic_uint unopened;             /* files that could not be opened; not in the table */
     /* The log is for the committer, the copy for the recycler, until the log takes its place. */
     struct open_extent *opens[OPEN_COUNT];
     /* Guards extent, toc and the written_ members of open_extent. The thread that appends to it

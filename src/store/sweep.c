@@ -10,7 +10,7 @@
  * them, the metadata block of the record gives the name, as for units.
  *
  * When all extents were read, look-ups need not compare the purge any more. Until then they do, and
- * also if an extent or a name could not be read. Records without entries count as dead (account.h),
+ * also if an extent could not be opened, or an extent or a name could not be read. Records without entries count as dead (account.h),
  * so the recycler takes their extents. Threads: one thread for all volumes; the committer takes the
  * batches between commits, as those of the recycler. */
 #include "store/sweep.h"
@@ -32,6 +32,7 @@
 struct sweep_turn {
     uint64_t version;                 /* of the list of bans that was swept */
     uint64_t again_ms;
+    unsigned opening;                 /* of the folder */
     bool failed;                      /* an extent or a name could not be read */
     bool lacks[VOLUMES_MAX];          /* these volumes, out of service, have names that are needed */
 };
@@ -261,13 +262,14 @@ static bool sweep_volume(struct store *store, struct volume *volume, struct swee
 {
     struct sweep *sweep = must_alloc(sizeof(*sweep));
     unsigned opening = atomic_load(&volume->bans->opening);
-    *turn = (struct sweep_turn){ .version = atomic_load(&volume->bans->followed) };
+    *turn = (struct sweep_turn){ .version = atomic_load(&volume->bans->followed),
+                                 .opening = opening };
     sweep->store = store;
     sweep->volume = volume;
     sweep->turn = turn;
     sweep->row_count = bans_unswept(volume->bans, &sweep->keep, &sweep->rows);
     read_extents(sweep);
-    bool done = !turn->failed;
+    bool done = !turn->failed && !extents_unopened(volume->extents);
     for (size_t i = 0; i < store->volume_count; i++)
         done &= !turn->lacks[i];
     (void)failpoint(FAIL_SWEPT);
@@ -299,13 +301,23 @@ static bool follow_all(const struct store *store, uint64_t version)
     return all;
 }
 
+/* A purge may cover an extent whose file could not be opened. An index that is built anew, after a
+ * later opening, would have the purged records again. */
+static bool is_any_unopened(const struct store *store)
+{
+    for (size_t i = 0; i < store->volume_count; i++)
+        if (extents_unopened(store->volumes[i]->extents))
+            return true;
+    return false;
+}
+
 static void trim(struct store *store)
 {
     struct ban_list *list = &store->installation.bans;
     uint64_t version = ban_list_version(list);
     size_t count = 0;
     struct arena keep = { 0 };
-    if (!version || !follow_all(store, version))
+    if (!version || !follow_all(store, version) || is_any_unopened(store))
         return;
     uint64_t *needed = must_alloc(store->volume_count * PREFIX_ROWS_MAX * sizeof(*needed));
     for (size_t i = 0; i < store->volume_count; i++) {
@@ -331,11 +343,13 @@ static bool has_work(const struct volume *volume)
 }
 
 /* A sweep that lacks names of a folder out of service waits for that folder, or for new bans. It
- * would find nothing else before. */
+ * would find nothing else before. A sweep that lacks extents waits for the next opening or for new
+ * bans. */
 static bool is_due(const struct store *store, const struct volume *volume,
                    const struct sweep_turn *turn)
 {
-    bool due = turn->failed || atomic_load(&volume->bans->followed) != turn->version;
+    bool due = turn->failed || atomic_load(&volume->bans->followed) != turn->version ||
+               atomic_load(&volume->bans->opening) != turn->opening;
     for (size_t i = 0; i < store->volume_count; i++)
         due |= turn->lacks[i] && volume_is_serving(store->volumes[i]);
     return due && mono_ms() >= turn->again_ms;

@@ -87,6 +87,15 @@ static enum err put_metadata(struct unit_store *unit, const char *key, const cha
     return e;
 }
 
+static const char *key_of(const char *prefix, unsigned i)
+{
+    static char keys[4][32];
+    static unsigned turn;
+    char *key = keys[turn++ % countof(keys)];
+    snprintf(key, sizeof(keys[0]), "%s%u", prefix, i);
+    return key;
+}
+
 static void put_set(struct unit_store *unit)
 {
     ok(put_object(unit, "train/small", "\"1\"", 5000) == OK);
@@ -311,6 +320,43 @@ TEST(the_file_says_that_a_purge_is_not_swept_before_the_folder_serves)
     unit_close(&unit);
 }
 
+/* A file that Penstock can't open takes the place of the first extent, or the extent comes back. */
+static void hide_extent(bool hide)
+{
+    const char *name = in_folder("extents/00000001"), *hidden = in_folder("extents/hidden");
+    if (hide) {
+        ok(rename(name, hidden) == 0 && mkdir(name, 0700) == 0);
+        return;
+    }
+    ok(rmdir(name) == 0 && rename(hidden, name) == 0);
+}
+
+/* An extent of which nobody knows the rows is not swept. */
+TEST(a_purge_covers_an_extent_that_could_not_be_opened)
+{
+    struct unit_store unit = unit_open();
+    ok(put_object(&unit, "train/small", "\"1\"", 5000) == OK);
+    for (unsigned i = 0; i < 5; i++)    /* each row has a name; else the sweep would look for it */
+        ok(put_object(&unit, key_of("val/", i), "\"1\"", MIB) == OK);
+    unit_close(&unit);
+    hide_extent(true);
+    unit = unit_open();
+    uint64_t swept = metric_read(M_STORE_SWEPT);
+    ok(put_object(&unit, "train/late", "\"1\"", 5000) == OK && purge(&unit, "train/") == OK);
+    soon(metric_read(M_STORE_SWEPT) > swept);    /* the others are */
+    ok(put_again(&unit, "more/1", "\"1\"", 5000) == OK && purge(&unit, "more/") == OK);
+    swept = metric_read(M_STORE_SWEPT);
+    soon(metric_read(M_STORE_SWEPT) > swept);    /* so the first sweep has ended */
+    soon(!atomic_load(&unit.store->volumes[0]->bans->dirty));
+    unit_close(&unit);
+    hide_extent(false);
+    unit = unit_open();
+    ok(!has_train(&unit) && has_object(&unit, "val/0", "\"1\"", MIB));
+    soon(in_force(&unit) == 0);
+    ok(!has_train(&unit) && has_object(&unit, "val/0", "\"1\"", MIB));
+    unit_close(&unit);
+}
+
 static void repair(void)
 {
     struct arena keep = { 0 };
@@ -398,15 +444,6 @@ static bool serves(struct unit_store *unit, size_t folder)
 }
 
 #define KEYS 30u
-
-static const char *key_of(const char *prefix, unsigned i)
-{
-    static char keys[4][32];
-    static unsigned turn;
-    char *key = keys[turn++ % countof(keys)];
-    snprintf(key, sizeof(keys[0]), "%s%u", prefix, i);
-    return key;
-}
 
 static void put_keys(struct unit_store *unit, const char *prefix)
 {
@@ -574,8 +611,8 @@ static bool is_written(struct unit_store *unit)
 /* Stores objects until no extent is left that the purges cover, so that they are forgotten. */
 static void forget_purges(struct unit_store *unit)
 {
-    uint64_t until = mono_ms() + 60000;
-    for (unsigned i = 0; mono_ms() < until && listed(unit); i++)
+    uint64_t end_ms = mono_ms() + 60000;
+    for (unsigned i = 0; mono_ms() < end_ms && listed(unit); i++)
         put_records(unit, "new/", i * RECORDS);
     ok(listed(unit) == 0);
     soon(is_written(unit));
@@ -1000,6 +1037,7 @@ RUN_STORE(STORE_TEST(a_purge_hides_its_prefix_at_once_and_deletes_it_later),
           STORE_TEST(a_purge_of_a_key_leaves_longer_keys), STORE_TEST(a_purge_outlives_a_crash),
           STORE_TEST(an_index_that_is_built_anew_does_not_bring_purged_records_back),
           STORE_TEST(the_file_says_that_a_purge_is_not_swept_before_the_folder_serves),
+          STORE_TEST(a_purge_covers_an_extent_that_could_not_be_opened),
           STORE_TEST(a_repair_does_not_bring_purged_records_back),
           STORE_TEST(a_damaged_file_of_bans_bans_everything),
           STORE_TEST(units_in_another_folder_than_their_metadata_are_swept_by_their_name),
