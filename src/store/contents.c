@@ -102,6 +102,7 @@ void extent_recognize(struct extent *extent)
         version = 1;
     }
     extent->kind = kind;
+    atomic_store(&extent->rows, sealed ? footer.count : ROWS_UNKNOWN);
     atomic_store(&extent->unread, at_end == ERR_IO || at_start == ERR_IO);
     atomic_store(&extent->sealed, (sealed || at_end == ERR_IO) && version);
     atomic_store(&extent->version, version);
@@ -378,6 +379,8 @@ enum err extent_seal_old(struct extents *all, uint32_t number)
     if (e)
         return e;
     find_toc(extent, &toc);
+    if (!toc.partial)    /* also if the table can't be written: no sweep finds other records */
+        atomic_store(&extent->rows, toc.count);
     if (toc.partial)    /* a table without the other records would hide them for ever */
         e = ERR_IO;
     else    /* after all bytes of the file, because no block is written twice */

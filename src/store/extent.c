@@ -152,6 +152,21 @@ enum err extent_hold(struct extents *all, uint32_t number, struct extent **ret)
     return e;
 }
 
+enum err extent_hold_record(struct extents *all, uint32_t number, uint32_t ordinal,
+                            struct extent **ret)
+{
+    enum err e = extent_hold(all, number, ret);
+    if (e || ordinal < extent_rows(*ret))
+        return e;
+    extent_release(ret);
+    return ERR_NOT_FOUND;
+}
+
+uint32_t extent_rows(const struct extent *extent)
+{
+    return atomic_load_explicit(&extent->rows, memory_order_acquire);
+}
+
 void extent_release(struct extent **held)
 {
     struct extent *extent = *held;
@@ -276,6 +291,7 @@ static struct extent *new_extent(struct extents *all, uint32_t number, int fd, u
         extent->turns[i].extent = extent;
     }
     extent->map_bytes = all->extent_bytes;
+    atomic_init(&extent->rows, ROWS_UNKNOWN);
     extent->ages = ages_new((uint32_t)(MAX(bytes, all->extent_bytes) / RECORD_BYTES_MIN));
     atomic_init(&extent->refs, REF_OPEN | 2);    /* one of the table, one of the caller */
     atomic_init(&extent->bytes, bytes);

@@ -21,6 +21,15 @@ void extents_free(struct extents **all);
  * file can't be opened; ERR_LIMIT if no file descriptor is free now (the extent may be good). After
  * an error *ret is NULL. */
 enum err extent_hold(struct extents *all, uint32_t number, struct extent **ret) MUST_USE;
+/* As extent_hold, to read one record. ERR_NOT_FOUND, too, if the extent's table has no such record:
+ * then the index has a record that no table has, and so no sweep can find it. A power cut may cause
+ * that, if it loses the header of a record before this one. */
+enum err extent_hold_record(struct extents *all, uint32_t number, uint32_t ordinal,
+                            struct extent **ret) MUST_USE;
+/* The number of rows in the table of a held extent, as its footer says; ROWS_UNKNOWN if it has
+ * none. */
+#define ROWS_UNKNOWN UINT32_MAX
+uint32_t extent_rows(const struct extent *extent);
 void extent_release(struct extent **extent);
 int extent_fd(const struct extent *extent);
 /* Returns a descriptor whose reads bypass the page cache. It is opened at the first call, and

@@ -67,7 +67,8 @@ void plan_disown(const struct plan *plan)
 enum err plan_hold(struct store_io *io, struct plan *plan, size_t bytes)
 {
     struct extents *extents = plan->volume->extents;
-    enum err e = extent_hold(extents, plan->entries[0].extent, &plan->extent);    /* H1 */
+    enum err e = extent_hold_record(extents, plan->entries[0].extent, plan->entries[0].ordinal,
+                                    &plan->extent);    /* H1 */
     if (e == ERR_NOT_FOUND && volume_is_serving(plan->volume))    /* otherwise it has no extents */
         forget(plan);
     if (e)

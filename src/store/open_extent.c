@@ -88,6 +88,7 @@ enum err extent_write_toc(struct extent *extent, uint64_t at, const struct toc *
         return e;
     (void)failpoint(FAIL_SEALED);
     extent_grew(extent, at + len - extent_size(extent));
+    atomic_store(&extent->rows, toc->count);
     atomic_store(&extent->sealed, true);
     return OK;
 }

@@ -68,7 +68,8 @@ enum err rewrite_bytes(struct volume *volume, const struct metadata *metadata, s
         volume_is_purged(volume, metadata->name, &entry))
         return ERR_NOT_FOUND;
     struct extent *extent;
-    enum err e = extent_hold(volume->extents, entry.extent, &extent);    /* H1 */
+    enum err e = extent_hold_record(volume->extents, entry.extent, entry.ordinal,
+                                    &extent);    /* H1 */
     if (!e && !read_record(extent, &entry, metadata, keep, ret))
         e = ERR_NOT_FOUND;
     extent_release(&extent);

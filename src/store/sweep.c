@@ -10,7 +10,9 @@
  * them, the metadata block of the record gives the name, as for units.
  *
  * When all extents were read, look-ups need not compare the purge any more. Until then they do, and
- * also if an extent could not be opened, or an extent or a name could not be read. Records without entries count as dead (account.h),
+ * also if an extent could not be opened, or an extent or a name could not be read, or if a damaged
+ * table has fewer rows than its footer counts. Records that the footer does not count either are
+ * never served (extent_hold_record). Records without entries count as dead (account.h),
  * so the recycler takes their extents. Threads: one thread for all volumes; the committer takes the
  * batches between commits, as those of the recycler. */
 #include "store/sweep.h"
@@ -26,6 +28,7 @@
 
 #define LOOK_MS 1000u
 #define REPEAT_MS 10000u              /* before a sweep that could not decide all is repeated */
+#define LATE_MS 600000u               /* before one is repeated that lacks rows */
 #define TRIM_MS 2000u
 
 /* When a volume is swept the next time. */
@@ -35,6 +38,8 @@ struct sweep_turn {
     unsigned opening;                 /* of the folder */
     bool failed;                      /* an extent or a name could not be read */
     bool lacks[VOLUMES_MAX];          /* these volumes, out of service, have names that are needed */
+    bool incomplete;                  /* rows of an extent are unknown, and will stay so */
+    uint64_t late_ms;                 /* an incomplete sweep is repeated: the extent may be gone */
 };
 
 /* The name of an object, by its id. */
@@ -53,6 +58,7 @@ struct sweep {
     struct arena keep;
     uint32_t extent;                  /* the extent that is read */
     struct extent *held;              /* a reference to it, for its ages */
+    uint32_t seen;                    /* rows of it */
     struct relocation_row batch[RELOCATION_ENTRIES];
     size_t count, entries;            /* of the batch; of the index, that it changes */
     struct found_name last;
@@ -181,6 +187,7 @@ static enum err visit(void *arg, const struct toc_row *row)
 {
     struct sweep *sweep = arg;
     bool purged = false;
+    sweep->seen = row->ordinal + 1;
     if (ages_is_dead(extent_ages_of(sweep->held), row->ordinal))
         return OK;
     for (size_t i = 0; i < sweep->row_count && !purged; i++)
@@ -213,6 +220,7 @@ static bool is_any_covered(const struct sweep *sweep, uint32_t number)
 static void read_extent(struct sweep *sweep, uint32_t number)
 {
     sweep->extent = number;
+    sweep->seen = 0;
     sweep->held = extent_ref(sweep->volume->extents, number);
     if (!sweep->held)
         return;    /* recycled */
@@ -220,7 +228,10 @@ static void read_extent(struct sweep *sweep, uint32_t number)
     if (!e)
         e = flush(sweep);
     sweep->count = sweep->entries = 0;
+    uint32_t rows = extent_rows(sweep->held);
+    bool damaged = !e && rows != ROWS_UNKNOWN && sweep->seen < rows;
     extent_release(&sweep->held);
+    sweep->turn->incomplete |= damaged && extent_is_there(sweep->volume->extents, number);
     sweep->turn->failed |= e && extent_is_there(sweep->volume->extents, number);
 }
 
@@ -269,7 +280,9 @@ static bool sweep_volume(struct store *store, struct volume *volume, struct swee
     sweep->turn = turn;
     sweep->row_count = bans_unswept(volume->bans, &sweep->keep, &sweep->rows);
     read_extents(sweep);
-    bool done = !turn->failed && !extents_unopened(volume->extents);
+    turn->incomplete |= extents_unopened(volume->extents) > 0;
+    turn->late_ms = mono_ms() + LATE_MS;
+    bool done = !turn->failed && !turn->incomplete;
     for (size_t i = 0; i < store->volume_count; i++)
         done &= !turn->lacks[i];
     (void)failpoint(FAIL_SWEPT);
@@ -343,13 +356,14 @@ static bool has_work(const struct volume *volume)
 }
 
 /* A sweep that lacks names of a folder out of service waits for that folder, or for new bans. It
- * would find nothing else before. A sweep that lacks extents waits for the next opening or for new
- * bans. */
+ * would find nothing else before. A sweep that lacks an extent or rows of it waits for the next
+ * opening, for new bans, or until the recycler may have taken the extent. */
 static bool is_due(const struct store *store, const struct volume *volume,
                    const struct sweep_turn *turn)
 {
     bool due = turn->failed || atomic_load(&volume->bans->followed) != turn->version ||
-               atomic_load(&volume->bans->opening) != turn->opening;
+               atomic_load(&volume->bans->opening) != turn->opening ||
+               (turn->incomplete && mono_ms() >= turn->late_ms);
     for (size_t i = 0; i < store->volume_count; i++)
         due |= turn->lacks[i] && volume_is_serving(store->volumes[i]);
     return due && mono_ms() >= turn->again_ms;
