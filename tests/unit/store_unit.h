@@ -22,6 +22,7 @@
 #include "store/folder.h"
 #include "store/hash.h"
 #include "store/index.h"
+#include "store/inside.h"
 #include "store/store.h"
 
 static enum disk_engine unit_engine = DISK_THREADS;
@@ -269,6 +270,8 @@ __attribute__((unused)) static enum err put_object(struct unit_store *unit, cons
                                                    const char *etag, uint64_t size)
 {
     struct unit_put put = put_begin(unit, key, etag, size);
+    for (size_t i = 0; i < unit->store->volume_count; i++)
+        volume_wants_turn(unit->store->volumes[i]);    /* a commit waits 100 ms for more */
     return put_wait(&put);
 }
 
