@@ -453,8 +453,8 @@ __attribute__((unused)) static bool serving(struct unit_store *unit)
 /* Becomes true within 15 seconds? */
 #define soon(condition)                                                                        \
     do {                                                                                       \
-        uint64_t until = mono_ms() + 15000;                                                    \
-        while (!(condition) && mono_ms() < until)                                              \
+        uint64_t soon_ms = mono_ms() + 15000;                                                  \
+        while (!(condition) && mono_ms() < soon_ms)                                            \
             usleep(10000);                                                                     \
         ok(condition);                                                                         \
     } while (0)
