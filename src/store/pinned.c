@@ -52,8 +52,9 @@ uint64_t pinned_bytes_of(struct volume *volume, const struct entry *entry)
 
 /* ---- the file ---- */
 
-/* A damaged file is replaced by the table that the other volumes have. */
-static void read_file(struct volume *volume)
+/* A damaged file is replaced by the table that the other volumes have. Returns ERR_IO if the disk
+ * does not give the file: its rows may be the only ones, so no other file may take its place. */
+static enum err read_file(struct volume *volume)
 {
     struct pins *pins = volume->options.pins;
     struct arena keep = { 0 };
@@ -63,6 +64,10 @@ static void read_file(struct volume *volume)
     slice bytes;
     enum err e = folder_read(volume->folder.fd, FILE_NAME, PINS_FILE_MAX, &keep, &bytes);
     bool there = e != ERR_NOT_FOUND;
+    if (e == ERR_IO) {
+        arena_free(&keep);
+        return e;
+    }
     if (!e)
         e = pins_decode(bytes, &keep, &rows, &count, &serial);
     if (e && there)
@@ -73,9 +78,10 @@ static void read_file(struct volume *volume)
     if (!version && !e)    /* a table without rows */
         atomic_store(&volume->pinned.written, 0);
     arena_free(&keep);
+    return OK;
 }
 
-void pinned_open(struct volume *volume)
+enum err pinned_open(struct volume *volume)
 {
     struct pinned *pinned = &volume->pinned;
     pthread_mutex_lock(&pinned->lock);
@@ -85,8 +91,13 @@ void pinned_open(struct volume *volume)
     atomic_store(&pinned->passing, false);
     atomic_store(&pinned->marked, false);
     atomic_store(&pinned->extent_bytes, volume->folder.format.extent_bytes);
-    read_file(volume);
+    enum err e = read_file(volume);
     pthread_mutex_unlock(&pinned->lock);
+    return e;
+}
+
+void pinned_opened(struct volume *volume)
+{
     if (!pins_are_none(volume->options.pins))
         pin_pass_want(volume->options.pin_pass);
 }

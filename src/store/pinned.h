@@ -8,9 +8,11 @@
 
 /* ---- for the committer ---- */
 
-/* To be called when the folder was opened: reads the file `pins`, and forgets which records were
- * pinned. */
-void pinned_open(struct volume *volume);
+/* To be called when the folder is being opened: reads the file `pins`, and forgets which records
+ * were pinned. Returns OK, or ERR_IO if the disk does not give the file. */
+enum err pinned_open(struct volume *volume) MUST_USE;
+/* To be called when the folder is in service: asks for a pass. */
+void pinned_opened(struct volume *volume);
 /* To be called between two commits, whether the folder is in service or not. Writes the file if the
  * table has changed. Returns false if the folder must go out of service. */
 bool pinned_turn(struct volume *volume) MUST_USE;

@@ -125,6 +125,9 @@ static enum err open_folder(struct volume *volume, struct folder_wish *wish, con
                               &volume->folder)) != OK) {
         *ret_why = "the file 'bans' in the folder can't be read or written; check the free space "
                    "and the health of the disk";
+    } else if ((e = pinned_open(volume)) != OK) {
+        *ret_why = "the file 'pins' in the folder can't be read; check the rights of Penstock's user "
+                   "there, and the health of the disk";
     }
     if (e) {
         folder_close(&volume->folder, false);
@@ -159,7 +162,6 @@ enum err service_begin(struct volume *volume, const char **ret_why)
     atomic_store(&volume->space.size_bytes, volume->folder.format.size_bytes);
     atomic_store(&volume->generation, volume->folder.format.generation);
     age_files_read(volume);
-    pinned_open(volume);
     account_begin(volume);
     metadata_cache_clear(volume->known.cache);
     names_apply(volume->known.names, &volume->folder);
@@ -178,6 +180,7 @@ enum err service_begin(struct volume *volume, const char **ret_why)
         service_end(volume, *ret_why);
         return ERR_IO;
     }
+    pinned_opened(volume);
     service_metrics(volume);
     return OK;
 }

@@ -8,6 +8,7 @@
 #include "base/guard.h"
 #include "base/testing.h"
 #include "store/fsck.h"
+#include "store/pin.h"
 #include "store/walk.h"
 
 #define SIZE 300000u
@@ -17,13 +18,15 @@
 
 static int fails_at = -1;             /* enum failpoint */
 static unsigned skips, visits;        /* visits that still succeed; all visits */
+static bool once;                     /* only one visit fails */
 
 bool failpoint(enum failpoint where)
 {
     if ((int)where != fails_at)
         return false;
     errno = EIO;
-    return visits++ >= skips;
+    unsigned visit = visits++;
+    return once ? visit == skips : visit >= skips;
 }
 
 bool guard_on(enum guard guard) { return (void)guard, true; }
@@ -173,6 +176,45 @@ TEST(an_extent_that_only_the_repair_can_not_read_stays)
     ok(access(in_folder("extents/00000001"), F_OK) != 0);
 }
 
-RUN(STORE_TEST(of_a_footer), STORE_TEST(of_records), STORE_TEST(of_a_small_file),
+/* Returns the number of pins. */
+static size_t pins_of(struct unit_store *unit)
+{
+    struct pin_name all = { S("http://origin"), S("bucket"), S("") };
+    struct pins_row *rows;
+    return store_pins(unit->store, &all, &unit->keep, &rows);
+}
+
+/* The file that can't be read may have the only copy of the table: without it, the next pin would
+ * replace the table, and records would be evicted as if they were not pinned. */
+TEST(a_folder_whose_pins_can_not_be_read_is_not_in_service)
+{
+    struct store_status status;
+    struct pin_name name = { S("http://origin"), S("bucket"), S("kept/") };
+    struct unit_store unit = unit_open();
+    bool changed;
+    ok(store_pin(unit.store, &name, 1, true, &changed) == OK && changed);
+    unit_close(&unit);
+    once = true;
+    for (skips = 0; skips < 12; skips++) {
+        visits = 0;
+        fails_at = FAIL_FILE_READ;
+        if (unit_try(&unit, options_of(64 * MIB, 4 * MIB)) == OK) {
+            store_status(unit.store, &status);
+            ok(!status.serving || pins_of(&unit) == 1);
+            unit_close(&unit);
+        }
+        bool failed = visits > skips;
+        fails_at = -1;
+        unit = unit_open();
+        ok(pins_of(&unit) == 1);
+        unit_close(&unit);
+        if (!failed)
+            break;
+    }
+    once = false;
+    ok(skips >= 2 && skips < 12);
+}
+
+RUN(STORE_TEST(a_folder_whose_pins_can_not_be_read_is_not_in_service), STORE_TEST(of_a_footer), STORE_TEST(of_records), STORE_TEST(of_a_small_file),
     STORE_TEST(of_the_index), STORE_TEST(a_table_that_is_read_in_part_does_not_count_as_read),
     STORE_TEST(an_extent_that_only_the_repair_can_not_read_stays))
