@@ -193,7 +193,9 @@ static bool read_name(struct window *window, const struct toc_entry *entry, uint
     uint64_t at = entry->offset + record_header_bytes(record.data_len);
     slice bytes = window_at(window, at, record.metadata_len);
     if (bytes.len != record.metadata_len) {
-        if (!extent_read(window->extent, block, record.metadata_len, at))
+        enum err e = read_at(window->extent, block, record.metadata_len, at);
+        window->failed |= e == ERR_IO;
+        if (e)
             return false;
         bytes = (slice){ block, record.metadata_len };
     }
@@ -202,7 +204,8 @@ static bool read_name(struct window *window, const struct toc_entry *entry, uint
            toc_name_of(bytes, ret);
 }
 
-/* Adds the names to a table without names, from the records. */
+/* Adds the names to a table without names, from the records. If the disk does not give a name, the
+ * table counts as read in part. */
 static void find_names(const struct extent *extent, struct toc *toc)
 {
     struct window window = { .extent = extent };
@@ -219,6 +222,7 @@ static void find_names(const struct extent *extent, struct toc *toc)
             name = (struct toc_name){ 0, { "", 0 } };
         toc_add_name(toc, &name);
     }
+    toc->partial |= window.failed;
     free(block);
 }
 

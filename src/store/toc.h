@@ -9,7 +9,7 @@ struct toc {
     uint32_t count, capacity;
     uint8_t *names;                   /* of the entries that have one, as in the file */
     size_t names_len, names_capacity;
-    bool partial;                     /* the disk failed, so records may be missing */
+    bool partial;                     /* the disk failed, so records or names may be missing */
 };
 
 /* An entry without a name in the file (toc_entry_has_name) ignores `name`. */

@@ -4,10 +4,13 @@
  * This file has the functions of base/testing.c, so that a step can fail. */
 #include "store_unit.h"
 
+#include <sys/syscall.h>
+
 #include "base/failpoint.h"
 #include "base/guard.h"
 #include "base/testing.h"
 #include "store/fsck.h"
+#include "store/inside.h"
 #include "store/pin.h"
 #include "store/walk.h"
 
@@ -176,6 +179,67 @@ TEST(an_extent_that_only_the_repair_can_not_read_stays)
     ok(access(in_folder("extents/00000001"), F_OK) != 0);
 }
 
+/* ---- a name that can't be read ---- */
+
+static atomic_ulong bad_inode;        /* of the file; 0: reads do not fail */
+static atomic_uint reads, bad_read;   /* of the file; the one that fails */
+
+ssize_t pread(int fd, void *to, size_t len, off_t at)
+{
+    struct stat st;
+    unsigned long inode = atomic_load(&bad_inode);
+    if (inode && fstat(fd, &st) == 0 && st.st_ino == inode &&
+        atomic_fetch_add(&reads, 1) == atomic_load(&bad_read)) {
+        errno = EIO;
+        return -1;
+    }
+    return syscall(SYS_pread64, fd, to, len, at);
+}
+
+/* Cuts off the table of contents, as if the process had been killed before it sealed the extent. */
+static void cut_table(uint32_t offset)
+{
+    ok(truncate(in_folder("extents/00000001"), offset) == 0);
+}
+
+static unsigned named_objects(struct unit_store *unit)
+{
+    unsigned seen = 0;
+    struct walk_ask ask = { .endpoint = S("http://origin"), .bucket = S("bucket"), .prefix = S(""),
+                            .visit = look, .arg = &seen };
+    struct walk_gaps gaps;
+    ok(store_walk(unit->store, &ask, &gaps) == OK && !gaps.any);
+    return seen;
+}
+
+/* A table without these names would hide the objects from each walk, and from purges. */
+TEST(an_extent_is_not_sealed_without_a_name_that_the_disk_does_not_give)
+{
+    struct toc_footer footer;
+    struct stat st;
+    struct unit_store unit = unit_open();
+    for (unsigned i = 0; i < OBJECTS; i++)
+        ok(put_object(&unit, key_of(i), "\"one\"", SIZE) == OK);
+    ok(extent_footer(unit.store->volumes[0]->extents, 1, &footer) == OK);
+    unit_close(&unit);
+    ok(stat(in_folder("extents/00000001"), &st) == 0);
+    unsigned failing = 0, most;
+    do {
+        cut_table(footer.offset);
+        atomic_store(&reads, 0);
+        atomic_store(&bad_read, failing++);
+        atomic_store(&bad_inode, st.st_ino);
+        if (unit_try(&unit, options_of(64 * MIB, 4 * MIB)) == OK)
+            unit_close(&unit);
+        most = atomic_load(&reads);
+        atomic_store(&bad_inode, 0);
+        unit = unit_open();
+        ok(named_objects(&unit) == OBJECTS);
+        unit_close(&unit);
+    } while (failing < most && failing < 60);
+    ok(failing > 10);
+}
+
 /* Returns the number of pins. */
 static size_t pins_of(struct unit_store *unit)
 {
@@ -215,6 +279,6 @@ TEST(a_folder_whose_pins_can_not_be_read_is_not_in_service)
     ok(skips >= 2 && skips < 12);
 }
 
-RUN(STORE_TEST(a_folder_whose_pins_can_not_be_read_is_not_in_service), STORE_TEST(of_a_footer), STORE_TEST(of_records), STORE_TEST(of_a_small_file),
+RUN(STORE_TEST(an_extent_is_not_sealed_without_a_name_that_the_disk_does_not_give), STORE_TEST(a_folder_whose_pins_can_not_be_read_is_not_in_service), STORE_TEST(of_a_footer), STORE_TEST(of_records), STORE_TEST(of_a_small_file),
     STORE_TEST(of_the_index), STORE_TEST(a_table_that_is_read_in_part_does_not_count_as_read),
     STORE_TEST(an_extent_that_only_the_repair_can_not_read_stays))
