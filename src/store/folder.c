@@ -450,9 +450,9 @@ static enum err set_opening(struct folder *folder)
     return e ? e : replace_format(folder, &next);
 }
 
-/* Makes room on a full disk: drops the oldest extent, as the committer would do later. Its entries
- * are misses, and the index forgets them when they are read. */
-static bool gave_oldest(struct folder *folder)
+/* As the committer would do later. The entries of the extent are misses, and the index forgets them
+ * when they are read. */
+bool folder_give_oldest(struct folder *folder)
 {
     struct arena keep = { 0 };
     uint32_t *numbers;
@@ -460,7 +460,6 @@ static bool gave_oldest(struct folder *folder)
     if (count > 1)
         extent_drop(folder->extents, numbers[0]);
     arena_free(&keep);
-    index_close(folder->index);
     return count > 1;
 }
 
@@ -468,8 +467,10 @@ static bool gave_oldest(struct folder *folder)
  * if its last writes found it bad. */
 static bool may_open_again(struct folder *folder, enum err e, bool *was_bad)
 {
-    if (e == ERR_FULL)
-        return gave_oldest(folder);
+    if (e == ERR_FULL) {
+        index_close(folder->index);
+        return folder_give_oldest(folder);
+    }
     if (!e || *was_bad || !index_is_bad(folder->index))
         return false;
     *was_bad = true;

@@ -55,6 +55,9 @@ enum err folder_open(struct folder *folder, const struct folder_wish *wish,
 enum err folder_set_list(struct folder *folder, const struct route_row *list,
                          size_t count) MUST_USE;
 enum err folder_set_serial(struct folder *folder, uint64_t serial) MUST_USE;
+/* Makes room on a full disk: drops the oldest extent of an open folder that does not serve yet.
+ * Returns false if there is only one. */
+bool folder_give_oldest(struct folder *folder);
 /* Leaves a note in the folder: a write or a refusal happened which the folder does not know. If the
  * folder is not open, its path leads to it, unless that folder has another secret. The note stays
  * until a process has opened the folder and applied its names (names.h). If the folder can't be

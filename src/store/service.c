@@ -26,6 +26,7 @@
 #define WATCH_MS 500u
 #define OPENING_MS 1000u              /* a removal waits so long for an opening; most take less */
 #define RESERVE_MAX (8 * GIB)
+#define GIVEN_MAX 2u                  /* extents that go for files of at most a few MiB */
 
 /* The metric is the sum of all volumes. Any thread. */
 static void gauge(struct volume *volume, enum volume_gauge which, int64_t value)
@@ -108,30 +109,55 @@ static bool open_with_bans(struct volume *volume)
     }
 }
 
-/* Opens the folder, and the files beside the index that a look-up needs. After a failure the folder
- * is closed, and wish->unproved says whether the next opening must doubt it. */
+/* Opens the files beside the index that a look-up needs. */
+static enum err open_beside(struct volume *volume, const char **ret_why)
+{
+    enum err e = restated_open(volume->known.restated, &volume->folder);
+    *ret_why = e == ERR_FULL
+        ? "the file 'restated' in the folder can't be written, because the file system is full; "
+          "make room there"
+        : "writing the file 'restated' in the folder failed; check the rights of Penstock's "
+          "user there, and the health of the disk";
+    if (e)
+        return e;
+    e = bans_open(volume->bans, &volume->options.installation->bans, &volume->folder);
+    *ret_why = e == ERR_FULL
+        ? "the file 'bans' in the folder can't be written, because the file system is full, and "
+          "without this file the folder might serve purged objects; make room there"
+        : "the file 'bans' in the folder can't be read or written; check the rights of Penstock's "
+          "user there, and the health of the disk";
+    return e;
+}
+
+/* Makes room for the files if the disk is full. If that does not help, something else fills the
+ * disk, and the cache is not thrown away for that. */
+static bool gave_extent(struct volume *volume, enum err e)
+{
+    if (e != ERR_FULL || volume->service.given == GIVEN_MAX ||
+        !folder_give_oldest(&volume->folder))
+        return false;
+    volume->service.given++;
+    return true;
+}
+
+/* Opens the folder, and the files beside the index. After a failure the folder is closed, and
+ * wish->unproved says whether the next opening must doubt it. */
 static enum err open_folder(struct volume *volume, struct folder_wish *wish, const char **ret_why)
 {
     enum err e = folder_open(&volume->folder, wish, volume->secret, ret_why);
     if (e)
         return e;
-    if ((e = restated_open(volume->known.restated, &volume->folder)) != OK) {
-        *ret_why = e == ERR_FULL
-            ? "the file 'restated' in the folder can't be written, because the file system is full; "
-              "make room there"
-            : "writing the file 'restated' in the folder failed; check the rights of Penstock's "
-              "user there, and the health of the disk";
-    } else if ((e = bans_open(volume->bans, &volume->options.installation->bans,
-                              &volume->folder)) != OK) {
-        *ret_why = "the file 'bans' in the folder can't be read or written; check the free space "
-                   "and the health of the disk";
-    } else if ((e = pinned_open(volume)) != OK) {
+    do
+        e = open_beside(volume, ret_why);
+    while (gave_extent(volume, e));
+    if (!e && (e = pinned_open(volume)) != OK)
         *ret_why = "the file 'pins' in the folder can't be read; check the rights of Penstock's user "
                    "there, and the health of the disk";
-    }
     if (e) {
         folder_close(&volume->folder, false);
         wish->unproved = true;
+    } else {
+        *ret_why = "";
     }
     return e;
 }
@@ -154,6 +180,7 @@ enum err service_begin(struct volume *volume, const char **ret_why)
         atomic_store(&volume->service.why, *ret_why);
         return e;
     }
+    volume->service.given = 0;
     struct store_space space;
     uint64_t reserve = volume->options.reserve_bytes;
     if (!reserve && store_space(volume->folder.path, &space) == OK)

@@ -46,6 +46,7 @@ struct service {
     atomic_bool unproved;    /* a removal or refusal came while the folder was out of service */
     atomic_bool counted;              /* the records of earlier processes are counted */
     bool doubted;                     /* the folder has a note of doubt; for the committer only */
+    unsigned given;                   /* extents that went for an opening; committer only */
     uint64_t serial;                  /* the last one that was written here; committer only */
     _Atomic uint64_t faults;          /* how often the folder went out of service */
     _Atomic uint64_t bad;             /* reads whose checksum failed */

@@ -5,6 +5,7 @@
 
 #include "store/inside.h"
 #include "store/leftovers.h"
+#include "store/purge.h"
 
 #define EXTENT (2 * MIB)
 
@@ -84,6 +85,67 @@ TEST(a_removal_that_was_taken_along_by_leftovers_is_made_alone)
     unit_close(&unit);
 }
 
+static void lose_index(void)
+{
+    remove_tree(in_folder("index"));
+    unlink(in_folder("clean"));
+}
+
+/* A folder whose index is built anew. So the file of purges must be written before it serves. */
+static void make_folder(void)
+{
+    struct unit_store unit = unit_open_sized(64 * MIB, EXTENT);
+    struct purge_result result;
+    slice prefix = S("http://origin\0bucket\0k0\0");
+    put_some(&unit, 30);
+    ok(store_purge(unit.store, &prefix, 1, &result) == OK);
+    soon(metric_read(M_STORE_BANS) == 0);
+    soon(!atomic_load(&unit.store->volumes[0]->bans->dirty));
+    unit_close(&unit);
+    lose_index();
+}
+
+/* Extents go until the file finds room. */
+static void opens_without_room(int failures)
+{
+    make_folder();
+    size_t before = each_extent(NULL);
+    fail_next(FAIL_BANS_WRITE, 0, failures, ENOSPC);
+    struct unit_store unit = unit_open_sized(64 * MIB, EXTENT);
+    ok(serving(&unit) && each_extent(NULL) + (size_t)failures == before);
+    ok(knows(&unit, "k29") && !knows(&unit, "k0"));
+    unit_close(&unit);
+}
+
+TEST(an_extent_goes_if_an_opening_finds_no_room_for_the_file_of_purges)
+{
+    opens_without_room(1);
+}
+
+TEST(two_extents_go_if_an_opening_finds_no_room_for_the_file_of_purges)
+{
+    opens_without_room(2);
+}
+
+/* Something else fills the disk: the cache is not thrown away for that. */
+TEST(an_opening_that_finds_no_room_says_so_and_gives_few_extents)
+{
+    struct unit_store unit;
+    make_folder();
+    size_t before = each_extent(NULL);
+    fail_next(FAIL_BANS_WRITE, 0, 1000, ENOSPC);
+    ok(unit_try(&unit, options_of(64 * MIB, EXTENT)) == OK && !serving(&unit));
+    ok(slice_find(unit.why, S("make room")) < unit.why.len);
+    ok(each_extent(NULL) + 2 == before);
+    fail_next(FAIL_BANS_WRITE, 0, 0, 0);
+    soon(serving(&unit));
+    ok(knows(&unit, "k29") && !knows(&unit, "k0") && each_extent(NULL) + 2 == before);
+    unit_close(&unit);
+}
+
 RUN_STORE(STORE_TEST(a_removal_is_made_alone_if_a_commit_finds_no_room_and_no_extent_may_go),
           STORE_TEST(extents_go_until_a_removal_finds_room),
-          STORE_TEST(a_removal_that_was_taken_along_by_leftovers_is_made_alone))
+          STORE_TEST(a_removal_that_was_taken_along_by_leftovers_is_made_alone),
+          STORE_TEST(an_extent_goes_if_an_opening_finds_no_room_for_the_file_of_purges),
+          STORE_TEST(two_extents_go_if_an_opening_finds_no_room_for_the_file_of_purges),
+          STORE_TEST(an_opening_that_finds_no_room_says_so_and_gives_few_extents))
