@@ -101,6 +101,10 @@ static void answer(struct volume *volume, bool give_up, enum err err)
     struct list mine;
     list_init(&mine);
     pthread_mutex_lock(&volume->queue.lock);
+    if (give_up && volume_is_serving(volume)) {    /* since the watch looked: the committer answers */
+        pthread_mutex_unlock(&volume->queue.lock);
+        return;
+    }
     list_move(&mine, &volume->queue.committing);
     if (give_up)
         list_move(&mine, &volume->queue.removals);

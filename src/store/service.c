@@ -93,6 +93,19 @@ void service_metrics(struct volume *volume)
     gauge(volume, GAUGE_PIN_BUDGET, (int64_t)pinned_budget(volume));
 }
 
+/* The folder serves from now on. After an opening with doubt, all its metadata is unproved, unshared
+ * and restated, and nothing was stored since. So the removals that the watch gave up during the
+ * opening need no other opening. Under steady removals there would be no end of them. Under the lock,
+ * the watch gives up no removal in between. */
+static void begin_service(struct volume *volume)
+{
+    pthread_mutex_lock(&volume->queue.lock);
+    if (volume->folder.doubted)
+        atomic_store(&volume->service.unproved, false);
+    atomic_store(&volume->service.open, true);
+    pthread_mutex_unlock(&volume->queue.lock);
+}
+
 /* A purge either sees that the folder is open and waits for it, or the folder takes its ban before
  * it opens. */
 static bool open_with_bans(struct volume *volume)
@@ -102,7 +115,7 @@ static bool open_with_bans(struct volume *volume)
         pthread_mutex_lock(&list->lock);
         bool current = atomic_load(&volume->bans->written) == ban_list_version(list);
         if (current)
-            atomic_store(&volume->service.open, true);
+            begin_service(volume);
         pthread_mutex_unlock(&list->lock);
         if (current || bans_follow(volume->bans, list, &volume->folder))
             return current;
@@ -246,7 +259,7 @@ void service_note_doubt(struct volume *volume)
 
 /* Returns true if removals are answered now without the folder, which then comes back unproved. A
  * removal that comes while the folder is opened waits for the opening, because a folder that missed
- * one must be opened anew. */
+ * one must be opened anew, unless this opening doubts the folder. */
 static bool gives_up(struct volume *volume)
 {
     uint64_t opening = atomic_load(&volume->service.opening_since_ms);

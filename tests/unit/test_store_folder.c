@@ -5,6 +5,8 @@
 #include <signal.h>
 #include <sys/file.h>
 
+#include "store/inside.h"
+
 static uint64_t used(struct unit_store *unit)
 {
     struct store_status status;
@@ -182,6 +184,33 @@ TEST(an_opening_that_hangs_holds_up_no_removal)
     close(hold);
     ok(waitpid(pid, &status, 0) == pid && status == 0);
     soon(serving(&unit));
+    unit_close(&unit);
+}
+
+/* The folder is opened because removals were given up, and the opening takes so long that more are
+ * given up meanwhile. Otherwise a folder under steady removals would be opened for ever. */
+TEST(removals_that_are_given_up_during_an_opening_cause_no_other_opening)
+{
+    struct unit_store unit;
+    struct store_options options = options_of(64 * MIB, 4 * MIB);
+    struct store_status status;
+    options.commit_ms_max = 500;
+    ok(unit_try(&unit, options) == OK);
+    struct volume *volume = unit.store->volumes[0];
+    put_some(&unit, 0, 2, 1000);
+    pthread_mutex_lock(&volume->bans->order);    /* the opening takes it */
+    atomic_store(&volume->service.unproved, true);
+    soon(atomic_load(&volume->service.opening_since_ms));
+    ok(remove_object(&unit, "k0") == ERR_IO);
+    pthread_mutex_unlock(&volume->bans->order);
+    soon(serving(&unit));
+    store_status(unit.store, &status);
+    ok(status.faults == 1 && is_unproved(&unit, "k0") && is_unproved(&unit, "k1"));
+    put_some(&unit, 2, 3, 1000);
+    ok(!is_unproved(&unit, "k2") && remove_object(&unit, "k1") == OK);
+    unit_close(&unit);
+    unit = unit_open();
+    ok(is_unproved(&unit, "k0") && !get_metadata(&unit, "k1") && !is_unproved(&unit, "k2"));
     unit_close(&unit);
 }
 
@@ -452,6 +481,7 @@ RUN_STORE(STORE_TEST(names_we_would_never_give_an_extent_are_left_alone),
           STORE_TEST(an_old_extent_as_large_as_the_new_size_makes_way),
           STORE_TEST(a_removal_while_the_folder_was_out_is_remembered_over_a_restart),
           STORE_TEST(an_opening_that_hangs_holds_up_no_removal),
+          STORE_TEST(removals_that_are_given_up_during_an_opening_cause_no_other_opening),
           STORE_TEST(a_folder_removed_under_us_is_made_anew),
           STORE_TEST(a_disk_that_is_full_at_the_start_costs_the_oldest_extent),
           STORE_TEST(a_folder_whose_format_file_is_lost_starts_anew),
