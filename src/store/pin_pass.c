@@ -11,7 +11,9 @@
  *
  * If a walk makes no progress, the disk of the volume that it is in hangs. Then the pass is given
  * up: the recyclers of the other volumes go on, and another pass begins without that volume. The
- * walk ends when its disk answers, and a pass with that volume follows.
+ * walk ends when its disk answers, and a pass with that volume follows. If only one read of the disk
+ * is lost, the walk never ends, but its volume answers. So while the volume is in service, another
+ * walk tries it after a while; at most HANGING_MAX walks hang in one volume.
  *
  * Threads: one thread begins the passes, one after the other, and watches them. Each walk has a
  * thread of its own. */
@@ -28,6 +30,7 @@
 #define RETRY_MS 600000u              /* until bytes that found no room are tried again */
 #define LOOK_MS 100u                  /* between two looks at a walk */
 #define PATIENCE 2u                   /* a walk hangs after so many times commit_ms_max */
+#define HANGING_MAX 4u                /* walks that hang in one volume */
 
 struct pin_pass {
     struct store *store;
@@ -46,6 +49,8 @@ struct walking {
     struct pin_walk walk;
     pthread_t thread;
     bool skip[VOLUMES_MAX];           /* volumes in which another walk hangs */
+    uint64_t given_up_ms;             /* when the walk was given up */
+    bool passed_by;                   /* given up long ago: other walks try its volume again */
     bool over, again;                 /* under the lock of the pass; again: another pass is due */
 };
 
@@ -94,10 +99,35 @@ static void end_hanging(struct pin_pass *pass)
     }
 }
 
+static uint64_t patience(const struct pin_pass *pass)
+{
+    return (uint64_t)PATIENCE * pass->store->options.commit_ms_max;
+}
+
 static bool hangs(const struct pin_pass *pass, struct walking *walking)
 {
-    uint64_t patience = (uint64_t)PATIENCE * pass->store->options.commit_ms_max;
-    return mono_ms() > atomic_load(&walking->walk.moved_ms) + patience;
+    return mono_ms() > atomic_load(&walking->walk.moved_ms) + patience(pass);
+}
+
+static unsigned hanging_in(struct pin_pass *pass, size_t volume)
+{
+    unsigned count = 0;
+    list_each(struct walking, walking, &pass->hanging, link)
+        count += pin_walk_stop(&walking->walk) == volume;
+    return count;
+}
+
+/* Lets other walks try the volumes that are in service. */
+static void pass_by_hanging(struct pin_pass *pass)
+{
+    list_each(struct walking, walking, &pass->hanging, link) {
+        size_t at = pin_walk_stop(&walking->walk);
+        if (walking->passed_by || mono_ms() < walking->given_up_ms + patience(pass) ||
+            !volume_is_serving(pass->store->volumes[at]) || hanging_in(pass, at) >= HANGING_MAX)
+            continue;
+        walking->passed_by = true;
+        pass->wanted++;
+    }
 }
 
 /* Returns true when the walk has ended, or was given up. */
@@ -111,6 +141,7 @@ static bool look_at(struct pin_pass *pass, struct walking *walking)
     if (pass->stopping || !hangs(pass, walking))
         return false;
     (void)pin_walk_stop(&walking->walk);
+    walking->given_up_ms = mono_ms();
     list_add(&pass->hanging, &walking->link);
     metric_add(M_PINS_GIVEN_UP, 1);
     return true;
@@ -118,8 +149,10 @@ static bool look_at(struct pin_pass *pass, struct walking *walking)
 
 static void skip_hanging(struct pin_pass *pass, struct walking *walking)
 {
-    list_each(struct walking, other, &pass->hanging, link)
-        walking->skip[pin_walk_stop(&other->walk)] = true;
+    list_each(struct walking, other, &pass->hanging, link) {
+        size_t at = pin_walk_stop(&other->walk);
+        walking->skip[at] |= !other->passed_by;
+    }
 }
 
 /* ---- passes ---- */
@@ -157,6 +190,7 @@ static void wait_for_work(struct pin_pass *pass, uint64_t *retry_ms)
         cond_wait_until(&pass->more, &pass->lock,
                         (some_hang ? MIN(mono_ms() + LOOK_MS, *retry_ms) : *retry_ms) * 1000000u);
     end_hanging(pass);
+    pass_by_hanging(pass);
     if (mono_ms() < *retry_ms)
         return;
     pass->wanted += some_found_no_room(pass->store);

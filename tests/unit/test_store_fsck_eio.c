@@ -22,9 +22,16 @@
 static int fails_at = -1;             /* enum failpoint */
 static unsigned skips, visits;        /* visits that still succeed; all visits */
 static bool once;                     /* only one visit fails */
+static atomic_bool hangs_once;        /* the next read of a footer hangs ... */
+static sem_t hung, let_go;            /* ... until it is let go */
 
 bool failpoint(enum failpoint where)
 {
+    if (where == FAIL_FOOTER_READ && atomic_exchange(&hangs_once, false)) {
+        sem_post(&hung);
+        while (sem_wait(&let_go) != 0)
+            ;
+    }
     if ((int)where != fails_at)
         return false;
     errno = EIO;
@@ -279,6 +286,34 @@ TEST(a_folder_whose_pins_can_not_be_read_is_not_in_service)
     ok(skips >= 2 && skips < 12);
 }
 
-RUN(STORE_TEST(an_extent_is_not_sealed_without_a_name_that_the_disk_does_not_give), STORE_TEST(a_folder_whose_pins_can_not_be_read_is_not_in_service), STORE_TEST(of_a_footer), STORE_TEST(of_records), STORE_TEST(of_a_small_file),
+/* One read of the disk is lost for ever. All later ones are answered. */
+TEST(a_folder_takes_part_in_passes_again_although_a_walk_in_it_never_ends)
+{
+    struct pin_name name = { S("http://origin"), S("bucket"), S("k") };
+    struct store_options options = options_of(64 * MIB, 4 * MIB);
+    struct unit_store unit;
+    bool changed;
+    make_folder();
+    sem_init(&hung, 0, 0);
+    sem_init(&let_go, 0, 0);
+    options.commit_ms_max = 500;
+    options.pin_percent = 50;
+    ok(unit_try(&unit, options) == OK);
+    struct volume *volume = unit.store->volumes[0];
+    while (!atomic_load(&volume->service.counted))    /* no other thread reads footers */
+        usleep(1000);
+    atomic_store(&hangs_once, true);
+    ok(store_pin(unit.store, &name, 1, true, &changed) == OK && changed);
+    ok(sem_trywait(&hung) == 0);
+    uint64_t until_ms = mono_ms() + 30000;
+    while (!atomic_load(&volume->pinned.marked) && mono_ms() < until_ms)
+        usleep(1000);
+    ok(atomic_load(&volume->pinned.marked));
+    sem_post(&let_go);
+    unit_close(&unit);
+}
+
+RUN(STORE_TEST(a_folder_takes_part_in_passes_again_although_a_walk_in_it_never_ends),
+    STORE_TEST(an_extent_is_not_sealed_without_a_name_that_the_disk_does_not_give), STORE_TEST(a_folder_whose_pins_can_not_be_read_is_not_in_service), STORE_TEST(of_a_footer), STORE_TEST(of_records), STORE_TEST(of_a_small_file),
     STORE_TEST(of_the_index), STORE_TEST(a_table_that_is_read_in_part_does_not_count_as_read),
     STORE_TEST(an_extent_that_only_the_repair_can_not_read_stays))
