@@ -210,7 +210,7 @@ static bool judge(void *arg, struct http_loop *loop, struct arena *keep, slice p
                          "address or localhost as the host in the URL\n"), ret);
     else if (!slice_eq(head->method, S("GET")) && !slice_eq(head->method, S("HEAD")))
         say(keep, 405, S("only GET and HEAD are allowed at admin_listen: send S3 requests to "
-                         "the address of the setting listen\n"), ret);
+                         "the address of the setting \"listen\"\n"), ret);
     else if (head->chunked || head->length)
         say(keep, 413, S("a request to admin_listen must not have a body: send it without "
                          "one\n"), ret);
@@ -240,7 +240,7 @@ static void respond(const struct admin *admin, slice path, struct arena *keep,
     }
     say(keep, 404, S("there is no such page: this address serves /metrics, /status, "
                      "/_/health/live and /_/health/ready. S3 is served at the address of the "
-                     "setting listen\n"), ret);
+                     "setting \"listen\"\n"), ret);
 }
 
 static void handle(void *arg, struct http_request *request)

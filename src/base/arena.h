@@ -13,7 +13,7 @@
 struct arena_block;
 struct arena {
     struct arena_block *newest;
-    size_t used_bytes;        /* allocated so far; callers compare it with their limits (H8) */
+    size_t used_bytes;        /* allocated so far; callers compare it with their limits (rule H8) */
 };
 
 void *arena_alloc(struct arena *arena, size_t bytes) MUST_USE;    /* zeroed, 16-aligned, not NULL */

@@ -28,8 +28,9 @@
 #define check(cond) ((cond) ? (void)0 : check_failed(#cond, __FILE__, __LINE__, __func__))
 void check_failed(const char *cond, const char *file, int line, const char *func) NORETURN;
 
-/* For small allocations; another limit bounds their sum. If no memory is left, the process prints
- * "out of memory" and aborts. Large memory (slots, bodies) comes from byte budgets instead. */
+/* For small allocations. The caller limits their number: each queue, list and table has a limit
+ * (rule H8 in src/README.md). If no memory is left, the process prints "out of memory" and aborts.
+ * Large memory (slots, bodies) comes from byte budgets instead. */
 void *must_alloc(size_t bytes) MUST_USE;    /* zeroed */
 char *must_strndup(const char *text, size_t len) MUST_USE;    /* followed by a NUL */
 

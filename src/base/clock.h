@@ -1,7 +1,7 @@
 /* clock.h - the clocks. SPDX-License-Identifier: Apache-2.0
  *
- * Rooms that wait or measure call these; pure functions take `now` as an argument (H9). There are
- * three clocks:
+ * Rooms that wait or measure call these; pure functions take `now` as an argument (rule H9 in
+ * src/README.md). There are three clocks:
  * - wall time is for times that other machines or people see: signatures, logs, HTTP dates;
  * - monotonic time is for waiting and measuring: timers, timeouts, durations;
  * - ageing time measures the age of an origin's answer: freshness, grants, permissions, kept

@@ -382,7 +382,7 @@ static void bucket_has_an_origin(struct config *config, const struct config_grou
                            bucket->origin);
     else if (!bucket->from && config->origin_count)
         config_wrong(config, group, "origin", "is missing, and there is no default origin: name "
-                     "one of \"origins\" here, or set the setting origin");
+                     "one of \"origins\" here, or set the setting \"origin\"");
 }
 
 const char *config_bucket_name_breaks(slice name)

@@ -9,7 +9,7 @@
 #include "base/metric.h"
 #include "cache/getting.h"
 
-#define BACKGROUND_MAX 256u           /* a loop (H8); of more, the next reader tries again */
+#define BACKGROUND_MAX 256u           /* a loop (rule H8); of more, the next reader tries again */
 
 struct background {
     struct list link;             /* loop->background */

@@ -30,12 +30,12 @@ struct rules {
 
 struct cache_options {
     struct store *store;
-    size_t slots_bytes;           /* RAM for bodies on their way in (H8) */
+    size_t slots_bytes;           /* RAM for bodies on their way in (rule H8) */
     unsigned fetches_max;         /* origin GETs and HEADs in progress; beyond it: SlowDown */
     uint64_t lists_ms;            /* how long the answer to a list may be used again */
-    size_t lists_bytes;           /* RAM for lists, in progress and kept (H8) */
+    size_t lists_bytes;           /* RAM for lists, in progress and kept (rule H8) */
     uint64_t missing_ms;          /* how long a missing key is remembered as missing */
-    size_t grants_bytes;          /* RAM for grants (H8) */
+    size_t grants_bytes;          /* RAM for grants (rule H8) */
 };
 
 struct cache;

@@ -1,4 +1,5 @@
-/* epoch.c - judges whether a fill may still publish (H7). SPDX-License-Identifier: Apache-2.0 */
+/* epoch.c - judges whether a fill may still publish (rule H7 in src/README.md).
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "cache/epoch.h"
 
 #include <assert.h>

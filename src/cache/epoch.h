@@ -1,4 +1,5 @@
-/* epoch.h - judges whether a fill may still publish (H7). SPDX-License-Identifier: Apache-2.0
+/* epoch.h - judges whether a fill may still publish (rule H7 in src/README.md).
+ * SPDX-License-Identifier: Apache-2.0
  *
  * Epochs are a fixed array of counter pairs. An object's hash gives its pair. The counter `started`
  * rises before a write removes the object's metadata, and `finished` rises before the write is

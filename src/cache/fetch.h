@@ -2,7 +2,8 @@
  *
  * A fetch asks for a span of whole units, and feeds flights in the order of the bytes. If the
  * origin cuts the answer, the fetch asks again for the bytes after the last one, with If-Match. It
- * is the leader of its flights (H6). The life of a fetch depends on its state:
+ * is the leader of its flights (rule H6 in src/README.md). The life of a fetch depends on its
+ * state:
  *
  *   not sent yet          it ends with its last reader
  *   in a record that the store admitted

@@ -8,9 +8,10 @@
  * that belongs to the object. A thread may take the lock of the slots while it holds a shard's
  * lock, and no other lock then. Bytes are copied outside of the lock: only the fetch's origin
  * thread writes a flight's slot, and it publishes the number of bytes in `filled`. A flight is
- * joinable until the store has committed it (H6). A reader looks here first and in the store
- * second, so it finds every byte in one of the two. A write of a key unhooks its object from the
- * table (H7): the readers of the object go on, and later readers do not find it and start anew. */
+ * joinable until the store has committed it (rule H6 in src/README.md). A reader looks here first
+ * and in the store second, so it finds every byte in one of the two. A write of a key unhooks its
+ * object from the table (H7): the readers of the object go on, and later readers do not find it and
+ * start anew. */
 #ifndef CACHE_FLIGHT_H
 #define CACHE_FLIGHT_H
 

@@ -1,4 +1,4 @@
-/* getting.h - a get as its own files see it. SPDX-License-Identifier: Apache-2.0 */
+/* getting.h - struct get, for the files that implement it. SPDX-License-Identifier: Apache-2.0 */
 #ifndef CACHE_GETTING_H
 #define CACHE_GETTING_H
 

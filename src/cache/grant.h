@@ -49,7 +49,7 @@ bool grant_note_holds(const struct grant_name *name, slice bucket, struct grant_
 /* True if a call that ended so was refused because of its identity. */
 bool grant_is_refusal(int status, enum err err);
 /* Number of refusals of this name. A request that comes after a refusal never uses the answer to a
- * request from before the refusal (H6). A hit needs a new answer, too. */
+ * request from before the refusal (rule H6 in src/README.md). A hit needs a new answer, too. */
 uint32_t grant_refusals(const struct grant_name *name);
 void grant_refusals_add(const struct grant_name *name);
 

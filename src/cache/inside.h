@@ -22,8 +22,8 @@ struct cache {
     atomic_bool stopping;
 };
 
-/* Returns true if there is room for one more fetch (H8), which then counts until
- * cache_fetch_ended. */
+/* Returns true if there is room for one more fetch (rule H8 in src/README.md), which then counts
+ * until cache_fetch_ended. */
 bool cache_fetch_may_begin(struct cache *cache) MUST_USE;
 void cache_fetch_ended(struct cache *cache);
 bool cache_is_stopping(struct cache *cache);

@@ -62,7 +62,7 @@ static enum err read_facts(const struct fetch *fetch, const struct origin_reply 
             return ERR_ORIGIN_REPLY;
     } else {
         if (!reply->has_length)
-            return ERR_ORIGIN_REPLY;    /* a client must be told how long it is (H10) */
+            return ERR_ORIGIN_REPLY;    /* a client must be told how long it is (rule H10) */
         ret->size = ret->end = reply->length;
     }
     if (ret->size > SIZE_MAX_BYTES)

@@ -4,9 +4,9 @@
  *                                     (by age) ─┘   in progress: an origin call; over: the answer
  *
  * A shared list is referenced by its call, by the table while it may be found, and by each of its
- * readers. Its key is compared in full. All bytes that it holds count (H8). If there are too many,
- * kept answers are dropped first, the oldest one first. Then an answer in progress ends as too
- * large.
+ * readers. Its key is compared in full. All bytes that it holds count (rule H8 in src/README.md).
+ * If there are too many, kept answers are dropped first, the oldest one first. Then an answer in
+ * progress ends as too large.
  * Threads: the lock guards the table, references, `over` and waiters. The origin thread writes the
  * answer until it sets `over`; after that no thread changes it. */
 #include "cache/lists.h"

@@ -5,8 +5,8 @@
  * A fixed table of rows with WAYS entries each. If a row is full, the entry that would expire first
  * is dropped. An entry is the origin's own answer. The answer to a HEAD has no document, so an
  * entry of a HEAD serves only HEADs, and an entry of a GET only GETs. Its time counts from when the
- * request was sent. An entry has few bytes (H8): a longer document is not kept. One lock is enough,
- * because without an entry each caller would ask the origin. */
+ * request was sent. An entry has few bytes (rule H8 in src/README.md): a longer document is not
+ * kept. One lock is enough, because without an entry each caller would ask the origin. */
 #include "cache/missing.h"
 
 #include <stdlib.h>

@@ -15,7 +15,7 @@
 #include "cache/get.h"
 #include "cache/inside.h"
 
-#define POPULATES_MAX 64u             /* a loop (H8) */
+#define POPULATES_MAX 64u             /* a loop (rule H8) */
 #define AHEAD 4u
 
 struct record {

@@ -1,4 +1,5 @@
-/* write.c - the steps around a write (H7). SPDX-License-Identifier: Apache-2.0
+/* write.c - the steps around a write (rule H7 in src/README.md).
+ * SPDX-License-Identifier: Apache-2.0
  *
  * The write and the committer share the removal, which goes on if the client leaves. */
 #include "cache/write.h"

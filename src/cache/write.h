@@ -1,4 +1,5 @@
-/* write.h - the steps around a write (H7). SPDX-License-Identifier: Apache-2.0
+/* write.h - the steps around a write (rule H7 in src/README.md).
+ * SPDX-License-Identifier: Apache-2.0
  *
  * write_begin marks the epochs of the keys, and starts the removal of their metadata, if the store
  * has any. When the removal is committed, the caller sends the write to the origin. write_end

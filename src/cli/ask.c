@@ -141,13 +141,13 @@ static int run_health(struct cli *cli)
 }
 
 static const struct command_option options[] = {
-    { "--url", "URL", "ask this URL, not the address of the setting listen; "
+    { "--url", "URL", "ask this URL, not the address of the setting \"listen\"; "
                       "it must begin with http://" },
     { 0 },
 };
 
 const struct command command_health = {
     .name = "health", .args = "[--url URL] [SETTINGS]", .run = run_health, .takes_settings = true,
-    .help = "exit 0 if the service at --url, --admin-listen or the setting listen is ready",
+    .help = "exit 0 if Penstock at --url, --admin-listen or the setting \"listen\" is ready",
     .options = options,
 };

@@ -40,6 +40,7 @@ static slice label_value(const char *label)
 struct topic {
     const char *metric;     /* NULL: no metric */
     const char *choices;    /* of a setting with a list of words: "a|b|c"; or NULL */
+    bool json;              /* the help text has a piece of JSON, which keeps its quotes */
 };
 
 /* True if the word is a value of the metric's label, followed by a colon or a comma, as in
@@ -77,8 +78,8 @@ static bool is_code(slice word)
                         slice_starts(word, S("penstock-")));
 }
 
-/* True if the help text of a metric has the word in quotes, as in "other". The manual writes such a
- * word as code, without the quotes. */
+/* True if the help text has the word in quotes, as in "other". The manual writes such a word as
+ * code, without the quotes. */
 static bool is_quoted(slice word, slice core)
 {
     size_t before = (size_t)(core.ptr - word.ptr), end = before + core.len;
@@ -92,7 +93,7 @@ static void add_word(struct text *to, slice word, const struct topic *topic)
         core = slice_from(core, 1);
     while (core.len && strchr(",.;:)\"", core.ptr[core.len - 1]))
         core.len--;
-    bool quoted = topic->metric && is_quoted(word, core);
+    bool quoted = !topic->json && is_quoted(word, core);
     if (!is_code(core) && !quoted && !is_label_value(word, topic->metric) &&
         !is_choice(word, topic->choices)) {
         for (size_t i = 0; i < word.len; i++)
@@ -164,7 +165,8 @@ static void add_setting(struct text *to, const struct setting *setting)
     add_form(to, setting);
     text_add(to, S("). "));
     add_sentence(to, setting->help, &(struct topic){
-                     .choices = setting->type == TYPE_CHOICE ? setting->unit : NULL });
+                     .choices = setting->type == TYPE_CHOICE ? setting->unit : NULL,
+                     .json = strchr(setting->help, '{') });
 }
 
 static void add_heading(struct text *to, const char *title)

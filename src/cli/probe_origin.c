@@ -116,8 +116,9 @@ static slice advice(struct arena *keep, enum err err, const struct url_kind *kin
                     const struct origin_keys *keys)
 {
     if (err == ERR_ORIGIN_CONNECT)
-        return arena_printf(keep, "Check %sthe URL (the setting origin, or url in origins), and "
-                            "how this machine reaches the origin: DNS, network, firewall",
+        return arena_printf(keep, "Check %sthe URL (the setting \"origin\", or url in "
+                            "\"origins\"), and how this machine reaches the origin: DNS, network, "
+                            "firewall",
                             parts_of_url(kind));
     if (err == ERR_ORIGIN_CERT)
         return S("The certificate must name the host in the origin's URL, and must be valid now "

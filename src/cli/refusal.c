@@ -25,8 +25,8 @@ static const struct {
       "knows, or set AWS_SESSION_TOKEN to the token of this pair" },
     { "RequestTimeTooSkewed", "the clock of this machine and that of %U differ by more than 15 "
       "minutes. Set the wrong one" },
-    { "AuthorizationHeaderMalformed", "%U refuses the signature: %M. If its setting regions names "
-      "other regions, set AWS_REGION to one of them" },
+    { "AuthorizationHeaderMalformed", "%U refuses the signature: %M. If its setting \"regions\" "
+      "names other regions, set AWS_REGION to one of them" },
     { "AccessDenied", "%U refuses this to the access key %K: %M. That key needs the right %R" },
     { "NoSuchBucket", "%U has no bucket %B. Check the name. If the bucket is at an origin, "
       "the settings of the service must name that origin" },

@@ -2,9 +2,9 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Set-up is the table of steps read forwards (daemon.c). Tear-down is the same table read
- * backwards, from the last step that succeeded (H11). In between, the main thread waits for
- * signals. The first SIGTERM or SIGINT starts a drain; a second one ends the process at once.
- * SIGHUP reloads the settings. */
+ * backwards, from the last step that succeeded (rule H11 in src/README.md). In between, the main
+ * thread waits for signals. The first SIGTERM or SIGINT starts a drain; a second one ends the
+ * process at once. SIGHUP reloads the settings. */
 #include <assert.h>
 #include <config.h>
 #include <poll.h>

@@ -153,7 +153,7 @@ static void print_saved(struct arena *keep, json_t *all)
     puts(dollars ? "" : " (set egress_price to see the value in dollars)");
 }
 
-/* The first line has the only folder, or the sums; with several folders, each has a line. */
+/* With one folder, prints one line. With several, prints a line of sums, then a line for each. */
 static void print_cache(struct arena *keep, json_t *root)
 {
     json_t *folders = find(root, "cache.folders"), *folder;
@@ -209,8 +209,8 @@ static int print_page(struct arena *keep, const struct question *question, slice
     json_error_t error;
     json_t *root = json_loadb(body.ptr, body.len, 0, &error);
     if (!json_is_object(root)) {
-        fprintf(stderr, "penstock: the answer of http://%.*s%.*s is not a JSON object, as the "
-                "/status of Penstock is. " OTHER_ADDRESS, SLICE_ARG(question->address),
+        fprintf(stderr, "penstock: the answer of http://%.*s%.*s is not a JSON object. The "
+                "/status of Penstock is one. " OTHER_ADDRESS, SLICE_ARG(question->address),
                 SLICE_ARG(question->path));
         json_decref(root);
         return EXIT_FAILED;

@@ -5,8 +5,8 @@
  * A load is a scatter list. Small items are copied into its buffer. A larger item is lent: its run
  * points at the memory of its get. An item of more than 64 KiB in several pieces is sent one piece
  * at a time (batch_turn.c).
- * A batch has two loads. While one is being sent (H5), the other is filled. Each loop keeps a few
- * buffers for the next batch. Threads: the loop. */
+ * A batch has two loads. While one is being sent (rule H5 in src/README.md), the other is filled.
+ * Each loop keeps a few buffers for the next batch. Threads: the loop. */
 #include "front/batching.h"
 
 #include <stdlib.h>

@@ -5,9 +5,9 @@
  *   head ─ bytes, copied or lent ─ tail          or: the entry of a failure
  *
  * If an item fails before a byte of it was sent, the answer has a failure in place of the item. If
- * it fails later, the connection is reset (H10). The end of the answer follows the last item. A
- * batch has two loads (batch_load.c): one is filled while the other is sent. The load with the end
- * is sent last. Threads: the loop. */
+ * it fails later, the connection is reset (rule H10 in src/README.md). The end of the answer
+ * follows the last item. A batch has two loads (batch_load.c): one is filled while the other is
+ * sent. The load with the end is sent last. Threads: the loop. */
 #include "front/batching.h"
 
 #include "base/metric.h"

@@ -1,4 +1,4 @@
-/* batching.h - a batch as its own files see it. SPDX-License-Identifier: Apache-2.0
+/* batching.h - struct batch, for the files that implement it. SPDX-License-Identifier: Apache-2.0
  *
  *   batch.c        the course of a batch: intake of the list, steps, the client's proceed, the end
  *   batch_turn.c   the current item: from the get's answer to bytes in a load

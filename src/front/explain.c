@@ -125,9 +125,9 @@ static const struct {
         "Penstock has no proof that this client may read the object: the origin has not allowed it, "
         "or the permission has ended" },
     [JUDGED_NEWEST] = { "revalidate",
-        "Penstock asks the origin at this read, for one of three reasons: the setting freshness is "
-        "'always'; the request has Cache-Control: no-cache; or the key may be a second name of an "
-        "object" },
+        "Penstock asks the origin at this read, for one of three reasons: the setting "
+        "'freshness' is 'always'; the request has Cache-Control: no-cache; or the key may be a "
+        "second name of an object" },
     [JUDGED_RESTATED] = { "revalidate",
         "a write through Penstock may have changed the object's metadata since it was confirmed" },
     [JUDGED_INCOMPLETE] = { "revalidate",

@@ -68,7 +68,8 @@ struct intake_outcome {
     enum err err;
     struct s3_fault fault;           /* with an err: the error's message and elements */
     size_t bytes;                    /* of the data, now at the beginning of the body */
-    struct http_field fields[INTAKE_FIELDS_MAX];    /* they replace the fields of the framing */
+    /* Header fields for the origin, in place of those that described the framing. */
+    struct http_field fields[INTAKE_FIELDS_MAX];
     size_t field_count;
 };
 

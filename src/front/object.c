@@ -1,9 +1,9 @@
 /* object.c - GetObject and HeadObject: the cache's decision as an HTTP answer.
  * SPDX-License-Identifier: Apache-2.0
  *
- * One piece is sent; when the client has taken it, proceed asks for the next (H5). The get delivers
- * the pieces, and may need time for a piece. step() runs when the get has news and when proceed
- * comes. Threads: the loop. */
+ * One piece is sent; when the client has taken it, proceed asks for the next (rule H5 in
+ * src/README.md). The get delivers the pieces, and may need time for a piece. step() runs when the
+ * get has news and when proceed comes. Threads: the loop. */
 #include <inttypes.h>
 
 #include "base/clock.h"

@@ -8,9 +8,10 @@
  * takes the answer to the client. The loop and the origin's thread share a pass: the callbacks of
  * the origin run on that thread, everything else runs on the loop.
  * A pass holds the request body, so that a write in progress ends normally even if the client has
- * gone: H7 must know the outcome of the write. But a request that no client waits for is neither
- * sent nor repeated. A write is also not repeated after a later write of the same key has begun:
- * the repeat would undo the later write, which may already have been answered. */
+ * gone: the cache must know the outcome of the write (rule H7 in src/README.md). But a request that
+ * no client waits for is neither sent nor repeated. A write is also not repeated after a later
+ * write of the same key has begun: the repeat would undo the later write, which may already have
+ * been answered. */
 #include "front/passing.h"
 
 #include <stdlib.h>

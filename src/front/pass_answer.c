@@ -140,7 +140,8 @@ static void ask_when_there_is_room(struct pass *pass)
         ask_rest(pass);
 }
 
-/* Limits the number of answers that have given up their connection and still hold bytes (H8). */
+/* Limits the number of answers that have given up their connection and still hold bytes (rule H8 in
+ * src/README.md). */
 static bool may_yield(struct pass *pass)
 {
     uint64_t most = pass->relaying->front->options.relays_bytes / RELAY_BYTES_MAX;

@@ -1,7 +1,9 @@
-/* passing.h - a pass as its own files see it. SPDX-License-Identifier: Apache-2.0
+/* passing.h - struct pass, a request that the origin answers.
+ * SPDX-License-Identifier: Apache-2.0
  *
- * A pass is a request that the origin answers. pass.c has the course of a pass. pass_write.c adds
- * the steps of a write, and pass_answer.c takes the answer to the client. */
+ * Four files include this header: pass.c has the course of a pass, pass_write.c adds the steps of a
+ * write, pass_answer.c takes the answer to the client, and preflight.c has what is special about a
+ * preflight. Other files begin a pass by the functions in inside.h. */
 #ifndef FRONT_PASSING_H
 #define FRONT_PASSING_H
 
@@ -38,13 +40,13 @@ struct pass {
     struct origin_body source;
     struct origin_call origin;
     struct http_field *origin_fields;    /* with room for the intake's fields */
-    size_t origin_field_count;    /* their number in the first request of a read */
-    slice plain_query;            /* query of a preflight before a key was added; ptr NULL: none */
+    size_t origin_field_count;    /* number of origin_fields without those of the intake */
+    slice plain_query;            /* the query before preflight_name_key added to it, or ptr NULL */
     bool running, in_intake;
 
-    /* The answer. The origin's thread writes these members until it sets `headed`, and then only
-     * `err` and (under its lock) `relay`, until it sets `over`. After that they belong to the
-     * loop. */
+    /* The answer. The origin's thread writes these members until it sets `headed`. From then on, it
+     * writes only `err` and, under relay.lock, `relay`. After it has set `over`, all members belong
+     * to the loop. */
     atomic_bool headed, over;
     enum err err;
     int status;
@@ -67,7 +69,9 @@ struct pass *pass_new(struct call *call) MUST_USE;    /* call->rules may be set 
 struct pass *pass_ref(struct pass *pass) MUST_USE;
 void pass_unref(struct pass *pass);
 void pass_call_origin(struct pass *pass);
-void pass_changed(void *pass);    /* called when the removal is committed or the origin answers */
+/* Called when the removal of the old metadata (write_begin) is committed, and when the origin
+ * answers. */
+void pass_changed(void *pass);
 void pass_settle(struct pass *pass);    /* ends the pass for the loop, and drops its reference */
 /* Sends the error to the client, and settles. */
 void pass_refuse(struct pass *pass, enum err err, const struct s3_fault *fault);
@@ -76,14 +80,16 @@ void pass_refuse(struct pass *pass, enum err err, const struct s3_fault *fault);
 struct fields pass_fields(struct pass *pass) MUST_USE;
 
 /* ---- preflight.c ---- */
-/* If a preflight's URL is presigned: adds to the query the access key that the origin knows. */
+/* If a preflight's URL is presigned: adds to the query the access key that the origin knows, and a
+ * signature of zeros. */
 void preflight_name_key(struct pass *pass);
-/* Returns true if the origin verified the added signature, and refused it. The origin is then being
- * asked again without key and signature. */
+/* Returns true if preflight_name_key added a signature, and the origin verified and refused it. The
+ * origin is then being asked again without key and signature. */
 bool preflight_asks_again(struct pass *pass) MUST_USE;
 
 /* ---- pass_write.c ---- */
-/* Raises the epochs of the keys, whatever the outcome of the write (H7). A read has no epochs. */
+/* Raises the epochs of the keys (cache/epoch.h), whatever the outcome of the write: rule H7 in
+ * src/README.md. Does nothing for a read. */
 void pass_write_end(struct pass *pass);
 /* If the settings say so, takes the body of a PUT, and stores it in the cache. */
 void pass_write_populate(struct pass *pass);

@@ -42,8 +42,8 @@ struct pool_task {
 };
 
 /* Makes a task of this size. Its struct begins with struct pool_task, and the rest is zero. Returns
- * NULL if the pool, or that of its walk, has its fill of calls (H8); the client then has its
- * answer. */
+ * NULL if the pool, or that of its walk, has its fill of calls (rule H8 in src/README.md); the
+ * client then has its answer. */
 void *pool_task_new(struct call *call, const struct pool_task_kind *kind, size_t bytes) MUST_USE;
 void pool_task_free(struct pool_task **task);    /* on the loop, or after the loop has ended */
 /* Gives the task to its pool. From now on, the task handles a client that leaves. */

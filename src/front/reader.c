@@ -16,8 +16,8 @@ static enum err head_of(struct arena *keep, slice url, struct request_head *ret,
 {
     slice rest = slice_starts(url, S("http://")) ? slice_from(url, 7) : slice_from(url, 8);
     slice host = slice_cut(&rest, '/');
-    *ret_why = S("\"presigned\" must be a presigned http or https URL for a POST to " FILL_PAGE
-                 ", of at most 4096 bytes");
+    *ret_why = S("\"presigned\" must be an http or https URL of at most 4096 bytes, presigned for "
+                 "a POST to " FILL_PAGE);
     if (url.len > 4096 || !host.len ||
         !(slice_starts(url, S("http://")) || slice_starts(url, S("https://"))))
         return ERR_BAD_AUTH_QUERY;

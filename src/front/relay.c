@@ -11,7 +11,7 @@
  * vain.
  * The last byte is kept back until the origin call has ended well. If the call is a write, the
  * epochs of its keys have risen by then. So no client has the whole answer to a write before the
- * epochs of its keys rise (H7).
+ * epochs of its keys rise (rule H7 in src/README.md).
  * Threads: while the origin call runs, its thread calls relay_put and relay_spare. Everything else
  * is for the loop. The loop also calls relay_spare during the call, and relay_put after its end. */
 #include "front/relay.h"

@@ -9,13 +9,14 @@
  * its further bytes go to a file. So a body in a file has a front, which lies in memory: at least
  * the bytes that came with the head.
  *
- * All bodies share one budget of memory and one of disk (H8). One client with several bodies may
- * hold half of each budget, so a client that sends bodies and never ends them leaves room for other
- * clients. The folder is a cache folder. It takes a body only while it is in service and keeps its
- * reserve free: spill_folder checks both. A body's room in the budget of disk is free again when
- * the body is released, before its file is closed. Otherwise a client whose write is done might
- * find no room for its next write. The disk does not fill up by this, because spill_folder looks
- * at the bytes that are really free. A file descriptor counts until the file is closed.
+ * All bodies share one budget of memory and one of disk (rule H8 in src/README.md). One client with
+ * several bodies may hold half of each budget, so a client that sends bodies and never ends them
+ * leaves room for other clients. The folder is a cache folder. It takes a body only while it is in
+ * service and keeps its reserve free: spill_folder checks both. A body's room in the budget of disk
+ * is free again when the body is released, before its file is closed. Otherwise a client whose
+ * write is done might find no room for its next write. The disk does not fill up by this, because
+ * spill_folder looks at the bytes that are really free. A file descriptor counts until the file is
+ * closed.
  *
  * The spill threads create the file and write to it (spill.c). Closing a file may wait for the
  * disk, and takes up to a second for gigabytes, so each file is closed on a thread of its own.

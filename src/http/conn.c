@@ -57,8 +57,8 @@ static bool conn_grow_head(struct conn *conn)
         atomic_fetch_sub(&http->large_heads, 1);
         metric_add(M_HTTP_REFUSED_HEADS, 1);
         gate_refuse(conn, ERR_LIMIT, "other request heads above 8 KiB take all the room for such "
-                    "heads (request_heads, a part of the setting memory): send fewer or shorter "
-                    "headers, or try again later");
+                    "heads (request_heads, a part of the setting 'memory'): send fewer or "
+                    "shorter headers, or try again later");
         return false;
     }
     conn->large_head = true;

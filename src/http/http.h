@@ -3,7 +3,8 @@
  *
  * There are N loops. Each loop is a thread with its own event loop, listeners (SO_REUSEPORT) and
  * mailbox, and holds one pointer for the apps (http_loop_local). A gate judges every request head
- * before the body is read. A request belongs to the loop that accepted it (H4). */
+ * before the body is read. A request belongs to the loop that accepted it (rule H4 in
+ * src/README.md). */
 #ifndef HTTP_HTTP_H
 #define HTTP_HTTP_H
 

@@ -11,8 +11,8 @@
  * makes every read, with a limit. A head goes into sock->input, a body into memory (body.c) or into
  * a segment on its way to a file (spill.c). Bytes of the next request that came with the body wait
  * in sock->input until this request has been answered.
- * Threads: a connection, its request and its timers belong to one loop (H4). Other threads touch
- * only the atomics. */
+ * Threads: a connection, its request and its timers belong to one loop (rule H4 in src/README.md).
+ * Other threads touch only the atomics. */
 #ifndef HTTP_INSIDE_H
 #define HTTP_INSIDE_H
 

@@ -2,7 +2,7 @@
  *
  * The head of an answer leaves with the first bytes of its body, in one write. When all bytes are
  * out, the source gets its last proceed, and the request is over (finish). Only one send is in
- * progress at a time (H5). */
+ * progress at a time (rule H5 in src/README.md). */
 #include "http/inside.h"
 
 #include <inttypes.h>

@@ -3,7 +3,8 @@
  * A session itself reads and writes the socket's descriptor, one TLS record at a time. So reads
  * are as bounded as without TLS. A client that takes no bytes costs one record of memory in
  * addition to the bytes being sent. Only session_shut sends a close_notify: a connection that is
- * cut ends without one (H10). Threads: everything runs on the connection's loop. */
+ * cut ends without one (rule H10 in src/README.md). Threads: everything runs on the connection's
+ * loop. */
 #ifndef HTTP_SESSION_H
 #define HTTP_SESSION_H
 

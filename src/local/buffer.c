@@ -7,8 +7,8 @@
  * register it. Penstock never looks memory up by a name. The memory's kind maps or opens the
  * memory, and releases it (memory.h). A buffer is released when no fill into it is in progress;
  * then Penstock replies to unregister, and the memory belongs to its owner alone again.
- * Threads: the keeper calls these functions; any worker writes the bytes of a fill into the
- * buffer. */
+ * Threads: the session's keeper (its worker, inside.h) calls these functions; any worker writes
+ * the bytes of a fill into the buffer. */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>

@@ -42,9 +42,9 @@ struct slab {
     char *mem;                        /* SLAB_BYTES */
 };
 /* Returns NULL if no slab is free, or if the holder has all that it may hold; then freed() will be
- * called when a slab was given back. Set `spare` if the holder can go on without this slab. Then
- * the result is NULL also if a slab_take without `spare` waits for a slab, and such a NULL causes
- * no call of freed(). */
+ * called when a slab was given back. Set `spare` if the holder can go on without this slab. With
+ * `spare`, the result is NULL also if a call without `spare` has got NULL since a slab was last
+ * given back. A NULL with `spare` causes no call of freed(). */
 struct slab *slab_take(struct device *device, struct slabs_held *holder, bool spare) MUST_USE;
 void slab_give(struct slab **slab);               /* accepts NULL */
 

@@ -6,8 +6,8 @@
  * overlap, and no item lies where another fill writes. Then the list is cut into shares of about a
  * mebibyte, and any worker may take a share. The reply is sent when all shares have ended, with or
  * without errors. Nothing is written to the buffer after the reply.
- * Threads: the keeper calls these functions. From queue_put until the share's mail arrives, the
- * items of a share belong to a worker. */
+ * Threads: the session's keeper (its worker, inside.h) calls these functions. From queue_put until
+ * the share's mail arrives, the items of a share belong to a worker. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -46,9 +46,9 @@ static void let_memory_go(struct fill *fill)
     fill->held_bytes = 0;
 }
 
-/* Counts the memory of the list. The lists of one user together may hold at most as many bytes as
- * remain free in the budget, so that another user finds room. If no other list is in progress at
- * all, the list may be as large as its own limits allow. */
+/* Counts the memory of the list. With this list counted, at least as many bytes of the budget must
+ * be free as the lists of this user hold together, so that another user finds room. If no other
+ * list is in progress at all, the list may be as large as its own limits allow. */
 static bool hold_memory(struct fill *fill, struct trouble *ret_why)
 {
     uint64_t most = fill->session->worker->local->options.lists_bytes_max;
@@ -58,10 +58,10 @@ static bool hold_memory(struct fill *fill, struct trouble *ret_why)
         return true;
     let_memory_go(fill);
     metric_add(M_FILL_LISTS, 1);
-    return refused(ret_why, 429, "quota", S("the budget memory_fills (a part of the setting memory) "
-                   "has no room for the items of this fill: fills in progress, of this user or of "
-                   "other users, use that budget. Wait for a reply, ask for fewer items, or raise "
-                   "memory"));
+    return refused(ret_why, 429, "quota", S("the budget memory_fills (a part of the setting "
+                   "'memory') has no room for the items of this fill: fills in progress, of this "
+                   "user or of other users, use that budget. Wait for a reply, ask for fewer "
+                   "items, or raise 'memory'"));
 }
 
 static bool may_begin(struct fill *fill, struct trouble *ret_why)

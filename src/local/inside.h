@@ -5,9 +5,9 @@
  *                                                                                  any worker │
  *   client <──reply──── session.c <── fill.c: end <── mail ── share.c <── run.c: gets, bytes ─┘
  *
- * A session, its buffers and its fills belong to one worker, its keeper. Any worker may run the
- * shares of a fill. The worker of a share writes results and bytes, and no thread reads them
- * before the share's mail has come. */
+ * A session, its buffers and its fills belong to one worker. This worker is the *keeper* of the
+ * session. Any worker may run the shares of a fill. The worker of a share writes results and bytes,
+ * and no thread reads them before the share's mail has come. */
 #ifndef LOCAL_INSIDE_H
 #define LOCAL_INSIDE_H
 

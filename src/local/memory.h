@@ -9,7 +9,8 @@
  *            memory, and that GPU's copier (device.h) copies them to the GPU.
  *
  * A new kind is a file with a struct memory_kind, and a row in memory.def. Threads: any thread may
- * call why_off. The keeper calls take and release, and they must not block it. */
+ * call why_off. The session's keeper (its worker, inside.h) calls take and release, and they must
+ * not block it. */
 #ifndef LOCAL_MEMORY_H
 #define LOCAL_MEMORY_H
 

@@ -3,8 +3,9 @@
  *   cuda-vmm   chunks of the driver's virtual memory, a file descriptor each
  *   cuda-ipc   bytes inside an allocation of cudaMalloc; a handle of 64 bytes names the allocation
  *
- * CUDA calls take milliseconds, so the GPU's copier thread makes them. The keeper gives the copier
- * a device task, and the copier posts the task's mail to the keeper when the task has ended.
+ * CUDA calls take milliseconds, so the GPU's copier thread makes them. The session's keeper (its
+ * worker, inside.h) gives the copier a device task, and the copier posts the task's mail to the
+ * keeper when the task has ended.
  * Threads: the copier runs import_vmm, import_ipc and release_gpu. Any thread may run vmm_off and
  * ipc_off. The keeper runs all other functions. */
 #include <assert.h>

@@ -3,7 +3,7 @@
  * All places are checked before a byte is read: each item lies inside the buffer, no two overlap,
  * and none lies where another fill is writing. An item of open length may take the room up to the
  * next item.
- * Threads: the keeper calls these functions. */
+ * Threads: the session's keeper (its worker, inside.h) calls these functions. */
 #include <inttypes.h>
 #include <stdlib.h>
 

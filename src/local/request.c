@@ -2,7 +2,7 @@
  *
  * A table holds one function for each op. Before hello every other op is refused. The identity that
  * the hello proved is valid until the client's key is removed from the settings.
- * Threads: the keeper calls these functions. */
+ * Threads: the session's keeper (its worker, inside.h) calls these functions. */
 #include <assert.h>
 #include <jansson.h>
 #include <stdlib.h>

@@ -5,7 +5,8 @@
  * path ring a share is instead as many items as fit into one slab (4 MiB). When the last item has
  * been read, the items leave the slab as one batch of copies. An item larger than a slab is a share
  * by itself (large.c).
- * Threads: the keeper cuts a share; the worker that read its last item settles it. */
+ * Threads: the session's keeper (its worker, inside.h) cuts a share; the worker that read its last
+ * item settles it. */
 #include <stdlib.h>
 
 #include "base/metric.h"

@@ -1,8 +1,8 @@
 /* retry.h - decides whether and when a try is repeated. SPDX-License-Identifier: Apache-2.0
  *
- * Pure: time and chance are arguments (H9). Retries help against rare failures but make an overload
- * worse, so there is a budget: each call earns a tenth of a retry, and the budget is full at the
- * start. */
+ * Pure: time and chance are arguments (rule H9 in src/README.md). Retries help against rare
+ * failures but make an overload worse, so there is a budget: each call earns a tenth of a retry,
+ * and the budget is full at the start. */
 #ifndef ORIGIN_RETRY_H
 #define ORIGIN_RETRY_H
 

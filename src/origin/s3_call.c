@@ -38,8 +38,8 @@
 #define RENEW_LOOK_MS 20u
 #define TRUST "; set origin_ca_file to a file with the CA certificates that you trust"
 #define KEPT "; check the disk of cache_dir, which keeps large request bodies"
-#define NO_TLS "; the origin's port does not speak TLS: should the URL in the setting origin (in " \
-               "origins: url) begin with http://?"
+#define NO_TLS "; the origin's port does not speak TLS: should the URL in the setting 'origin' " \
+               "(in 'origins': url) begin with http://?"
 
 struct s3_call {
     struct origin_hook hook;

@@ -24,7 +24,7 @@ static const struct {
     const char *why_as;    /* for a request signed as a client; NULL: the client gets the answer */
 } rows[] = {
     { "SignatureDoesNotMatch", "the secret key is wrong: check origin_secret_key" SOURCE, true,
-      "the secret key is wrong: check the entry of the setting keys that has this access key" },
+      "the secret key is wrong: in the setting 'keys', check the entry with this access key" },
     { "InvalidAccessKeyId", "the origin does not know the access key: check origin_access_key"
       SOURCE, true, NULL },
     { "ExpiredToken", "the session token has expired, and the source of the credentials gives no "

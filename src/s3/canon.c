@@ -3,7 +3,7 @@
  * The canonical request is written into one allocation, whose size is computed first. The client's
  * path and query are decoded, and encoded again by S3's rule. So the spelling of an escape, or of a
  * space in a query, does not matter. The slashes and dots of the path stay as they are. Pure
- * (H9). */
+ * (rule H9 in src/README.md). */
 #include "s3/canon.h"
 
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  *
  * Each checksum has a name, a header and a length. The header x-amz-sdk-checksum-algorithm holds
  * the name. A trailer with a checksum is named like the checksum's header. The value is written in
- * base64. Any thread; a running sum belongs to one thread at a time. */
+ * base64. Any thread may call these functions. A running sum belongs to one thread at a time. */
 #ifndef S3_CHECKSUM_H
 #define S3_CHECKSUM_H
 

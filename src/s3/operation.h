@@ -1,6 +1,7 @@
 /* operation.h - finds the S3 operation of a request. SPDX-License-Identifier: Apache-2.0
  *
- * Pure (H9). The operations are the rows of op.def, which explains its columns. */
+ * Pure (rule H9 in src/README.md). The operations are the rows of op.def, which explains its
+ * columns. */
 #ifndef S3_OPERATION_H
 #define S3_OPERATION_H
 

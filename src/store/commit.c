@@ -4,12 +4,12 @@
  *                                        └─ no room: recycle ─┘
  *
  * A commit closes at 100 entries, at 16 MiB, 100 ms after its first record came, or at once when a
- * removal comes (H3). Records that came while the commit before was written go into one commit, up
- * to 1,000 entries or 64 MiB. Bytes are written before the transaction begins (H2). Inside it,
- * may_publish says whether a record may still be published (H7). If the disk or the map is full,
- * the committer recycles an extent, once, and tries again. If there is still no room, the appends
- * fail, and the removals are made alone (room.h). Any other failure takes the folder out of
- * service. */
+ * removal comes (rule H3 in src/README.md). Records that came while the commit before was written
+ * go into one commit, up to 1,000 entries or 64 MiB. Bytes are written before the transaction
+ * begins (H2). Inside it, may_publish says whether a record may still be published (H7). If the
+ * disk or the map is full, the committer recycles an extent, once, and tries again. If there is
+ * still no room, the appends fail, and the removals are made alone (room.h). Any other failure
+ * takes the folder out of service. */
 #include <assert.h>
 #include <stdlib.h>
 

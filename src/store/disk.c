@@ -459,7 +459,7 @@ enum err disk_choose(slice wanted, enum disk_engine *ret, const char **ret_why)
 {
     if (slice_eq(wanted, S("threads"))) {
         *ret = DISK_THREADS;
-        *ret_why = "threads: the setting io says so";
+        *ret_why = "threads: the setting 'io' says so";
         return OK;
     }
     bool demanded = slice_eq(wanted, S("uring"));
@@ -470,7 +470,7 @@ enum err disk_choose(slice wanted, enum disk_engine *ret, const char **ret_why)
     int refused = probe();
     if (!refused) {
         *ret = DISK_URING;
-        *ret_why = demanded ? "uring: the setting io says so"
+        *ret_why = demanded ? "uring: the setting 'io' says so"
                             : "uring: io is auto, and a test read by io_uring worked";
         return OK;
     }

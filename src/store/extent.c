@@ -1,10 +1,10 @@
 /* extent.c - append-only files of records: the table of them. SPDX-License-Identifier: Apache-2.0
  *
  * The table holds one reference to each extent. A reader finds an extent and takes its reference in
- * a read epoch, without a lock (H1). Dropping an extent unlinks the file, takes the extent out of
- * the table, and gives the table's reference back after all read epochs of that time have ended. So
- * no reader adds a reference to an extent that has none. When the last reference goes, the
- * descriptor is closed, and the bytes are no longer counted.
+ * a read epoch, without a lock (rule H1 in src/README.md). Dropping an extent unlinks the file,
+ * takes the extent out of the table, and gives the table's reference back after all read epochs of
+ * that time have ended. So no reader adds a reference to an extent that has none. When the last
+ * reference goes, the descriptor is closed, and the bytes are no longer counted.
  *
  * A new extent has the highest number of all files + 1. So the file with the highest number is
  * never unlinked before a higher one exists, and an address in a recycled extent finds nothing

@@ -1,8 +1,9 @@
 /* extent.h - append-only files of records. SPDX-License-Identifier: Apache-2.0
  *
- * struct extents is the table of all extents. Bytes are read only under a reference (H1). The
- * number of an extent is never used again. Threads: any thread may hold and release an extent, use
- * its times, and call the functions that say so. All other functions are for the committer. */
+ * struct extents is the table of all extents. Bytes are read only under a reference (rule H1 in
+ * src/README.md). The number of an extent is never used again. Threads: any thread may hold and
+ * release an extent, use its times, and call the functions that say so. All other functions are for
+ * the committer. */
 #ifndef STORE_EXTENT_H
 #define STORE_EXTENT_H
 

@@ -20,7 +20,7 @@
  * A data CRC is seeded with crc_seed(id, etag_hash, unit), so a block of another object, version or
  * place fails its check. Folders and extents of format version 1 can be read, too; a new extent has
  * version 2. All functions here are pure and accept any bytes. If they cannot prove
- * that bytes are right, they return ERR_GONE, which is a miss (H2). */
+ * that bytes are right, they return ERR_GONE, which is a miss (rule H2 in src/README.md). */
 #ifndef STORE_FORMAT_H
 #define STORE_FORMAT_H
 

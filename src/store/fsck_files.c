@@ -76,7 +76,7 @@ static void check_mark(struct fsck *fsck)
 {
     bool there, valid = clean_look(fsck->folder, fsck->format.opening, &there);
     if (!there)
-        fsck_note(fsck, FSCK_UNCLEAN, "there is no file clean");
+        fsck_note(fsck, FSCK_UNCLEAN, "there is no file 'clean'");
     else if (!valid)
         fsck_note(fsck, FSCK_MARK, "clean");
 }

@@ -2,8 +2,8 @@
  *
  * This interface hides LMDB from its callers. A struct index lives as long as the store, and may be
  * opened and closed many times. Any thread may read: entries are copied out, and the transaction
- * ends before the call returns (H3). Only the committer opens, closes and writes. Any function may
- * return ERR_IO: the index is not open, or it failed; see index_is_bad. */
+ * ends before the call returns (rule H3 in src/README.md). Only the committer opens, closes and
+ * writes. Any function may return ERR_IO: the index is not open, or it failed; see index_is_bad. */
 #ifndef STORE_INDEX_H
 #define STORE_INDEX_H
 

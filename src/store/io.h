@@ -112,8 +112,9 @@ struct read_buffer *read_buffer_take(struct store_io *io, size_t bytes) MUST_USE
 void read_buffer_give(struct read_buffer *buffer);    /* accepts NULL */
 void read_buffers_free(struct store_io *io);    /* no buffer may be in use */
 
-/* Takes a reference to the extent (H1), and a buffer unless `bytes` is 0. Returns OK, or
- * ERR_NOT_FOUND, which is a miss. If the extent is gone, the index forgets the entries. */
+/* Takes a reference to the extent (rule H1 in src/README.md), and a buffer unless `bytes` is 0.
+ * Returns OK, or ERR_NOT_FOUND, which is a miss. If the extent is gone, the index forgets the
+ * entries. */
 enum err plan_hold(struct store_io *io, struct plan *plan, size_t bytes) MUST_USE;
 void plan_end(struct plan *plan);
 /* To be called if the bytes fail their checks. Counts that, and lets the index forget the entries

@@ -1,8 +1,8 @@
 /* mean_age.h - admission and eviction by mean age. SPDX-License-Identifier: Apache-2.0
  *
- * Pure (H9): no I/O, no lock, no clock. Time is a number of touches of records; its unit is L, the
- * mean reuse interval that a random moment falls into. A tick is L/16. The caller keeps one stamp
- * byte a record, and stores the tick there at each touch.
+ * Pure (rule H9 in src/README.md): no I/O, no lock, no clock. Time is a number of touches of
+ * records; its unit is L, the mean reuse interval that a random moment falls into. A tick is L/16.
+ * The caller keeps one stamp byte a record, and stores the tick there at each touch.
  *
  *     hit or miss      mean_age_count, mean_age_samples, mean_age_stamp    any thread, no lock
  *     a sampled touch  mean_age_sample                                     \

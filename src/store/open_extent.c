@@ -2,13 +2,14 @@
  *
  * Records are gathered, then written by one pwritev that starts and ends at a multiple of a page.
  * Inside it, each record starts at a multiple of 64 bytes. Nothing is committed before
- * open_extent_write returned OK (H2). A write that failed may have left any bytes after the last
- * good one. The extent then takes no more appends, because no block on disk is written twice; its
- * table of contents, if it can be written, comes after these bytes. Writes are not synced: after a
- * power cut, a record that the index names may be missing, and its checksum fails. The table of
- * contents of the open extent is in RAM, with the names, about 60 bytes a record and its name.
- * Readers find the new bytes of an extent by the index. Threads: the log is for the committer, the
- * copy for the recycler; extent.h and extent_inside.h mark functions for any thread. */
+ * open_extent_write returned OK (rule H2 in src/README.md). A write that failed may have left any
+ * bytes after the last good one. The extent then takes no more appends, because no block on disk is
+ * written twice; its table of contents, if it can be written, comes after these bytes. Writes are
+ * not synced: after a power cut, a record that the index names may be missing, and its checksum
+ * fails. The table of contents of the open extent is in RAM, with the names, about 60 bytes a
+ * record and its name. Readers find the new bytes of an extent by the index. Threads: the log is
+ * for the committer, the copy for the recycler; extent.h and extent_inside.h mark functions for any
+ * thread. */
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>

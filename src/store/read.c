@@ -7,7 +7,8 @@
  * and verified, however few of their bytes are wanted. The checksums of units come with their index
  * entries. The checksums of a WHOLE object lie in its record's header, which is read in the same
  * span if the buffer has room for it, otherwise by a read of its own. Bytes that fail their checks
- * are counted and are a miss (H2), and the index forgets them if it still names this record.
+ * are counted and are a miss (rule H2 in src/README.md), and the index forgets them if it still
+ * names this record.
  *
  * If the caller brings memory, whole blocks go directly to it. The same read puts the header,
  * blocks that are wanted only in part, and the bytes between them into a buffer; they are copied

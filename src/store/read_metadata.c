@@ -3,9 +3,9 @@
  *
  * Metadata lies in a record of its own, or before the bytes of a WHOLE object. In a WHOLE record,
  * only the header has the length of the metadata, so long metadata takes a second read. Metadata
- * that fails its checks is counted and is a miss (H2), and the index forgets it if it still names
- * this record. Metadata that was read goes into RAM, unless a commit, a removal or an unclean
- * opening came in between. Threads: a store_io belongs to one thread. */
+ * that fails its checks is counted and is a miss (rule H2 in src/README.md), and the index forgets
+ * it if it still names this record. Metadata that was read goes into RAM, unless a commit, a
+ * removal or an unclean opening came in between. Threads: a store_io belongs to one thread. */
 #include <stdlib.h>
 
 #include "base/guard.h"

@@ -621,10 +621,11 @@ static void note_room(struct volume *volume, enum mean_age_verdict why)
     }
 }
 
-/* A dropped extent takes space until its last reader has gone (H1). So readers that don't end, for
- * example because the disk hangs, could make the cache larger without end: each pass adds a copy.
- * Beyond a limit no extent is recycled, and records that find no room are not stored. Taking the
- * extents from their readers is not needed for that, and would fail their requests. */
+/* A dropped extent takes space until its last reader has gone (rule H1 in src/README.md). So
+ * readers that don't end, for example because the disk hangs, could make the cache larger without
+ * end: each recycling adds a copy. Beyond a limit no extent is recycled, and records that find no
+ * room are not stored. Taking the extents from their readers is not needed for that, and would fail
+ * their requests. */
 static bool too_much_is_held(const struct volume *volume)
 {
     uint64_t most = MAX(atomic_load(&volume->space.size_bytes) / HELD_SHARE,

@@ -6,10 +6,10 @@
  *
  * So a removal may overtake fills of the commit in progress. For a write, that is safe: it marks
  * its epoch before it queues its removal, so may_publish of such a fill returns false in the
- * transaction of the commit (H7). A removal without an epoch (the origin has no such object) is
- * made again by that commit, after the fills. While fills wait for room, each commit makes it
- * again. A fill that began after the answer can't be among these fills. So only a caller that does
- * not wait for done() may lose such a fill.
+ * transaction of the commit (rule H7 in src/README.md). A removal without an epoch (the origin has
+ * no such object) is made again by that commit, after the fills. While fills wait for room, each
+ * commit makes it again. A fill that began after the answer can't be among these fills. So only a
+ * caller that does not wait for done() may lose such a fill.
  *
  * Ids are copied, because the watch may have answered their owners. A refusal of the shared
  * identity goes the same way, so that the object is not served after a crash; its metadata only

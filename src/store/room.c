@@ -70,7 +70,7 @@ static enum err recycle(struct volume *volume, uint32_t number, struct arena *ke
     if (e && !full && e != ERR_NOT_FOUND)
         return e;
     /* A full disk has no room for the deletions, so the file is removed first. An entry with a
-     * missing extent is a miss (H1), and the number is not used again. */
+     * missing extent is a miss (rule H1), and the number is not used again. */
     account_dropped(volume, number, true);
     pinned_dropped(volume, number);
     extent_drop(volume->extents, number);

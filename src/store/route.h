@@ -8,7 +8,7 @@
 #define VOLUME_ID_BYTES 16u
 #define STRIPE_UNITS 512u             /* units of an object that lie in the same volume: 64 MiB */
 
-/* A volume as the route sees it. Neither member ever changes. A weight of 0 has no share. */
+/* A volume, as far as the route needs it. No member ever changes. Weight 0 has no share. */
 struct route_row {
     uint8_t id[VOLUME_ID_BYTES];
     uint64_t weight;                  /* its share of all objects is weight / sum of weights */

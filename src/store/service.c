@@ -5,8 +5,8 @@
  * is tried every 5 s, raises the generation. So metadata that a lost removal should have removed is
  * unproved, and all metadata in the folder is unshared (names.h). Until then, appends and removals
  * are answered with ERR_IO at once. A second thread, the watch, answers removals when a commit or
- * an opening hangs (H3). Threads: the watch has a thread of its own; all else runs on the
- * committer. */
+ * an opening hangs (rule H3 in src/README.md). Threads: the watch has a thread of its own; all else
+ * runs on the committer. */
 #include "store/service.h"
 
 #include <assert.h>

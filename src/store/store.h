@@ -6,8 +6,9 @@
  * lies in one volume, which the route chooses (route.h). The store knows no origin, and it never
  * makes a request fail. If a folder is full, broken, being opened, or held by another process,
  * every look-up in it is a miss, and the other folders go on. Bytes that can't be proved right are
- * a miss, too (H2). Threads: any thread may find and read, with a store_io of its own. Any thread
- * may hand in appends and removals; their done() runs on a thread of the store. */
+ * a miss, too (rule H2 in src/README.md). Threads: any thread may find and read, with a store_io of
+ * its own. Any thread may hand in appends and removals; their done() runs on a thread of the
+ * store. */
 #ifndef STORE_STORE_H
 #define STORE_STORE_H
 

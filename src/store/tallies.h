@@ -7,8 +7,8 @@
  * prefix by the name of the object. The name of a bucket is known once an object of it was
  * appended, or its name was read in a table of contents.
  *
- * Numbers are never used again in a process. Beyond TALLIES_MAX (H8), and for records whose bucket
- * is not known, the tally is 0. Any thread. */
+ * Numbers are never used again in a process. Beyond TALLIES_MAX (rule H8 in src/README.md), and for
+ * records whose bucket is not known, the tally is 0. Any thread. */
 #ifndef STORE_TALLIES_H
 #define STORE_TALLIES_H
 

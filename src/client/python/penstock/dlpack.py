@@ -84,6 +84,6 @@ class Span:
 
     def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
         if copy or (dl_device is not None and tuple(dl_device) != self.device):
-            raise BufferError("a buffer can't be copied, or moved to another device, by DLPack: call "
-                              "__dlpack__ without copy and dl_device")
+            raise BufferError("DLPack can't copy a buffer, or move it to another device: call __dlpack__ "
+                              "without the arguments copy and dl_device")
         return capsule(self.owner, self.address, self.nbytes, self.device, max_version)
