@@ -314,8 +314,9 @@ class SlowWay:
             except OSError:    # the origin starts anew: the next one finds it
                 here.close()
                 continue
-            for one, other, delay_ms in ((here, there, 0), (there, here, self.delay_ms)):
+            for one in (here, there):    # before a thread can close them
                 one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for one, other, delay_ms in ((here, there, 0), (there, here, self.delay_ms)):
                 threading.Thread(target=self.carry, args=(one, other, delay_ms), daemon=True).start()
 
     def carry(self, one, other, delay_ms):
