@@ -14,6 +14,7 @@
 #include <time.h>
 
 #include "base/metric.h"
+#include "store/folder_files.h"
 #include "store/pin_pass.h"
 #include "store/service.h"
 
@@ -52,8 +53,9 @@ uint64_t pinned_bytes_of(struct volume *volume, const struct entry *entry)
 
 /* ---- the file ---- */
 
-/* A damaged file is replaced by the table that the other volumes have. Returns ERR_IO if the disk
- * does not give the file: its rows may be the only ones, so no other file may take its place. */
+/* A damaged file is replaced by the table that the other volumes have, and so is what is not a file.
+ * Returns ERR_IO if the disk does not give the file: its rows may be the only ones, so no other file
+ * may take its place. */
 static enum err read_file(struct volume *volume)
 {
     struct pins *pins = volume->options.pins;
@@ -64,7 +66,7 @@ static enum err read_file(struct volume *volume)
     slice bytes;
     enum err e = folder_read(volume->folder.fd, FILE_NAME, PINS_FILE_MAX, &keep, &bytes);
     bool there = e != ERR_NOT_FOUND;
-    if (e == ERR_IO) {
+    if (e == ERR_IO && !folder_odd(volume->folder.fd, FILE_NAME)) {
         arena_free(&keep);
         return e;
     }
