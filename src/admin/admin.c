@@ -1,13 +1,15 @@
 /* admin.c - the app on the admin address. SPDX-License-Identifier: Apache-2.0
  *
- * Each endpoint is a row: path, content type, access, function. The judge admits only GET and HEAD
- * without a body. Anybody may read health. If a token is set, /metrics needs the token only with
- * the setting metrics_token, and every other path needs it always. If no token is set, an address
- * that other machines reach serves only health and metrics.
+ * Each endpoint is a row: path, content type, access, function. judge() admits only GET and HEAD
+ * without a body. Access:
+ * - anybody may read the two health paths;
+ * - /metrics needs the token (the setting admin_token) only if the setting metrics_token is on;
+ * - every other path needs the token if one is set. If none is set, other paths are refused if
+ *   other machines can reach the address.
  * On loopback the Host must be an IP address or localhost. So a web page whose host name points at
- * this address (DNS rebinding) reads nothing. If other machines reach the address, any Host is
- * accepted, because Penstock does not know the names that these machines use. Threads: any loop
- * calls these functions; struct admin does not change. */
+ * this address (DNS rebinding) can read nothing here. If other machines can reach the address, any
+ * Host is accepted, because Penstock does not know the names that these machines use. Threads: any
+ * loop (a thread of http/) calls these functions; struct admin does not change. */
 #include "admin/admin.h"
 
 #include <arpa/inet.h>

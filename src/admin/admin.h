@@ -1,15 +1,15 @@
 /* admin.h - metrics, status and health for operators. SPDX-License-Identifier: Apache-2.0
  *
- * An http_app for the admin address: GET /metrics (Prometheus text), /status (JSON), /_/health/live
- * and /_/health/ready. No request changes anything. The daemon adds its facts to /status by the
- * callback `tell`. */
+ * This is the application (struct http_app in http/http.h) that answers on the admin address: GET
+ * /metrics (Prometheus text), /status (JSON), /_/health/live and /_/health/ready. No request
+ * changes anything. The daemon adds its facts to /status by the callback `tell`. */
 #ifndef ADMIN_ADMIN_H
 #define ADMIN_ADMIN_H
 
 #include "http/http.h"
 #include "store/store.h"
 
-#define ADMIN_CONNECTIONS_MAX 16    /* own limit, as the S3 address may be full */
+#define ADMIN_CONNECTIONS_MAX 16    /* not shared with S3, whose limit may be reached */
 
 /* The JSON of /status while it is written. A path is names with dots between them
  * ("cache.used_bytes"). A missing object on the path is created. If a name on the path is a list,
@@ -28,10 +28,12 @@ void document_store(struct status_document *to, const char *path,
 struct admin_options {
     const char *version;
     const char *instance;     /* identifies this process */
-    slice token;              /* /status needs it. Empty: no token is needed, if not exposed */
+    /* The token that /status needs. If it is empty: /status needs no token if `exposed` is false,
+     * and is refused if `exposed` is true. */
+    slice token;
     bool metrics_token;       /* /metrics needs the token, too */
-    bool exposed;             /* other machines reach the address */
-    /* tell, ready and expose are called on a loop. */
+    bool exposed;             /* other machines can reach the address */
+    /* tell, ready and expose are called on a loop (a thread of http/). */
     void (*tell)(void *arg, struct status_document *to);    /* adds the rest of /status */
     bool (*ready)(void *arg);
     void (*expose)(void *arg, struct text *to);    /* adds families to /metrics; NULL: none */

@@ -1,8 +1,8 @@
 /* status_document.c - the JSON of /status. SPDX-License-Identifier: Apache-2.0
  *
- * A path is walked from the root. A missing name becomes an object. In a list, the path goes on in
- * the last item. A path has one type of value. If the code gives a path two types, which is a
- * mistake, the later one wins. */
+ * A path such as "cache.used_bytes" is walked from the root. A missing name becomes an object. In a
+ * list, the path goes on in the last item. A path has one type of value. If the code gives a path
+ * values of two types, which is a mistake, the later value wins. */
 #include "admin/status_document.h"
 
 #include <jansson.h>

@@ -1,4 +1,6 @@
-/* status_document.h - the JSON of /status. SPDX-License-Identifier: Apache-2.0 */
+/* status_document.h - the JSON of /status. SPDX-License-Identifier: Apache-2.0
+ *
+ * admin.c makes and prints the document; functions of admin.h put the values in. */
 #ifndef ADMIN_STATUS_DOCUMENT_H
 #define ADMIN_STATUS_DOCUMENT_H
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #define BLOCK_BYTES 4096
-#define LIST_ROOM_FIRST 32u    /* room of a new list, in items */
+#define LIST_ROOM_FIRST 32u    /* capacity of a new list, in items */
 
 struct arena_block {
     struct arena_block *older;
@@ -33,8 +33,8 @@ void *arena_alloc(struct arena *arena, size_t bytes)
     return memory;
 }
 
-/* The room of a list is not stored. It follows from the count: LIST_ROOM_FIRST, doubled until the
- * count fits. */
+/* The capacity of a list is not stored. It follows from the count: LIST_ROOM_FIRST, doubled until
+ * the count fits. */
 void *arena_grow(struct arena *arena, void *list, size_t count, size_t item_bytes)
 {
     bool full = count == 0 || (count >= LIST_ROOM_FIRST && (count & (count - 1)) == 0);

@@ -13,7 +13,8 @@
 struct arena_block;
 struct arena {
     struct arena_block *newest;
-    size_t used_bytes;        /* allocated so far; callers compare it with their limits (rule H8) */
+    /* Allocated so far. Callers compare it with their limits (rule H8 in src/README.md). */
+    size_t used_bytes;
 };
 
 void *arena_alloc(struct arena *arena, size_t bytes) MUST_USE;    /* zeroed, 16-aligned, not NULL */

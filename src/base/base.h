@@ -30,7 +30,8 @@ void check_failed(const char *cond, const char *file, int line, const char *func
 
 /* For small allocations. The caller limits their number: each queue, list and table has a limit
  * (rule H8 in src/README.md). If no memory is left, the process prints "out of memory" and aborts.
- * Large memory (slots, bodies) comes from byte budgets instead. */
+ * Large memory, such as that of request bodies, comes from a budget of bytes instead
+ * (base/budget.h). */
 void *must_alloc(size_t bytes) MUST_USE;    /* zeroed */
 char *must_strndup(const char *text, size_t len) MUST_USE;    /* followed by a NUL */
 

@@ -1,4 +1,7 @@
-/* budget.h - divides the bytes of the setting `memory`. SPDX-License-Identifier: Apache-2.0 */
+/* budget.h - divides the bytes of the setting `memory`. SPDX-License-Identifier: Apache-2.0
+ *
+ * A budget is the largest number of bytes that one use of memory may take: request bodies, for
+ * example. Each budget is a row of budget.def. */
 #ifndef BASE_BUDGET_H
 #define BASE_BUDGET_H
 

@@ -14,7 +14,7 @@
 
 #include "base/file.h"
 
-#define FILE_BYTES_MAX (16 * MIB)    /* of a list of mounts or groups */
+#define FILE_BYTES_MAX (16 * MIB)    /* the most that is read of a file in /proc/self */
 
 struct walk {
     const char *root, *controller;
@@ -45,7 +45,8 @@ bool cgroup_line(const char *folder, const char *file, char *ret, int cap)
 }
 
 /* A line has the form NUMBER:CONTROLLERS:PATH; in version 2 the number is 0 and there are no
- * controllers. Returns the group's path; its ptr is NULL if no line is of this tree. */
+ * controllers. Returns the path of this process's group in the tree of version 2 (if `second`), or
+ * in the tree of the controller. The ptr of the path is NULL if no line is of that tree. */
 static slice group_of(struct walk *walk, bool second)
 {
     for (slice lines = read_lines(walk, "/proc/self/cgroup"); lines.len;) {

@@ -1,4 +1,6 @@
-/* cgroup.h - the control groups that this process is in. SPDX-License-Identifier: Apache-2.0 */
+/* cgroup.h - the control groups that this process is in. SPDX-License-Identifier: Apache-2.0
+ *
+ * Control groups limit the cores and the memory that this process may use (cores.h). */
 #ifndef BASE_CGROUP_H
 #define BASE_CGROUP_H
 

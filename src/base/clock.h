@@ -1,13 +1,13 @@
 /* clock.h - the clocks. SPDX-License-Identifier: Apache-2.0
  *
- * Rooms that wait or measure call these; pure functions take `now` as an argument (rule H9 in
- * src/README.md). There are three clocks:
+ * Code that waits or measures calls these functions. Pure functions take the time as an argument,
+ * `now` (rule H9 in src/README.md). There are three clocks:
  * - wall time is for times that other machines or people see: signatures, logs, HTTP dates;
  * - monotonic time is for waiting and measuring: timers, timeouts, durations;
- * - ageing time measures the age of an origin's answer: freshness, grants, permissions, kept
- * refusals and kept listings. ageing_s() is wall time, and ageing_ms() is monotonic time. In the
- * tests' daemon, a test can move ageing time ahead (testing.h). So compare ageing times only with
- * ageing times. */
+ * - ageing time is for the age of what an origin answered: the freshness of objects, grants (proofs
+ *   that the origin let a client read an object), permissions, kept refusals and kept listings.
+ *   ageing_s() follows wall time, and ageing_ms() follows monotonic time. But in the tests' daemon,
+ *   a test can move both ahead (testing.h). So compare ageing times only with ageing times. */
 #ifndef BASE_CLOCK_H
 #define BASE_CLOCK_H
 

@@ -1,10 +1,11 @@
 /* config.c - settings from flags, environment and file. SPDX-License-Identifier: Apache-2.0
  *
- * Every row of the table gets its default, then the value from the file (config_file.c), from
- * the environment and from the flags (config_args.c). So the last source wins. Each value
- * records its source. A mistake does not end the load: all mistakes are kept. Then each entry of
- * "origins" and "buckets" in the file inherits the general settings that it leaves out. At the
- * end config_rules.c checks the settings together. */
+ * Every setting is a row of the table in config.def. GLOBAL rows are general settings; other rows
+ * are members of a group, which is an entry of "origins", "buckets" or "keys" in the file. Every
+ * row gets its default, then the value from the file (config_file.c), from the environment and from
+ * the flags (config_args.c). So the last source wins. Each value records its source. A mistake does
+ * not end the load: all mistakes are kept. Then each entry of "origins" and "buckets" inherits the
+ * general settings that it leaves out. At the end config_rules.c checks the settings together. */
 #include "base/config.h"
 
 #include <stdio.h>
@@ -256,7 +257,7 @@ static void assign_file(struct config *config, const struct config_group *group,
         assign_text(config, group, setting, secret, &inside);
         return;
     }
-    group->where[setting - settings] = inside;    /* counts as given, though its text is unknown */
+    group->where[setting - settings] = inside;    /* counts as given, although not readable */
     const char *key = arena_printf(&config->arena, "%s_file",
                                    config_path(group, setting->name, &config->arena)).ptr;
     if (given)
@@ -328,8 +329,8 @@ static void inherit(struct config *config, const struct config_group *group)
 
 /* ---- all settings ---- */
 
-/* Makes an origin from the origin* settings. It is an origin like those of the file, and the first
- * one. */
+/* Makes an origin from the settings `origin` and origin_*. It becomes the first origin. Otherwise
+ * it is like an origin of the file. */
 static void add_default_origin(struct config *config)
 {
     if (!config->origin[0])
@@ -343,7 +344,7 @@ static void add_default_origin(struct config *config)
         config->where[setting_at(SCOPE_GLOBAL, S("origin"))];
 }
 
-/* The settings access_key, secret_key and secret_key_previous make the first row of the keys. */
+/* The settings access_key, secret_key and secret_key_previous become the first of config->keys. */
 static void add_default_key(struct config *config)
 {
     static const char *const members[] = { "access_key", "secret_key", "secret_key_previous" };

@@ -13,13 +13,15 @@ enum setting_source { FROM_DEFAULT, FROM_FILE, FROM_ENV, FROM_FLAG };
 struct setting_where {
     enum setting_source from;
     const char *name;        /* "--ttl", "PENSTOCK_TTL", or the path of the file */
-    unsigned line, column;   /* 0: no place in a file. FROM_DEFAULT may have the group's place */
+    /* 0: no place in a file. A value that a group of the file leaves out has the group's place. */
+    unsigned line, column;
     const char *secret_file; /* the value was read from this file (NAME_file), or NULL */
 };
 
-/* The groups of the file. In each of them, where[i] is the source of settings[i]. */
+/* The groups of the file: entries of "origins", "buckets" and "keys". In each group, where[i] is
+ * the source of the value of settings[i]. */
 struct config_origin {
-    const char *name;        /* "default": made of the origin* settings */
+    const char *name;        /* "default": made of the settings origin and origin_* */
     struct setting_where *where;
     const struct url_kind *kind;    /* NULL: its URL is missing or wrong, which is a mistake */
 #define ORIGIN(id, type, ...) SETTING_C_##type id;
@@ -35,21 +37,22 @@ struct config_bucket {
 #include "base/config.def"
 };
 
-/* Rights of a client that uses the shared identity. A row of a policy can only allow; no row
- * forbids. */
+/* Rights of a client that uses the shared identity, which is Penstock's own credentials at the
+ * origin. A row of a policy can only allow; no row forbids. */
 enum {
     RIGHT_READ = 1, RIGHT_LIST = 2, RIGHT_WRITE = 4, RIGHT_ADMIN = 8, RIGHT_CACHE = 16,
     RIGHT_ALL = 31
 };
 struct config_policy {
     unsigned rights;
-    slice bucket, prefix;    /* an empty bucket: everywhere */
+    slice bucket, prefix;    /* if `bucket` is empty: in all buckets */
 };
 
 struct config_key {
     const char *name;        /* "keys[0]" */
     struct setting_where *where;
-    struct config_policy *rows;    /* of the policy; none: the client's own origin identity */
+    /* The rows of the policy. Without rows, the client has an origin identity of its own. */
+    struct config_policy *rows;
     size_t row_count;
     bool rows_read;          /* the policy is an array, which config_file.c has checked */
 #define KEY(id, type, ...) SETTING_C_##type id;
@@ -81,18 +84,19 @@ struct config {
      * not set, and the file has only one origin, that origin is the default. */
     struct config_origin *origins;
     size_t origin_count;
-    const struct config_origin *origin_default;    /* NULL: only listed buckets have an origin */
+    const struct config_origin *origin_default;    /* NULL: only buckets[] have an origin */
     struct config_bucket *buckets;
     size_t bucket_count;
-    struct config_key *keys;                       /* access_key and secret_key make the first */
+    struct config_key *keys;                       /* the first: from access_key, secret_key */
     size_t key_count;
-    /* Of cache_dirs, in its order; or the one folder of cache_dir and cache_size. */
+    /* The folders of the setting cache_dirs, in its order; or the one folder that cache_dir and
+     * cache_size give. */
     struct config_folder *folders;
     size_t folder_count;                           /* at least 1, also after a mistake */
     bool aws_in_env;                               /* AWS_ACCESS_KEY_ID or AWS_PROFILE is set */
     const char *aws_ca_bundle;                     /* AWS_CA_BUNDLE, or NULL */
     bool file_unread;                              /* the file's settings are unknown */
-    struct config_mistake *mistakes;               /* as found; in a file, by place */
+    struct config_mistake *mistakes;               /* as found; those of one file: by place */
     struct arena arena;                            /* holds all memory of this struct */
 };
 
@@ -119,9 +123,9 @@ bool config_is_everywhere(slice address);
 /* Reads egress_price as a number; an empty text is 0. Returns false if it is no number from 0 to
  * 1000. */
 bool config_price(const char *text, double *ret_dollars) MUST_USE;
-/* Returns true if any client uses Penstock's own credentials at the origin: a row of keys has a
- * policy, there are no keys at all, or lend is on. Sets *ret_key to the first row with a policy, or
- * to NULL if no row has one. */
+/* Returns true if any client uses Penstock's own credentials at the origin: a row of "keys" has a
+ * policy, there are no keys at all, or the setting `lend` is on. Sets *ret_key to the first row
+ * with a policy, or to NULL if no row has a policy. */
 bool config_shares_identity(const struct config *config, const struct config_key **ret_key);
 
 struct config *config_load(const struct config_sources *from) MUST_USE;
@@ -136,8 +140,8 @@ const char *config_path(const struct config_group *group, const char *member,
                         struct arena *keep) MUST_USE;
 
 /* Returns the names of the settings that differ ("ttl, mnist.freshness"), and of groups that were
- * added or removed ("lab.(new)"), or an empty text. `reloadable` chooses between the settings that
- * a reload applies and those that need a restart. */
+ * added or removed ("lab.(new)"); or an empty text if nothing differs. If `reloadable`, the names
+ * are those of changes that a reload applies, otherwise those of changes that need a restart. */
 slice config_changes(const struct config *before, const struct config *after, bool reloadable,
                      struct arena *keep) MUST_USE;
 

@@ -1,6 +1,7 @@
 /* config_args.c - settings from the environment and from flags. SPDX-License-Identifier: Apache-2.0
  *
- * Variables and flags can set GLOBAL rows and constants. Only the file has groups. */
+ * Variables and flags can set the GLOBAL rows and the constants of config.def. The members of
+ * "origins", "buckets" and "keys" can be set only in the file. */
 #include "base/config_inside.h"
 
 #include <string.h>
@@ -34,8 +35,8 @@ void config_read_env(struct config *config, const char *const *env)
     }
 }
 
-/* Reads --name VALUE and --name=VALUE; for a BOOL also --no-name, and --name without a value if it
- * is the last argument or another flag follows. */
+/* Reads --name VALUE and --name=VALUE. For a BOOL, also reads --no-name. A BOOL needs no value if
+ * no argument follows its name, or if the next argument begins with '-'. */
 void config_read_flags(struct config *config, size_t argc, const char *const *argv)
 {
     struct config_group global = config_group_global(config);
@@ -78,7 +79,7 @@ void config_read_flags(struct config *config, size_t argc, const char *const *ar
 }
 
 /* Returns the path of the settings file: from the last --config, else from PENSTOCK_CONFIG, else
- * from->path, else the default. *ret_given is false only for the default. */
+ * from->path, else the default path. *ret_given is false only for the default path. */
 const char *config_file_path(const struct config_sources *from, bool *ret_given)
 {
     const char *path = NULL;

@@ -1,8 +1,10 @@
 /* config_changes.c - finds the differences between two loads of the settings.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Groups of both loads are compared if they have the same name, and rows of keys if they have the
- * same access key. Their order does not matter. A group that was added or removed is one change. */
+ * A group is an entry of "origins", "buckets" or "keys" in the settings file. A group of the first
+ * load is compared with the group of the second load that has the same name; for entries of "keys",
+ * the same access key. The order of the groups does not matter. A group that was added or removed
+ * is one change; for entries of "buckets", see name_lone_bucket. */
 #include <string.h>
 
 #include "base/config.h"
@@ -36,8 +38,8 @@ static bool same_place(const struct setting_where *a, const struct setting_where
     return a->from == b->from && a->name == b->name && a->line == b->line && a->column == b->column;
 }
 
-/* Returns true if both groups inherit the value, whose change is then reported for the GLOBAL
- * row. */
+/* Returns true if both groups inherit the value from a general setting (a GLOBAL row). A change is
+ * then reported for that setting. */
 static bool both_inherit(const struct changes *changes, size_t setting,
                          const struct config_group *before, const struct config_group *after)
 {
@@ -61,8 +63,8 @@ static void compare(struct changes *changes, const struct config_group *before,
             name(changes, after->name, settings[i].name);
 }
 
-/* Like config_group_at, but the name of a row of keys is its access key. The key pair of the GLOBAL
- * rows keeps its empty name. */
+/* Like config_group_at, but the name of an entry of "keys" is its access key. The key pair of the
+ * settings access_key and secret_key keeps its empty name. */
 static bool group_at(const struct config *config, enum setting_scope scope, size_t i,
                      struct config_group *ret)
 {
@@ -95,8 +97,11 @@ static bool is_given(const struct config *config, const struct config_group *gro
                        &config->where[setting_at(SCOPE_GLOBAL, slice_of(standard + 1))]);
 }
 
-/* A bucket that was added or removed: a reload applies its reloadable members. The row itself needs
- * a restart if it has other members, or none, or takes the place of another row for a prefix. */
+/* For an entry of "buckets" that was added or removed. A reload applies its reloadable members. The
+ * entry as a whole is named as a change that needs a restart in three cases:
+ * - it has members that are not reloadable;
+ * - it has no members;
+ * - its name has a prefix, so the keys of that prefix move from one entry to another. */
 static void name_lone_bucket(struct changes *changes, const struct config *of,
                              const struct config_group *group, const char *what)
 {
@@ -138,7 +143,7 @@ slice config_changes(const struct config *before, const struct config *after, bo
         for (size_t i = 0; group_at(after, scope, i, &is); i++)
             if ((*is.name || scope != SCOPE_KEY) && find_group(before, scope, is.name, &was))
                 compare(&changes, &was, &is);
-        /* rows of keys are in force at once, origins need a restart */
+        /* a reload applies new entries of "keys"; new entries of "origins" need a restart */
         if (scope == SCOPE_BUCKET || reloadable == (scope == SCOPE_KEY)) {
             name_lone(&changes, scope, after, before, "(new)");
             name_lone(&changes, scope, before, after, "(gone)");

@@ -1,9 +1,9 @@
 /* config_file.c - settings from the file. SPDX-License-Identifier: Apache-2.0
  *
  * The settings file is one JSON object, which only this file and json_place.c read. The members
- * "origins", "buckets" and "keys" hold groups; any other member is a GLOBAL row or a constant, or a
- * comment if its name begins with '#'. Each value and each mistake has its line and column
- * (json_place.h). */
+ * "origins", "buckets" and "keys" hold groups: each of their entries is a group. A member whose
+ * name begins with '#' is a comment. Any other member is a general setting (a GLOBAL row of
+ * config.def) or a constant. Each value and each mistake has its line and column (json_place.h). */
 #include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -65,8 +65,8 @@ static struct setting_where place_of(const struct loading *load, const struct co
     return place(load, group, &(struct json_step){ slice_of(name), 0 }, 1, of_value);
 }
 
-/* Reads the text of a scalar. A text must be in quotes, so that 007 and true are not read as a
- * number and a truth value. */
+/* Reads the text of a scalar. The value of a text setting must be in quotes: otherwise the texts
+ * 007 and true would be read as a number and a truth value. */
 static bool scalar_text(const struct setting *setting, json_t *value, struct arena *keep,
                         slice *ret, const char **ret_why)
 {
@@ -112,7 +112,7 @@ static void read_member(struct loading *load, const struct config_group *group, 
     const struct setting *setting = setting_resolve(group->scope, slice_of(name), &by_file);
     const char *key = config_path(group, name, &config->arena), *why;
     struct setting_where at_key = place_of(load, group, name, false);
-    if (setting && setting->scope == SCOPE_GONE) {    /* cli/warn.c warns; this is no mistake */
+    if (setting && setting->scope == SCOPE_GONE) {    /* no mistake: cli/warn.c only warns */
         group->where[setting - settings] = at_key;
         return;
     }
@@ -147,8 +147,10 @@ static bool are_texts(const json_t *array)
 
 #define THE_LIST SIZE_MAX
 
-/* Adds a mistake at a row of a policy (`list` is NULL), at the list `list` of the row (`word` is
- * THE_LIST), or at a word of that list. */
+/* Adds a mistake at one of three places of a policy:
+ * - at a row, if `list` is NULL;
+ * - at the list of the row that has the name `list` ("allow", "on"), if `word` is THE_LIST;
+ * - otherwise at the word of that list with the index `word`. */
 static void policy_mistake(struct loading *load, const struct config_group *group, size_t row,
                            const char *list, size_t word, const char *why)
 {
@@ -228,8 +230,8 @@ static void read_policy(struct loading *load, const struct config_group *group, 
                      "rights here, or remove the client's row from keys");
 }
 
-/* Takes the array as its text, which config_folders.c reads. A variable or flag has this text,
- * too. */
+/* Turns the array into its JSON text, which config_folders.c reads. A variable or flag gives the
+ * same text. */
 static void read_folders(struct loading *load, const struct config_group *group, json_t *rows)
 {
     struct setting_where at = place_of(load, group, "cache_dirs", true);
@@ -288,7 +290,7 @@ static void read_groups(struct loading *load, json_t *root)
     struct config *config = load->config;
     json_t *origins = json_object_get(root, "origins"), *buckets = json_object_get(root, "buckets");
     json_t *keys = json_object_get(root, "keys"), *value;
-    /* + 1: room for the default origin, and for the key pair of the GLOBAL rows */
+    /* + 1: for the default origin, and for the key pair of the setting access_key */
     config->origins = arena_alloc(&config->arena,
                                   (json_object_size(origins) + 1) * sizeof(*config->origins));
     config->buckets = arena_alloc(&config->arena,

@@ -40,7 +40,7 @@ static void wrong(struct config *config, const char *why)
         config_wrong(config, &all, "cache_dirs", "%s", why);
 }
 
-/* Reads a size as cache_size is read. A number without a unit has bytes. */
+/* Reads a size as cache_size is read. A number without a unit means bytes. */
 static bool read_size(struct config *config, const json_t *value, uint64_t *ret)
 {
     const struct setting *setting = setting_find(SCOPE_GLOBAL, S("cache_size"));

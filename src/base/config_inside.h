@@ -1,5 +1,8 @@
 /* config_inside.h - declarations that the files config*.c share.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A group (struct config_group) is an entry of "origins", "buckets" or "keys" in the settings file,
+ * or all general settings together. A member is one setting of a group. */
 #ifndef BASE_CONFIG_INSIDE_H
 #define BASE_CONFIG_INSIDE_H
 
@@ -23,7 +26,7 @@ bool config_is_given(const struct config_group *group, const char *member) MUST_
 struct setting_where *config_where_of(const struct config_group *group, const char *member);
 bool config_is_blank(slice text);    /* empty, or only space */
 struct config_group config_group_global(struct config *config);
-/* Appends an empty group to those of its scope. config_file.c has already made room for it. */
+/* Appends an empty group to those of its scope. config_file.c has already allocated its memory. */
 struct config_group config_group_add(struct config *config, enum setting_scope scope,
                                      const char *name) MUST_USE;
 /* Sets the defaults that are not inherited from a GLOBAL row. The other defaults are set after all
@@ -46,9 +49,10 @@ void config_read_flags(struct config *config, size_t argc, const char *const *ar
 const char *config_file_path(const struct config_sources *from, bool *ret_given);
 
 /* ---- config_keys.c ---- */
-/* Parts of a policy's row. config_policy_right returns the right that a word of "allow" names, or 0
- * if there is no such right. config_policy_on_breaks checks a word of "on", and returns the
- * mistake, or NULL. config_policy_add adds a row; an empty `on` means everywhere. */
+/* For a row of a policy: { "allow": [...], "on": [...] }. config_policy_right returns the right
+ * that a word of "allow" names, or 0 if there is no such right. config_policy_on_breaks checks a
+ * word of "on", and returns the mistake, or NULL. config_policy_add adds a row; an empty `on` means
+ * everywhere. */
 unsigned config_policy_right(slice word) MUST_USE;
 const char *config_policy_on_breaks(slice on, struct arena *keep) MUST_USE;
 void config_policy_add(struct config *config, struct config_key *key, unsigned rights, slice on);

@@ -1,7 +1,8 @@
 /* config_keys.c - the rules about rows of "keys". SPDX-License-Identifier: Apache-2.0
  *
- * A row is a client: a key pair, or anonymous. It has either an origin identity of its own or a
- * policy. To have both is a mistake, because they could allow different reads. */
+ * A row is an entry of "keys". It describes one client, which has a key pair or is anonymous. A row
+ * gives the client either an origin identity of its own or a policy. A row with both is a mistake,
+ * because the identity and the policy could allow different reads. */
 #include "base/config_inside.h"
 
 #include <string.h>
@@ -26,7 +27,7 @@ const char *config_policy_on_breaks(slice on, struct arena *keep)
 {
     slice rest = on;
     const char *rule = config_bucket_name_breaks(slice_cut(&rest, '/'));
-    if (slice_has(on, '*') || slice_has(on, '?'))  /* few keys of S3 have them */
+    if (slice_has(on, '*') || slice_has(on, '?'))    /* rare in S3 keys: probably wildcards */
         return arena_printf(keep, "has \"%.*s\" in \"on\", which takes no wildcards: write "
                             "BUCKET, or BUCKET/PREFIX for all keys that begin with PREFIX. For all "
                             "buckets, leave \"on\" out", SLICE_ARG(on)).ptr;

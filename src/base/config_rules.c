@@ -1,9 +1,10 @@
 /* config_rules.c - rules about several settings together.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Each rule is a function in one table. The function is called with each group of its scope, and
- * adds a mistake at the value that should change. A setting that needs another setting is a row of
- * the table `needs`. */
+ * Each rule is a function in one table (config_rules). The function is called with each group of
+ * its scope: with the general settings together, or with each entry of "origins", "buckets" or
+ * "keys". It adds a mistake at the value that should change. A setting that needs another setting
+ * is a row of the table `needs`. */
 #include "base/config_inside.h"
 
 #include "base/header.h"
@@ -63,8 +64,8 @@ static void listeners_differ(struct config *config, const struct config_group *a
                              "another port", rows[i].address, rows[j].name, rows[j].address);
 }
 
-/* A domain must be a host name, not a URL: no request could match a URL. The next rule finds empty
- * domains. */
+/* A domain must be a host name, not a URL: no request could match a URL. For empty domains, see
+ * lists_have_no_empty_parts. */
 static void domains_are_names(struct config *config, const struct config_group *all)
 {
     slice rest = slice_of(config->domains);
@@ -118,9 +119,9 @@ static void forwarded_headers_may_be_sent(struct config *config, const struct co
 }
 
 /* If setting `name` is given, the setting `other` must be given, too.
- * lend needs a token, because the port that serves objects also serves /_/credentials. To a
- * browser, objects and credentials have the same web origin. And any local process can connect to
- * the port. */
+ * The setting `lend` needs a token, because the port that serves objects also serves
+ * /_/credentials. A browser treats objects and credentials as one web site (one web origin). And
+ * any local process can connect to the port. */
 static const struct {
     const char *name, *other, *why;
 } needs[] = {
@@ -421,8 +422,8 @@ static void prefix_has_its_buckets_origin(struct config *config, const struct co
     }
 }
 
-/* The scope "prefix" means the prefix in the name of a bucket's row (BUCKET/PREFIX). So only such a
- * row can have this scope. */
+/* The value "prefix" of grant_scope means the prefix in the name of an entry of "buckets"
+ * (BUCKET/PREFIX). So only an entry with such a name can have this value. */
 static void no_global_prefix_scope(struct config *config, const struct config_group *all)
 {
     if (strcmp(config->grant_scope, "prefix") == 0)

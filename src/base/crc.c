@@ -1,8 +1,8 @@
 /* crc.c - cyclic checksums. SPDX-License-Identifier: Apache-2.0
  *
- * ISA-L computes CRC-32 and CRC-32C. Its crc32_iscsi takes and returns the bare register, and its
- * length is an int. So the usual inversion before and after is done here, and long inputs are
- * split. crc32_gzip_refl inverts by itself, and takes any length.
+ * ISA-L computes CRC-32 and CRC-32C. Its function crc32_iscsi takes and returns the bare register,
+ * and takes the length as an int. So this file does the usual inversion before and after the call,
+ * and splits long inputs. crc32_gzip_refl inverts by itself, and takes any length.
  * CRC-64/NVME is computed here, because ISA-L (2.30) lacks its polynomial. If the processor has
  * carry-less multiplication, the input is folded into four lanes of 16 bytes, 64 bytes at a time.
  * To move a lane by k bits, its low half is multiplied by x^(k+64) and its high half by x^k, modulo
@@ -43,7 +43,7 @@ uint32_t crc32(uint32_t seed, const void *bytes, size_t len)
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static uint64_t table[8][256];
-static uint64_t fold_far[2], fold_near[2];    /* to move a lane 64 or 16 bytes; [0]: low half */
+static uint64_t fold_far[2], fold_near[2];    /* move a lane 64, 16 bytes; [0]: low half */
 static bool can_fold;
 
 /* Returns x^power modulo the polynomial. Bit 63 stands for x^0, as in all values of this file. */

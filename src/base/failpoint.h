@@ -6,9 +6,10 @@
  *
  *     NAME ACTION [SKIP [TIMES]]
  *
- * After SKIP visits of the place, TIMES visits (1) do the action: `crash` ends the process as kill
- * -9 does, `stop` waits until the line is gone, `eio` and `enospc` let the step fail. The file is
- * read at each visit. FILE.hits gets a line for each action that was done, and FILE.known the names
+ * NAME is a place of failpoint.def. The first SKIP visits (default 0) of the place do nothing; the
+ * next TIMES visits (default 1) do the action. `crash` ends the process as kill -9 does, `stop`
+ * waits until the line is gone, `eio` and `enospc` let the step fail. The file, here FILE, is read
+ * at each visit. FILE.hits gets a line for each action that was done, and FILE.known gets the names
  * of all places. In every other program failpoint() is false (testing.h). */
 #ifndef BASE_FAILPOINT_H
 #define BASE_FAILPOINT_H
@@ -26,7 +27,7 @@ enum failpoint {
 /* Returns true if this step must fail; errno says how. Any thread. */
 bool failpoint(enum failpoint where);
 
-/* The same, as an error. */
+/* Like failpoint(), but returns the error. */
 static inline enum err failpoint_err(enum failpoint where)
 {
     return !failpoint(where) ? OK : errno == ENOSPC ? ERR_FULL : ERR_IO;

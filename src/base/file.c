@@ -1,4 +1,5 @@
-/* file.c - whole small files, and files that may be something else. SPDX-License-Identifier: Apache-2.0 */
+/* file.c - reads small files, and opens files whose name may be that of something else.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "base/file.h"
 
 #include <errno.h>
@@ -23,7 +24,7 @@ bool file_read(const char *path, size_t max, struct arena *keep, slice *ret)
     return got == 0;
 }
 
-/* ---- what has a name ---- */
+/* ---- what a name stands for ---- */
 
 static const char *text_of(mode_t mode)
 {
@@ -76,7 +77,7 @@ int file_open(int dir, const char *name, int flags)
         return -1;
     }
     int error = fstat(fd, &st) != 0 ? errno : S_ISREG(st.st_mode) ? 0 : FILE_ODD;
-    /* io_uring would not wait for the disk */
+    /* removes O_NONBLOCK: with it, io_uring would not wait for the disk */
     if (!error && fcntl(fd, F_SETFL, flags) != 0)
         error = errno;
     if (!error)

@@ -1,4 +1,7 @@
-/* file.h - whole small files, and files that may be something else. SPDX-License-Identifier: Apache-2.0 */
+/* file.h - reads small files, and opens files whose name may be that of something else.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * In a folder that other programs can change, a FIFO or a link may have the name of a file. */
 #ifndef BASE_FILE_H
 #define BASE_FILE_H
 
@@ -10,17 +13,17 @@
  * file is larger; *ret then holds the bytes that were read before. A NUL always follows *ret. */
 bool file_read(const char *path, size_t max, struct arena *keep, slice *ret) MUST_USE;
 
-/* Opens the file `name` in the folder `dir`, if it is an ordinary file. Returns -1 with errno, which
- * is FILE_ODD if something else has the name: a link, FIFO, socket, device or folder. So the call
- * never waits for another process, and never follows a link at the end of the name. */
+/* Opens the file `name` in the folder `dir`, if it is an ordinary file. On failure returns -1 with
+ * errno, which is FILE_ODD if something else has the name: a link, FIFO, socket, device or folder.
+ * So the call never waits for another process, and never follows a link at the end of the name. */
 int file_open(int dir, const char *name, int flags) MUST_USE;
 #define FILE_ODD EMEDIUMTYPE
-/* Makes a new file to write to. It takes the place of any other file with the name. */
+/* Makes a new file for writing. Removes a file that already has the name. */
 int file_make_new(int dir, const char *name) MUST_USE;
-/* Returns what has this name, if it is no ordinary file: "a FIFO". Otherwise returns NULL, also if
- * nothing has the name. */
+/* If something other than an ordinary file has this name, returns what it is, such as "a FIFO".
+ * Returns NULL for an ordinary file, and if nothing has the name. */
 const char *file_odd(int dir, const char *name);
-/* The same for a name that must be that of a folder. */
+/* Like file_odd, but the name should be that of a folder: NULL for a folder. */
 const char *file_odd_folder(int dir, const char *name);
 
 #endif

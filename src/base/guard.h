@@ -1,11 +1,11 @@
 /* guard.h - safety guards that the tests' daemon can switch off.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A test of a guard must fail without the guard. These switches let a test show this failure.
- * In tests/daemon/penstock the environment variable PENSTOCK_GUARD_OFF lists the guards that are
+ * A test of a guard must fail without the guard. These switches let a test show this failure. In
+ * tests/daemon/penstock the environment variable PENSTOCK_GUARD_OFF lists the guards that are
  * switched off, separated by commas (crc, identity, epoch, if-match, pages, missing, lists, grants,
- * item-rights, fill-bounds, fill-drain, meta, leaf, mark, doubt, bans, pins). In every other program guard_on()
- * is true (testing.h). */
+ * item-rights, fill-bounds, fill-drain, meta, leaf, mark, doubt, bans, pins). In every other
+ * program guard_on() is true (testing.h). */
 #ifndef BASE_GUARD_H
 #define BASE_GUARD_H
 

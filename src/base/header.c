@@ -67,7 +67,7 @@ static const struct row *exact(slice low)
     if (!hsearch_r((ENTRY){ .key = (char *)(uintptr_t)low.ptr }, FIND, &found, &exact_rows))
         return NULL;
     const struct row *row = found->data;
-    return slice_eq(row->name, low) ? row : NULL;    /* the search ends at a NUL: compare all */
+    return slice_eq(row->name, low) ? row : NULL;    /* the search compared only up to a NUL */
 }
 
 static const struct row *longest_prefix(slice name)

@@ -1,7 +1,8 @@
 /* header.h - the table of known request headers. SPDX-License-Identifier: Apache-2.0
  *
  * The rows of header.def decide, by the name of a header, whether the header is sent to an origin,
- * whether the cache may answer the request, and whether the client needs a right. Pure. */
+ * whether the cache may answer the request, and whether the client needs the right "admin".
+ * Pure. */
 #ifndef BASE_HEADER_H
 #define BASE_HEADER_H
 
@@ -12,6 +13,7 @@ enum header_fate {
     HEADER_FOREIGN
 };
 
+/* The columns `fate`, `times` and `right` of a row; header.def explains their values. */
 struct header_known {
     enum header_fate fate;
     bool once, admin;
@@ -21,7 +23,8 @@ struct header_known {
 struct header_known header_judge(slice name, slice listed) MUST_USE;
 bool header_is_vendors(slice name);    /* true if it has a VENDOR prefix of header.def */
 /* Some servers read '_' in a header name as '-', as CGI does. Returns true if such a server would
- * take this header for a vendor's. Returns false for all headers of user metadata (x-amz-meta-*). */
+ * take this header for a vendor's. Returns false for all headers of user metadata
+ * (x-amz-meta-*). */
 bool header_is_disguised(slice name);
 /* Returns NULL if forward_headers may list this name. Otherwise returns the reason, as the end of a
  * sentence. */

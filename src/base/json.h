@@ -11,7 +11,7 @@ slice json_text(const struct json_t *value);    /* empty with ptr NULL if the va
 
 struct json_want {
     const char *name;       /* the name of the member: "AccessKeyId" */
-    slice *ret;  /* a text, or the digits of a number, in the arena; empty: missing or null */
+    slice *ret;  /* gets a text or the digits of a number, in `keep`; empty: missing or null */
 };
 /* Returns ERR_FORMAT if the document is no JSON object or has a name twice, or if one of the wanted
  * members is neither a text, nor a whole number, nor null. */

@@ -1,4 +1,6 @@
-/* json_place.h - line and column of a value in a JSON text. SPDX-License-Identifier: Apache-2.0 */
+/* json_place.h - line and column of a value in a JSON text. SPDX-License-Identifier: Apache-2.0
+ *
+ * A message about a mistake in the settings file says where the wrong value is. */
 #ifndef BASE_JSON_PLACE_H
 #define BASE_JSON_PLACE_H
 

@@ -2,10 +2,10 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * A line is built on the stack and written by one call of write, with at most PIPE_BUF bytes. So
- * lines of several threads, or of several processes on one pipe, never mix, and logging
- * allocates no memory. A longer line is cut and marked. In JSON the same facts become members:
- * whole numbers of at most 15 digits stay numbers, and a value in double quotes is always a string.
- * log_access.c writes access lines. */
+ * lines of several threads, or of several processes on one pipe, never mix, and logging allocates
+ * no memory. A longer line is cut and marked. In JSON the same facts become members: whole numbers
+ * of at most 15 digits stay numbers, and a value in double quotes is always a string. log_access.c
+ * writes access lines, of which each request has one. */
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -209,7 +209,7 @@ void log_line_build(struct line *line, const struct log_entry *entry)
 }
 
 /* Waits until stderr has room for a line, at most PATIENCE_MS. Returns false if there is no room;
- * then the line is lost. While the reader of stderr stalls, further lines wait only STALLING_MS. */
+ * then the line is lost. While the reader of stderr stalls, later lines wait only STALLING_MS. */
 static bool takes_line(void)
 {
     static atomic_bool stalls;

@@ -1,9 +1,9 @@
 /* log.h - one line for each event: a name to grep, then key=value facts.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The rooms front, local, origin and cli log. Other rooms return errors and count; only
- * store/names.c logs a warning. Secret keys, session tokens and signatures are never logged. Each
- * line goes to stderr as a whole. Any thread.
+ * Only the code in front/, local/, origin/ and cli/ logs. Code in other folders returns errors and
+ * raises metrics; the one exception is a warning in store/names.c. Secret keys, session tokens and
+ * signatures are never logged. Each line goes to stderr as a whole. Any thread.
  *
  * If access_log is on, each request has an access line. The thread that serves the request only
  * puts this line into a ring, and another thread writes many lines at a time (log_access.c). Other
@@ -28,8 +28,8 @@ bool log_enabled(enum log_level level);                /* true if lines of this 
 /* ---- log_access.c ---- */
 
 /* Logs an access line, at level info. It is written within 100 ms; lines of one thread keep their
- * order. Does not wait: if the thread's ring is full, the line is dropped and counted, and a line
- * log_dropped reports the number. But if the writer does not run, the line is written at once. */
+ * order. Does not wait: if the thread's ring is full, the line is dropped and counted, and an event
+ * "log_dropped" reports the number. If the writer does not run, the line is written at once. */
 void log_access(const char *event, const char *fmt, ...) PRINTF_LIKE(2, 3);
 /* Starts and stops the writer, a thread of its own. log_access_start returns false if the thread
  * could not be started. log_access_stop writes the lines that are left, for at most 2 s. */

@@ -1,15 +1,16 @@
 /* log_access.c - access lines, which a thread writes later. SPDX-License-Identifier: Apache-2.0
  *
  *     loop-0 ──> ring ──┐
- *     loop-1 ──> ring ──┼──> thread "log": builds the lines, many a write ──> stderr
+ *     loop-1 ──> ring ──┼──> thread "log": many lines in each write ──> stderr
  *     fill-0 ──> ring ──┘
  *
- * A thread takes a ring at its first access line. Only that thread fills the ring, and only the
- * writer empties it (or log_access_last, at the end of the process). So head and tail are plain
- * counters, and each has one thread that writes it. A record in a ring is the printed facts, the
- * time and the event's name. The writer turns records into lines of text or JSON, the oldest first.
- * If a ring is full, the line is dropped: if the reader of stderr stalls, lines are lost, but no
- * loop waits. Rings are never freed. When a thread ends, the next new thread takes its ring.
+ * If access_log is on, each request leaves one access line. A thread takes a ring at its first
+ * access line. Only that thread fills the ring, and only the writer (the thread "log") empties it;
+ * at the end of the process, log_access_last empties it. So head and tail are plain counters, and
+ * each has one thread that writes it. A record in a ring is the printed facts, the time and the
+ * event's name. The writer turns records into lines of text or JSON, the oldest first. If a ring is
+ * full, the line is dropped: if the reader of stderr stalls, lines are lost, but no loop waits.
+ * Rings are never freed. When a thread ends, the next new thread takes its ring.
  *
  * The writer sleeps while all rings are empty. The first line wakes it; it then waits 50 ms for
  * more lines, or until a ring is half full. So a busy loop makes one system call for some hundred
@@ -17,8 +18,8 @@
  *
  * A write to a file has up to 64 KiB. A write to anything else has at most PIPE_BUF bytes and
  * begins when there is room. So a pipe takes each write as a whole, and lines of other processes
- * never mix with ours. And a pipe whose reader stalls does not block the writer, so the writer
- * can be stopped in time. */
+ * never mix with ours. And a pipe whose reader stalls does not block the writer, so the writer can
+ * be stopped in time. */
 #include <assert.h>
 #include <errno.h>
 #include <poll.h>
@@ -263,7 +264,7 @@ struct cursor {
     uint64_t at, end;
     const struct record *record;
 };
-#define CURSORS_MAX 64u    /* any further rings are drained after these */
+#define CURSORS_MAX 64u    /* rings beyond this number are drained in the next round */
 
 static void cursor_set(struct cursor *cursor, uint64_t at)
 {

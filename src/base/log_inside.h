@@ -1,7 +1,7 @@
 /* log_inside.h - a log line under construction. SPDX-License-Identifier: Apache-2.0
  *
- * log.c builds all lines, and writes those that are written at once; log_access.c writes the access
- * lines. */
+ * log.c builds all lines, and writes all but the access lines (one for each request), which
+ * log_access.c writes. */
 #ifndef BASE_LOG_INSIDE_H
 #define BASE_LOG_INSIDE_H
 

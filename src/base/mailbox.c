@@ -56,7 +56,8 @@ int mailbox_fd(const struct mailbox *box)
     return box->fd;
 }
 
-/* Returns false if the box is closed. ret_first: the stack was empty, so the owner must be woken. */
+/* Returns false if the box is closed. Sets *ret_first if the stack was empty; then the owner must
+ * be woken. */
 static bool push(struct mailbox *box, struct mail *mail, bool *ret_first)
 {
     struct mail *newest = atomic_load_explicit(&box->newest, memory_order_relaxed);

@@ -4,8 +4,8 @@
  * Any thread may post. A ticket lets other threads wake its owner. The owner is an object of the
  * mailbox's thread, for example a request. Each of the other threads holds a reference to the
  * ticket, so the ticket may outlive its owner (rule H4 of src/README.md). The owner ends its ticket
- * before the owner is freed. After that, a wake does nothing. All wakes between two deliveries count
- * as one. */
+ * before the owner is freed. After that, a wake does nothing. All wakes between two deliveries
+ * count as one. */
 #ifndef BASE_MAILBOX_H
 #define BASE_MAILBOX_H
 

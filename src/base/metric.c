@@ -4,9 +4,9 @@
  * load and store, and no cache line is shared. Readers sum the slots of all threads under a lock. A
  * thread that ends adds its counts to `gone` under the same lock, so no count is lost or read
  * twice.
- * A histogram has nine log-linear steps a decade, from 1 us to 1,000 s. The exposition has the
- * 1-2-5 bounds between 10 us and 500 s. Each of these bounds is also a bound of a step, so the
- * numbers are exact. */
+ * A histogram has nine log-linear steps a decade, from 1 us to 1,000 s. The exposition (the text of
+ * /metrics) has the 1-2-5 bounds between 10 us and 500 s. Each of these bounds is also a bound of a
+ * step, so the numbers are exact. */
 #include "base/metric.h"
 
 #include <assert.h>

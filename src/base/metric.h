@@ -1,9 +1,9 @@
 /* metric.h - counters, gauges and histograms. SPDX-License-Identifier: Apache-2.0
  *
  * Each metric is a row in metric.def: KIND(id, name, labels, help). Counters and histograms are
- * counted in slots of each thread (relaxed, not shared) and summed when they are read; a gauge is
- * one atomic. Labels are part of the row. Only a family has labels that are made at run time, for
- * things that the settings name. Any thread. */
+ * counted in memory of each thread, which no other thread writes, and summed when they are read. A
+ * gauge is one atomic. Labels are part of the row, except in a family: its label has values that
+ * are known only at run time, such as the names of buckets. Any thread. */
 #ifndef BASE_METRIC_H
 #define BASE_METRIC_H
 
@@ -42,7 +42,8 @@ void metric_set(enum metric gauge, int64_t value);
 void metric_gauge_add(enum metric gauge, int64_t by);
 void metric_time(enum metric histogram, uint64_t ns);    /* exposed in seconds */
 
-uint64_t metric_read(enum metric metric);  /* a counter, a gauge, or the number of times measured */
+/* Returns the value of a counter or gauge, or the number of measurements in a histogram. */
+uint64_t metric_read(enum metric metric);
 /* Writes all metrics but families, in Prometheus text. */
 void metrics_expose(struct text *to);
 /* Writes one family, with a sample for each value of its label. */

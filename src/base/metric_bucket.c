@@ -1,9 +1,9 @@
 /* metric_bucket.c - counters by bucket, with a bound on the number of labels.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The names are in a hash table whose chains only grow, so a look-up needs no lock. Counts are
- * slots of each thread: rows of a table as long as there may be buckets, of which the kernel gives
- * the pages at their first use. */
+ * The names are in a hash table whose chains only grow, so a look-up needs no lock. Each thread
+ * counts in a table of its own, with a row for each of METRIC_BUCKETS_MAX buckets. The kernel gives
+ * a page of the table only at its first use, so most rows take no memory. */
 #include "base/metric_bucket.h"
 
 #include <pthread.h>
@@ -38,11 +38,11 @@ struct label {
     uint64_t in_other[BUCKET_COUNTERS];    /* the part of the counts that "other" has */
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;    /* guards all but the chains and slots */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;    /* guards all but chains and slots */
 static struct list threads = { &threads, &threads };
-static struct row *gone;              /* of threads that ended */
+static struct row *gone;              /* the counts of threads that ended */
 static _Atomic(struct name *) chains[CHAINS];
-static struct name *names[METRIC_BUCKETS_MAX];    /* by number; that of 0 is NULL */
+static struct name *names[METRIC_BUCKETS_MAX];    /* by number; names[0] is NULL */
 static uint32_t name_count = 1;
 static struct label *labels;
 static uint32_t label_count;
@@ -164,7 +164,7 @@ static int larger_first(const void *a, const void *b)
     return (left->number > right->number) - (left->number < right->number);
 }
 
-/* The smallest bucket that has a label, of a list in which larger buckets come first. */
+/* Returns the smallest bucket that has a label. The list is sorted, the largest bucket first. */
 static struct bucket *smallest(struct bucket *buckets, uint32_t count)
 {
     struct bucket *found = NULL;
@@ -174,7 +174,7 @@ static struct bucket *smallest(struct bucket *buckets, uint32_t count)
     return found;
 }
 
-/* Gives labels to buckets that are large enough. The list is sorted. */
+/* Gives labels to buckets that are large enough. The list is sorted, the largest bucket first. */
 static void choose_labels(struct bucket *buckets, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -222,7 +222,8 @@ static void add_sample(struct families *families, const struct bucket *bucket,
     families->count += label->given;
 }
 
-/* Under the lock. Returns the number of buckets, the largest first. The bucket 0 is not in it. */
+/* Fills `ret` with all buckets but bucket 0, the largest first, and returns their number. The
+ * caller holds the lock. */
 static uint32_t gather(struct bucket *ret, const struct bucket_holds *holds)
 {
     for (uint32_t i = 1; i < name_count; i++) {

@@ -2,18 +2,20 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * A bucket gets a number when it is first counted. Only buckets that an origin has confirmed may be
- * counted, so that no client makes up labels. /metrics shows the 100 largest buckets, and all
- * others together as "other". A bucket is large by the bytes that clients got, and by the bytes
- * that are cached. So that no counter falls, a bucket gets a label only with more than twice the
- * bytes of the smallest one that has a label. Counts from before its label stay in "other".
+ * counted, so that no client makes up labels. /metrics shows the 100 largest buckets with a label
+ * each, and all other buckets together as "other". The size of a bucket here is the bytes that
+ * clients got of it, plus the bytes of it that are cached. When 100 buckets have labels, another
+ * bucket takes the label of the smallest of them only if it is more than twice as large: so labels
+ * rarely change. What was counted before a bucket got its label stays in "other", so that the
+ * counters of "other" never fall.
  *
- * Counts lie in slots of each thread, as in metric.c. Any thread. */
+ * Each thread counts in memory of its own, as in metric.c. Any thread. */
 #ifndef BASE_METRIC_BUCKET_H
 #define BASE_METRIC_BUCKET_H
 
 #include "base/metric.h"
 
-#define METRIC_BUCKETS_MAX 4096u      /* H8: later buckets are counted in "other" only */
+#define METRIC_BUCKETS_MAX 4096u      /* later ones count in "other" (rule H8 in src/README.md) */
 #define METRIC_BUCKET_LABELS 100u
 
 enum bucket_counter {

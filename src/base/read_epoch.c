@@ -8,8 +8,8 @@
  * enters it after the pointer was removed, so it does not find the pointer. If the writer finds the
  * slot odd, it waits; the reader's last store releases all that it did in the epoch.
  *
- * Each thread begins at a slot of its own, so two threads share no cache line until there are more
- * than SLOTS threads. */
+ * Each thread begins its search for a free slot at a slot of its own. So two threads share no cache
+ * line until there are more than SLOTS threads. */
 #include "base/read_epoch.h"
 
 #include <sched.h>
@@ -48,7 +48,7 @@ void read_epochs_free(struct read_epochs **epochs)
 struct read_epoch *read_epoch_enter(struct read_epochs *epochs)
 {
     static atomic_uint threads;
-    static _Thread_local unsigned mine;    /* 1 + the slot where this thread begins */
+    static _Thread_local unsigned mine;    /* 1 + the slot where its search begins */
     if (!mine)
         mine = 1 + atomic_fetch_add(&threads, 1) % SLOTS;
     for (unsigned i = mine - 1;; i = (i + 1) % SLOTS) {

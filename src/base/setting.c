@@ -26,8 +26,8 @@ const struct setting settings[] = {
 };
 const size_t setting_count = countof(settings);
 
-/* Numbers the GLOBAL rows. FIRST_OF_id is the number of the row below a heading; BEFORE_id undoes
- * the step, so that this row gets the same number. */
+/* Numbers the GLOBAL rows. FIRST_OF_id of a heading is the number of the first row below it. A name
+ * in an enum takes a number; BEFORE_id gives it back, so that the row gets the same number. */
 enum {
 #define SECTION(id, title) FIRST_OF_##id, BEFORE_##id = FIRST_OF_##id - 1,
 #define GLOBAL(id, ...) ROW_OF_##id,

@@ -14,8 +14,11 @@
 #define HOURS (60 * MINUTES)
 #define DAYS (24 * HOURS)
 
-/* A constant is no setting: `penstock help settings` and the example leave it out, and only
- * tests need to change it (base/config.def). It is a member of struct config, like the GLOBAL rows.
+/* The scope of a row says where the setting may be given. SCOPE_GLOBAL rows are general settings.
+ * SCOPE_ORIGIN, SCOPE_BUCKET and SCOPE_KEY rows are members of an entry of "origins", "buckets" or
+ * "keys" in the settings file; such an entry is a group.
+ * A constant is no setting: `penstock help settings` and the example leave it out, and only tests
+ * need to change it (base/config.def). It is a member of struct config, like the GLOBAL rows.
  * SCOPE_GONE is the scope of a name that was removed: it has no member and no effect; its help says
  * what applies instead. */
 enum setting_scope {
@@ -62,12 +65,12 @@ extern const size_t setting_section_count;
  * that were removed belong to SCOPE_ORIGIN. */
 bool setting_belongs(const struct setting *setting, enum setting_scope scope);
 /* In names, '-' and '_' are the same. setting_find returns NULL if there is no such setting.
- * setting_nearest returns NULL if no name is near enough, and never the name of a constant. */
+ * setting_nearest never returns the name of a constant; it returns NULL if no name is near. */
 const struct setting *setting_find(enum setting_scope scope, slice name);
 const char *setting_nearest(enum setting_scope scope, slice name);
-/* Finds the row that a flag, variable or member belongs to. Sets *ret_by_file if the name is a
- * secret's NAME_file; then its value is the path of a file. Returns NULL if there is no such
- * row. */
+/* Finds the row that a flag, variable or member belongs to. Sets *ret_by_file if the name has the
+ * form NAME_file of a secret NAME; then the value is the path of a file. Returns NULL if there is
+ * no such row. */
 const struct setting *setting_resolve(enum setting_scope scope, slice name, bool *ret_by_file);
 
 /* Reads `text` into the member of `group`. On failure returns false and sets *ret_why, in keep, to
@@ -78,7 +81,7 @@ bool setting_read(const struct setting *setting, slice text, struct arena *keep,
 slice setting_flag(const struct setting *setting, struct arena *keep) MUST_USE;
 /* Returns the value as it would be written in the file; a secret is masked. */
 slice setting_show(const struct setting *setting, const void *group, struct arena *keep) MUST_USE;
-/* Returns a number in the largest unit of its type that divides it: "64MiB", "10s", "16". */
+/* Returns a number with the largest unit that divides it: "64MiB", "10s", "16". */
 slice setting_number(const struct setting *setting, uint64_t value, struct arena *keep) MUST_USE;
 bool setting_is_text(const struct setting *setting);      /* true if its member is a const char * */
 bool setting_is_number(const struct setting *setting);    /* true if its member is a uint64_t */

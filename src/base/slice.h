@@ -21,8 +21,8 @@ slice slice_sub(slice s, size_t start, size_t len);     /* start and len are cla
 slice slice_trim(slice s);                              /* cuts spaces and tabs off both ends */
 slice slice_without_line_end(slice s);                  /* cuts CRs and LFs off the end */
 /* Cuts off and returns the bytes before the first `at`; *rest then begins after that `at`. Without
- * an `at`, slice_cut returns all bytes, and *rest is empty with ptr NULL. So "a" differs from
- * "a,". */
+ * an `at`, slice_cut returns all bytes, and *rest is empty with ptr NULL. So the caller can tell
+ * "a" from "a,". */
 slice slice_cut(slice *rest, char at);
 /* Cuts off and returns the bytes after the last `at`. Without an `at`, it returns all bytes, and
  * *rest is empty. */
@@ -40,7 +40,7 @@ bool slice_starts(slice s, slice prefix);
 bool slice_starts_nocase(slice s, slice prefix);        /* ASCII only */
 bool slice_ends(slice s, slice suffix);
 bool slice_has(slice s, char c);
-size_t slice_find(slice s, slice part);                 /* offset of the first; s.len: none */
+size_t slice_find(slice s, slice part);                 /* its first offset, or s.len if none */
 bool slice_only(slice s, const char *chars);            /* true if every byte is one of `chars` */
 bool slice_has_control(slice s);                        /* a byte below 0x20, or 0x7f */
 #define LOWER_CHARS "abcdefghijklmnopqrstuvwxyz"

@@ -2,11 +2,12 @@
  *
  * Some tests need things that no user may have: a safety guard that is off, an hour that passes at
  * once, a GPU that does not exist, a disk that fails at one step. Only the functions below,
- * guard_on() and failpoint() provide these, and there are two implementations. The shipped program has testing.c: each answer is a constant, so no
- * variable and no file can change it. build/tests/daemon/penstock is linked from the same objects,
- * but with tests/daemon/testing.c in place of testing.c. scripts/linkage checks that the shipped
- * program holds no part of that file, and story g03 that no variable switches anything in the
- * shipped program. */
+ * guard_on() and failpoint() provide such things, and they have two implementations. The shipped
+ * program has base/testing.c: each answer is a constant, so no variable and no file can change it.
+ * build/tests/daemon/penstock is linked from the same objects, but with tests/daemon/testing.c in
+ * place of base/testing.c. scripts/linkage checks that the shipped program holds no part of
+ * tests/daemon/testing.c. The test g03 checks that no variable switches anything in the shipped
+ * program. */
 #ifndef BASE_TESTING_H
 #define BASE_TESTING_H
 

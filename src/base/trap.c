@@ -2,7 +2,8 @@
  *
  * A fault in a trapped call jumps back to trap_run. The call is abandoned where it was: its locks
  * stay locked, and its memory is lost. trap_read traps one kind of fault only: a SIGBUS at an
- * address in the map. Such a fault means that the kernel can't give this page of the file.
+ * address in the map of a file. Such a fault means that the kernel can't give this page of the
+ * file.
  *
  * If no trap catches a fault, our handler does two things. It creates an empty file at each path
  * that trap_note_add was given; a handler may call open(). And it writes the access lines that are

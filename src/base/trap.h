@@ -16,8 +16,8 @@ void trap_install(void);
 /* Runs the call and sets *ret to its result. Returns false if a fault or trap_spring ended the call
  * in the middle. Then the data of the call must not be used any more. */
 bool trap_run(trap_call *call, void *ask, int *ret) MUST_USE;
-/* The same for a call that reads a file's map. Only a fault of the disk in these bytes (SIGBUS, in
- * one of their pages) ends the call. Any other fault is a mistake in this program and ends the
+/* The same for a call that reads a file's map. Only a fault of the disk (SIGBUS, in one of the
+ * pages of the map) ends the call. Any other fault is a mistake in this program and ends the
  * process. */
 bool trap_read(trap_call *call, void *ask, slice map, int *ret) MUST_USE;
 /* The same for two maps. If it returns false, *ret_failed is 0 or 1: the index of the map that
@@ -29,10 +29,11 @@ bool trap_read_two(trap_call *call, void *ask, const slice maps[2], int *ret,
 bool trap_copy_to(void *to, const void *from, size_t bytes) MUST_USE;
 /* Called inside a trapped call: ends that call, as a fault would. */
 void trap_spring(void) NORETURN;
-/* Adds the path of a note: an empty file that the handler creates when a fault or abort() that no
- * trap caught ends the process. Returns NULL if there are TRAP_NOTES already. Any thread. */
+/* Adds the path of a note. A note is an empty file; the handler creates it if a fault or abort()
+ * ends the process, and no trap caught it. Returns NULL if there are TRAP_NOTES already. Any
+ * thread. */
 #define TRAP_NOTES 64
 char *trap_note_add(const char *path);
-void trap_note_remove(char **note);    /* accepts a NULL; sets it */
+void trap_note_remove(char **note);    /* *note may be NULL, and becomes NULL */
 
 #endif

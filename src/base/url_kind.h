@@ -1,8 +1,9 @@
 /* url_kind.h - the URLs of each kind of origin. SPDX-License-Identifier: Apache-2.0
  *
- * The settings judge URLs, but the kinds themselves are two floors higher (origin/kind.h). So the
- * caller of config_load passes a list of struct url_kind (config_sources). Pure: no function here
- * uses a network or a disk. */
+ * A kind of origin is, for example, an S3 server or a folder. The settings judge URLs, but the code
+ * of the kinds is in src/origin (origin/kind.h), which base/ must not include. So the caller of
+ * config_load passes a list of struct url_kind (config_sources). Pure: no function here uses a
+ * network or a disk. */
 #ifndef BASE_URL_KIND_H
 #define BASE_URL_KIND_H
 
@@ -11,7 +12,7 @@
 struct url_scheme {
     const char *start;          /* the first characters of a URL: "https://" */
     const char *form;           /* the whole URL, for messages: "https://HOST[:PORT]" */
-    unsigned port;              /* of a URL without a port; 0: the URLs have no host */
+    unsigned port;              /* default port; 0: these URLs have no host */
 };
 
 /* How `penstock check` tries an origin. With PROBE_OPEN it opens the origin; a failure is a mistake
@@ -43,8 +44,8 @@ bool url_judge(url_kinds *kinds, slice url, struct arena *keep, const char **ret
 /* Returns all forms: "https://HOST[:PORT] or dir:/FOLDER". */
 const char *url_forms(url_kinds *kinds, struct arena *keep) MUST_USE;
 
-/* Two functions that a kind may have as `judge`: the rest must be "HOST[:PORT]" without a path, or
- * an absolute path. */
+/* Two functions that a kind may have as `judge`. For url_judge_host, the rest must be "HOST[:PORT]"
+ * without a path; for url_judge_folder, an absolute path. */
 bool url_judge_host(slice rest, struct arena *keep, const char **ret_why) MUST_USE;
 bool url_judge_folder(slice rest, struct arena *keep, const char **ret_why) MUST_USE;
 

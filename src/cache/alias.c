@@ -1,4 +1,7 @@
-/* alias.c - several names for one object. SPDX-License-Identifier: Apache-2.0 */
+/* alias.c - several names for one object. SPDX-License-Identifier: Apache-2.0
+ *
+ * Some origins have several names for one object (alias.h says which). The functions here find the
+ * plain one of these names. Pure. */
 #include "cache/alias.h"
 
 #include <string.h>

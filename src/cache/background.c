@@ -1,9 +1,9 @@
 /* background.c - revalidations that no client waits for. SPDX-License-Identifier: Apache-2.0
  *
  * A copy within its grace is served at once. Meanwhile a get without a client revalidates it, in
- * the same way as any other get (page, then HEAD). The object's metadata has a mark while such a
- * get is in progress, so that many readers start only one. The get belongs to the loop of the get
- * that started it, and ends with that loop. */
+ * the same way as any other get (listing page, then HEAD). The object's metadata has a mark while
+ * such a get is in progress, so that many readers start only one. The get belongs to the loop of
+ * the get that started it, and ends with that loop. Rules such as H8 are in src/README.md. */
 #include <stdlib.h>
 
 #include "base/metric.h"

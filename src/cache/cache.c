@@ -1,4 +1,8 @@
-/* cache.c - the cache as a whole, its loops, and refusals. SPDX-License-Identifier: Apache-2.0 */
+/* cache.c - the cache as a whole, its loops, and refusals. SPDX-License-Identifier: Apache-2.0
+ *
+ * This file makes and frees what the other files of the cache share: the cache itself, its part on
+ * each loop, and refusals, which are counted references to an error answer of an origin. It also
+ * counts the fetches in progress. */
 #include "cache/cache.h"
 
 #include <stdlib.h>

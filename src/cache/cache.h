@@ -2,9 +2,10 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * The cache stands between a store and origins. It decides hit, stale and miss (get.h), runs
- * fetches that feed flights (flight.h), revalidates objects (fresh.h), and keeps the order of reads
- * and writes (write.h). It knows no HTTP server: a caller that waits gives a ticket
- * (base/mailbox.h), and is woken on its own thread. */
+ * fetches (requests to an origin) that feed flights (bytes on their way into the store, flight.h),
+ * revalidates objects (fresh.h), and keeps the order of reads and writes (write.h). It knows no
+ * HTTP server: a caller that waits gives a ticket (base/mailbox.h), and is woken on its own
+ * thread. */
 #ifndef CACHE_CACHE_H
 #define CACHE_CACHE_H
 
@@ -20,8 +21,8 @@ struct rules {
     enum freshness freshness;
     int64_t ttl_s, grace_s;
     bool by_listing;              /* expired keys are revalidated a listing page at a time */
-    bool cache_writes;            /* a PUT's body fills the cache */
-    /* The time for which a proof of a right to read counts (permit.c), and its keys. */
+    bool cache_writes;            /* the body of a PUT is stored in the cache */
+    /* How long a proof of the right to read counts (permit.c), and for which keys. */
     uint64_t grant_ms;            /* for the identity of a client */
     uint64_t permission_ms;       /* for the shared identity */
     enum grant_scope grant_scope;
@@ -30,8 +31,8 @@ struct rules {
 
 struct cache_options {
     struct store *store;
-    size_t slots_bytes;           /* RAM for bodies on their way in (rule H8) */
-    unsigned fetches_max;         /* origin GETs and HEADs in progress; beyond it: SlowDown */
+    size_t slots_bytes;           /* RAM for bodies on their way in (rule H8 in src/README.md) */
+    unsigned fetches_max;         /* origin GETs and HEADs in progress; any more: SlowDown */
     uint64_t lists_ms;            /* how long the answer to a list may be used again */
     size_t lists_bytes;           /* RAM for lists, in progress and kept (rule H8) */
     uint64_t missing_ms;          /* how long a missing key is remembered as missing */
@@ -53,12 +54,12 @@ struct cache_loop {
     struct store_io *io;
     struct list background;       /* revalidations that no client waits for (background.c) */
     unsigned background_count;
-    struct list populates;        /* writes that fill the cache after their answer (populate.c) */
+    struct list populates;        /* PUT bodies that are being stored (populate.c) */
     unsigned populate_count;
 };
 struct cache_loop *cache_loop_new(struct cache *cache, struct mailbox *box) MUST_USE;
 void cache_loop_free(struct cache_loop **loop);
-void cache_loop_turn(struct cache_loop *loop);    /* after the mailbox was delivered */
+void cache_loop_turn(struct cache_loop *loop);    /* call it after the mails were delivered */
 /* From plug to unplug, reads of the disk by this loop's gets are gathered (store_io_plug). */
 void cache_loop_plug(struct cache_loop *loop);
 void cache_loop_unplug(struct cache_loop *loop);

@@ -1,14 +1,15 @@
 /* deliver.c - brings an origin's answer from a fetch to its flights.
  * SPDX-License-Identifier: Apache-2.0
  *
- * learn.c reads the response head. The bytes go into one flight after another, until the fetch is
- * over. If the origin cuts the body, the fetch asks again for the bytes after the last one, with
- * If-Match, up to RESTARTS_MAX times without progress.
+ * A fetch is one request to an origin (fetch.h). A flight is memory for the next bytes of the
+ * object, which readers share (flight.h). learn.c reads the response head. The bytes go into one
+ * flight after another, until the fetch is over. If the origin cuts the body, the fetch asks again
+ * for the bytes after the last one, with If-Match, up to RESTARTS_MAX times without progress.
  *
  * Threads: the callbacks of a call come from one origin thread at a time. Only the callbacks use
  * `taken`, `skip` and the text of an error. Only they set `current` and `err`, under the lock, so
  * they read these two without the lock. They also write a flight's bytes without the lock; the
- * bytes become visible with `filled`. */
+ * bytes become visible with `filled`. Rules such as H6 are in src/README.md. */
 #include "cache/fetch.h"
 
 #include <stdlib.h>

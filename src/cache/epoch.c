@@ -1,5 +1,9 @@
 /* epoch.c - judges whether a fill may still publish (rule H7 in src/README.md).
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A fill brings an object from the origin into the cache; to publish it means to let readers find
+ * it. This file has the arrays of counters that a write raises, one for objects and two for buckets
+ * (lists, and metadata of all objects). epoch.h says how they are used. */
 #include "cache/epoch.h"
 
 #include <assert.h>

@@ -1,6 +1,10 @@
 /* epoch.h - judges whether a fill may still publish (rule H7 in src/README.md).
  * SPDX-License-Identifier: Apache-2.0
  *
+ * A fill is an object, or a part of it, on its way from the origin into the cache. It is published
+ * when the index gets its entries, so that readers find it. A fill from before a write of the
+ * object must not be published.
+ *
  * Epochs are a fixed array of counter pairs. An object's hash gives its pair. The counter `started`
  * rises before a write removes the object's metadata, and `finished` rises before the write is
  * answered. A fill notes both counters when it begins. It may publish only if they were equal then,
@@ -87,12 +91,13 @@ struct epoch_fill {
     struct epoch_note epoch;
 };
 /* The function may_publish of each append that is part of a struct epoch_fill. The metadata may not
- * be published if the bucket was restated since the note: after a restart nothing would show that
- * the metadata is older than that. */
+ * be published if the bucket is being restated, or was restated since the origin gave the metadata:
+ * after a restart, nothing would show that the metadata is older than the restatement. */
 bool epoch_may_publish(const struct store_append *append);
 
 /* For a list page, which has many objects. The page notes the moment at which it begins.
- * epoch_quiet_since is true if no write of an object is in progress, or was since that moment. */
+ * epoch_quiet_since is true if no write of this object is in progress, and none was in progress
+ * since that moment. */
 uint64_t epoch_moment(void);
 bool epoch_quiet_since(const struct object_id *id, uint64_t moment);
 

@@ -1,9 +1,10 @@
 /* fetch.h - one origin GET or HEAD, and its readers. SPDX-License-Identifier: Apache-2.0
  *
- * A fetch asks for a span of whole units, and feeds flights in the order of the bytes. If the
- * origin cuts the answer, the fetch asks again for the bytes after the last one, with If-Match. It
- * is the leader of its flights (rule H6 in src/README.md). The life of a fetch depends on its
- * state:
+ * A fetch asks for a span of whole units (128 KiB of the object each), and feeds flights, the
+ * memory that readers share (flight.h), in the order of the bytes. At most 8 units become one
+ * record in the store. If the origin cuts the answer, the fetch asks again for the bytes after the
+ * last one, with If-Match. It is the leader of its flights (rule H6 in src/README.md). "Under the
+ * lock" means the lock of the object (flight.h). The life of a fetch depends on its state:
  *
  *   not sent yet          it ends with its last reader
  *   in a record that the store admitted
@@ -42,7 +43,7 @@ struct asker {
 struct fetch {
     uint64_t magic;
     struct list link;             /* inflight->fetches */
-    struct list slot_link;        /* in the queue for a slot, or of fetches that keep flights */
+    struct list slot_link;        /* in the queue for a slot, or in slots_spare (flight.c) */
     bool slot_invited;            /* its turn in that queue has come; set by the slots */
     enum fetch_kind kind;
     struct inflight *inflight;        /* a reference */
@@ -53,7 +54,7 @@ struct fetch {
     struct asker asker;
     struct grant_note granted;    /* the note at sent_s */
     uint32_t refusals;            /* grant_refusals() at sent_s */
-    uint64_t sent_ms;             /* sent_s by ageing_ms() */
+    uint64_t sent_ms;             /* the same moment by ageing_ms() */
 
     /* for readers, under the lock */
     struct metadata *metadata;    /* the version in its If-Match, or in its answer */
@@ -75,19 +76,19 @@ struct fetch {
     bool known_metadata;          /* sent with If-Match */
     bool proof;                   /* a GET for its status alone: its bytes are not stored */
     bool upgrade;                 /* a HEAD for the full metadata of a version that is stored */
-    bool admitted;                /* what it brings may be stored, where the store admits it */
+    bool admitted;                /* its bytes may be stored, if the store admits their record */
     bool stores;                  /* the store has admitted the record that begins at `judged` */
-    uint64_t judged;              /* NO_END: none yet */
+    uint64_t judged;              /* start of the record that the store judged last; NO_END: none */
     bool began;                   /* has fed a flight */
     bool pacing;                  /* paused until its fastest reader comes nearer */
     bool outran;                  /* ended because its readers were too far behind */
     int status;
-    uint64_t skip;                /* bytes of this answer before `next` */
+    uint64_t skip;                /* bytes of this answer that lie before `next` */
     size_t taken;                 /* bytes taken before a pause: the origin sends them again */
     unsigned tries;               /* restarts since the last byte */
     struct flight *current;
     struct flight *kept[UNSTORED_KEPT];    /* if it is not stored: flights for slower readers */
-    struct store_removal refusing;    /* after a refusal: over is set when the refusal is on disk */
+    struct store_removal refusing;    /* after a refusal: `over` is set when it is on disk */
     struct text error_body, error_fields;
     slice error_type;
 };

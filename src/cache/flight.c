@@ -1,5 +1,10 @@
 /* flight.c - bytes on their way in: the table, flights and their slots.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The table has the objects for which something is in progress. A flight holds a part of an object
+ * while it comes from an origin; a slot is the memory for these bytes. All slots together have a
+ * limit, so fetches queue for slots. flight.h has the whole design, and the locks. Rules such as H7
+ * are in src/README.md. */
 #include "cache/flight.h"
 
 #include <sched.h>

@@ -1,17 +1,19 @@
-/* flight.h - bytes on their way in. SPDX-License-Identifier: Apache-2.0
+/* flight.h - bytes on their way from an origin to readers and the store.
+ * SPDX-License-Identifier: Apache-2.0
  *
  * inflight ──┬─ probes     HEADs in progress, with their waiters
  *            ├─ fetch ──── one origin GET of a span of units; leader of the flights it feeds
  *            └─ flights    runs of at most 8 units in one aligned 1 MiB group, filling in RAM
  *
- * The table has 64 shards; an object's hash gives its shard. The shard's lock guards everything
+ * An inflight is an object with something in progress; a unit is 128 KiB of an object. The table of
+ * inflights has 64 shards; an object's hash gives its shard. The shard's lock guards everything
  * that belongs to the object. A thread may take the lock of the slots while it holds a shard's
  * lock, and no other lock then. Bytes are copied outside of the lock: only the fetch's origin
- * thread writes a flight's slot, and it publishes the number of bytes in `filled`. A flight is
- * joinable until the store has committed it (rule H6 in src/README.md). A reader looks here first
- * and in the store second, so it finds every byte in one of the two. A write of a key unhooks its
- * object from the table (H7): the readers of the object go on, and later readers do not find it and
- * start anew. */
+ * thread writes a flight's slot (its memory), and it announces the number of bytes in `filled`. A
+ * flight is joinable until the store has committed it (rule H6 in src/README.md). A reader looks
+ * here first and in the store second, so it finds every byte in one of the two. A write of a key
+ * unhooks its object from the table (H7): the readers of the object go on, and later readers do not
+ * find it and start anew. */
 #ifndef CACHE_FLIGHT_H
 #define CACHE_FLIGHT_H
 
@@ -23,8 +25,8 @@
 
 #define GROUP_BYTES ((uint64_t)RECORD_BYTES_MAX)
 #define WAIT_AHEAD_BYTES (8 * MIB)    /* a reader joins a fetch that is at most so far behind it */
-#define UNSTORED_AHEAD_BYTES (2 * MIB)    /* a stream that is not stored leads its fastest reader */
-#define UNSTORED_KEPT 4               /* flights that it keeps for slower readers */
+#define UNSTORED_AHEAD_BYTES (2 * MIB)    /* how far an unstored stream may lead its readers */
+#define UNSTORED_KEPT 4               /* flights that such a stream keeps for slower readers */
 
 struct flights;
 struct fetch;
@@ -39,7 +41,8 @@ struct inflight {
     const struct rules *rules;
     struct object_name name;      /* own copies, but for the endpoint */
     struct metadata *metadata;    /* from the newest answer; NULL before the first answer */
-    /* For the shared identity, as metadata->granted, but for any metadata (permit.c). */
+    /* The origin's latest answer to the shared identity, in the form of metadata->granted, but for
+     * any metadata of the object (permit.c). */
     uint32_t granted;
     struct list fetches, flying;
     struct list probes;           /* HEADs: fetches without a body */
@@ -55,7 +58,7 @@ struct flight {
     struct inflight *inflight;
     struct fetch *fetch;          /* the fetch that feeds it; NULL: it has landed or failed */
     struct metadata *metadata;
-    uint64_t start, length;       /* of its bytes in the object; start is that of a unit */
+    uint64_t start, length;       /* its bytes in the object; a unit begins at `start` */
     _Atomic uint64_t filled;      /* number of bytes that are there, from start on */
     char *bytes;
     size_t slot_bytes;

@@ -1,7 +1,8 @@
 /* forecast.c - explains what the cache would do with a get. SPDX-License-Identifier: Apache-2.0
  *
- * The get takes its first phase, and then the judgement that the next phase would act on. So the
- * explanation comes from the code that decides, and neither the origin nor the cache notices. */
+ * The get goes through its first phase, which finds the metadata. Then it makes the judgement on
+ * which the next phase would act. So the explanation comes from the code that decides, and neither
+ * the origin nor the cache notices. */
 #include "cache/getting.h"
 
 #include "base/clock.h"

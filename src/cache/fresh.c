@@ -4,9 +4,9 @@
  * the end of its folder with few lines, the folders above are noted. Later pages for keys below
  * them list the widest of these folders that the origin allows. So many small folders cost as much
  * as one large folder, and if the origin allows only the folder itself, that one is listed.
- * paging.c chooses the key at which a page begins. Few pages are in progress, so they are one list
- * under one lock. The origin thread that brings a page reads it and renews the index, outside of
- * the lock. */
+ * paging.c chooses the key at which a page begins. Few pages are in progress, so one linked list
+ * and one lock are enough for them. The origin thread that brings a page reads it and renews the
+ * index, outside of the lock. */
 #include "cache/fresh.h"
 
 #include <stdlib.h>

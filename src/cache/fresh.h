@@ -31,8 +31,9 @@ enum list_page_state { PAGE_RUNNING, PAGE_COVERS, PAGE_LACKS, PAGE_MISSES };
 enum list_page_state fresh_look(struct list_page *page, slice key, struct waiter *waiter);
 void fresh_leave(struct list_page **page, struct waiter *waiter);
 
-/* To be called with whether the key was missing in its own page. After three missing keys in a row,
- * listings of this origin are no longer used. */
+/* Reports the result of a page that covers the place of a key: `missing` if the page does not list
+ * the key (PAGE_LACKS). After three missing keys in a row, listings of this origin are not used for
+ * 10 minutes. */
 void fresh_missing(struct fresh *fresh, const struct rules *rules, bool missing);
 
 #endif

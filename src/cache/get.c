@@ -2,7 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * A get is a state machine: each phase is a function that ends in the next phase (OK) or waits
- * (ERR_WAIT). validate.c asks the origin about a version, and pull.c delivers the bytes. */
+ * (ERR_WAIT). validate.c asks the origin about a version, and pull.c delivers the bytes. Rules such
+ * as H6 are in src/README.md. */
 #include "cache/getting.h"
 
 #include <assert.h>
@@ -327,7 +328,8 @@ static enum err decide(struct get *get)
 /* A GET of a huge object must not hold the loop: each 64 units cost a look-up of the index. */
 #define NAMED_UNITS 8192u             /* 1 GiB */
 
-/* Says in X-Cache where the bytes come from, as far as NAMED_UNITS: all from here, some, or none. */
+/* Says in X-Cache where the bytes come from, as far as NAMED_UNITS: all from here, some, or
+ * none. */
 static void name_source(struct get *get)
 {
     struct get_answer *answer = &get->answer;

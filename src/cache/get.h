@@ -1,5 +1,7 @@
 /* get.h - one GET or HEAD of an object, decided and delivered. SPDX-License-Identifier: Apache-2.0
  *
+ * A get is one read of an object through the cache. It goes through these phases:
+ *
  * look ─┬─ metadata ─ fresh? ─┬──────────────┬─ decide ─ first piece ─ ready ─ next, next ...
  *       │                     └─ page/probe ─┤
  *       └─ unknown ─ fetch's answer ─────────┘
@@ -22,7 +24,7 @@ struct get_ask {
     unsigned part;                /* partNumber; 0: none. With a part there is no range */
     struct s3_conditions conditions;
     bool head_only;
-    bool revalidate;              /* the client sent no-cache */
+    bool revalidate;              /* ask even if fresh: for no-cache, and keys that are not plain */
     /* x-amz-checksum-mode: if the metadata has no checksums, it is completed first */
     bool want_checksums;
     bool background;              /* no client waits: revalidate, even within the grace */
@@ -78,7 +80,7 @@ enum judgement {
 
 /* The outcome that a get would have now, found without a call to the origin. */
 struct get_forecast {
-    const struct metadata *metadata;  /* the get's; NULL: none is stored */
+    const struct metadata *metadata;  /* the metadata of the object; NULL: none is stored */
     enum judgement judgement;         /* if there is metadata */
     int64_t confirmed_s;              /* when the origin last confirmed it, ageing time; 0: not known */
     int64_t permitted_s;              /* seconds for which the right to read is still proved; 0: not */
@@ -103,6 +105,8 @@ const struct get_cost *get_cost(const struct get *get);
 /* True while the disk may write to ask.to. It may do so after the end of the get, until the loop's
  * store_io is freed. A caller that needs the memory back waits for changed() first. */
 bool get_writes(const struct get *get);
-void get_end(struct get **get);   /* at any time; an admitted fetch still ends its record (H6) */
+/* Ends the get, at any time. A fetch whose record the store admitted goes on to the end of the
+ * record (rule H6 in src/README.md). */
+void get_end(struct get **get);
 
 #endif

@@ -1,4 +1,8 @@
-/* getting.h - struct get, for the files that implement it. SPDX-License-Identifier: Apache-2.0 */
+/* getting.h - struct get, for the files that implement it. SPDX-License-Identifier: Apache-2.0
+ *
+ * A get is one GET or HEAD of an object, as the cache answers it (get.h). It goes from phase to
+ * phase: get.c finds the metadata and decides, validate.c asks the origin about a version, and
+ * pull.c delivers the bytes. "Under the lock" means the lock of the object (flight.h). */
 #ifndef CACHE_GETTING_H
 #define CACHE_GETTING_H
 
@@ -11,7 +15,7 @@
 
 #define COPY_BYTES 65536u         /* a reader's own copy while slots are scarce */
 #define SHORT_COPY_BYTES 16384u   /* the same while read buffers are scarce */
-#define AHEAD_READS 5u            /* pieces of at most READ_BYTES_MAX: one is next, four lie behind it */
+#define AHEAD_READS 5u            /* pieces of READ_BYTES_MAX at most: the next, and 4 after it */
 
 enum get_phase {
     GET_LOOK,            /* looks for the object's metadata */
@@ -40,9 +44,9 @@ struct ahead_read {
 struct read_ahead {
     struct ahead_read reads[AHEAD_READS];
     unsigned first, count;
-    unsigned more;                /* so many more than the first are read at once */
-    bool disk_was_asked;          /* by the last read: the page cache lacked it */
-    bool awaited;                 /* a pull waits for the first */
+    unsigned more;                /* so many reads may be in the queue after the first */
+    bool disk_was_asked;          /* the last read that began was not in the page cache */
+    bool awaited;                 /* get_pull waits for the first read */
 };
 
 struct get {
@@ -76,19 +80,19 @@ struct get {
     unsigned pages;
     struct part part;             /* the part that the client wants */
     unsigned part_asked;          /* number of HEADs that asked for the part's place */
-    bool upgrade;                 /* the HEAD is for fields that the metadata lacks (FULL) */
-    bool looked_again;            /* once: metadata may have come before the origin was asked */
+    bool upgrade;                 /* the HEAD is for checksums that the metadata lacks */
+    bool looked_again;            /* at most once: a fetch that has ended may have left metadata */
     bool distrust;                /* the stored metadata is of another version */
     unsigned restarts;
     bool permitted;               /* the identity may read: judged once, for the whole get ... */
     uint64_t permitted_version;   /* ... while the metadata is of this version (permit.c) */
     bool permit_ages;             /* ... and more than half of the proof's time is over */
-    bool alone;                   /* another identity was refused: asks in its own name */
+    bool alone;                   /* the shared fetch was refused to another identity: now alone */
 
     uint64_t pos, end;            /* the bytes that get_next still has to hand out */
     slice ready;                  /* pulled, and not handed out yet */
-    struct object_bytes held;     /* holds ready, if it came from the store */
-    char *copy;                   /* holds ready, if slots or buffers were scarce */
+    struct object_bytes held;     /* holds `ready`, if it came from the store */
+    char *copy;                   /* holds `ready`, if slots or read buffers were scarce */
     bool held_is_cached;
     struct read_ahead ahead;
     bool slow;                    /* a fetch has outrun it */
@@ -103,11 +107,11 @@ static inline bool get_wants_newest(const struct get *get)
     return get->ask.revalidate || get->ask.rules->freshness == FRESH_ALWAYS;
 }
 
-/* When a write last may have changed the metadata of this version (epoch_restate, for its key or
- * its bucket); all 0: never. */
+/* Returns when a write may last have changed the metadata of this version without a new version
+ * (epoch_restate for the key, or epoch_bucket_restate_begins). All 0: never. */
 struct epoch_restated get_restated(const struct get *get) MUST_USE;
 
-/* Judges get->metadata. Changes nothing but what permit_has notes. */
+/* Judges get->metadata. The get stays as it is, except for what permit_has notes. */
 enum judgement get_judge(struct get *get) MUST_USE;
 
 /* The number of the get's identity. An origin's answer counts for the identity that asked. */
@@ -116,7 +120,8 @@ static inline uint64_t get_who(const struct get *get)
     return identity_id(get->asker.who);
 }
 
-/* The end of a phase: the next phase, or GET_READY with a refusal. */
+/* Each of these ends a phase. get_go sets the next phase. get_refuse and get_fail set GET_READY,
+ * with a refusal. */
 enum err get_go(struct get *get, enum get_phase phase) MUST_USE;
 enum err get_refuse(struct get *get, const struct refusal *refusal) MUST_USE;
 enum err get_fail(struct get *get, enum err err) MUST_USE;
@@ -124,32 +129,35 @@ enum err get_restart(struct get *get) MUST_USE;    /* the origin has another ver
 
 /* The first phase: finds the metadata, in a fetch in progress or in the store. */
 enum err get_look(struct get *get) MUST_USE;
-/* Looks for the metadata in the store; then comes `found`, or GET_UNKNOWN. OK, ERR_WAIT. */
+/* Looks for the metadata in the store. The next phase is `found`, or GET_UNKNOWN if there is none.
+ * Returns OK or ERR_WAIT. */
 enum err get_find(struct get *get, enum get_phase found) MUST_USE;
 
-/* The phases of validate.c: OK, ERR_WAIT. */
+/* The phases of validate.c. They return OK or ERR_WAIT. */
 enum err get_wait_for_page(struct get *get) MUST_USE;
 enum err get_judge_page(struct get *get) MUST_USE;
 enum err get_probe_start(struct get *get) MUST_USE;
 enum err get_prove(struct get *get) MUST_USE;
-/* Judges the get's HEAD, which is over. OK with the next phase, or ERR_CHANGED. Under the lock. */
+/* Judges the get's HEAD, which is over. Sets the next phase and returns OK, or returns ERR_CHANGED.
+ * Under the lock. */
 enum err get_judge_probe(struct get *get) MUST_USE;
 
-/* Makes `ready` the bytes at pos. OK, ERR_WAIT, ERR_CHANGED, or the reason why they can't be had;
- * get->refusal is set if it is the origin's. */
+/* Sets `ready` to the bytes at pos. Returns OK, ERR_WAIT, ERR_CHANGED, or the reason why there are
+ * no bytes. If that is a refusal of the origin, get->refusal is set. */
 enum err get_pull(struct get *get) MUST_USE;
 void get_hook_in(struct get *get);             /* sets get->inflight; under the lock */
 void get_let_go(struct get *get);              /* ends its waits, and releases what it reads from */
-/* Revalidates the metadata of this get in the background, at most once at a time for an object.
- * by_head: by a HEAD in the get's name, fresh or not. */
+/* Revalidates the metadata of this get in the background, at most once at a time for an object. If
+ * by_head, sends a HEAD as the identity of the get, even if the metadata is fresh. */
 void background_start(struct get *get, bool by_head);
 
 /* ---- read_ahead.c ---- */
-/* The store's bytes at pos, up to `end`: OK; ERR_WAIT, and the get's changed() comes; or as
- * store_read, with what was read ahead dropped. `to` as for store_read. */
+/* Gets the store's bytes at pos, up to `end`. Returns OK with *ret, or ERR_WAIT: the get's
+ * changed() is called when the bytes are there. Any other result is that of store_read; what was
+ * read ahead is then dropped. `to` is memory for the bytes, as for store_read. */
 enum err read_ahead_take(struct get *get, uint64_t end, void *to,
                          struct object_bytes *ret) MUST_USE;
-void read_ahead_go_on(struct get *get);    /* reads what comes next, if that pays */
+void read_ahead_go_on(struct get *get);    /* begins reads of the bytes after these, if that pays */
 void read_ahead_drop(struct get *get);
 
 /* ---- permit.c ---- */

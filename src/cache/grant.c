@@ -1,10 +1,11 @@
 /* grant.c - proofs that an identity may read objects. SPDX-License-Identifier: Apache-2.0
  *
- * The table has SHARDS parts, each with a lock and rows of WAYS slots (H8: `bytes` in all). A new
- * grant replaces one of its row that has expired, otherwise the one that would expire first, which
- * is counted. A change of a bucket's policy ends many grants at once: it raises a counter that each
- * of these grants has noted. A write raises the counter of its key in the same way (epoch.h). So no
- * grant is searched for. */
+ * The table has SHARDS parts, each with a lock and rows of WAYS slots: `bytes` in all (rule H8 in
+ * src/README.md). A new grant replaces an expired grant of its row. If there is none, it replaces
+ * the grant that would expire first, and a counter counts this. A change of a bucket's policy ends
+ * many grants at once: it raises a counter that each of these grants has noted. A write raises the
+ * counter of its key in the same way (epoch.h). So nothing has to search for the grants that
+ * end. */
 #include "cache/grant.h"
 
 #include <pthread.h>

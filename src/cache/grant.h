@@ -4,7 +4,7 @@
  * which it expires. A 2xx of the origin to the identity's own credentials proves the grant. A
  * refusal drops the grant. So does a write of its object, or a change of rights in its bucket, that
  * goes through Penstock. If the table is full, grants are forgotten, and the origin is asked again.
- * This file knows no HTTP and no clock: ageing time is an argument. Any thread. */
+ * This file knows no HTTP and no clock: ageing time (base/clock.h) is an argument. Any thread. */
 #ifndef CACHE_GRANT_H
 #define CACHE_GRANT_H
 
@@ -29,9 +29,9 @@ static inline bool identity_same(const struct identity *a, const struct identity
 
 enum grant_scope { GRANT_OBJECT, GRANT_PREFIX, GRANT_BUCKET };
 
-/* The identity and the objects of a grant. `id` is that of the object; or of a name whose key is
- * the prefix; or of a name with the bucket and no key. The ids are keyed hashes, so that nobody can
- * choose two names with one id. */
+/* The identity and the objects of a grant. `id` depends on the scope: it is the id of the object;
+ * or of a name whose key is the prefix; or of a name with the bucket and no key. The ids are keyed
+ * hashes, so that nobody can choose two names with one id. */
 struct grant_name {
     uint64_t identity;
     struct object_id id;
@@ -46,10 +46,11 @@ struct grant_note {
 struct grant_note grant_note_now(const struct grant_name *name, slice bucket);
 bool grant_note_holds(const struct grant_name *name, slice bucket, struct grant_note since);
 
-/* True if a call that ended so was refused because of its identity. */
+/* True if a call that ended with this status and error was refused because of its identity. */
 bool grant_is_refusal(int status, enum err err);
 /* Number of refusals of this name. A request that comes after a refusal never uses the answer to a
- * request from before the refusal (rule H6 in src/README.md). A hit needs a new answer, too. */
+ * request from before the refusal (rule H6 in src/README.md). So after a refusal, even a cached
+ * object is served only after a new answer of the origin. */
 uint32_t grant_refusals(const struct grant_name *name);
 void grant_refusals_add(const struct grant_name *name);
 

@@ -1,5 +1,7 @@
-/* inside.h - shared by the files of this room alone.
- * SPDX-License-Identifier: Apache-2.0 */
+/* inside.h - struct cache, and functions that only the files of this folder use.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * "Under the lock" means the lock of the object (flights_lock in flight.h). */
 #ifndef CACHE_INSIDE_H
 #define CACHE_INSIDE_H
 
@@ -28,8 +30,8 @@ bool cache_fetch_may_begin(struct cache *cache) MUST_USE;
 void cache_fetch_ended(struct cache *cache);
 bool cache_is_stopping(struct cache *cache);
 
-/* Number of bytes that a fill may be ahead of its readers. If it were further ahead, the cache
- * would evict its bytes before they are read. */
+/* Number of bytes that a fetch whose bytes are stored may be ahead of its readers. If it were
+ * further ahead, the cache might evict its bytes before they are read. */
 uint64_t cache_ahead_max(struct cache *cache);
 
 void background_end_all(struct cache_loop *loop);    /* background.c */

@@ -4,7 +4,7 @@
  * bytes belong to. An answer is refused if its range does not start at the right byte, if its size
  * differs, or if its ETag is not the one asked for. An answer without a strong ETag can't be proved
  * to be of the same version as any other answer. It goes to the readers that wait for it now, and
- * is not stored. */
+ * is not stored. Rules such as H10 are in src/README.md. */
 #include <stdlib.h>
 #include <string.h>
 

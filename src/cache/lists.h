@@ -2,11 +2,11 @@
  *
  * The workers of a job often list the same bucket at the same time. Two calls are equal if the
  * origin sees no difference: identity, operation, bucket, query and headers are the same. Equal
- * calls join one call in progress, and its answer may be used again within list_time. After a write
- * in the bucket through Penstock (rule H7 in src/README.md), a list call that began before the end
- * of the write is neither joined nor used again. After a refusal to list the bucket, the same is so
- * for the identity that was refused. The client gets the answer unchanged. This file knows origins,
- * and no HTTP server. */
+ * calls join one call in progress, and its answer may be used again within "list_time". After a
+ * write in the bucket through Penstock (rule H7 in src/README.md), a list call that began before
+ * the end of the write is neither joined nor used again. After a refusal to list the bucket, the
+ * same holds for list calls of the identity that was refused. The client gets the answer unchanged.
+ * This file knows origins, and no HTTP server. */
 #ifndef CACHE_LISTS_H
 #define CACHE_LISTS_H
 

@@ -3,10 +3,11 @@
  *     folder ──[ stretch ]──[ stretch ]────────[ stretch ]──      sorted by where they start
  *                   ^ a key: again from there  ^ a key: from the end of the one below
  *
- * A page that begins at the end of the stretch below reaches the key only if the gap is small. If
- * it did not reach the key, the next page begins right at the key. So do the first pages for the
- * next keys in gaps: otherwise, if only a few keys of a huge folder are read, each would wait for
- * two pages. Threads: the caller's lock guards everything. */
+ * A stretch is a range of keys that one page listed. A page that begins at the end of the stretch
+ * below reaches the key only if the gap is small. If it did not reach the key, the next page begins
+ * right at the key. After that, the pages for some more keys in gaps (at most PAUSE_MAX) begin
+ * right at their keys, too. Otherwise, if only a few keys of a huge folder are read, each key would
+ * wait for two pages. Threads: the caller's lock guards everything. */
 #include "cache/paging.h"
 
 #include <stdlib.h>

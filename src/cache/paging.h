@@ -22,10 +22,11 @@ struct folder_name {
 struct paging *paging_new(void) MUST_USE;
 void paging_free(struct paging **paging);
 
-/* Chooses *ret, the start-after of a page that probably has `key` (exclusive; empty: the start of
- * the folder). It lies in keep. If `sure`, another page has just ended before the key: the new page
- * then begins right at the key, unless a remembered stretch has the key. Returns false if a page
- * can't begin at this key. The caller must hold a lock. */
+/* Chooses *ret, the parameter start-after of a page that probably has `key`. The page begins after
+ * *ret; if *ret is empty, it begins at the start of the folder. *ret lies in keep. If `sure`,
+ * another page has just ended before the key: the new page then begins right at the key, unless a
+ * remembered stretch has the key. Returns false if a page can't begin at this key. The caller must
+ * hold a lock. */
 bool paging_start(struct paging *paging, struct arena *keep, const struct folder_name *folder,
                   slice key, bool sure, slice *ret) MUST_USE;
 

@@ -1,7 +1,8 @@
 /* parts.c - the ranges of the parts of an object. SPDX-License-Identifier: Apache-2.0
  *
- * A fixed table (H8: 3 MiB) of rows with WAYS entries each. If a row is full, its entries are
- * replaced in turn. An entry counts only for its version, known by ETag, size and time. */
+ * A fixed table (3 MiB, rule H8 in src/README.md) of rows with WAYS entries each. If a row is full,
+ * its entries are replaced in turn. An entry counts only for its version, known by ETag, size and
+ * time. */
 #include "cache/parts.h"
 
 #include <pthread.h>

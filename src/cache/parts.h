@@ -2,8 +2,8 @@
  *
  * An object that was uploaded in parts can be read part by part (partNumber). The answer to a HEAD
  * of a part gives the range of the part. The range is remembered in RAM, for this version of the
- * object. It is not kept on disk, because each new part would write the metadata again. After a
- * restart, each part costs a HEAD. */
+ * object. It is not kept on disk, because then each new part would cause another write of the
+ * metadata. After a restart, each part costs a HEAD. */
 #ifndef CACHE_PARTS_H
 #define CACHE_PARTS_H
 

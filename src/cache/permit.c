@@ -2,19 +2,20 @@
  *
  * A hit, a stale answer and a joined fetch each need a proof: the origin has lately let this very
  * identity read the object (penstock-access(7)). Without a proof, a HEAD in the identity's name
- * brings the proof or the refusal; a miss brings its own. An answer to one identity proves nothing
- * for another. Nor does an answer count that was requested before a refusal of the identity, or
- * before a change of rights: it may be older than the change.
+ * brings the proof or the refusal. A miss needs no HEAD: its own GET brings the proof. An answer to
+ * one identity proves nothing for another. An answer also proves nothing if it was requested before
+ * a refusal of the identity, or before a change of rights, because it may be older than that
+ * refusal or change.
  *
- * Identities of clients have grants (grant.h), each for a version. The shared identity would need
- * one for each object of a large cache. So its proof is in the metadata, in RAM, beside the time of
- * the last revalidation: metadata->granted. A new process counts the proofs of the last one from
- * its own start, so that a restart costs no requests. The exception is unshared metadata, which is
- * marked on disk, too: it came in the name of a client, or the shared identity was refused since.
- * It proves nothing until the origin grants it to the shared identity. Metadata from before a
- * change of Penstock's own credentials is treated likewise (store_names,
- * origin_owner_changed_ms). Threads: the get's loop; permit_granted and permit_refused on origin
- * threads. */
+ * Identities of clients have grants (grant.h), each for a version. The shared identity (Penstock's
+ * own credentials) would need a grant for each object of a large cache. So its proof is in the
+ * metadata, in RAM, beside the time of the last revalidation: metadata->granted. After a restart,
+ * the proofs of the process before count as if they were given at the start, so that a restart
+ * costs no requests. The exception is unshared metadata, which is marked on disk, too: it came in
+ * the name of a client, or the shared identity was refused since. It proves nothing until the
+ * origin grants it to the shared identity. Metadata from before a change of Penstock's own
+ * credentials is treated likewise (store_names, origin_owner_changed_ms). Threads: the get's loop;
+ * permit_granted and permit_refused on origin threads. */
 #include "cache/getting.h"
 
 #include "base/clock.h"

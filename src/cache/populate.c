@@ -2,10 +2,10 @@
  *
  *     a get of the metadata alone (no-cache) ── the same ETag and size, epoch unchanged? ── records
  *
- * At most AHEAD records wait for the committer at a time; when one is stored, the next one is
- * handed in. The loop and each record in progress hold a reference; the body is released with the
- * last one. Threads: only the reference count and `failed` are for any thread; all else is for the
- * loop. */
+ * At most AHEAD records wait for the committer (the thread that writes the index) at a time; when
+ * one is stored, the next one is handed in. The loop and each record in progress hold a reference;
+ * the body is released with the last one. Threads: only the reference count and `failed` are for
+ * any thread; all else is for the loop. Rules such as H8 are in src/README.md. */
 #include "cache/populate.h"
 
 #include <stdlib.h>

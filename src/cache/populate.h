@@ -1,9 +1,9 @@
 /* populate.h - the body of a PUT fills the cache. SPDX-License-Identifier: Apache-2.0
  *
- * With `cache_writes`, the body of a PUT goes to the store after the client has its answer. A HEAD
- * first asks the origin for its current version. If that is the version in the answer to the PUT,
- * and no write came after the PUT (rule H7 in src/README.md), the body is stored as that of a fill.
- * No client waits. */
+ * With the setting "cache_writes", the body of a PUT goes to the store after the client has its
+ * answer. A HEAD first asks the origin for its current version. If that is the version in the
+ * answer to the PUT, and no write came after the PUT (rule H7 in src/README.md), the body is stored
+ * like bytes that were fetched. No client waits. */
 #ifndef CACHE_POPULATE_H
 #define CACHE_POPULATE_H
 

@@ -1,8 +1,12 @@
 /* pull.c - where a get's next bytes come from. SPDX-License-Identifier: Apache-2.0
  *
- * In this order: the flight it reads from; a flight that has them (it is joinable until the store
- * has committed it, so nothing falls between the two); the store; a fetch that will bring them
- * soon; a fetch of its own for the run of units that is missing. */
+ * The sources, in this order:
+ *   - the flight (bytes that are being fetched, flight.h) from which the get reads already;
+ *   - another flight that has the bytes; a flight can be joined until the store has committed it,
+ *     so a byte cannot leave the flights before it is in the store;
+ *   - the store;
+ *   - a fetch that will bring the bytes soon;
+ *   - a fetch of the get's own, for the run of units (128 KiB each) that is missing. */
 #include "cache/getting.h"
 
 #include <stdlib.h>
@@ -125,8 +129,8 @@ static enum err from_store(struct get *get)
 }
 
 /* From the unit of pos to the next that is here, is coming, or is not wanted. One fetch asks for
- * RUN_UNITS at most, and the store's search ends after a limited number of look-ups, because it holds
- * the object's lock. */
+ * RUN_UNITS at most, and the store's search ends after a limited number of look-ups, because it
+ * holds the object's lock. */
 static struct fetch_span missing_run(struct get *get)    /* under the lock */
 {
     uint64_t first = get->pos / UNIT_BYTES;

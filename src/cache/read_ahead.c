@@ -2,12 +2,13 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * A disk that waits until a client has taken one piece stands still meanwhile. So a get whose last
- * piece came from the disk reads the next ones while that is sent: one at first, and one more each
- * time that it had to wait for them all the same. A slow client therefore holds one piece and the
- * next, and only a client that is faster than the disk holds more.
+ * piece came from the disk reads the next ones while that piece is sent: one at first, and one more
+ * each time that the get had to wait for a piece all the same. A slow client therefore holds one
+ * piece and the next, and only a client that is faster than the disk holds more.
  *
  * The reads are a queue: each begins where the one before it ends. Nothing is read ahead if the
- * page cache gives the bytes at once, while read buffers are scarce, or into the caller's memory. */
+ * page cache gives the bytes at once, while read buffers are scarce, or into the caller's
+ * memory. */
 #include "cache/getting.h"
 
 #include "base/metric.h"

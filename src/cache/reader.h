@@ -3,8 +3,9 @@
  *
  * The fill engine reads objects for processes on this host. For each process it may read only the
  * objects that the same client could GET. The S3 endpoint (front/) has the keys, policies and
- * origins. The two rooms do not include each other. So the endpoint implements these functions
- * (front/reader.c), the fill engine calls them, and cli/ connects the two. Any thread. */
+ * origins. The files of local/ (the fill engine) and of front/ do not include each other. So the
+ * endpoint implements these functions (front/reader.c), the fill engine calls them, and cli/
+ * connects the two. Any thread. */
 #ifndef CACHE_READER_H
 #define CACHE_READER_H
 

@@ -1,7 +1,8 @@
 /* write.c - the steps around a write (rule H7 in src/README.md).
  * SPDX-License-Identifier: Apache-2.0
  *
- * The write and the committer share the removal, which goes on if the client leaves. */
+ * A write begins with the removal of its keys' metadata from the index. The write and the committer
+ * (the thread that writes the index) share this removal, which goes on if the client leaves. */
 #include "cache/write.h"
 
 #include <stdlib.h>

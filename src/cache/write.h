@@ -1,10 +1,11 @@
 /* write.h - the steps around a write (rule H7 in src/README.md).
  * SPDX-License-Identifier: Apache-2.0
  *
- * write_begin marks the epochs of the keys, and starts the removal of their metadata, if the store
- * has any. When the removal is committed, the caller sends the write to the origin. write_end
- * raises the epochs; only then may the client get its answer. A write with an unknown outcome
- * counts as done. A write belongs to one loop. */
+ * write_begin marks the epochs of the keys (counters by which a fetch from before the write is
+ * recognized, epoch.h), and starts the removal of their metadata, if the store has any. When the
+ * removal is committed, the caller sends the write to the origin. write_end raises the epochs; only
+ * then may the client get its answer. A write with an unknown outcome counts as done. A write
+ * belongs to one loop. */
 #ifndef CACHE_WRITE_H
 #define CACHE_WRITE_H
 
@@ -27,9 +28,9 @@ bool write_may_go(const struct write *write);
 /* The next two are called before anything is sent to the origin. write_restates_key is for a write
  * that changes metadata of the current version of its only key, and does not name the version. */
 void write_restates_key(struct write *write);
-/* For a write that may change any object of its bucket, or the object's metadata. So the metadata
- * of all these objects is revalidated by HEAD, because only a HEAD gives all metadata. write_may_go
- * stays false until the disk has a note of this. */
+/* For a write that may change the bytes or the metadata of any object of its bucket. So the
+ * metadata of all objects of the bucket is revalidated by HEAD, because only a HEAD gives all
+ * metadata. write_may_go stays false until the disk has a note of this. */
 void write_restates_bucket(struct write *write);
 void write_end(struct write **write);    /* before the answer, whatever the outcome */
 

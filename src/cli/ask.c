@@ -38,8 +38,9 @@ struct answer ask(struct arena *keep, slice address, slice path, slice token, un
 
 /* ---- health ---- */
 
-/* If connections_max connections are open, a new connection to `listen` gets no answer in time. The
- * admin address has a limit of its own, so the next request goes there. */
+/* If as many connections are open as the setting "connections_max" allows, a new connection to
+ * `listen` gets no answer in time. The admin address has a limit of its own, so the next request
+ * goes there. */
 static struct answer ask_health(struct arena *keep, const struct config *config, slice *ret_address)
 {
     slice path = S("/_/health/ready"), admin = slice_of(config->admin_listen);

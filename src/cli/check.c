@@ -39,7 +39,9 @@ static void report_found(struct check *check, const char *name, const struct cre
     check_report(check, NOTED, "credentials: Penstock signs requests to origin %s with %.*s, from: "
                  "%.*s%s%.*s", name, SLICE_ARG(key), SLICE_ARG(found->from),
                  expires.len ? "; these credentials expire at " : "", SLICE_ARG(expires));
-    if (found->nameless)    /* grants in the cache folder may belong to another identity */
+    /* The source does not say whose credentials these are. So the grants in the cache folder
+     * (proofs that an identity may read an object) may be those of another identity. */
+    if (found->nameless)
         check_report(check, NOTED, "credentials: origin %s: the source does not say whose "
                      "credentials it gives. If the source changes to another role, stop "
                      "Penstock and empty cache_dir, because cached permissions belong to the old "
@@ -80,7 +82,7 @@ static void check_opening(struct check *check, const struct config_origin *origi
     if (err && origin->kind->probe == PROBE_OPEN)
         check_report(check, MISTAKEN, "%.*s: origin %s can't be used: %.*s", SLICE_ARG(where),
                      origin->name, SLICE_ARG(why));
-    else if (err)    /* the region may come from elsewhere than the URL */
+    else if (err)    /* the region may be wrong, so the URL's place is not named */
         check_report(check, MISTAKEN, "origin %s can't be used: %.*s", origin->name,
                      SLICE_ARG(why));
     origins_free(&origins);
@@ -94,7 +96,7 @@ static void check_credentials(struct check *check)
     struct credentials found;
     slice why;
     enum err err = OK;
-    if (config->key_count == 0 && !config->lend)    /* with lend, clients need no keys here */
+    if (config->key_count == 0 && !config->lend)    /* with "lend", clients need no keys here */
         err = credentials_of_clients(config, check->keep, &found, &why);
     if (err)
         check_report(check, MISTAKEN, "credentials: %.*s", SLICE_ARG(why));

@@ -57,8 +57,8 @@ struct memory;
 void cli_warnings(const struct config *config, const struct memory *memory,
                   void (*report)(void *arg, slice warning), void *arg);
 
-/* Returns a sentence if a derived size of the cache is too small to be useful, otherwise an empty
- * slice. */
+/* Returns a sentence if no setting gives the size of the cache (`derived`: it comes from the free
+ * space), and the size is too small to be useful. Otherwise returns an empty slice. */
 slice cli_small_cache(uint64_t size_bytes, bool derived, struct arena *keep) MUST_USE;
 
 /* Returns the nearest existing folder at or above a path, and the space of its file system. */
@@ -67,7 +67,8 @@ slice cli_existing_folder(const char *path, struct arena *keep, struct store_spa
 
 /* ---- tls.c ---- */
 struct http_tls;
-/* Opens the certificate of the settings. Returns OK with *ret NULL if tls_listen is off. */
+/* Opens the certificate of the settings. If the setting "tls_listen" is off, returns OK, and *ret
+ * is NULL. */
 enum err cli_tls_open(const struct config *config, struct arena *keep, struct http_tls **ret,
                       slice *ret_why) MUST_USE;
 /* Returns a sentence if the certificate expires soon or has expired, otherwise an empty slice. */

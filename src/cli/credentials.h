@@ -7,13 +7,13 @@
 #include "origin/credentials.h"
 
 /* Finds the key of clients if the settings have none (key_count is 0): clients then sign with the
- * AWS credentials of Penstock's environment, mounted files or profile, with their session token if
- * they have one. Refuses credentials that Penstock would have to renew, such as those of a role.
- * After a failure *ret_why is a sentence for people. */
+ * AWS credentials of Penstock's environment, mounted files or profile. If these credentials have a
+ * session token, clients use it, too. Refuses credentials that Penstock would have to renew, such
+ * as those of a role. After a failure *ret_why is a sentence for people. */
 enum err credentials_of_clients(const struct config *config, struct arena *keep,
                                 struct credentials *ret, slice *ret_why) MUST_USE;
-/* Finds the key of the user who runs a command against the service, as an SDK would, or by the
- * setting aws_profile. Refuses temporary credentials. */
+/* Finds the key of the user who runs a command against the service, as an SDK would, or in the
+ * profile that the setting "aws_profile" names. Refuses temporary credentials. */
 enum err credentials_of_caller(const struct config *config, struct arena *keep,
                                struct credentials *ret, slice *ret_why) MUST_USE;
 /* True if Penstock needs no own credentials at this origin, because no client would use them. */

@@ -1,6 +1,7 @@
 /* daemon.c - the steps that set up the rooms, lowest floor first, and the watch over them.
  * SPDX-License-Identifier: Apache-2.0
  *
+ * A room is one folder of src/, such as store/; its floor says which rooms it may use (src/FLOORS).
  * A step reads the settings and the results of the steps before it. If a step fails, it leaves a
  * sentence in serve->why: what happened, why, and what to do. Threads: the main thread; loops call
  * only is_ready and functions of folders.c. */

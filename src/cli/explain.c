@@ -1,8 +1,8 @@
 /* explain.c - the subcommand explain: what the cache would do with a key now, and why.
  * SPDX-License-Identifier: Apache-2.0
  *
- * It prints the answer to penstock-explain: first the outcome and its reason, then the facts behind
- * it, then where the bytes are, or why they are not there. */
+ * It prints the answer to the request "penstock-explain": first the outcome and its reason, then
+ * the facts behind it, then where the bytes are, or why they are not there. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <string.h>
@@ -114,7 +114,8 @@ static void print_facts(const json_t *root, struct arena *keep)
 
 /* ---- where the parts are ---- */
 
-/* Returns the latest event that explains why a record is missing. */
+/* Returns the latest event that explains why a record is not stored: the metadata, or a part of the
+ * object. */
 static slice event_of(const json_t *row, struct arena *keep)
 {
     const json_t *kept_out = json_object_get(row, "not_stored");

@@ -1,7 +1,9 @@
 /* fills.c - the fill socket as a step of the daemon. SPDX-License-Identifier: Apache-2.0
  *
- * The front judges the rights of a session, and serves the fill engine's figures at /_/fill. The
- * front and the fill engine do not include each other, so this file connects them. */
+ * Through the fill socket, a Unix socket, the fill engine (src/local) reads objects into memory of
+ * local processes. The front (src/front) judges the rights of a session, and serves the fill
+ * engine's figures at /_/fill. The front and the fill engine do not include each other, so this
+ * file connects them. */
 #include "cli/fills.h"
 
 #include "base/cores.h"

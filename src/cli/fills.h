@@ -1,4 +1,6 @@
-/* fills.h - the fill socket as a step of the daemon. SPDX-License-Identifier: Apache-2.0 */
+/* fills.h - the fill socket as a step of the daemon. SPDX-License-Identifier: Apache-2.0
+ *
+ * Through the fill socket, a Unix socket, Penstock reads objects into memory of local processes. */
 #ifndef CLI_FILLS_H
 #define CLI_FILLS_H
 

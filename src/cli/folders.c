@@ -10,11 +10,11 @@
 #include "base/log.h"
 #include "base/metric.h"
 
-/* The latest state of a folder that the log has. */
+/* The state of a folder that was logged last. */
 struct folder_reported {
     bool serving;
-    bool squeezed;                 /* other files left the folder less than half of its size, and it
-                                      does not have three quarters again yet */
+    bool squeezed;                 /* other files have left the folder less than half of its size;
+                                      false again when the folder has three quarters of its size */
     uint64_t size;                 /* 0: none yet */
     const char *emptied;           /* why all objects counted as purged */
 };
@@ -35,7 +35,8 @@ static void report_emptied(struct folder_reported *reported, const char *why, co
     reported->emptied = why;
 }
 
-/* A derived size grows when there is more room. A size that is too small is logged once. */
+/* A size that no setting gives is derived from the free space, and grows when there is more. A size
+ * that is too small is logged once. */
 static void watch_size(struct folder_reported *reported, const struct store_status *status)
 {
     struct arena keep = { 0 };

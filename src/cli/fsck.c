@@ -215,7 +215,8 @@ static int run_fsck(struct cli *cli)
     struct config *config = cli_load(cli, NULL);
     int status = EXIT_USAGE;
     log_setup(LOG_LEVEL_OFF, false);
-    /* a mistake in another setting does not matter, but without the file the folder is not known */
+    /* Only the folders count here, so mistakes in the settings file do not matter. But if the file
+     * can't be read, the folders are not known. */
     if (cli_mistakes(cli, config, config->file_unread ? NULL : "command line", stderr) == 0) {
         const char **paths = arena_alloc(&cli->arena, config->folder_count * sizeof(*paths));
         for (size_t i = 0; i < config->folder_count; i++)

@@ -1,8 +1,8 @@
 /* generate.c - the example of a settings file. SPDX-License-Identifier: Apache-2.0
  *
  * The example is made from base/config.def, like the manual (manual.c), help (help.c) and
- * completion (completion.c). So all of these need only a row there for a new setting.
- * scripts/generate writes the example to conf/. */
+ * completion (completion.c). So a new setting needs only one row in base/config.def: it then
+ * appears in all four. scripts/generate writes the example to conf/. */
 #include <string.h>
 
 #include "cli/cli.h"

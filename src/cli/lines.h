@@ -1,5 +1,8 @@
 /* lines.h - the lines of an answer about the cache, over all pages.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The commands that ask a running service (ls, du, pin ...) get a JSON object on each line. A long
+ * answer comes in pages, one request for each page. */
 #ifndef CLI_LINES_H
 #define CLI_LINES_H
 

@@ -24,7 +24,7 @@ static slice age_text(struct listing *listing, const json_t *row)
                                : S("-");
 }
 
-/* Pinned is the whole, a part, or nothing of what is cached. */
+/* Says how much of the cached bytes is pinned: all, a part, or nothing. */
 static slice pinned_text(const json_t *row)
 {
     uint64_t pinned = lines_number(row, "pinned_bytes");

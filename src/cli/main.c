@@ -79,7 +79,7 @@ struct config *cli_load(struct cli *cli, const char *path)
     return config_load(&from);
 }
 
-/* Returns the option of the command that this flag is, or nearly is; NULL: there is none. */
+/* Returns the option of the command with this name, else one with a similar name, else NULL. */
 static const struct command_option *option_near(const struct command *command, slice flag)
 {
     const struct command_option *near = NULL;
@@ -99,8 +99,8 @@ static bool is_setting(slice flag)
            setting_resolve(SCOPE_GLOBAL, slice_from(flag, 2), &by_file) != NULL;
 }
 
-/* A command takes its options out of argv before the settings are read. So a flag that is left, and
- * is an option, came twice or has a value that it must not have. */
+/* A command takes its options out of argv before the settings are read. So if an option is still in
+ * argv then, it was given twice, or has a value although it takes none. */
 static void print_mistake(struct cli *cli, const struct config_mistake *m, FILE *to)
 {
     bool typed = strcmp(m->file, "command line") == 0, is_flag = typed && m->key[0] == '-';

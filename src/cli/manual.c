@@ -70,8 +70,8 @@ static bool is_choice(slice word, const char *choices)
 }
 
 /* True for a word that is written as code. It has a '_', as most names of settings and all names of
- * variables and metrics have. Or it is an operation of ours, or begins like a path or with a
- * character of Markdown. */
+ * variables and metrics have. Or it is one of Penstock's own operations ("penstock-..."), or begins
+ * like a path or with a character of Markdown. */
 static bool is_code(slice word)
 {
     return word.len && (memchr(word.ptr, '_', word.len) || strchr("/~*<", word.ptr[0]) ||

@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * A pin keeps the objects of a prefix in the cache: those that are there, and those that are stored
- * later, as long as the pin budget has room. So the command shows how much of the prefix is pinned,
- * and how full the budget is. */
+ * later, as long as the budget (the setting "pin_budget") has room. So the command shows how much
+ * of the prefix is pinned, and how full the budget is. */
 #include <inttypes.h>
 #include <jansson.h>
 
@@ -12,7 +12,7 @@
 struct pin {
     bool list, unpins;
     const struct server *server;
-    uint64_t rows, left_out;      /* bytes that are cached of these prefixes, and not pinned */
+    uint64_t rows, left_out;      /* left_out: cached bytes of these prefixes, not pinned */
     bool complete;
     struct arena keep;
 };
@@ -25,7 +25,7 @@ static void print_line(slice pinned, slice cached, slice objects, slice prefix)
            SLICE_ARG(objects), SLICE_ARG(prefix));
 }
 
-/* Marks a pin that no setting leads to. */
+/* Returns the name, with a remark if the pin is for an origin that is not in the settings. */
 static slice place_of(struct arena *keep, const json_t *row, slice name)
 {
     struct text text = text_in(keep);

@@ -30,10 +30,10 @@ static bool has(const json_t *object, const char *member, const char *value)
     return found && strcmp(found, value) == 0;
 }
 
-/* True if a Penstock with these settings is running: the cache folder and the address for clients
- * in its status document are the same. The document may be missing, because it needs another token,
- * or its address is off or has changed. Then a Penstock that answers at `listen` counts, if a
- * process holds the cache folder. */
+/* True if a Penstock with these settings is running: its status document has the same cache folder
+ * and the same address for clients. The document may be missing, because it needs another token, or
+ * its address is off or has changed. Then a Penstock that answers at `listen` counts, if a process
+ * holds the cache folder. */
 static bool is_running(const struct check *check)
 {
     const struct config *config = check->config;
@@ -106,7 +106,7 @@ static void size(struct check *check, const struct config_folder *folder)
 static void folders(struct check *check)
 {
     const struct config *config = check->config;
-    const char *first = NULL;    /* whose secret would be that of the installation */
+    const char *first = NULL;    /* first folder with a secret; another secret is refused */
     for (size_t i = 0; i < config->folder_count; i++) {
         if (!first && store_has_secret(config->folders[i].path))
             first = config->folders[i].path;

@@ -1,4 +1,4 @@
-/* probe_origin.c - asks each origin on a network for a ListBuckets.
+/* probe_origin.c - sends a ListBuckets to each origin on a network.
  * SPDX-License-Identifier: Apache-2.0
  *
  * The calls use the code and the options of serve, but with one try each and shorter limits of

@@ -1,8 +1,9 @@
 /* purge.c - the subcommand purge: removes a prefix or a key from the cache.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A purge is complete when the service answers. It then removes the entries of the index in the
- * background; --wait asks for these purges until this one is no longer among them. */
+ * When the service answers, the purged copies are no longer served. The service then removes their
+ * entries from the index in the background. With --wait, the command asks for the purges in
+ * progress until this purge is no longer among them. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <string.h>
@@ -82,7 +83,7 @@ static void visit_answer(void *arg, slice line, const json_t *row)
     purge->serial = lines_number(row, "serial");
     purge->incomplete = json_is_false(json_object_get(row, "complete"));
     if (lines_print(purge->server, line))
-        ;    /* no text */
+        ;    /* it was printed as JSON */
     else if (purge->dry)
         print_dry(purge, row);
     else
@@ -95,7 +96,7 @@ static void visit_answer(void *arg, slice line, const json_t *row)
               "counted\n", stderr);
 }
 
-/* Counts the purges of this very prefix or key that are in force, up to this purge. */
+/* Counts the purges in progress of exactly this prefix or key: this purge, and older ones. */
 static void visit_state(void *arg, slice line, const json_t *row)
 {
     struct purge *purge = arg;

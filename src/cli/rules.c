@@ -1,8 +1,9 @@
 /* rules.c - makes origins, the rules of each bucket, and clients from the settings.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The rows of the settings become structs of the front once, at the start. The keys of clients are
- * read again at each SIGHUP: all of them are replaced, or none. Threads: the main thread. */
+ * The rows of the settings become structs of the front (src/front) once, at the start. The keys of
+ * clients are read again at each SIGHUP: all of them are replaced, or none. Threads: the main
+ * thread. */
 #include <string.h>
 
 #include "base/log.h"

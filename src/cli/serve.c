@@ -62,7 +62,8 @@ static void wait_for_signal(int timeout_ms)
 
 /* ---- logging ---- */
 
-/* "auto" is text if people read the log, at a terminal or in the journal. Otherwise it is JSON. */
+/* If the setting "log_format" is "auto", the log is text where people read it (at a terminal or in
+ * the journal), and otherwise JSON. */
 static void log_begin(const struct config *config)
 {
     static const char *const levels[] = { "debug", "info", "warn", "error", "off" };

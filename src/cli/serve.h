@@ -47,7 +47,7 @@ struct step {
 enum err serve_log_up(struct serve *serve) MUST_USE;
 void serve_log_down(struct serve *serve);
 
-/* ---- daemon.c: the steps, lowest floor first ---- */
+/* ---- daemon.c: the steps, lowest floor of src/FLOORS first ---- */
 extern const struct step daemon_steps[];
 extern const size_t daemon_step_count;
 void daemon_reload(struct serve *serve);   /* reads the certificate again */

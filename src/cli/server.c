@@ -1,9 +1,9 @@
 /* server.c - finds the service that a command asks, and the key that signs.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A value that the caller has set for this command beats one of the environment, and that beats the
- * settings file. Somebody who may read the settings of the service needs nothing else: its address
- * and a key are there. */
+ * A value that the caller has set for this command beats one of the environment, and a value of the
+ * environment beats the settings file. Somebody who may read the settings of the service needs
+ * nothing else: they contain its address and a key. */
 #include "cli/server.h"
 
 #include <stdlib.h>
@@ -74,7 +74,7 @@ static bool take_url(const struct place *place, struct arena *keep, struct serve
 
 /* ---- the key ---- */
 
-/* The first client that may do everything; else the first one with a key. */
+/* Returns the first client with a key that may do everything, else the first client with a key. */
 static const struct config_key *key_of(const struct config *config)
 {
     const struct config_key *first = NULL;
@@ -106,7 +106,8 @@ static void take_settings_key(const struct config_key *key, struct arena *keep,
     server->keys_from = key_from(key, keep);
 }
 
-/* Takes a key of the environment if it has one, else of the settings, else a profile's. */
+/* Takes the key of the environment. If there is none, takes one of the settings; if they have none,
+ * takes the key of a profile. */
 static bool take_key(const struct config *config, struct arena *keep, struct server *server)
 {
     struct credentials found = { .region = S("") };

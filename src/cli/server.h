@@ -33,9 +33,9 @@ struct server {
     "may read them.\n"
 
 /* Runs a command that asks: takes the options above and the s3:// URL out of argv, reads the
- * settings from the rest of it, finds address and key, and calls `work`. Returns its status. If it
- * is not called, the reason is reported, and the status is EXIT_USAGE or EXIT_FAILED. `keep` lives
- * longer than the work.
+ * settings from the rest of argv, finds address and key, and calls `work`. Returns the status of
+ * `work`. If `work` is not called, reports the reason, and returns EXIT_USAGE or EXIT_FAILED.
+ * `keep` lives longer than the work.
  *
  * `judge`, if not NULL, looks for mistakes in the command's own options and the URL. It reports a
  * mistake, and returns false. It is called before address and key are known: a mistake that the
@@ -57,7 +57,7 @@ struct question {
     slice query;               /* "penstock-ls&prefix=a%2F" */
     const char *right;         /* the right that the client needs, for messages: "list" on ... */
     const char *slow;          /* a sentence: why the answer may take long */
-    bool may_be_empty;         /* an answer without a line is one, too */
+    bool may_be_empty;         /* an answer without a line is right, too */
 };
 /* Asks, and waits for the whole answer, in keep. If the service has no place for the request now,
  * asks again. If the answer takes long, says so on stderr. Returns EXIT_GOOD, or EXIT_FAILED after

@@ -1,9 +1,9 @@
 /* server_ask.c - signs and sends one request of a command, and waits for the answer.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The service reads a part of every extent for some of these requests, and sends nothing meanwhile.
- * So a line on stderr says that the command waits. Ctrl-C closes the connection, and the service
- * then ends its work. */
+ * The service reads a part of every file of the cache for some of these requests, and sends nothing
+ * meanwhile. So a line on stderr says that the command waits. Ctrl-C closes the connection, and the
+ * service then ends its work. */
 #include <inttypes.h>
 #include <string.h>
 #include <unistd.h>
@@ -21,7 +21,7 @@
 struct waiting {
     const struct server *server;
     const struct question *question;
-    uint64_t since_ms, notice_ms;    /* the first of the next notices */
+    uint64_t since_ms, notice_ms;    /* notice_ms: when the next notice is due */
 };
 
 void query_add(struct text *to, const char *name, slice value)
@@ -107,7 +107,9 @@ int server_ask(const struct server *server, const struct question *question, str
     }
     bool none = question->may_be_empty && !refused.body.len &&
                 slice_starts_nocase(refused.software, S("penstock"));
-    if (none || slice_starts(refused.body, S("{"))) {    /* S3 ignores unknown parameters */
+    /* Penstock answers with JSON, or with nothing if the answer may be empty. Another S3 server
+     * ignores our query parameter, and answers 2xx with something else. */
+    if (none || slice_starts(refused.body, S("{"))) {
         *ret_body = refused.body;
         return EXIT_GOOD;
     }

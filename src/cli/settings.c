@@ -37,7 +37,8 @@ static void show_all(struct cli *cli, const struct config *config)
     show_group(cli, SCOPE_CONSTANT, "", config, config->where);
     for (enum setting_scope scope = SCOPE_ORIGIN; scope <= SCOPE_KEY; scope++)
         for (size_t i = 0; config_group_at(config, scope, i, &group); i++)
-            if (group.name[0] || scope != SCOPE_KEY)    /* access_key and secret_key have no name */
+            /* The settings access_key and secret_key are a key without a name, shown before. */
+            if (group.name[0] || scope != SCOPE_KEY)
                 show_group(cli, scope, config_path(&group, "", &cli->arena), group.values,
                            group.where);
 }
@@ -47,7 +48,8 @@ static void show_credentials(slice name, enum err err, const struct credentials 
     show_line(name, err ? S("") : found->access_key, "text", err ? why : found->from);
 }
 
-/* Shows the keys in use, of clients and at origins, where the settings have none. */
+/* Where the settings have no keys: shows the keys that Penstock found elsewhere, for clients and
+ * for itself at each origin. */
 static void show_all_credentials(struct cli *cli, const struct config *config)
 {
     struct credentials found;

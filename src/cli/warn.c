@@ -28,8 +28,8 @@ slice cli_existing_folder(const char *path, struct arena *keep, struct store_spa
     return folder;
 }
 
-/* Bytes of all folders whose sizes are set, on the file system of one of them. Sets *ret_first if no
- * folder before it lies on that file system. */
+/* Returns the sum of the sizes that the settings give to folders on the file system `device`. Sets
+ * *ret_first to true if the folder with index `folder` is the first one on that file system. */
 static uint64_t bytes_on(const struct config *config, dev_t device, size_t folder, bool *ret_first,
                          struct arena *keep)
 {
@@ -47,7 +47,7 @@ static uint64_t bytes_on(const struct config *config, dev_t device, size_t folde
     return bytes;
 }
 
-/* The first file system that is smaller than the sizes of the folders there. */
+/* Warns of the first file system that is smaller than the sizes of the folders on it. */
 static slice size_is_not_there(const struct config *config, struct arena *keep)
 {
     bool several = config->cache_dirs[0];
@@ -74,7 +74,8 @@ static slice size_is_not_there(const struct config *config, struct arena *keep)
     return S("");
 }
 
-/* Each folder without a size would take 80 % of the same free space. */
+/* Warns of two folders on one file system if at least one of them has no size: such a folder would
+ * take 80 % of the free space, which the other folder needs, too. */
 static slice sizes_are_derived_twice(const struct config *config, struct arena *keep)
 {
     for (size_t i = 0; i < config->folder_count; i++)

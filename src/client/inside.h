@@ -19,7 +19,7 @@ struct penstock {
     int fd;
     uint32_t silence_ms;
     json_int_t last;                    /* id of the newest message */
-    char why[256];                      /* set once fd is -1: why the connection ended */
+    char why[256];                      /* if fd is -1: why the connection ended */
     struct penstock_buffer *buffers;
     struct penstock_fill *fills;
     char inbox[MESSAGE_BYTES_MAX];
@@ -66,7 +66,7 @@ void penstock_fill_free(struct penstock_fill *fill);
 
 /* ---- presign.c ---- */
 #define URL_BYTES_MAX 4095
-#define SECRET_BYTES_MAX (URL_BYTES_MAX - 4)    /* of the text "AWS4SECRET" */
+#define SECRET_BYTES_MAX (URL_BYTES_MAX - 4)    /* presign.c puts "AWS4" before the secret */
 struct url {
     char text[URL_BYTES_MAX + 1];
     size_t len;

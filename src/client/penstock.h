@@ -83,8 +83,9 @@ void penstock_buffer_free(struct penstock_buffer **buffer);
 struct penstock_item {
     const char *key;
     uint64_t offset;
-    int64_t length;            /* or PENSTOCK_TO_END; `max` then limits the length: */
-    uint64_t max;              /* more is an error; 0: up to the next `to`, or the buffer's end */
+    int64_t length;            /* PENSTOCK_TO_END: from offset to the object's end */
+    uint64_t max;              /* only with PENSTOCK_TO_END: more bytes than this are an
+                                * error; 0: the space up to the next `to` or the buffer's end */
     uint64_t to;
     const char *if_match;      /* an ETag with its quotes, or NULL */
     const char *version_id;    /* or NULL */

@@ -1,5 +1,9 @@
 /* answer.c - error answers: Penstock's own, in the form of S3, and an origin's.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * An error of Penstock becomes the XML document that S3 would send. An origin's error answer goes
+ * on to the client, with Penstock's request id. All other files of this folder build their response
+ * heads with fields_add, and send an answer that is in memory as a whole with reply_whole. */
 #include <inttypes.h>
 
 #include "base/log.h"

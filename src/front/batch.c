@@ -2,11 +2,15 @@
  *
  *   intake of the list ─ each item in turn: judged ─ get ─ its bytes added to the answer ─ end
  *
- * This file has the course of a batch: intake of the list, steps, end. A step follows each event: a
- * get has news (batch_slots.c), a write to the client is over, a pause for other requests is over
+ * A batch is a POST whose body lists items: objects, or ranges of objects. The intake (intake.h)
+ * verifies this body, and reads the list. Each item is read by a get (cache/get.h): one read of an
+ * object from the cache or the origin.
+ * This file has the beginning, the steps and the end of a batch. A step follows each event: a get
+ * can go on (batch_slots.c), a write to the client is over, a pause for other requests is over
  * (batch_load.c), or the time for new items is up. The work of a step is in batch_turn.c, the
- * writes to the client are in batch_load.c. Threads: the loop; a long list is read on a thread of
- * the intake. */
+ * writes to the client are in batch_load.c. If an item fails after some of its bytes were sent, the
+ * connection is reset (rule H10 in src/README.md). Threads: the loop; a long list is read on a
+ * thread of the intake. */
 #include "front/batching.h"
 
 #include <stdlib.h>
@@ -69,7 +73,7 @@ void batch_step(struct batch *batch)
     if (err == ERR_WAIT) {
         batch->ahead = batch->window;
         load_flush(batch);
-    } else if (err != ERR_BUSY) {    /* H10: an item must never end early and look whole */
+    } else if (err != ERR_BUSY) {    /* no item may end early and look whole (H10) */
         call->err = err;
         batch_free(batch);
         http_reply_abort(call->http);

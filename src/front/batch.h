@@ -1,6 +1,7 @@
 /* batch.h - the form of the answer to a batch. SPDX-License-Identifier: Apache-2.0
  *
- * The files listed in batching.h read the objects. A form writes all other bytes of the answer:
+ * A batch is a request for many objects, or ranges of them: the items. The files listed in
+ * batching.h read the objects. A form writes all other bytes of the answer:
  * frames (batch_frames.c) or a tar archive (batch_tar.c). */
 #ifndef FRONT_BATCH_H
 #define FRONT_BATCH_H
@@ -40,7 +41,7 @@ struct batch_end {
 struct batch_form {
     slice content_type;
     size_t (*head)(char *to, const struct batch_entry *entry);    /* before an item's bytes */
-    size_t (*tail)(char *to, const struct batch_entry *entry);    /* after them; NULL: nothing */
+    size_t (*tail)(char *to, const struct batch_entry *entry);    /* after the bytes; NULL: none */
     /* For an item that failed. A form that lists failures at the end writes nothing here. */
     size_t (*failure)(struct batch_end *end, char *to, const struct batch_entry *entry);
     /* The next part of the end: 1 to BATCH_END_ROOM bytes. The last part sets `over`. */

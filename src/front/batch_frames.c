@@ -1,6 +1,7 @@
 /* batch_frames.c - the answer to a batch as frames. SPDX-License-Identifier: Apache-2.0
  *
- * A frame precedes each item, and one more ends the answer. A frame has 64 bytes, little-endian:
+ * A frame precedes each item, and one more frame ends the answer. A frame has 64 bytes,
+ * little-endian:
  *   0 u32 "PSB1"    4 u32 index; 0xFFFFFFFF: the end    8 u16 status    10 u16 length of the ETag
  *  12 u32 length of the error's code    16 u64 length of the bytes    24 u64 offset of the bytes
  *  32 u64 size of the object    40 u64 Last-Modified, in unix seconds    48 zero

@@ -2,9 +2,10 @@
  *
  *   load    run: heads and small items, copied | run: lent | run: copied ...
  *
- * A load is a scatter list. Small items are copied into its buffer. A larger item is lent: its run
- * points at the memory of its get. An item of more than 64 KiB in several pieces is sent one piece
- * at a time (batch_turn.c).
+ * A load is a scatter list: each run is a piece of memory to be sent. Small items are copied into
+ * the load's buffer. A larger item is lent: its run points at the memory of its get (cache/get.h),
+ * the read that brought the item. If an item of more than 64 KiB comes in several pieces, one piece
+ * at a time is sent (batch_turn.c).
  * A batch has two loads. While one is being sent (rule H5 in src/README.md), the other is filled.
  * Each loop keeps a few buffers for the next batch. Threads: the loop. */
 #include "front/batching.h"
@@ -14,9 +15,9 @@
 
 #include "base/clock.h"
 
-#define LENT_BYTES_MAX (512 * KIB)    /* lent bytes of a load that make it full */
+#define LENT_BYTES_MAX (512 * KIB)    /* a load with so many lent bytes is full */
 #define SPARE_MAX 4u                  /* buffers that a loop keeps */
-#define TURN_ITEMS 256u               /* items after which other requests of the loop may run */
+#define TURN_ITEMS 256u               /* after so many, other requests of the loop may run */
 
 /* ---- buffers ---- */
 

@@ -1,11 +1,12 @@
 /* batch_slots.c - the items of a batch that have begun. SPDX-License-Identifier: Apache-2.0
  *
- * Each item is an ordinary get, and items are answered in order. As long as all bytes are in the
- * page cache, one get runs at a time: a second one would only hold memory. After a get had to wait
- * for the disk or an origin, the items after it begin, too (slots_look_ahead), so that all of them
- * wait together. At most batch_gets gets run at a time. A later item begins only if the estimated
- * memory of all these gets, the current one included, then stays within batch_ahead bytes. If two
- * gets miss the same bytes, the second one joins the fetch of the first. Threads: the loop. */
+ * Each item is read by an ordinary get (cache/get.h: one read of an object, from the cache or the
+ * origin), and items are answered in order. As long as all bytes are in the page cache, one get
+ * runs at a time: a second one would only hold memory. After a get had to wait for the disk or an
+ * origin, the items after it begin, too (slots_look_ahead), so that all of them wait together. At
+ * most "batch_gets" of them run at a time. An item after the current one begins only if the
+ * estimated memory of all gets, the current one included, then stays within "batch_ahead" bytes. If
+ * two gets miss the same bytes, the second one joins the fetch of the first. Threads: the loop. */
 #include "front/batching.h"
 
 #include "base/metric.h"
@@ -96,8 +97,8 @@ static void count_once(bool *reported, enum metric counter, bool happened)
     *reported |= happened;
 }
 
-/* Frees memory: ends the gets of later items whose answer is already known. A get that waits goes
- * on, because other requests may share the fetch that it waits for. */
+/* Frees memory: of the items after the current one, ends each get whose answer is known. A get that
+ * waits goes on, because other requests may share the fetch that it waits for. */
 static void narrow(struct batch *batch)
 {
     for (size_t i = batch->next + 1; i < batch->begun; i++)

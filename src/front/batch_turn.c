@@ -1,9 +1,11 @@
 /* batch_turn.c - the current item of a batch. SPDX-License-Identifier: Apache-2.0
  *
- * When the get of an item has answered, the item becomes one of these in the answer:
+ * An item is read by a get (cache/get.h). When the get has answered, the item becomes one of these
+ * in the answer to the client:
  *
  *   head ─ bytes, copied or lent ─ tail          or: the entry of a failure
  *
+ * Lent bytes are sent from the memory of the get, without a copy.
  * If an item fails before a byte of it was sent, the answer has a failure in place of the item. If
  * it fails later, the connection is reset (rule H10 in src/README.md). The end of the answer
  * follows the last item. A batch has two loads (batch_load.c): one is filled while the other is
@@ -162,7 +164,7 @@ static enum err take_item(struct batch *batch)
 
 /* A piece that is a whole item of more than SMALL_BYTES is lent. Otherwise, a piece of an item of
  * at most COPY_BYTES_MAX is copied. Any other piece is sent as soon as no write is in progress, and
- * the next piece waits until this write is over. */
+ * the piece after it waits until the client has taken it. */
 static enum err put_piece(struct batch *batch, struct slot *slot)
 {
     slice piece = batch->piece;

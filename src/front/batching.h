@@ -1,6 +1,9 @@
 /* batching.h - struct batch, for the files that implement it. SPDX-License-Identifier: Apache-2.0
  *
- *   batch.c        the course of a batch: intake of the list, steps, the client's proceed, the end
+ * A batch is a request for many objects, or ranges of them: the items. A get (cache/get.h) reads
+ * each of them.
+ *
+ *   batch.c        the beginning (reading the list of items), the steps, and the end
  *   batch_turn.c   the current item: from the get's answer to bytes in a load
  *   batch_slots.c  the items that have begun: the current one, and later ones
  *   batch_load.c   a load: the bytes of one write to the client
@@ -78,10 +81,11 @@ struct batch {
     struct batch_entry entry;
     bool open;                        /* the item's head is written */
     size_t open_at;                   /* if open: where that head lies in the buffer of the load;
-                                       * PART_SENT: a part is sent; no failure can replace it */
+                                       * PART_SENT: a part of the item is sent, so a failure can
+                                       * no longer replace it */
     uint64_t left;                    /* bytes of the item that are still to be copied or sent */
-    slice piece;                      /* bytes of the item that were read, not copied or sent yet */
-    uint64_t bytes;                   /* of all objects in the answer so far */
+    slice piece;                      /* bytes of the item: read, but not yet copied or sent */
+    uint64_t bytes;                   /* object bytes in the answer so far */
 
     struct load loads[2];
     struct load *load;                /* the load being filled; the other may be in a write */

@@ -6,9 +6,11 @@
  * answer from the origin, no name is sent.
  *
  * Then a thread of a pool walks through the store (store/walk.h). It keeps the rows with the lowest
- * names after the marker, one page at most (page.h), so memory is bounded. The answer has a JSON
- * object on each line: the rows, then the summary. The loop writes it piece by piece. A client that
- * wants more sends the last name as marker. If the client leaves, the walk ends at the next row. */
+ * names after the parameter "marker" of the request, one page at most (page.h), so memory is
+ * bounded. The number of calls that want a large page is limited, too (rule H8 in src/README.md).
+ * The answer has a JSON object on each line: the rows, then the summary. The loop writes the answer
+ * piece by piece. To get the next page, a client sends the last name as "marker". If the client
+ * leaves, the walk ends at the next row. */
 #include <inttypes.h>
 
 #include "base/metric.h"
@@ -16,7 +18,7 @@
 #include "front/page.h"
 #include "store/explain.h"
 
-#define LARGE_MAX 2u                  /* H8: calls in progress that want more than PAGE_ROWS rows */
+#define LARGE_MAX 2u                  /* calls in progress that want more than PAGE_ROWS rows */
 #define PAGE_ROWS 1000u
 #define PAGE_ROWS_MAX 100000u
 #define PAGE_BYTES_LEAST MIB          /* of memory, for the rows of a page */
@@ -26,7 +28,7 @@
 
 struct walk_job {
     struct pool_task task;
-    struct list_right *right;         /* in the call: the question whether the client may list */
+    struct list_right *right;         /* asks whether the client may list; lies in the call */
     struct walk_ask ask;
     struct walk_gaps gaps;
     enum err err;
@@ -36,7 +38,7 @@ struct walk_job {
     struct page *page;
     const struct page_row *rows;      /* of the page, after the walk */
     size_t count, sent;
-    bool more;                        /* there are further pages */
+    bool more;                        /* there is a next page */
     struct arena piece;               /* the part of the answer that is being sent */
 };
 
@@ -57,8 +59,8 @@ static void job_end(struct walk_job *job)
 
 /* ---- the walk, on a thread of the pool ---- */
 
-/* Returns the beginning of a key that `depth` slashes after the prefix end, or as many as it
- * has. */
+/* Returns the beginning of a key up to slash number `depth` after the prefix. If the key has fewer
+ * slashes there, returns it up to the last one; if it has none, returns the prefix. */
 static slice directory_of(const struct walk_job *job, slice key)
 {
     size_t end = job->ask.prefix.len, slashes = 0;
@@ -138,7 +140,7 @@ static void proceed(void *arg)
     http_reply_send_runs(job->task.call->http, &piece, 1, last);
 }
 
-static void left(void *arg)    /* the client, while it got the answer */
+static void left(void *arg)    /* the client has left before it had the whole answer */
 {
     job_end(arg);
 }
@@ -174,7 +176,7 @@ static const struct pool_task_kind kind = {
 
 /* ---- the call, on its loop ---- */
 
-/* The client leaves while the origin is asked. */
+/* Called when the client leaves while the origin is asked. */
 static void gone(void *arg)
 {
     struct walk_job *job = arg;
@@ -198,7 +200,8 @@ static slice param_of(const struct call *call, slice name)
     return param ? param->value : S("");
 }
 
-/* Reads a number of the query. Returns false if it is none, or not in [least, most]. */
+/* Reads a parameter of the query that is a number. If it is missing, *ret stays. Returns false if
+ * the parameter is not a number, or is outside [least, most]. */
 static bool read_number(const struct call *call, slice name, uint64_t least, uint64_t most,
                         size_t *ret)
 {
@@ -239,7 +242,7 @@ static void begin(struct walk_job *job, size_t depth, size_t rows_max)
         judged(job, err);
 }
 
-/* Counts a call with a large page. Returns false if there are enough of them. */
+/* Counts a call with a large page. Returns false if LARGE_MAX of them are in progress already. */
 static bool take_large(struct walk_job *job)
 {
     job->large = true;    /* job_free subtracts it */

@@ -113,7 +113,7 @@ void clients_set(struct clients *all, const struct front_key *keys, size_t count
     check(keys || !count);
     for (size_t i = 0; i < count; i++) {
         if (keys[i].access_key.len && !keys[i].secret_key.len)
-            continue;    /* the settings refuse an empty secret, too */
+            continue;    /* such a key is no client; the settings refuse it, too */
         const struct client *client = find_or_make(all, &keys[i]);
         if (client->key.access_key.len)
             table->clients[table->count++] = client;

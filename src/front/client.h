@@ -2,9 +2,9 @@
  *
  * A client is an access key, perhaps with a session token. Unsigned requests, if the settings allow
  * any, belong to one more client, the anonymous one. A client uses its own identity at the origin,
- * or the shared identity as far as its policy allows. The table is replaced as a whole, at any
- * time. A client that is no longer in the table is refused from its next request on; its current
- * requests end normally. */
+ * or, as far as its policy allows, the shared identity: Penstock's own credentials. The table is
+ * replaced as a whole, at any time. A client that is no longer in the table is refused from its
+ * next request on; its current requests end normally. */
 #ifndef FRONT_CLIENT_H
 #define FRONT_CLIENT_H
 
@@ -24,7 +24,7 @@ struct clients;
 struct clients *clients_new(void) MUST_USE;
 void clients_free(struct clients **all);    /* when no call of any client is left */
 /* Replaces the table by these keys, which are copied. One thread at a time. A client whose key is
- * unchanged keeps its grants. */
+ * unchanged keeps its grants, the proofs of what it may read (cache/grant.h). */
 void clients_set(struct clients *all, const struct front_key *keys, size_t count);
 
 /* Finds the client of an access key. Any thread. Returns OK; ERR_UNKNOWN_KEY if there is no such

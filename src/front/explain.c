@@ -2,9 +2,10 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * The answer tells whether a key is cached, so the client must be allowed to list it
- * (list_right.c). Then a get makes a forecast (get_forecast in cache/get.h). The forecast is the
- * decision that a GetObject of this client would get now. It sends no request to the origin, and
- * reads no bytes of the object. The store tells where each record lies, or why it is not there
+ * (list_right.c). Then a get, the read of an object through the cache, makes a forecast
+ * (get_forecast in cache/get.h). The forecast is the decision that a GetObject of this client would
+ * get now. A forecast sends no request to the origin, and reads no bytes of the object. The store
+ * tells where each record (a stored piece of the object) lies, or why it is not there
  * (store/explain.h). Threads: the loop. */
 #include <inttypes.h>
 #include <jansson.h>
@@ -15,7 +16,8 @@
 #include "s3/encode.h"
 #include "store/explain.h"
 
-/* Limits that keep the loop free for other requests. A run is a row of cached or missing units. */
+/* Limits that keep the loop free for other requests. A unit is 128 KiB of an object. A run is a
+ * series of units that are all cached, or all missing. */
 #define RECORDS_MAX 256u              /* rows of an answer */
 #define RUNS_MAX 512u                 /* runs that are counted */
 #define RUN_UNITS 512u                /* units of one run; each 64 of them cost a look-up */
@@ -42,7 +44,7 @@ static json_t *text_of(slice s)
     return json_stringn(s.ptr ? s.ptr : "", s.len);    /* NULL if it is not UTF-8 */
 }
 
-/* A name that is not UTF-8 is percent-encoded, and its member is called NAME_url. */
+/* A name that is not UTF-8 is percent-encoded, and "_url" is added to the name of its member. */
 static void set_name(json_t *to, const char *member, slice name, struct arena *keep)
 {
     json_t *value = text_of(name);
@@ -136,7 +138,8 @@ static const struct {
         "the version that the request names must be confirmed" },
 };
 
-/* Returns the reason of an outcome that depends on the bytes, or NULL if there is none. */
+/* Returns the reason of the outcome if the wanted bytes decide it, and sets *now if bytes are
+ * missing. Returns NULL if all wanted bytes are cached: then the judgement is the reason. */
 static const char *why_bytes(const struct explain_bytes *bytes, uint64_t size, const char **now)
 {
     uint64_t counted = bytes->examined - bytes->first;

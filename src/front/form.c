@@ -1,10 +1,10 @@
 /* form.c - forms that browsers post (PostObject). SPDX-License-Identifier: Apache-2.0
  *
- * The signature is in the form. It covers a policy that limits the fields. This file verifies which
- * client signed the form, and judges what that client may do. Penstock then signs the form anew, as
- * an identity that the origin knows. The conditions in the policy go on unchanged, except those
- * about the signer (s3/form_sign.c), because the origin judges them. A form without a signature
- * belongs to the anonymous client. */
+ * The signature is in the form. It covers the form's policy: conditions that limit the other
+ * fields. This file verifies which client signed the form, and judges what that client may do.
+ * Penstock then signs the form anew, as an identity that the origin knows. The origin judges the
+ * conditions. So Penstock sends them unchanged, except those about the signer (s3/form_sign.c). A
+ * form without a signature belongs to the anonymous client. */
 #include "base/metric.h"
 #include "front/inside.h"
 

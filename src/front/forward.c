@@ -27,7 +27,7 @@ static bool is_sent(const struct call *call, slice name)
 {
     enum header_fate fate = s3_header_fate(&call->s3, name);
     if (integrity_is_framing(name) || fate == HEADER_OURS || fate == HEADER_UNSENT)
-        return false;    /* the intake adds these anew, for the body without framing */
+        return false;    /* where the origin needs such a header, Penstock writes its own */
     bool is_known = fate != HEADER_UNKNOWN && fate != HEADER_FOREIGN;
     bool goes = is_known || (fate == HEADER_FOREIGN && !is_of_connection(call->head, name));
     metric_add(M_FRONT_HEADERS_UNSENT, goes ? 0 : 1);
@@ -144,8 +144,8 @@ void forward_answer(struct arena *keep, const struct origin_reply *reply, struct
             fields_add(fields, arena_copy(keep, reply->fields[i].name),
                        arena_copy(keep, reply->fields[i].value));
     /* x-amz-request-id has Penstock's id, which is in Penstock's log. If the origin sent no
-     * x-amz-id-2, its own request id goes there, so that the operator of the origin can find the
-     * request. */
+     * x-amz-id-2, the client gets the origin's own request id in x-amz-id-2, so that the operator
+     * of the origin can find the request. */
     slice id = origin_reply_get(reply, S("x-amz-request-id"));
     if (id.len && !origin_reply_get(reply, S("x-amz-id-2")).len)
         fields_add(fields, S("x-amz-id-2"), arena_copy(keep, id));

@@ -1,11 +1,15 @@
 /* forward.h - the fields and documents that Penstock forwards, both ways.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * These functions choose the headers and the query that an origin gets from a client's request, and
+ * the headers and the document that the client gets from the origin's answer. */
 #ifndef FRONT_FORWARD_H
 #define FRONT_FORWARD_H
 
 #include "front/inside.h"
 
-/* Returns the fields for the origin, with room for the fields that the intake adds. */
+/* Returns the fields for the origin. The list has room for INTAKE_FIELDS_MAX more, which the intake
+ * of the body adds (intake.h). */
 struct http_field *forward_fields(struct arena *keep, const struct call *call,
                                   size_t *ret_count) MUST_USE;
 /* Returns the query for the origin: the parsed parameters, encoded anew, so that the origin reads
@@ -15,8 +19,8 @@ slice forward_query(struct arena *keep, const struct s3_request *s3) MUST_USE;
 /* Puts Penstock's address in place of the origin's address into the Location of a form's answer. A
  * redirect keeps its Location. */
 void forward_location(const struct call *call, int status, struct fields *fields);
-/* True if forward_document changes the document of an answer. The document of an answer with status
- * 200 may be an error, too. */
+/* True if forward_document changes the document of an answer: an error, or the answer to a form or
+ * a CompleteMultipartUpload. The latter may have an error document although its status is 200. */
 bool forward_changes(const struct call *call, int status);
 /* Returns the document for the client, with Penstock's request id and Penstock's address. */
 slice forward_document(const struct call *call, int status, slice document) MUST_USE;

@@ -266,8 +266,8 @@ slice front_explain_key(const struct front *front, struct arena *keep, enum err 
     return arena_printf(keep, "%s Sign with %.*s.", s3_error_of(err)->message, SLICE_ARG(from));
 }
 
-/* Returns the message and the further elements of S3's error document for a claim that is refused.
- * If the request is refused for another reason, `detail` is the message. */
+/* Returns the message and the further elements of S3's error document. If the signature (the claim)
+ * is not the reason of the refusal, `detail` is the message. */
 static struct s3_fault fault_of(const struct front *front, struct front_loop *loop,
                                 struct arena *keep, const struct request_head *head,
                                 const struct sigv4_claim *claim, enum err err, slice detail)
@@ -539,8 +539,8 @@ void front_refuse(void *arg, struct arena *keep, const struct http_refused *what
 
 /* ---- the route ---- */
 
-/* A form and a batch have no rules here. The key of a form was not read yet, and each item of a
- * batch has rules of its own. */
+/* A form and a batch get no rules here (rules.c: the origin and the freshness of a key). The key of
+ * a form was not read yet, and each item of a batch has rules of its own. */
 static void route(struct call *call)
 {
     const struct s3_operation *row = s3_operation(call->s3.op);
@@ -556,7 +556,7 @@ static void route(struct call *call)
         pass_form(call);
     else if (row->route == S3_CACHED)
         (call->s3.op == S3_EXPLAIN ? explain_read : cached_read)(call);
-    else if (row->route == S3_MANAGE && call->head->length)    /* a client may mean its parameters */
+    else if (row->route == S3_MANAGE && call->head->length)    /* parameters in it are not read */
         reply_error(call, ERR_BAD_REQUEST, S(NO_BODY));
     else if (row->route == S3_MANAGE)
         (call->s3.op == S3_PURGE || call->s3.op == S3_BANS ? purge_call : pins_call)(call);

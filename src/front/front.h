@@ -16,14 +16,14 @@
 struct front_key {
     slice access_key, secret_key, session_token;    /* empty token: no token is expected */
     bool own;                     /* the client has an identity of its own at the origin */
-    struct sigv4_credentials as;  /* if own: its keys there; an empty key: requests go unsigned */
+    struct sigv4_credentials as;  /* if own: its keys at the origin; an empty key: unsigned */
     const struct config_policy *policy;    /* if not own: its rights as the shared identity */
     size_t policy_count;
     slice previous_secret_key;    /* also valid, during a rotation; empty: none */
 };
 
-/* The rules of a bucket, or of a prefix in it. The row with an empty bucket has the rules of every
- * bucket without a row. */
+/* The rules (origin and freshness) of a bucket, or of a prefix in it. The row with an empty bucket
+ * has the rules of every bucket without a row. */
 struct bucket_rules {
     slice bucket, prefix;
     struct rules rules;
@@ -47,19 +47,19 @@ struct front_options {
     struct clients *clients;      /* must outlive every origin call: client.h */
     bool lend;                    /* lend key pairs at /_/credentials */
     slice lend_token;             /* ... to clients that send this token */
-    slice keys_from;              /* which keys clients sign with, and their place, for messages */
+    slice keys_from;              /* for messages: the keys for clients, and where they are set */
     struct bucket_rules *rules;
     size_t rules_count;
     struct rules *service;        /* of the origin that answers ListBuckets; NULL: none does */
-    slice forward_headers;        /* further headers for the origin, separated by commas */
+    slice forward_headers;        /* the setting "forward_headers": names, separated by commas */
     slice domains;                /* a host BUCKET.DOMAIN names a bucket; separated by commas */
     bool access_log, no_sigv2;
     slice regions;                /* clients may sign for these regions; empty: for any region */
-    uint64_t relays_bytes;        /* for answers whose origin connection went to another call */
+    uint64_t relays_bytes;        /* memory of answers whose connection went to another call */
     uint64_t body_bytes_max;      /* of the data in a request body */
     uint64_t form_bytes_max;      /* of a browser's form; 0: forms are off */
     struct front_batches batches;
-    uint64_t memory_bytes;        /* the setting memory */
+    uint64_t memory_bytes;        /* the setting "memory" */
 };
 
 /* Upper limit of the size of a body whose data has `bytes` bytes. S3's framing adds to the data:

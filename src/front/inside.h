@@ -1,4 +1,9 @@
-/* inside.h - types and functions that only this room uses. SPDX-License-Identifier: Apache-2.0 */
+/* inside.h - types and functions that only the files of this folder use.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The main type is struct call: one S3 request on its way from the judge (front.c), which runs
+ * before the body is read, to the answer. After it come the functions that each file has for the
+ * others. */
 #ifndef FRONT_INSIDE_H
 #define FRONT_INSIDE_H
 
@@ -32,7 +37,7 @@ struct front {
     atomic_uint_fast64_t request_number;
     uint64_t boot;                /* makes the request ids of two runs differ */
     struct intakes *intakes;
-    struct lend *lend;            /* NULL: no key pairs are lent */
+    struct lend *lend;            /* lends key pairs to local clients; NULL: off */
     slice (*fill_page)(void *arg, struct arena *keep);    /* NULL: there is no fill socket */
     void *fill_page_arg;
     atomic_size_t batch_bytes;    /* memory that batches hold */
@@ -49,7 +54,7 @@ bool front_logs(const struct front *front);    /* true: access lines are written
 struct front_loop {
     struct sigv4 *sigv4;
     struct cache_loop *cache;
-    struct list passes;           /* passes that began on this loop and are not over */
+    struct list passes;           /* requests that an origin answers (passing.h), in progress */
     struct batch_buffer *spare;   /* kept for the next batch (batch_load.c) */
     unsigned spare_count;
 };
@@ -67,7 +72,7 @@ struct call {
     const struct client *client;
     const struct rules *rules;    /* of the origin that the call may go to (rules.c), or NULL */
     const struct form *form;      /* of a PostObject, after the form was read; else NULL */
-    slice content_range;          /* sent with the error for a range; empty: none */
+    slice content_range;          /* the header Content-Range of an error answer; empty: none */
 
     void (*gone)(void *arg);      /* called once if the request ends before it was answered */
     void *gone_arg;
@@ -81,7 +86,7 @@ struct call {
     bool quiet;                   /* refusals by the policy are counted, not logged */
 };
 
-/* The judge's findings, which the request keeps. */
+/* What front_judge found out about a request. The request keeps it. */
 struct judged {
     struct sigv4_claim claim;
     const struct client *client;
@@ -98,7 +103,7 @@ struct fields {
 };
 /* When the list is full, the field is dropped and counted. */
 void fields_add(struct fields *fields, slice name, slice value);
-/* Cuts the next field from the text of stored fields, which has a line for each. */
+/* Cuts the next field from a text that has one line for each field, as in stored metadata. */
 struct http_field fields_cut(slice *rest);
 slice request_id_new(struct front *front, struct arena *keep);
 /* Makes the answer for an error, as S3 writes it. Adds Content-Type, the request id, and for some
@@ -159,11 +164,13 @@ enum err form_judge_head(struct call *call) MUST_USE;
 enum err form_judge(struct call *call, enum err read, struct s3_fault *ret) MUST_USE;
 
 /* ---- rules.c: the rules of a call; a call that may go to its origin has call->rules ---- */
-/* Returns the key by which a call is judged. For a list request it is the parameter `prefix`, for a
- * call that changes the cache `key` or `prefix`; other calls ignore these parameters. */
+/* Returns the key by which a call is judged. For a list request, this is the parameter "prefix".
+ * For a call that changes the cache, it is the parameter "key" or "prefix". For any other call, it
+ * is the key in the path. */
 slice rules_key(const struct call *call) MUST_USE;
-/* Finds the endpoints that have keys of the call's bucket which begin with `key`, or, if `whole`,
- * this one key; in keep. */
+/* Finds the endpoints of all origins that have keys of the call's bucket which begin with `key`. If
+ * `whole`, finds only the endpoint of the key `key` itself. Returns their number; the list lies in
+ * keep. */
 size_t rules_endpoints(const struct call *call, slice key, bool whole, struct arena *keep,
                        const slice **ret);
 /* Call it before the body is read. Returns OK without setting call->rules if the keys are in the
@@ -214,11 +221,11 @@ void pools_begin(struct front *front);
 void pools_end(struct front *front);    /* waits for the work of all pools */
 
 /* ---- json_line.c ---- */
-/* Adds a member with a name. A name that is not UTF-8 cannot be a text of JSON: it is percent-
- * encoded, and its member is called NAME_url. */
+/* Adds a member whose value is a name, such as a key. A name that is not UTF-8 cannot be a text of
+ * JSON. So it is percent-encoded, and "_url" is added to the name of its member. */
 void line_add_name(struct text *to, const char *member, slice name);
-/* Adds an array with the numbers of these folders, counted from 1 in the order of the settings. Their
- * paths are the operator's. */
+/* Adds an array with the numbers of these folders, counted from 1 in the order of the settings.
+ * Clients get no paths of folders: only the operator needs to know these. */
 void line_add_folders(struct text *to, const bool folders[VOLUMES_MAX]);
 /* Ends a line with the parts of the cache that could not be read. */
 void line_add_gaps(struct text *to, const struct walk_gaps *gaps);
@@ -229,7 +236,8 @@ void explain_read(struct call *call);    /* penstock-explain */
 /* ---- object.c, list.c, pass.c: the operations, after rules_judge ---- */
 /* Returns the question to the cache about the object of a call. */
 struct get_ask object_ask(const struct call *call, slice version) MUST_USE;
-/* Counts an answer by its source. If the origin has confirmed it, it counts for its bucket, too. */
+/* Counts an answer by its source. Each answer except a remembered "no such key" (GET_NEGATIVE) also
+ * counts for its bucket. */
 void object_count(slice bucket, enum get_source source);
 void object_read(struct call *call);    /* GetObject, HeadObject */
 void list_read(struct call *call);      /* lists of keys; equal calls share an answer */

@@ -1,6 +1,8 @@
 /* intake.c - the intake of request bodies: framing removed, every checksum verified.
  * SPDX-License-Identifier: Apache-2.0
  *
+ * The framing is what the encoding aws-chunked adds to the data: a line for each chunk, and a
+ * trailer.
  * No origin gets a byte before the whole body is verified: digest, checksums, signatures of chunks.
  * The body is complete when the intake starts, in memory or in a file. The intake reads the body
  * once, in parts that fit into the processor's cache. It decodes each part, adds it to the

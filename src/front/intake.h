@@ -1,5 +1,9 @@
 /* intake.h - the intake of request bodies: framing removed, every checksum verified.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * An intake works on one body that the client has sent completely. It removes the framing (what the
+ * encoding aws-chunked adds to the data), and verifies checksums and signatures. If the body is a
+ * list or a form, it also reads the body. */
 #ifndef FRONT_INTAKE_H
 #define FRONT_INTAKE_H
 
@@ -48,8 +52,8 @@ struct intake_ask {
     struct form *form;
     /* Exactly one of these is called. done() runs on the loop of `box`. It runs before intake_start
      * returns if no thread is needed: for a fault in the head, a body with nothing to verify or to
-     * parse, or a body of up to 64 KiB in memory. If that loop has gone, lost() runs on another
-     * thread. */
+     * parse, or a body of up to 64 KiB in memory. If the loop of `box` has gone, lost() runs
+     * on another thread. */
     void (*done)(void *arg, const struct intake_outcome *outcome);
     void (*lost)(void *arg);
     void *arg;
@@ -67,7 +71,7 @@ struct intake_ask {
 struct intake_outcome {
     enum err err;
     struct s3_fault fault;           /* with an err: the error's message and elements */
-    size_t bytes;                    /* of the data, now at the beginning of the body */
+    size_t bytes;                    /* size of the data, now at the beginning of the body */
     /* Header fields for the origin, in place of those that described the framing. */
     struct http_field fields[INTAKE_FIELDS_MAX];
     size_t field_count;

@@ -1,11 +1,12 @@
 /* item.c - one item of a list, judged as a GetObject of its object.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The same functions judge an item and a GetObject request, in the same order: first the client's
- * policy (right.c), then the rules of the bucket (rules.c). After that the get needs a grant, or
- * asks the origin. So a list never gives a client an object that a GetObject request would not give
- * it. A struct call stands for the item's GetObject request. Any thread; each call belongs to one
- * thread. */
+ * The list is that of a batch (batch.c), or of a fill request (reader.c). The same functions judge
+ * an item and a GetObject request, in the same order: first the client's policy (right.c), then the
+ * rules of the bucket (rules.c). After that, the read (a get, cache/get.h) needs a grant, which
+ * proves that the origin lets this client read the object, or it asks the origin. So a list never
+ * gives a client an object that a GetObject request would not give it. A struct call stands for the
+ * item's GetObject request. Any thread; each call belongs to one thread. */
 #include "base/guard.h"
 
 #include "front/inside.h"
@@ -26,8 +27,8 @@ void item_call(struct call *ret, struct front *front, const struct client *clien
     };
 }
 
-/* Returns the range of an item. A whole object needs no range, and no Range header can ask for zero
- * bytes. */
+/* Returns the range of an item. A whole object needs no range. An item of zero bytes has none,
+ * either, because no Range header can ask for zero bytes. */
 static struct s3_range range_of(const struct item *item)
 {
     bool open = item->length == ITEM_OPEN;

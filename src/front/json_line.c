@@ -1,4 +1,4 @@
-/* json_line.c - members of the JSON lines that answer requests about the cache.
+/* json_line.c - writes members of the JSON lines that answer requests about the cache.
  * SPDX-License-Identifier: Apache-2.0
  *
  * An answer may have 100,000 lines, so they are written as text, and not through jansson. Pure. */

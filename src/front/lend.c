@@ -14,7 +14,7 @@
 #include "base/url_kind.h"
 #include "s3/encode.h"
 
-#define HANDED_S 3600             /* a pair of this age is no longer given out */
+#define HANDED_S 3600             /* a pair of this age is not given to clients any more */
 #define GOOD_S 7200               /* a pair of this age is no longer valid */
 #define PAIRS 4u                  /* more than can be valid at a time */
 static_assert(PAIRS > GOOD_S / HANDED_S, "a valid pair is not overwritten");

@@ -44,7 +44,7 @@ static void reply(struct list_reply *list, const struct list_answer *answer)
     struct call *call = list->call;
     struct fields fields = { .keep = call->keep };
     struct origin_reply from = { .fields = answer->fields, .field_count = answer->field_count };
-    struct list_get *ending = NULL;    /* an answer without a body gets no proceed */
+    struct list_get *ending = NULL;    /* without a body, proceed() is not called */
     check(!answer->err);
     forward_answer(call->keep, &from, &fields);
     if (answer->reused) {

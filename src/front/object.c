@@ -1,9 +1,11 @@
 /* object.c - GetObject and HeadObject: the cache's decision as an HTTP answer.
  * SPDX-License-Identifier: Apache-2.0
  *
- * One piece is sent; when the client has taken it, proceed asks for the next (rule H5 in
- * src/README.md). The get delivers the pieces, and may need time for a piece. step() runs when the
- * get has news and when proceed comes. Threads: the loop. */
+ * A get (cache/get.h: one read of an object from the cache or the origin) decides what the answer
+ * is, and delivers the body in pieces. One piece at a time is sent: when the client has taken it,
+ * proceed() is called (rule H5 in src/README.md). The get may need time for its decision or a
+ * piece. step() goes on, after proceed() and whenever the get no longer has to wait. Threads: the
+ * loop. */
 #include <inttypes.h>
 
 #include "base/clock.h"
@@ -139,7 +141,7 @@ static void add_fields(struct call *call, const struct get_answer *answer,
                    arena_printf(call->keep, "%u", answer->parts));
     add_cache_fields(fields, call, answer, cost);
     add_part_sums(fields, call, answer);
-    if (answer->err != ERR_NOT_MODIFIED)    /* last: a full list drops the further fields */
+    if (answer->err != ERR_NOT_MODIFIED)    /* last: a full list drops the fields that come last */
         add_own_fields(fields, call, answer);
 }
 

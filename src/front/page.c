@@ -1,11 +1,11 @@
-/* page.c - the lowest names of many that come in any order, with sums for each.
+/* page.c - keeps the lowest of many names that come in any order, and sums for each name.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The rows have two parts. The first one is sorted, and has each name once. New names go to the end
- * of the second one, unsorted. When the second part is as long as the first one, both are sorted and
- * merged, and the highest names leave if they are too many. So a name costs O(log n). A name that
- * has left never comes back: from then on all names above the last row are refused, and the last row
- * only falls. */
+ * The rows have two parts. The first part is sorted, and has each name once. New names go to the
+ * end of the second part, which is not sorted. When the second part is as long as the first one,
+ * both are sorted and merged, and the highest names leave if they are too many. So a name costs
+ * O(log n). A name that has left never comes back: from then on, all names above that of the last
+ * row are refused, and only lower names can become the last row. */
 #include "front/page.h"
 
 #include <stdlib.h>
@@ -21,7 +21,7 @@ struct page {
     struct page_row *rows;
     size_t count, sorted, capacity;   /* rows before `sorted` are sorted */
     struct arena names;               /* of all rows */
-    bool more;                        /* names above the last sorted row are not of this page */
+    bool more;                        /* names above the last sorted row do not belong here */
 };
 
 struct page *page_new(slice marker, size_t rows_max, size_t bytes_max)
@@ -69,7 +69,7 @@ static int by_name(const void *a, const void *b)
     return slice_cmp(((const struct page_row *)a)->name, ((const struct page_row *)b)->name);
 }
 
-/* Adds the rows of one name to the first of them. */
+/* If several rows have the same name, adds them up in the first of them, and drops the others. */
 static void join_alike(struct page *page)
 {
     size_t count = 0;

@@ -2,16 +2,23 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  *   read:   origin call ─ answer relayed
- *   write:  body's intake ─ removal committed (H7) ─ origin call ─ epoch up ─ answer relayed
+ *   write:  body verified ─ removal committed ─ origin call ─ epoch raised ─ answer relayed
  *
- * This file has the course of a pass. pass_write.c adds the steps of a write, and pass_answer.c
- * takes the answer to the client. The loop and the origin's thread share a pass: the callbacks of
- * the origin run on that thread, everything else runs on the loop.
+ * A pass is one request that the origin answers. This file takes a pass from its beginning to its
+ * end. pass_write.c adds the steps of a write, and pass_answer.c takes the answer to the client.
+ * The loop and the origin's thread share a pass: the callbacks of the origin run on that thread,
+ * everything else runs on the loop.
+ *
+ * The intake (intake.h) verifies the body of a write. The removal takes the key's metadata out of
+ * the cache; when it is committed, the index on disk has the change. The epoch is a counter of the
+ * key (cache/epoch.h): when it rises, a fetch of the key that began earlier can no longer put its
+ * bytes into the cache (rule H7 in src/README.md).
+ *
  * A pass holds the request body, so that a write in progress ends normally even if the client has
- * gone: the cache must know the outcome of the write (rule H7 in src/README.md). But a request that
- * no client waits for is neither sent nor repeated. A write is also not repeated after a later
- * write of the same key has begun: the repeat would undo the later write, which may already have
- * been answered. */
+ * gone: the cache must know the outcome of the write (H7, too). If the client goes before the
+ * request is sent, the request is not sent. If the client goes later, a request that failed is not
+ * repeated. A write is also not repeated after a later write of the same key has begun: the repeat
+ * would undo the later write, which may already have been answered. */
 #include "front/passing.h"
 
 #include <stdlib.h>
@@ -235,9 +242,9 @@ void pass_read(struct call *call)
     pass_call_origin(pass);
 }
 
-/* All clients have gone, and the loop will get no more events from origins. A pass whose origin
- * call still runs ends on the origin's thread. A pass whose body is in the intake ends with the
- * intake. */
+/* All clients have gone, and the loop will get no more events from origins. If the origin call of a
+ * pass still runs, the pass ends on the origin's thread. If the intake still works on its body, the
+ * pass ends when the intake calls done() or lost(). */
 void passes_leave(struct front_loop *loop)
 {
     list_each_safe(struct pass, pass, &loop->passes, link) {
@@ -246,7 +253,7 @@ void passes_leave(struct front_loop *loop)
             continue;
         pass->running = false;
         pass->relaying = NULL;
-        pass_write_end(pass);    /* H7: no fill that began before the write may publish */
+        pass_write_end(pass);    /* H7: a fetch from before the write must not be stored */
         pass_settle(pass);
     }
 }

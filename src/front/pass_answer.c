@@ -1,10 +1,10 @@
 /* pass_answer.c - the origin's answer to a pass, on its way to the client.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A short answer is sent when all of it has come. An answer that is long, or comes slowly, is
- * streamed (relay.h). If a client reads slowly, another call may get the answer's origin
- * connection. If the answer is an object of a known version, the rest is then requested by ranges;
- * any other answer is cut. Threads: the loop. */
+ * A pass is a request that the origin answers (pass.c). A short answer is sent when all of it has
+ * come. An answer that is long, or comes slowly, is streamed (relay.h). If a client reads slowly,
+ * another call may get the answer's origin connection. If the answer is an object of a known
+ * version, the rest is then requested by ranges; any other answer is cut. Threads: the loop. */
 #include "front/passing.h"
 
 #define SLOW_ANSWER_MS 5000    /* an answer that takes longer is streamed */
@@ -36,7 +36,7 @@ void pass_answer_whole(struct pass *pass)
     forward_location(call, pass->status, fields);
     slice body = forward_document(call, pass->status, relay_whole(&pass->relay, &pass->arena));
     call->cost.origin_bytes = body.len;
-    if (s3_operation(call->s3.op)->method == S3_HEAD)    /* the length is that of a GET */
+    if (s3_operation(call->s3.op)->method == S3_HEAD)    /* pass->length is that of a GET */
         http_reply_start(call->http, pass->status, fields->list, fields->count, pass->length, NULL,
                          NULL);
     else
@@ -90,7 +90,7 @@ static void look(void *arg)
                                    pass);
     relay_spare(&pass->relay, slow);
     if (slow)
-        origin_resume(&pass->origin);    /* the origin offers its bytes again, and gets SPARE */
+        origin_resume(&pass->origin);    /* offers bytes again: relay_put returns ORIGIN_SPARE */
 }
 
 static void stream(struct pass *pass)

@@ -1,8 +1,11 @@
 /* pass_write.c - writes that the origin answers: their keys, and the steps before the origin call.
  * SPDX-License-Identifier: Apache-2.0
  *
- *   intake of the body ─ keys of the write, from head and body ─ rules, rights ─ H7 ─ origin call
+ *   body verified ─ keys found, in head and body ─ rules, rights ─ removal committed ─ origin call
  *
+ * The intake (intake.h) verifies the body. The rules of a key are its origin and freshness. Before
+ * the origin is called, the metadata of all these keys is removed from the cache, and the index on
+ * disk has the change: the removal is committed (rule H7 in src/README.md).
  * The body goes to the origin from memory or the page cache. If the page cache has lost bytes of
  * the body, the upload pauses, and a thread started for this purpose reads them from the disk. The
  * origin's thread does not read the disk, because it has other calls, and the disk may hang.
@@ -94,8 +97,8 @@ static bool changes_bucket(const struct pass *pass)
 
 /* The bytes of a body that one thread brings into the page cache. */
 struct body_read {
-    struct pass *pass;            /* a reference, like `hold` (to the body of the pass) */
-    struct http_body *hold;
+    struct pass *pass;            /* a reference */
+    struct http_body *hold;       /* a reference to the body of the pass */
     size_t at, end;
 };
 

@@ -1,9 +1,10 @@
 /* passing.h - struct pass, a request that the origin answers.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Four files include this header: pass.c has the course of a pass, pass_write.c adds the steps of a
- * write, pass_answer.c takes the answer to the client, and preflight.c has what is special about a
- * preflight. Other files begin a pass by the functions in inside.h. */
+ * Such a request is called a pass. Four files include this header: pass.c takes a pass from its
+ * beginning to its end, pass_write.c adds the steps of a write, pass_answer.c takes the answer to
+ * the client, and preflight.c has what is special about a preflight (OPTIONS). Other files begin a
+ * pass by the functions in inside.h. */
 #ifndef FRONT_PASSING_H
 #define FRONT_PASSING_H
 
@@ -39,8 +40,8 @@ struct pass {
     size_t body_at;               /* offset in the body of the bytes for the origin */
     struct origin_body source;
     struct origin_call origin;
-    struct http_field *origin_fields;    /* with room for the intake's fields */
-    size_t origin_field_count;    /* number of origin_fields without those of the intake */
+    struct http_field *origin_fields;    /* with room for fields that the intake adds (intake.h) */
+    size_t origin_field_count;    /* number of origin_fields without the intake's fields */
     slice plain_query;            /* the query before preflight_name_key added to it, or ptr NULL */
     bool running, in_intake;
 

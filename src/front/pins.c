@@ -1,14 +1,15 @@
 /* pins.c - penstock-pin and penstock-unpin: keeps a prefix in the cache, and lists the pins.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The right `cache` lets a client pin (right.c); no origin is asked. A bucket may have prefixes at
- * other origins, and the names of cached objects begin with the origin's endpoint. So a pin becomes
- * one for each endpoint that has keys of the prefix by the rules in force. The settings may change
- * later. So a list also has the pins at other endpoints, marked as such, and an unpin ends them.
+ * The right "cache" lets a client pin (right.c); no origin is asked. A bucket may have prefixes at
+ * other origins, and the names of cached objects begin with the origin's endpoint. So a request to
+ * pin a prefix makes one pin for each endpoint that, by the rules in force, has keys of the prefix.
+ * The settings may change later. So a list also has the pins at endpoints that now have no key of
+ * the prefix, marked as such, and an unpin ends these pins, too.
  *
- * The work waits for disks, so threads of a pool do it. A pin goes on if its client leaves. After it,
- * a walk (store/walk.h), on a thread for walks, finds what is pinned now. The walk ends if the client
- * leaves. */
+ * The work waits for disks, so threads of a pool do it. A pin goes on if its client leaves. After
+ * the pin, a walk through the cached objects (store/walk.h), on a thread for walks, sums up what is
+ * pinned now. The walk ends if the client leaves. */
 #include <inttypes.h>
 
 #include "cache/alias.h"
@@ -27,7 +28,7 @@ struct pin_job {
     struct pool_task task;
     enum s3_op op;
     slice bucket, prefix;
-    const slice *endpoints;           /* first those that have keys of the prefix by the rules */
+    const slice *endpoints;           /* first `by_rules` ones, which have keys of the prefix now */
     size_t endpoint_count, by_rules;
     const struct pins_row *rows;      /* of the endpoint that is walked through */
     size_t row_count;
@@ -56,7 +57,7 @@ static enum err visit(void *arg, const struct walk_object *object)
     return OK;
 }
 
-/* Sums up the objects of the rows, each under the longest prefix that its key has. */
+/* Sums up the objects. Each object counts for the row with the longest prefix of its key. */
 static void walk(struct pin_job *job, slice endpoint)
 {
     struct walk_ask ask = { .endpoint = endpoint, .bucket = job->bucket, .prefix = job->prefix,
@@ -80,7 +81,7 @@ static void add_sum(struct text *to, const struct pin_sum *sum, slice elsewhere)
     text_add(to, S("}\n"));
 }
 
-/* The last line. A folder is out if it did not note the pins, or could not be read. */
+/* The last line. A cache folder counts as out if it did not note the pins, or could not be read. */
 static void add_summary(struct text *to, struct pin_job *job, size_t rows)
 {
     bool missing[VOLUMES_MAX];
@@ -99,7 +100,8 @@ static void add_summary(struct text *to, struct pin_job *job, size_t rows)
 
 /* ---- what a call does ---- */
 
-/* Appends the endpoints that have such pins, and no key of the prefix by the rules. */
+/* Appends the endpoints that have a pin of the prefix, but by the rules no key of it. For a list, a
+ * pin of a longer prefix counts, too. */
 static void add_elsewhere(struct pin_job *job)
 {
     slice *pinned;
@@ -136,7 +138,7 @@ static bool change(struct pin_job *job)
     return changed;
 }
 
-/* Pins. The sums need a walk. */
+/* Pins the prefix. The sums of the answer then need a walk. */
 static void pin(struct pin_job *job, struct text *to)
 {
     (void)change(job);
@@ -167,7 +169,7 @@ static void unpin(struct pin_job *job, struct text *to)
     add_summary(to, job, 1);
 }
 
-/* Adds the sums of one endpoint to those of all. */
+/* Adds the sums of one endpoint to the sums of all endpoints. */
 static size_t merge(struct pin_sum *all, size_t count, const struct pin_sum *sums, size_t more)
 {
     for (size_t i = 0; i < more; i++) {

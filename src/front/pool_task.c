@@ -4,7 +4,8 @@
  *   loop: pool_task_new ──> pool_task_start ──> thread: work ──> mail to the loop ──> answer
  *                                                        └─> thread of POOL_WALK: walk ─┘
  *
- * Each pool has few threads, and a limit of calls that run or wait. The limits are rows of a table.
+ * Each pool has few threads, and a limit of calls that run or wait (rule H8 in src/README.md). The
+ * limits are rows of a table.
  * A stop of Penstock waits for the work of all pools. If the loop has ended by then, the thread
  * frees the task. */
 #include "front/pool_task.h"
@@ -19,7 +20,7 @@
 
 static const struct {
     const char *name;
-    unsigned calls_max;               /* H8: from pool_task_new to pool_task_free */
+    unsigned calls_max;               /* counted from pool_task_new to pool_task_free */
     enum metric limited;
 } rows[POOLS] = {
     [POOL_WALK] = { "walk", 16, M_WALKS_LIMITED },

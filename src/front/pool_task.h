@@ -16,8 +16,8 @@
 struct front;
 struct call;
 
-/* A disk that hangs may hold both threads of POOL_WALK. So work that must not wait for walks has pools
- * of its own. They end before POOL_WALK, because their work may go on there. */
+/* A disk that hangs may hold both threads of POOL_WALK. So work that must not wait for walks has
+ * pools of its own. They end before POOL_WALK, because their work may go on there. */
 enum pool { POOL_PURGE, POOL_PIN, POOL_WALK, POOLS };
 
 struct pool_task;
@@ -25,7 +25,8 @@ struct pool_task_kind {
     enum pool pool;
     void (*work)(struct pool_task *task);      /* on a thread of the pool */
     void (*walk)(struct pool_task *task);      /* see pool_task.walks. May be NULL */
-    void (*answer)(struct pool_task *task);    /* on the loop. The client is there. Ends the task */
+    /* On the loop. Called only while the client is there. Ends the task. */
+    void (*answer)(struct pool_task *task);
     void (*free)(struct pool_task *task);      /* frees the kind's own members. May be NULL */
 };
 
@@ -42,16 +43,16 @@ struct pool_task {
 };
 
 /* Makes a task of this size. Its struct begins with struct pool_task, and the rest is zero. Returns
- * NULL if the pool, or that of its walk, has its fill of calls (rule H8 in src/README.md); the
- * client then has its answer. */
+ * NULL if the pool, or the pool of its walk, has as many calls as it may have (rule H8 in
+ * src/README.md); the client has then got an error answer. */
 void *pool_task_new(struct call *call, const struct pool_task_kind *kind, size_t bytes) MUST_USE;
 void pool_task_free(struct pool_task **task);    /* on the loop, or after the loop has ended */
 /* Gives the task to its pool. From now on, the task handles a client that leaves. */
 void pool_task_start(struct pool_task *task);
 /* True if the client has left. `arg` is the task. Any thread. */
 bool pool_task_is_over(void *arg);
-/* Walks through the objects of one endpoint for the task (store/walk.h) until the client leaves, and
- * adds the gaps of this walk to *gaps. */
+/* Walks through the objects of one endpoint for the task (store/walk.h) until the client leaves,
+ * and adds the gaps of this walk to *gaps. */
 enum err pool_task_walk(struct pool_task *task, struct walk_ask *ask,
                         struct walk_gaps *gaps) MUST_USE;
 

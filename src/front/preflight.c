@@ -4,12 +4,13 @@
  * A browser cannot sign a preflight. The signature in a presigned URL covers only the request that
  * follows, and not the preflight. So a preflight goes to the origin unsigned, and the origin
  * answers it by the CORS rules of the bucket.
- * radosgw finds the tenant of a bucket by the access key in a presigned URL. So if the URL of a
- * preflight is presigned, Penstock adds an access key to the query: the key that the client of the
- * URL has at the origin. The signature is 64 zeros. radosgw requires a signature here, but does not
- * verify it. An origin that verifies it answers SignatureDoesNotMatch. Penstock then asks the
- * origin again without key and signature. No text that could serve as a signature is ever sent. An
- * unknown key is treated like a key of the shared identity, so that the answer does not reveal
+ * radosgw finds the tenant of a bucket by the access key in a presigned URL. A presigned URL names
+ * the access key that a client has at Penstock. So if the URL of a preflight is presigned, Penstock
+ * adds to the query the access key that this client has at the origin. The signature with it is 64
+ * zeros. radosgw requires a signature here, but does not verify it. An origin that verifies it
+ * answers SignatureDoesNotMatch. Penstock then asks the origin again without key and signature. No
+ * text that could serve as a signature is ever sent. An unknown key is treated like the key of a
+ * client with the shared identity (Penstock's own credentials), so that the answer does not reveal
  * which keys exist. Threads: the loop. */
 #include "front/passing.h"
 #include "s3/encode.h"

@@ -1,12 +1,12 @@
 /* purge.c - penstock-purge: purges a prefix or a key, and lists the purges in force.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The right `cache` lets a client purge (right.c); no origin is asked. A bucket may have prefixes at
- * other origins, and the names of cached objects begin with the origin's endpoint. So a purge
- * becomes one for each endpoint that has keys of the prefix by the rules in force.
+ * The right "cache" lets a client purge (right.c); no origin is asked. A bucket may have prefixes
+ * at other origins, and the names of cached objects begin with the origin's endpoint. So a purge of
+ * a prefix has one part for each endpoint that, by the rules in force, has keys of the prefix.
  *
  * The work waits for disks, so threads of a pool do it. A purge goes on if its client leaves. A dry
- * run walks through the store (store/walk.h), and ends then. */
+ * run only walks through the store (store/walk.h), and ends if its client leaves. */
 #include <inttypes.h>
 
 #include "base/log.h"
@@ -21,7 +21,7 @@ struct purge_job {
     struct pool_task task;
     enum purge_what { PURGE_NOW, PURGE_DRY, PURGE_LIST } what;
     slice bucket, key;                /* the key, or the prefix */
-    bool whole;                       /* a key */
+    bool whole;                       /* `key` is a whole key, not a prefix */
     const slice *endpoints;
     size_t endpoint_count;
     uint64_t objects, cached_bytes;   /* of a dry run */
@@ -81,8 +81,8 @@ static void purge(struct purge_job *job, struct text *to)
     text_add(to, S("}\n"));
 }
 
-/* Finds what a purge names: the beginning of a key, or a key. Returns false if it is not of this
- * bucket or has another prefix. */
+/* Finds what a purge names: a prefix of keys, or a key. Returns false if the purge is of another
+ * bucket, or if its key or prefix does not begin with the prefix of this call. */
 static bool is_listed(const struct purge_job *job, slice prefix, slice *ret_key, bool *ret_whole)
 {
     slice endpoint = slice_cut(&prefix, '\0'), bucket = slice_cut(&prefix, '\0');

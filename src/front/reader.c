@@ -1,9 +1,10 @@
 /* reader.c - the rights of readers that do not use HTTP, such as the fill socket.
  * SPDX-License-Identifier: Apache-2.0
  *
- * This file has the functions of cache/reader.h. A reader proves its key by a presigned request for
- * the page /_/fill. Each object that it reads is judged as a GetObject of the key's client. When
- * the key is removed from the settings, the reader may read nothing more. Any thread. */
+ * This file has the functions of cache/reader.h. A reader is a process that asks for objects by
+ * another way than HTTP. It proves its key by a presigned request for the page /_/fill. Each object
+ * that it reads is judged as a GetObject of the key's client. When the key is removed from the
+ * settings, the reader may read nothing more. Any thread. */
 #include "cache/reader.h"
 
 #include "front/inside.h"

@@ -17,15 +17,15 @@
 struct relay {
     pthread_mutex_t lock;         /* for the members up to `holds` */
     struct list segments;
-    size_t bytes;                 /* of all segments, without those that the client has taken */
+    size_t bytes;                 /* in all segments, less the bytes that the client has taken */
     bool paused;                  /* the origin waits */
     bool spare;                   /* while the origin waits, another call may get the connection */
     bool discards;                /* drops every byte, because nobody reads them */
     bool holds;                   /* keeps the document until it is complete (relay_hold) */
-    /* only for the loop */
+    /* the members from here on are only for the loop */
     struct origin_call *origin;
     struct http_request *http;    /* NULL: the answer is not streamed, or no longer */
-    uint64_t length, sent, looked;    /* looked: the value of sent at the last look */
+    uint64_t length, sent, looked;    /* looked: `sent` at the last relay_is_slow */
     size_t out;                   /* bytes on their way to the client */
     bool in_ranges;               /* the origin is asked for one range after another */
     bool ended;                   /* every byte has come */
@@ -42,12 +42,13 @@ enum origin_take relay_put(struct relay *relay, slice bytes);    /* mostly on th
 bool relay_is_full(struct relay *relay);    /* enough has come to stream the answer */
 slice relay_whole(struct relay *relay, struct arena *keep) MUST_USE;
 void relay_discard(struct relay *relay);    /* drops all bytes, now and later */
-uint64_t relay_received(struct relay *relay);    /* bytes that have come, in all calls */
+uint64_t relay_received(struct relay *relay);    /* bytes that have come, in all origin calls */
 /* From now on the origin is asked for ranges. Returns true if there is no room for
  * RELAY_RANGE_BYTES yet; wants() is then called when there is. */
 bool relay_waits(struct relay *relay);
 void relay_spare(struct relay *relay, bool spare);    /* takes effect at the next pause */
-/* True if the origin waits, and the client has taken very few bytes since the last look. */
+/* True if the origin waits, and the client has taken very few bytes since the last
+ * relay_is_slow. */
 bool relay_is_slow(struct relay *relay);
 
 /* Streams the answer from now on; length may be HTTP_OPEN. over() is called when the client has the
@@ -66,6 +67,7 @@ void relay_hold(struct relay *relay);
 slice relay_take_held(struct relay *relay, struct arena *keep) MUST_USE;
 void relay_step(struct relay *relay);       /* call it when more bytes may have come */
 void relay_end(struct relay *relay);        /* every byte has come: the last one may be sent */
-void relay_fail(struct relay *relay);       /* H10: the answer will never be complete */
+/* The answer will never be complete: resets the connection (rule H10 in src/README.md). */
+void relay_fail(struct relay *relay);
 
 #endif

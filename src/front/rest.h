@@ -1,7 +1,7 @@
 /* rest.h - the rest of an answer whose origin call ended early. SPDX-License-Identifier: Apache-2.0
  *
- * If an object has a strong ETag, a range request with If-Match gets the rest of the same
- * version. */
+ * The origin call of an answer ends early if another call gets its connection (pass_answer.c). If
+ * an object has a strong ETag, a range request with If-Match gets the rest of the same version. */
 #ifndef FRONT_REST_H
 #define FRONT_REST_H
 
@@ -16,7 +16,8 @@ struct rest {
 /* True if the rest of the answer can be requested, provided the answer has a length and a strong
  * ETag. */
 bool rest_possible(const struct s3_request *request);
-struct rest rest_of(struct arena *keep, const struct origin_reply *reply);    /* first reply */
+/* `reply` is the answer to the first request of the pass. */
+struct rest rest_of(struct arena *keep, const struct origin_reply *reply);
 /* Returns the fields of a request for at most `most` bytes after the first `got` bytes. `fields`
  * are those of the first request. */
 struct http_field *rest_ask(struct arena *keep, struct rest *rest, uint64_t got, uint64_t most,

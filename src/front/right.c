@@ -1,19 +1,22 @@
 /* right.c - judges whether a client may do an operation. SPDX-License-Identifier: Apache-2.0
  *
  * For a client with its own identity the origin decides: it answers the call itself, or it has
- * given a grant for the cached object (cache/permit.c). Any other client uses the shared identity,
- * and the rows of its policy decide here, before any look-up. A call needs the right of its
- * operation (op.def), on its key or on the prefix of a list request. Side effects need rights, too:
- * a copy reads its source. These need ADMIN: a header that gives other users a right, or sets or
- * bypasses a lock; an unknown header or parameter; a restore that writes to another bucket
- * (pass_write.c). The right CACHE is over the cache, which all clients share. No origin can give it,
- * so a client with its own identity never has it.
+ * given a grant for the cached object (cache/permit.c). Any other client uses the shared identity
+ * (Penstock's own credentials), and the rows of its policy decide here, before any look-up. A call
+ * needs the right of its operation (op.def), on its key or on the prefix of a list request. Side
+ * effects need rights, too: a copy reads its source. The right ADMIN is needed for:
+ *   - a header that gives other users a right, or sets or bypasses a lock;
+ *   - an unknown header or parameter;
+ *   - a restore that writes to another bucket (pass_write.c).
+ * The right CACHE allows changes of the cache, such as a purge. All clients share the cache, and no
+ * origin can give this right, so a client with its own identity never has it.
  *
  * A row gives rights on a bucket, on a prefix of a bucket, or on everything. A prefix is compared
  * byte by byte: "logs" also allows "logs-of-others/x", and "logs/" does not. A row covers a list
  * request if the request's prefix begins with the row's prefix, because every listed key then
- * begins with it, too. No row of a bucket covers a key with "." or ".." between its slashes: an
- * origin that reads the key as a path would find another object. Any thread. */
+ * begins with it, too. If a row is for a bucket or prefix, it covers no key with "." or ".."
+ * between its slashes: an origin that reads the key as a path would find another object. Any
+ * thread. */
 #include <assert.h>
 
 #include "base/log.h"

@@ -4,10 +4,10 @@
  *                                                           +--> neither has room: refused
  *     above             --> the spill folder, else memory --+
  *
- * A body gets room for all its bytes before its first byte is read. A body of unknown length
- * (chunked) grows. A growing body in memory moves to a larger place. When the body outgrows memory,
- * its further bytes go to a file. So a body in a file has a front, which lies in memory: at least
- * the bytes that came with the head.
+ * Before its first byte is read, a body gets room for all its bytes: it reserves them in the budget
+ * of memory or of disk. A body of unknown length (chunked) grows. A growing body in memory moves to
+ * a larger place. When the body outgrows memory, its further bytes go to a file. So a body in a
+ * file has a front, which lies in memory: at least the bytes that came with the head.
  *
  * All bodies share one budget of memory and one of disk (rule H8 in src/README.md). One client with
  * several bodies may hold half of each budget, so a client that sends bodies and never ends them
@@ -21,9 +21,9 @@
  * The spill threads create the file and write to it (spill.c). Closing a file may wait for the
  * disk, and takes up to a second for gigabytes, so each file is closed on a thread of its own.
  *
- * Threads: a body belongs to one thread after another. A segment on its way to the file shares the
- * body with a spill thread; meanwhile only that thread touches `fd` and `allocated`. Room is
- * counted over all loops. */
+ * Threads: a body belongs to one thread after another. While a spill thread writes a segment (a
+ * block of the body's bytes), it shares the body; meanwhile only the spill thread touches `fd` and
+ * `allocated`. Room is counted over all loops. */
 #include "http/inside.h"
 
 #include <errno.h>

@@ -1,8 +1,9 @@
 /* chunks.c - takes the chunked coding off a request body. SPDX-License-Identifier: Apache-2.0
  *
  * The decoder is a state machine of seven steps and an end. DATA moves all bytes that are there;
- * each other step takes exactly one byte. Between calls the decoder keeps only the step, and the
- * size of the chunk: while it is read, its digits so far; later, the number of bytes left. */
+ * each other step takes exactly one byte. Between calls the decoder keeps only the step and the
+ * size of the chunk. While the size is read, `left` has the value of the digits so far, and
+ * `digits` their number. In the step DATA, `left` has the number of bytes still to come. */
 #include "http/chunks.h"
 
 #include <string.h>

@@ -15,10 +15,10 @@ struct chunks {                         /* all zeroes at the beginning of a body
     uint64_t left;
 };
 
-/* Decodes the next bytes of the coded body in place: the *ret_decoded bytes of the body among them
- * are moved to the front of `bytes`. Returns OK if the body is complete. The *ret_rest bytes that
- * came after the end of the body then follow the decoded bytes. Returns ERR_MORE if the body needs
- * more bytes, and ERR_BAD_HEAD if the coding is malformed. */
+/* Decodes the next bytes of the coded body in place: moves the bytes of the body to the front of
+ * `bytes`, and sets *ret_decoded to their number. Returns OK if the body is complete. Bytes that
+ * came after the end of the body then follow the decoded bytes; *ret_rest is their number. Returns
+ * ERR_MORE if the body needs more bytes, and ERR_BAD_HEAD if the coding is malformed. */
 enum err chunks_decode(struct chunks *chunks, char *bytes, size_t len, size_t *ret_decoded,
                        size_t *ret_rest) MUST_USE;
 

@@ -505,7 +505,7 @@ static void on_timeout(void *arg)
 /* Returns true for a client on this host, over loopback. For such a client conn_open chooses the
  * congestion control reno: within one host no packet is lost, and no packet needs pacing. With bbr,
  * which a host may use for all connections, a long answer would take twice as long (an item of 128
- * KiB in a batch takes 82 us, not 37). */
+ * KiB in a batch then takes 82 us instead of 37). */
 static bool is_on_this_host(const struct sockaddr_storage *peer)
 {
     const struct sockaddr_in *v4 = (const struct sockaddr_in *)peer;
@@ -560,8 +560,8 @@ void conn_take_body(struct conn *conn)
     conn_release(conn);
 }
 
-/* Moves the bytes that came after the last request to a new buffer of the first size, if they fit:
- * only a large head needs a larger buffer. An idle connection then holds no buffer at all. */
+/* Moves the bytes that came after the last request to a new buffer of HEAD_SMALL_BYTES, if they
+ * fit: only a large head needs a larger buffer. An idle connection then holds no buffer at all. */
 static void renew_input(struct conn *conn)
 {
     h2o_buffer_t **input = &conn->sock->input, *old = *input;
@@ -595,8 +595,8 @@ void conn_next_head(struct conn *conn)
     listener_idle(conn->listener);
 }
 
-/* A close with unread bytes would reset the connection, and the client would lose the answer. So
- * such a connection first lingers. */
+/* A close with unread bytes would reset the connection, and the client would lose the answer. So a
+ * connection with unread bytes first lingers: for a time, its bytes are read and thrown away. */
 void conn_end(struct conn *conn)
 {
     check(!conn->request && conn->sock);
@@ -628,7 +628,8 @@ bool conn_say(struct conn *conn, slice bytes)
         return session_say(conn->session, bytes);
     ssize_t sent = send(h2o_socket_get_fd(conn->sock), bytes.ptr, bytes.len,
                         MSG_DONTWAIT | MSG_NOSIGNAL);
-    /* If nothing was sent, the connection is still good: a client soon sends its body uninvited. */
+    /* If nothing was sent, the connection is still good: a client that gets no 100 Continue soon
+     * sends its body anyway. */
     return sent <= 0 || (size_t)sent == bytes.len;
 }
 

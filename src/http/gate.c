@@ -1,10 +1,10 @@
 /* gate.c - judges every head before its body is read. SPDX-License-Identifier: Apache-2.0
  *
  * The gate scans a head (s3/request_head.h), compares its Content-Length with the body limit, and
- * gives the head to the app's judge. The body is read only afterwards. The gate also sends
- * refusals: it writes the answer and shuts our side of the connection. Then, within limits, it
- * throws away the bytes that the client still sends. A close with unread bytes would reset the
- * connection, and the client would lose the answer. */
+ * gives the head to the judge of the app (struct http_app). The body is read only afterwards. The
+ * gate also sends refusals: it writes the answer and shuts our side of the connection. Then, within
+ * limits, it throws away the bytes that the client still sends. A close with unread bytes would
+ * reset the connection, and the client would lose the answer. */
 #include "http/inside.h"
 
 #include <string.h>
@@ -90,7 +90,8 @@ void gate_slow(struct conn *conn)
 }
 
 /* Gives the body room before it is read: for all its bytes, or for its next bytes if its length is
- * unknown. Moves the bytes of the body that came with the head from the input to the body. */
+ * unknown. If bytes of the body arrived together with the head, moves them out of the input, into
+ * request->body. */
 static bool make_room(struct conn *conn, const struct request_head *head, uint64_t announced)
 {
     struct http_request *request = conn->request;
@@ -132,8 +133,8 @@ static void judge(struct conn *conn, const struct request_head *scanned)
     bool begun = conn->sock->input->size > scanned->bytes;
     if (!make_room(conn, &request->head, answer.body_bytes))
         return;
-    /* A body of no bytes gets a 100, too: without one, botocore would take the final answer also as
-     * the answer to its next request. */
+    /* An empty body gets a 100 Continue, too. Without this 100, botocore would take the final
+     * answer also as the answer to its next request. */
     if (!request->head.expect_continue || begun ||
         conn_say(conn, S("HTTP/1.1 100 Continue\r\n\r\n")))
         conn_take_body(conn);

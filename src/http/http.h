@@ -1,10 +1,12 @@
-/* http.h - HTTP/1.1 for rooms that know nothing of sockets.
+/* http.h - HTTP/1.1 for code that knows nothing of sockets.
  * SPDX-License-Identifier: Apache-2.0
  *
+ * An app (struct http_app) answers the requests of one address. front/ has the app for S3, and
+ * admin/ the app for operators.
  * There are N loops. Each loop is a thread with its own event loop, listeners (SO_REUSEPORT) and
- * mailbox, and holds one pointer for the apps (http_loop_local). A gate judges every request head
- * before the body is read. A request belongs to the loop that accepted it (rule H4 in
- * src/README.md). */
+ * mailbox, and holds one pointer for the apps (http_loop_local). The gate (gate.c) lets the app
+ * judge every request head before the body is read. A request belongs to the loop that accepted it
+ * (rule H4 in src/README.md). */
 #ifndef HTTP_HTTP_H
 #define HTTP_HTTP_H
 
@@ -26,7 +28,7 @@ struct http_answer {
     slice body;
     bool close;
     /* Set by a judge that returns false: */
-    bool is_page;                       /* the answer is no refusal, and is not counted as one */
+    bool is_page;                       /* the answer is no refusal: not counted as one */
     bool too_large;                     /* the answer refuses the size of the body */
     /* Set by a judge that returns true: */
     void *judged;                       /* http_request_judged() returns it */
@@ -53,11 +55,14 @@ struct http_app {
      * connection is closed. The gate calls it once for each request, with the request's arena. */
     bool (*judge)(void *arg, struct http_loop *loop, struct arena *keep,
                   slice peer, const struct request_head *head, struct http_answer *ret);
-    /* Makes the answer when http itself refuses a request, which then never reaches handle(). err
-     * is ERR_BAD_HEAD, ERR_HEAD_TOO_LARGE, ERR_TIMEOUT (head or body), ERR_TOO_LARGE (the body is
-     * over the limit), ERR_INCOMPLETE (the body is longer than the head announced), or ERR_LIMIT
-     * (no room for the body, or for a large head). At the cap of connections, new connections
-     * wait; they are not refused. */
+    /* Makes the answer when http/ itself refuses a request, which then never reaches handle(). err
+     * is one of these:
+     * - ERR_BAD_HEAD, ERR_HEAD_TOO_LARGE;
+     * - ERR_TIMEOUT: the head or the body took too long;
+     * - ERR_TOO_LARGE: the body is over the limit;
+     * - ERR_INCOMPLETE: the body is longer than the head announced;
+     * - ERR_LIMIT: there is no room for the body, or for a large head.
+     * At the cap of connections, new connections wait; they are not refused. */
     void (*refuse)(void *arg, struct arena *keep, const struct http_refused *what,
                    struct http_answer *ret);
     /* Takes a request whose body is complete. The app must call http_reply or http_reply_start
@@ -70,22 +75,24 @@ struct http_options {
     size_t app_count;
     unsigned loops;
     unsigned head_ms;                   /* a head must be complete within this time */
-    unsigned request_ms;                /* the same for its body; enforced at a progress check */
-    unsigned body_progress_ms;          /* time between progress checks; 0: one after request_ms */
+    unsigned request_ms;                /* the same for a body; only a progress check enforces it */
+    unsigned body_progress_ms;          /* time between progress checks; 0: request_ms */
     uint64_t body_progress_bytes;       /* bytes of a body that must come between two checks */
     unsigned idle_ms;                   /* a connection without a request may stay this long */
-    /* A client is cut if it takes fewer than send_progress_bytes of an answer (0 counts as 1) in
-     * each of two halves of send_ms in a row. */
+    /* Penstock looks at the end of each half of send_ms how much of an answer the client has taken.
+     * If it was less than send_progress_bytes in two successive halves, the connection is cut. A
+     * send_progress_bytes of 0 counts as 1. */
     unsigned send_ms;
     uint64_t send_progress_bytes;
     uint64_t body_bytes_max;
     /* A body larger than body_memory_bytes goes to an unlinked file in a folder that spill_folder
      * returns, if there is room. */
     uint64_t body_memory_bytes;
-    /* Returns a folder with room for `bytes`: the bytes that all bodies hold on disk, and that no
-     * disk has allocated yet. `in` is the folder that the body's file is in, which is then the only
-     * choice, or NULL. NULL: there is no room; the body goes to memory, if memory has room. Called
-     * on a loop. The path stays valid until http_stop. */
+    /* Returns a folder with room for `bytes`. `bytes` is what all bodies together have reserved on
+     * disk, less what the disks have allocated already. If the body has a folder already, `in` is
+     * that folder, and no other may be returned; otherwise `in` is NULL. Returns NULL if there is
+     * no room; a body without a folder then goes to memory, if memory has room. Called on a loop.
+     * The path stays valid until http_stop. */
     const char *(*spill_folder)(void *spill_arg, const char *in, uint64_t bytes);
     void *spill_arg;
     /* Three limits for all bodies together; 0: no limit. One client may hold half of each, or
@@ -99,7 +106,7 @@ struct http_options {
      * before it ends. http_loop_local() returns the result of loop_begin. */
     void *(*loop_begin)(void *arg, struct http_loop *loop);
     void (*loop_end)(void *arg, void *local);
-    void (*loop_turn)(void *arg, void *local);    /* after the loop's mailbox was delivered */
+    void (*loop_turn)(void *arg, void *local);    /* after the mail of the loop was delivered */
     void *arg;
 };
 
@@ -142,8 +149,8 @@ bool http_request_is_tls(const struct http_request *request);
 /* The first caller of http_body_take owns the body, which may outlive its request: a write on its
  * way to the origin still reads the body when the client has gone. http_body_take returns NULL if
  * there is no body, and may return NULL for a body of no bytes; http_body_release, http_body_bytes
- * and http_body_in_file accept NULL. Any thread may release a body; its room on the disk counts as
- * free at once. While one thread writes to a body, no other may read it. */
+ * and http_body_in_file accept NULL. Any thread may release a body; its share of bodies_disk_bytes
+ * counts as free at once. While one thread writes to a body, no other may read it. */
 struct http_body;
 struct http_body *http_body_take(struct http_request *request) MUST_USE;
 void http_body_release(struct http_body **body);
@@ -159,16 +166,16 @@ bool http_body_read(const struct http_body *body, size_t at, char *to, size_t by
 bool http_body_read_now(const struct http_body *body, size_t at, char *to, size_t bytes) MUST_USE;
 bool http_body_write(struct http_body *body, size_t at, char *from, size_t bytes) MUST_USE;
 /* Finds at most *bytes bytes of the body from offset `at` on, and sets *bytes to their number.
- * Returns their address in memory. This is `buffer` if they were read from the file. Returns NULL
- * if the disk failed. */
+ * Returns the address of the bytes in memory, which is `buffer` if they were read from the file.
+ * Returns NULL if the disk failed. */
 char *http_body_part(const struct http_body *body, size_t at, char *buffer,
                       size_t *bytes) MUST_USE;
 
 /* Sends a whole answer at once. */
 void http_reply(struct http_request *request, const struct http_answer *answer);
 
-/* An answer whose body comes in parts: one send, then wait for proceed (H5). For a HEAD, give the
- * length that GET would have, and send nothing: http_reply_start completes the answer. */
+/* An answer whose body comes in parts: one send, then wait for proceed (rule H5). For a HEAD, give
+ * the length that a GET would have, and send nothing: http_reply_start completes the answer. */
 struct http_source {
     void (*proceed)(void *arg);         /* the bytes are out: the source may send more */
     void (*stop)(void *arg);            /* the client is gone: unhook and return, send no more */
@@ -180,18 +187,19 @@ void http_reply_start(struct http_request *request, int status, const struct htt
  * client, until the connection ends), and the caller must end it. The answer to a HEAD then has no
  * Content-Length. */
 #define HTTP_OPEN UINT64_MAX
-/* Ends a body of unknown length. No send may be in progress. A last proceed follows, perhaps before
- * http_reply_end returns. */
+/* Ends a body of unknown length. No send may be in progress. A last call of proceed follows,
+ * perhaps before http_reply_end returns. */
 void http_reply_end(struct http_request *request);
-/* Sends the next bytes, which must stay until proceed or stop. The send that completes the length
- * is followed by a last proceed. The request is over when that proceed returns. */
+/* Sends the next bytes, which must stay valid until proceed or stop is called. The send that
+ * completes the length is followed by a last call of proceed. The request is over when that call
+ * returns. */
 void http_reply_send(struct http_request *request, slice bytes);
-/* Sends several runs of bytes in one write. No run may be empty. The array `runs` must stay until
- * this function returns, and the bytes until proceed or stop. `last` is true if the runs end a body
- * of unknown length. */
+/* Sends several runs of bytes in one write. No run may be empty. The array `runs` must stay valid
+ * until this function returns, and the bytes until proceed or stop is called. `last` is true if the
+ * runs end a body of unknown length. */
 #define HTTP_RUNS_MAX 64
 void http_reply_send_runs(struct http_request *request, const slice *runs, size_t count, bool last);
-/* For a failure in the middle of a body: resets the connection (H10). No callback follows. */
+/* For a failure in the middle of a body: resets the connection (rule H10). No callback follows. */
 void http_reply_abort(struct http_request *request);
 
 /* ended() is called once, however the request ends, for the access log. Before http_reply_start it

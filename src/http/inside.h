@@ -4,13 +4,15 @@
  *                     ^                                                                    |
  *                     +---------------------- next head <----- reply.c <-------------------+
  *
- * Of libh2o 2.2.5, this room uses only the event loop, the sockets and their buffers. The HTTP part
- * of libh2o parses heads and chunks leniently. It has one timer for everything, and no timeout for
- * a slow reader. And a caller cannot choose when libh2o closes a TLS connection. The sockets are
- * do-not-read sockets: libh2o reports that bytes have come, and never reads them. So this room
- * makes every read, with a limit. A head goes into sock->input, a body into memory (body.c) or into
- * a segment on its way to a file (spill.c). Bytes of the next request that came with the body wait
- * in sock->input until this request has been answered.
+ * Of libh2o 2.2.5, this folder uses only the event loop, the sockets and their buffers. The HTTP
+ * part of libh2o parses heads and chunks leniently. It has one timer for everything, and no timeout
+ * for a slow reader. And a caller cannot choose when libh2o closes a TLS connection. The sockets
+ * are do-not-read sockets: libh2o reports that bytes have come, and never reads them. So the code
+ * here makes every read, with a limit. It reads a head into sock->input, and a body into memory
+ * (body.c) or into a segment: a block of memory whose bytes are then written to a file (spill.c).
+ * Bytes of the next request that came with the body wait in sock->input until this request has been
+ * answered.
+ * A turn of a loop is one round of its event loop.
  * Threads: a connection, its request and its timers belong to one loop (rule H4 in src/README.md).
  * Other threads touch only the atomics. */
 #ifndef HTTP_INSIDE_H
@@ -52,7 +54,7 @@ struct timers {
 void timers_init(struct timers *timers, const unsigned row_ms[ROW_COUNT]);
 void timers_free(struct timers *timers);
 /* Starts a timer that the caller owns, and in which fn and arg are set. A timer that waits already
- * starts again. list_del(&timer->link) stops a timer. */
+ * starts again from now. list_del(&timer->link) stops a timer. */
 void timer_start(struct timers *timers, enum row row, struct http_timer *timer);
 int timers_wait_ms(const struct timers *timers);    /* until the next timer is due, at most 10 s */
 bool timers_run(struct timers *timers);             /* returns true if a timer was due */
@@ -127,8 +129,8 @@ enum phase {
 };
 
 #define HEAD_SMALL_BYTES 8192           /* a socket's first buffer; any connection may have one */
-/* A larger head takes this much of heads_bytes, for its buffer, its copy, and all memory that the
- * request makes of the head. */
+/* A larger head takes this much of heads_bytes (struct http_options), for its buffer, its copy, and
+ * all memory that the request makes of the head. */
 #define HEAD_LARGE_BYTES (128 * KIB)
 #define CONN_MAGIC 0x636f6e6eu
 struct conn {
@@ -145,7 +147,7 @@ struct conn {
     size_t scanned_bytes;               /* of the head being read */
     bool large_head;                    /* the head counts as large, until the answer is out */
     size_t lingered_bytes;
-    size_t stalls;                      /* send timers in a row without enough bytes taken */
+    size_t stalls;                      /* successive send timers without enough bytes */
     uint64_t acked_bytes;
     struct http_request *request;       /* from the scanned head to the end of the answer */
     struct arena refusal;               /* the answer to a refused request */
@@ -171,8 +173,8 @@ void conn_written(struct conn *conn, bool ok);
 size_t conn_unchunk(struct conn *conn, char *bytes, size_t len, size_t *ret_rest);
 /* The most runs of bytes in one write: head, a chunk's line, its runs, its end. */
 #define CONN_WRITE_MAX (HTTP_RUNS_MAX + 3)
-/* Only one write at a time. done(sock, err) is called in a later turn, when all bytes are out or
- * the write has failed (err is not NULL). */
+/* Only one write at a time. done(sock, err) is called in a later turn of the loop, when all bytes
+ * are out or the write has failed (err is not NULL). */
 void conn_write(struct conn *conn, h2o_iovec_t *bufs, size_t count, h2o_socket_cb done);
 /* Sends a few bytes now. Returns false if the connection is broken. */
 bool conn_say(struct conn *conn, slice bytes);
@@ -212,7 +214,7 @@ struct http_request {
     bool handled;                       /* the body is complete, and the app has the request */
     bool close;                         /* the connection ends with this request */
     struct chunks chunks;
-    uint64_t body_read, body_mark;      /* bytes read so far; as of the last progress check */
+    uint64_t body_read, body_mark;      /* bytes read: now, and at the last progress check */
     uint64_t body_max;                  /* the largest size of the body that the judge allows */
     enum err framing;                   /* result of chunks_decode; ERR_MORE until the end */
     unsigned client;                    /* the bodies of one client count together; 0: no client */

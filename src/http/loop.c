@@ -1,8 +1,9 @@
 /* loop.c - one thread with its event loop. SPDX-License-Identifier: Apache-2.0
  *
  * The mailbox's descriptor is a do-not-read socket of the event loop: libh2o reports that it is
- * readable, and mailbox_deliver reads it. Our timers run outside of libh2o's turn, and their
- * callbacks may leave work for libh2o. So after a timer ran, the next turn does not sleep. */
+ * readable, and mailbox_deliver reads it. Our timers run outside of h2o_evloop_run, and their
+ * callbacks may leave work for libh2o. So after a timer ran, the next call of h2o_evloop_run does
+ * not sleep. */
 #include "http/inside.h"
 
 #include <fcntl.h>

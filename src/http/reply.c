@@ -1,8 +1,9 @@
 /* reply.c - answers, whole or in parts. SPDX-License-Identifier: Apache-2.0
  *
- * The head of an answer leaves with the first bytes of its body, in one write. When all bytes are
- * out, the source gets its last proceed, and the request is over (finish). Only one send is in
- * progress at a time (rule H5 in src/README.md). */
+ * The head of an answer leaves with the first bytes of its body, in one write. If an app sends a
+ * body in parts, it gives a source (struct http_source), whose proceed() is called after each send.
+ * When all bytes are out, proceed() is called for the last time, and the request is over (finish).
+ * Only one send is in progress at a time (rule H5 in src/README.md). */
 #include "http/inside.h"
 
 #include <inttypes.h>
@@ -178,7 +179,8 @@ static h2o_iovec_t iovec_of(slice bytes)
     return (h2o_iovec_t){ (char *)bytes.ptr, bytes.len };
 }
 
-/* A chunk without bytes is the last chunk, so no other last chunk follows it. */
+/* An empty chunk ends the body by itself. After any other chunk, the end of the body needs an empty
+ * chunk. */
 static slice end_of_chunk(const struct http_request *request, size_t bytes)
 {
     return request->ended_open && bytes ? S("\r\n0\r\n\r\n") : S("\r\n");

@@ -44,8 +44,8 @@ static bool resolve(const char *listen_on, struct address *ret)
     return true;
 }
 
-/* Returns a socket that is bound, or -1 with errno. With `shared`, the socket listens, and the loops
- * share the port. */
+/* Returns a socket that is bound, or -1 with errno. With `shared`, the socket also listens, and the
+ * loops share the port. */
 static int bind_to(const struct address *address, bool shared)
 {
     int on = 1, fd = socket(address->at.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);

@@ -1,10 +1,10 @@
 /* session.h - TLS on one connection. SPDX-License-Identifier: Apache-2.0
  *
- * A session itself reads and writes the socket's descriptor, one TLS record at a time. So reads
- * are as bounded as without TLS. A client that takes no bytes costs one record of memory in
- * addition to the bytes being sent. Only session_shut sends a close_notify: a connection that is
- * cut ends without one (rule H10 in src/README.md). Threads: everything runs on the connection's
- * loop. */
+ * A session itself reads and writes the socket's descriptor, one TLS record at a time. So it never
+ * holds more received bytes than its caller asked for and the rest of one record. A client that
+ * takes no bytes costs one record of memory in addition to the bytes being sent. Only session_shut
+ * sends a close_notify: a connection that is cut ends without one (rule H10 in src/README.md).
+ * Threads: everything runs on the connection's loop. */
 #ifndef HTTP_SESSION_H
 #define HTTP_SESSION_H
 
@@ -21,8 +21,10 @@ enum shaken session_shake(struct session *session) MUST_USE;
 ssize_t session_read(struct session *session, void *to, size_t bytes) MUST_USE;
 /* Like session_read for one byte, but does not take the byte. */
 ssize_t session_peek(struct session *session) MUST_USE;
-bool session_holds(struct session *session);    /* true: bytes wait that no poll reports */
-/* The bytes must stay until done(sock, err) is called in a later turn. One write at a time. */
+/* Returns true if the session holds decrypted bytes, which poll does not report. */
+bool session_holds(struct session *session);
+/* The bytes must stay valid until done(sock, err) is called, in a later turn of the loop. One write
+ * at a time. */
 void session_write(struct session *session, h2o_socket_t *sock, const h2o_iovec_t *bufs,
                    size_t count, h2o_socket_cb done);
 /* Sends a few bytes now. Returns false if they could not be sent; the session is then broken. */

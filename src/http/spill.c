@@ -1,4 +1,5 @@
-/* spill.c - bodies on their way to the disk, beside the loops. SPDX-License-Identifier: Apache-2.0
+/* spill.c - writes request bodies to files, on threads of its own.
+ * SPDX-License-Identifier: Apache-2.0
  *
  * A write to a file may block: the disk may hang, or be slower than its writer. A loop has other
  * clients, so it never writes to a file itself. It reads the next bytes of the body into a segment,

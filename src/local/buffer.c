@@ -3,6 +3,8 @@
  *   register ─ quotas ─ kind's take ─ [mail] ─ reply ─ fills ... unregister ─ last fill ends
  *                                                    ─ kind's release ─ [mail] ─ reply
  *
+ * [mail]: only if a GPU's copier thread does the work, and then sends a message to the keeper.
+ *
  * A buffer is a capability: a client that holds the memory's descriptor, or its handle, may
  * register it. Penstock never looks memory up by a name. The memory's kind maps or opens the
  * memory, and releases it (memory.h). A buffer is released when no fill into it is in progress;

@@ -4,8 +4,8 @@
  * long as any process has the memfd open. A client that kept all its replies open would use up that
  * memory, and no limit would count it. So each session keeps its last few memfds open, and empties
  * the older ones. A client gets a memfd with the message that carries its descriptor. That message
- * is padded to 64 KiB (session.c), so the socket has room for three of them, fewer than the memfds
- * that a session keeps. So no memfd is emptied before the client has received it. */
+ * is padded to 64 KiB (session.c), so at most three such messages fit into the socket. The session
+ * keeps four memfds. So no memfd is emptied before the client has received it. */
 #include "local/carriers.h"
 
 #include <fcntl.h>

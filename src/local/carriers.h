@@ -1,11 +1,15 @@
-/* carriers.h - memfds that carry long replies. SPDX-License-Identifier: Apache-2.0 */
+/* carriers.h - memfds that carry long replies. SPDX-License-Identifier: Apache-2.0
+ *
+ * A reply that is too long for one message of the socket is sent in a memfd. The session keeps the
+ * memfds of its last replies open, so that it can empty them later (carriers.c says why). */
 #ifndef LOCAL_CARRIERS_H
 #define LOCAL_CARRIERS_H
 
 #include "base/slice.h"
 
-/* A socket holds at most three messages that carry a memfd and are not received yet
- * (carriers_socket). So a later reply never empties a memfd that the client has not received. */
+/* The number of memfds that a session keeps. It is larger than the number of messages with a memfd
+ * that wait in the socket: three at most (carriers_socket). So when a later reply empties the
+ * oldest memfd, the client has already received that memfd. */
 #define CARRIERS_KEPT 4u
 
 struct carriers {

@@ -10,10 +10,11 @@
  *     struct gpu --- lanes[] (streams)      struct gpu_fence: an event, from a free list
  *         \--- pinned (host memory)         struct gpu_buffer: a mapping, and which lanes it used
  *
- * If a sticky error destroys the context of a device, the device is lost until the process ends.
- * Every call first reads a flag for that, so a lost device gets no further calls of the driver. No
- * table says which errors are sticky. So after a failed call, a harmless call is made; if that call
- * fails, too, the error is sticky. An error that shows only when a copy ends is always sticky.
+ * A sticky error destroys the context of its device. The device is then lost until the process
+ * ends. Every call first reads a flag for that, so a lost device gets no further calls of the
+ * driver. No table says which errors are sticky. So after a failed call, a harmless call is made;
+ * if that call fails, too, the error is sticky. An error that shows only when a copy ends is always
+ * sticky.
  *
  * Threads: as gpu.h says; each call makes the device current for its thread. gpu->lock guards the
  * free list, the pinned range, and the members `closing` and `lanes` of buffers. A submit keeps the

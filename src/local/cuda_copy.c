@@ -1,7 +1,7 @@
-/* cuda_copy.c - copies into memory of clients. SPDX-License-Identifier: Apache-2.0
+/* cuda_copy.c - copies into GPU memory of clients. SPDX-License-Identifier: Apache-2.0
  *
- * All bounds of a batch are checked before its first copy begins. So one wrong copy fails the whole
- * batch. */
+ * A batch of copies runs on one lane (a stream of the GPU). All bounds of a batch are checked
+ * before its first copy begins. So one wrong copy fails the whole batch. */
 #include "local/cuda_inside.h"
 
 static bool is_pinned(const struct gpu *gpu, uintptr_t at, uint64_t bytes)
@@ -64,8 +64,8 @@ static cudaError_t begin_all(struct gpu *gpu, unsigned lane, const struct gpu_co
     return error == cudaSuccess ? cudaEventRecord(after, stream) : error;
 }
 
-/* Checks and begins the copies under one hold of the lock. So a buffer that is not closing has this
- * lane in its set before a release can read that set. */
+/* Checks and begins the copies without giving up the lock in between. So this lane is in the member
+ * `lanes` of each buffer before a release of the buffer can read that member. */
 static enum err judge_and_begin(struct gpu *gpu, unsigned lane, const struct gpu_copy *copies,
                                 size_t count, cudaEvent_t after, struct gpu_why *why)
 {

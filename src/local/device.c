@@ -142,8 +142,8 @@ static void cut_slabs(struct device *device, unsigned count)
     pthread_mutex_unlock(&device->lock);
 }
 
-/* Pins the memory of fill_ring. If the host does not allow that much, pins a half, a quarter and so
- * on, down to one or two slabs. A smaller ring makes copies slower. */
+/* Pins as much memory as the setting "fill_ring" says. If the host does not allow that much, pins a
+ * half, a quarter and so on, down to one or two slabs. A smaller ring makes copies slower. */
 static enum err make_ring(struct device *device)
 {
     const struct gpu_backend *backend = device->all->backend;
@@ -264,7 +264,7 @@ static void do_one(struct device *device, struct device_task *task)
     hand_back(task, err);
 }
 
-/* Submits the copies at the head of `tasks` as one batch on the next lane. */
+/* Submits the copies at the head of `tasks` as one batch on the next lane (a stream of the GPU). */
 static void submit(struct device *device, struct list *tasks)
 {
     static const struct gpu_why none;

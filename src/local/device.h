@@ -1,9 +1,10 @@
 /* device.h - a GPU: its copier, and the slabs of pinned memory that copies start from.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Every request to a GPU is a task in a queue. One thread, the GPU's copier, does the tasks, and
- * returns each task by posting the task's mail to its mailbox `box`. Bytes are read into slabs, and
- * the GPU copies them from there by DMA. Any thread may call these functions. */
+ * Every request to a GPU is a task in a queue. One thread, the GPU's copier, does the tasks. When a
+ * task has ended, the copier posts the task's mail to the mailbox `box` that the task names. Bytes
+ * are read into slabs, and the GPU copies them from there by DMA. Any thread may call these
+ * functions. */
 #ifndef LOCAL_DEVICE_H
 #define LOCAL_DEVICE_H
 
@@ -28,7 +29,9 @@ const struct gpu_probe *devices_probe(const struct devices *devices);
  * *ret_why if there is no such GPU, or if its copier can't be started. */
 struct device *device_find(struct devices *devices, slice uuid, struct trouble *ret_why);
 
-/* How many slabs of each GPU a holder has. The struct must live until all slabs were given back. */
+/* How many slabs of each GPU a holder (a session) has now, and how many it has given back: each of
+ * these lets it hold one slab more (device.c). The struct must live until all slabs were given
+ * back. */
 struct slabs_held {
     struct {
         unsigned now, earned;         /* under the device's lock */
@@ -42,9 +45,9 @@ struct slab {
     char *mem;                        /* SLAB_BYTES */
 };
 /* Returns NULL if no slab is free, or if the holder has all that it may hold; then freed() will be
- * called when a slab was given back. Set `spare` if the holder can go on without this slab. With
- * `spare`, the result is NULL also if a call without `spare` has got NULL since a slab was last
- * given back. A NULL with `spare` causes no call of freed(). */
+ * called when a slab was given back. Set `spare` if the holder can go on without this slab. A call
+ * with `spare` gets NULL, too, while a caller without `spare` waits for freed(). After a NULL with
+ * `spare`, freed() is not called for this caller. */
 struct slab *slab_take(struct device *device, struct slabs_held *holder, bool spare) MUST_USE;
 void slab_give(struct slab **slab);               /* accepts NULL */
 
@@ -59,7 +62,7 @@ struct device_task {
     struct mailbox *box;              /* lives longer than the task */
     enum err err;
     struct gpu_why why;
-    struct list link;                 /* used by device.c alone; the caller sets what follows */
+    struct list link;                 /* for device.c alone; the caller sets the members below */
     device_call *call;                /* NULL: this task copies out of slabs of this device */
     struct gpu_copy *copies;
     size_t copy_count;

@@ -7,7 +7,7 @@
  * mebibyte, and any worker may take a share. The reply is sent when all shares have ended, with or
  * without errors. Nothing is written to the buffer after the reply.
  * Threads: the session's keeper (its worker, inside.h) calls these functions. From queue_put until
- * the share's mail arrives, the items of a share belong to a worker. */
+ * the share's mail (a message to the keeper) arrives, the items of a share belong to a worker. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -46,9 +46,10 @@ static void let_memory_go(struct fill *fill)
     fill->held_bytes = 0;
 }
 
-/* Counts the memory of the list. With this list counted, at least as many bytes of the budget must
- * be free as the lists of this user hold together, so that another user finds room. If no other
- * list is in progress at all, the list may be as large as its own limits allow. */
+/* Counts the memory of this fill's list in the budget for lists. Afterwards, the rest of the budget
+ * must be at least as large as all lists of this user together (this one included), so that another
+ * user finds room. Exception: if no other list is in progress, only the limits of a single list
+ * count. */
 static bool hold_memory(struct fill *fill, struct trouble *ret_why)
 {
     uint64_t most = fill->session->worker->local->options.lists_bytes_max;

@@ -98,9 +98,9 @@ struct gpu_backend {
     void (*unpin)(struct gpu *gpu);
 
     /* Maps chunks of VMM memory on this GPU, one after the other in address space; each chunk was
-     * exported as a file descriptor. The caller still owns the descriptors. Each size is a number
-     * of whole granules (2 MiB, mostly), and the size with which its chunk was made. Copies may
-     * write to the first `bytes` bytes; `bytes` is at most the sum of the sizes. */
+     * exported as a file descriptor. The caller still owns the descriptors. `chunks` has the size
+     * with which each chunk was made, a multiple of the granule (2 MiB, mostly). Copies may write
+     * to the first `bytes` bytes; `bytes` is at most the sum of the sizes. */
     enum err (*import_vmm)(struct gpu *gpu, const int *fds, const uint64_t *chunks, size_t count,
                            uint64_t bytes, struct gpu_buffer **ret, struct gpu_why *why) MUST_USE;
     /* Opens `bytes` bytes at base_offset of an allocation that another process exported as a legacy

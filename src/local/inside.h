@@ -1,13 +1,16 @@
-/* inside.h - declarations that only the files of this room share.
+/* inside.h - declarations that only the files of this folder share.
  * SPDX-License-Identifier: Apache-2.0
  *
  *   client ──message──> session.c ──> request.c ──> fill.c ──> placing.c ──> share.c ──> queue.c
  *                                                                                  any worker │
  *   client <──reply──── session.c <── fill.c: end <── mail ── share.c <── run.c: gets, bytes ─┘
  *
- * A session, its buffers and its fills belong to one worker. This worker is the *keeper* of the
- * session. Any worker may run the shares of a fill. The worker of a share writes results and bytes,
- * and no thread reads them before the share's mail has come. */
+ * A session is a connection of a client. A fill is a list of items that the client wants in a
+ * buffer, which is memory of the client. A session, its buffers and its fills belong to one worker
+ * thread, the *keeper* of the session. Any worker may run a share, which is a part of a fill. That
+ * worker writes the bytes and the results of the share's items. The keeper reads the results only
+ * after the share's mail (a message in the keeper's mailbox) has arrived. GPU memory is filled
+ * through slabs: pinned memory of the host, from which the GPU copies (device.h). */
 #ifndef LOCAL_INSIDE_H
 #define LOCAL_INSIDE_H
 
@@ -36,7 +39,8 @@ struct worker {
     int epoll;
     struct mailbox *box;
     struct cache_loop *cache;
-    struct ticket *look;              /* for a share, a free slab, a cancelled fill, the end */
+    /* Wakes the worker: a share waits, a slab is free, a fill was cancelled, or the worker ends. */
+    struct ticket *look;
     struct list sessions;
     struct list starved;              /* shares that need a slab and got none */
     struct list runs;                 /* items in progress here that wait for bytes */
@@ -93,7 +97,7 @@ struct session {
     struct list out;                  /* replies that are not sent yet */
     size_t out_bytes;
     struct carriers carriers;         /* memfds of the last long replies */
-    /* under local->lock */
+    /* `turn` and `shares` are under local->lock */
     struct list turn;                 /* entry of local->waiting */
     struct list shares;
     atomic_uint running;              /* items in progress, on all workers */
@@ -162,7 +166,7 @@ void buffer_settle(struct buffer *buffer);          /* call when a fill of it ha
 
 struct result {
     enum err err;
-    int status;                       /* HTTP status of err; 0: the usual one of err */
+    int status;                       /* HTTP status of err; 0: the usual status of err */
     uint64_t bytes;
     bool hit;
 };
@@ -180,7 +184,7 @@ struct fill {
     uint8_t id[ID_BYTES];
     atomic_bool canceled;             /* its items must end */
     enum err why;                     /* why it was cancelled: ERR_TIMEOUT, ERR_CANCELED */
-    atomic_bool failed;               /* on_error is "fail" and an item failed: begin no more */
+    atomic_bool failed;               /* "on_error" is "fail", an item failed: no other begins */
     atomic_uint refused;              /* number of items that its reader may not read */
     size_t shares_left;
     size_t held_bytes;                /* its bytes in local->list_bytes */

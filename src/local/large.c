@@ -4,9 +4,11 @@
  *   get ──> slab A ──> copy ─┐        one slab is read into while the other is copied out; a fill
  *       ──> slab B ──> copy ─┴─ ...   that gets only one slab reads and copies in turn
  *
- * The first slab belongs to the share. The second is taken when the first is being copied out and
- * more bytes are to come, but only if no share waits for a slab. While a copy is in progress, its
- * slab is not written to, and the item does not end, not even after an error.
+ * A slab is 4 MiB of pinned memory of the host, from which the GPU copies. A larger item is a share
+ * (a part of a fill) by itself. The first slab belongs to the share. The second is taken when the
+ * first is being copied out and more bytes are to come, but only if no share waits for a slab.
+ * While a copy is in progress, its slab is not written to, and the item does not end, not even
+ * after an error.
  * Threads: the worker's thread calls these functions. */
 #include <stdlib.h>
 

@@ -1,8 +1,9 @@
 /* local.c - the fill socket as a whole. SPDX-License-Identifier: Apache-2.0
  *
- * The socket is made beside its path and then renamed, so that no client finds a socket that does
- * not listen yet. A socket that an ended process left is replaced; a socket where a process listens
- * is not.
+ * Through this Unix socket, clients ask Penstock to read objects into their memory (local.h). A
+ * session is one connection to it. The socket is made beside its path and then renamed, so that no
+ * client finds a socket that does not listen yet. A socket that an ended process left is replaced;
+ * a socket where a process listens is not.
  * Threads: one thread calls start, drain and stop; any thread may call the rest. */
 #include "local/local.h"
 
@@ -21,7 +22,8 @@
 #include "local/holes.h"
 #include "local/inside.h"
 
-/* Length of the kernel's queue. A full queue makes connect wait; fill_sessions limits sessions. */
+/* Length of the kernel's queue of new connections. If it is full, a client's connect waits. The
+ * number of sessions has a limit of its own: the setting "fill_sessions". */
 #define BACKLOG 128
 
 /* ---- the socket ---- */
@@ -226,7 +228,7 @@ void local_stop(struct local **local)
         return;
     local_drain(mine);
     atomic_store(&mine->ending, true);
-    /* Repeats, as a new session may still be on its way to its keeper. */
+    /* Repeats, as a new session may still be on its way to its worker. */
     while (atomic_load(&mine->sessions) > 0) {
         call_all(mine);
         nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL);

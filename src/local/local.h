@@ -1,10 +1,10 @@
 /* local.h - objects into the memory of processes on this host. SPDX-License-Identifier: Apache-2.0
  *
- * A process connects to a Unix socket, registers memory, and names objects, or byte ranges of
- * objects. Penstock reads them into that memory. One message may name thousands of items, and their
- * bytes pass neither a socket nor the client's CPU. The connection is a session: when it ends, its
- * fills and buffers end, too. The rights to an item are those of a GET. The protocol is in
- * penstock-fill(7). */
+ * A process connects to a Unix socket (the fill socket), registers memory (a buffer), and names
+ * objects, or byte ranges of objects. Penstock reads them into that memory: this is a fill. One
+ * message may name thousands of items, and their bytes pass neither a socket nor the client's CPU.
+ * The connection is a session: when it ends, its fills and buffers end, too. The rights to an item
+ * are those of a GET. The protocol is in penstock-fill(7). */
 #ifndef LOCAL_LOCAL_H
 #define LOCAL_LOCAL_H
 
@@ -12,13 +12,13 @@
 
 struct local_options {
     const char *path;                 /* of the socket */
-    slice users;                      /* that may connect besides Penstock's own; "*": all */
+    slice users;                      /* who may connect, beside Penstock's own user; "*": all */
     struct cache *cache;
     struct reader_judge judge;        /* decides what a session may read */
     unsigned threads;
     bool access_log;
-    /* limits (H8): sessions in all and of one user, buffers and fills of one session, items of one
-     * message */
+    /* limits (rule H8 in src/README.md): sessions in all and of one user, buffers and fills of one
+     * session, items of one message */
     unsigned sessions_max, user_sessions_max, buffers_max, fills_max, items_max;
     uint64_t user_bytes_max;          /* the most bytes that one user may register */
     uint64_t lists_bytes_max;         /* memory of the lists of all fills in progress */

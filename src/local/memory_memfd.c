@@ -15,8 +15,9 @@
 #include "local/holes.h"
 #include "local/inside.h"
 
-/* The map gets the page table entries of so many bytes at once (0.1 s). The first access to a later
- * page adds the entry of that page. Both take pages that the memfd has already. */
+/* For the first POPULATE_BYTES of a map, all page table entries are made at once (0.1 s). For a
+ * later page, the first access makes the entry. Neither of them allocates a page: the memfd has all
+ * its pages already. */
 #define POPULATE_BYTES GIB
 
 static const char *why_off(const struct local *local)

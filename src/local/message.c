@@ -1,8 +1,9 @@
 /* message.c - reads one message of the fill socket. SPDX-License-Identifier: Apache-2.0
  *
- * Each member of each kind of message is a row of one table, except "op" and "id". A member that
- * is not in the table is refused; the refusal suggests a similar name, if there is one. Pure: no
- * I/O. */
+ * On the fill socket, a Unix socket, clients ask Penstock to read objects into their memory. A
+ * message is a JSON object. Each member of each kind of message is a row of one table, except "op"
+ * and "id". A member that is not in the table is refused; the refusal suggests a similar name, if
+ * there is one. Pure: no I/O. */
 #include "local/message.h"
 
 #include <assert.h>

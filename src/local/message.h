@@ -1,7 +1,9 @@
 /* message.h - reads one message of the fill socket. SPDX-License-Identifier: Apache-2.0
  *
- * Pure: reads JSON text into a struct. A message that breaks the protocol is refused with a
- * sentence that says which member is wrong, why, and what would be right. Nothing is guessed. */
+ * The fill socket is the Unix socket on which clients ask Penstock to read objects into their
+ * memory. Their messages are named "register", "fill" and so on. Pure: this code only turns JSON
+ * text into a struct. A message that breaks the protocol is refused with a sentence that says which
+ * member is wrong, why, and what would be right. Nothing is guessed. */
 #ifndef LOCAL_MESSAGE_H
 #define LOCAL_MESSAGE_H
 
@@ -9,8 +11,8 @@
 #include "s3/items.h"
 
 /* Limits of the protocol. They are fixed, because a client needs them before the reply to hello
- * tells it the other limits. A longer message lies in a memfd, and may have up to fill_list bytes
- * (a constant of config.def). */
+ * tells it the other limits. A message longer than MESSAGE_BYTES_MAX lies in a memfd, and may have
+ * up to "fill_list" bytes (a constant in base/config.def). */
 #define MESSAGE_BYTES_MAX (128 * KIB)
 #define MESSAGE_FDS_MAX 128u
 #define ID_BYTES 16u                          /* id of a session, a buffer, a fill */
@@ -31,6 +33,7 @@ struct message {
     enum message_op op;
     bool has_number;
     int64_t number;                   /* the message's "id", which its reply repeats */
+    /* Each comment names the operations that have this member and the next ones. */
     uint64_t version;                 /* hello */
     slice client, presigned;
     enum memory kind;                 /* register */

@@ -1,8 +1,8 @@
 /* placing.c - where the items of a fill lie in its buffer. SPDX-License-Identifier: Apache-2.0
  *
  * All places are checked before a byte is read: each item lies inside the buffer, no two overlap,
- * and none lies where another fill is writing. An item of open length may take the room up to the
- * next item.
+ * and none lies where another fill is writing. An item of open length (the message gives no length:
+ * the item ends where the object ends) may take the space up to the next item.
  * Threads: the session's keeper (its worker, inside.h) calls these functions. */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -21,8 +21,8 @@ static int by_place(const void *a, const void *b)
     return one->from < other->from ? -1 : one->from > other->from;
 }
 
-/* Gives each item of open length the room after its start, up to the next place or the buffer's
- * end. */
+/* Gives each item of open length the space from its start up to the next item, or up to the end of
+ * the buffer. */
 static void end_places(const struct fill *fill, struct place_of *places)
 {
     uint64_t next = fill->buffer->bytes;

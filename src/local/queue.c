@@ -1,11 +1,12 @@
 /* queue.c - which share runs next. SPDX-License-Identifier: Apache-2.0
  *
- * Sessions with waiting shares form a line. The first session gives one share to a worker and goes
- * to the end of the line. A share is about a mebibyte, or one larger item. So a list of sixteen
- * thousand items delays a single item of another session by one share. A session whose items wait
- * for the origin does not block other sessions, because the number of its items in progress is
- * limited (fill_gets). If many such sessions have filled a worker, a session without an item in
- * progress still gets one share there.
+ * A session is a connection of a client; a share is a part of the list of items that the client
+ * asked for. Sessions with waiting shares form a line. The first session gives one share to a
+ * worker and goes to the end of the line. A share is about a mebibyte, or one larger item. So a
+ * list of sixteen thousand items delays a single item of another session by one share. A session
+ * whose items wait for the origin does not block other sessions, because the number of its items in
+ * progress is limited (the constant "fill_gets" in base/config.def). If many such sessions have
+ * filled a worker, a session without an item in progress still gets one share there.
  * Threads: any; one lock guards the line. */
 #include "base/metric.h"
 #include "local/inside.h"

@@ -1,7 +1,8 @@
 /* request.c - the operations of the fill socket. SPDX-License-Identifier: Apache-2.0
  *
- * A table holds one function for each op. Before hello every other op is refused. The identity that
- * the hello proved is valid until the client's key is removed from the settings.
+ * Each message of a client names an operation ("op"), and a table holds one function for each
+ * operation. Before the operation "hello" has succeeded, all other operations are refused. "hello"
+ * proves the client's identity, which is valid until the client's key is removed from the settings.
  * Threads: the session's keeper (its worker, inside.h) calls these functions. */
 #include <assert.h>
 #include <jansson.h>

@@ -1,11 +1,12 @@
 /* run.c - reads the items of a share. SPDX-License-Identifier: Apache-2.0
  *
- * Each item is an ordinary get (cache/get.h), with the rights, the flights and the checks of a GET.
- * So a missing item is fetched once, however many clients want it. A worker begins the items of a
- * share one after the other, and does not wait for one before it begins the next: a hit in the page
- * cache ends at once. After some mebibytes, a long item lets other items go first. Bytes go to the
- * item's place in the buffer. The owner of that memory may write to it at the same time, or take it
- * away; only the owner's own fill is harmed then.
+ * A share is a part of a client's list of items. Each item is an ordinary get (cache/get.h), with
+ * the rights, the checks and the shared fetches of a GET: a missing item is fetched once, however
+ * many clients want it. A worker begins the items of a share one after the other, and does not wait
+ * for one before it begins the next: a hit in the page cache ends at once. After some mebibytes, a
+ * long item lets other items go first. Bytes go to the item's place in the buffer. The owner of
+ * that memory may write to it at the same time, or take it away; only the owner's own fill is
+ * harmed then.
  * Threads: the worker's thread calls these functions. */
 #include <stdlib.h>
 
@@ -43,7 +44,7 @@ static bool put(struct run *run, slice bytes)
 
 /* ---- an item ---- */
 
-/* An item that was read. */
+/* Counts an item that was read. */
 static void count(const struct run *run)
 {
     const struct fill *fill = run->share->fill;
@@ -254,7 +255,7 @@ static void sweep(struct list *runs)
 void run_look(struct worker *worker)
 {
     struct list starved;
-    const struct buffer *without = NULL;    /* this buffer got no slab; nor will its next share */
+    const struct buffer *without = NULL;    /* no slab was free for a share of this buffer */
     list_init(&starved);
     sweep(&worker->runs);
     sweep(&worker->ready);

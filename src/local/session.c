@@ -1,10 +1,11 @@
 /* session.c - a connection, its buffers and its fills. SPDX-License-Identifier: Apache-2.0
  *
- * The kernel reports which user is at the other end (SO_PEERCRED). The hello proves which objects
- * the session may read. When the connection ends, for whatever reason, its fills are cancelled.
- * Each of its buffers is released when the last fill into it has ended; after that nothing of the
- * client is left. Replies are sent at once, or wait for room in the socket. A client that does not
- * receive its replies is cut off.
+ * A session is one connection to the fill socket (local.h). The kernel reports which user is at the
+ * other end (SO_PEERCRED). The client's first message, "hello", proves which objects the session
+ * may read. When the connection ends, for whatever reason, its fills are cancelled. Each of its
+ * buffers is released when the last fill into it has ended; after that nothing of the client is
+ * left. Replies are sent at once, or wait for room in the socket. A client that does not receive
+ * its replies is cut off.
  * Threads: a session belongs to one worker thread, its keeper (inside.h). Only the keeper calls
  * these functions. */
 #include <errno.h>
@@ -25,7 +26,7 @@
 
 #define FDS_IN_ONE 253u               /* the kernel's limit for one message (SCM_MAX_FD) */
 #define LARGE_HEAD_BYTES 65536        /* the padding in send_large: three messages fill a socket */
-#define MESSAGES_A_TURN 16u           /* messages of one session in one turn */
+#define MESSAGES_A_TURN 16u           /* of one session, before the worker handles other events */
 #define LOGGED_BYTES 200u             /* bytes of a refusal's sentence that are logged */
 
 struct reply {
@@ -100,7 +101,8 @@ static void wait_for_room(struct session *session, slice text)
     watch(session, true);
 }
 
-/* Ends a session without a reply, because it sent no hello, or does not receive its replies. */
+/* Ends a session without a reply, because the client sent no hello, or does not receive its
+ * replies. */
 static void cut(struct session *session, enum metric counter, const char *limit)
 {
     char id[IDS_TEXT];

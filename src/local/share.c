@@ -1,10 +1,11 @@
 /* share.c - cuts a fill into shares, and copies the shares of GPU memory through a slab.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A share is some consecutive items, about a mebibyte; a worker takes one share at a time. On the
- * path ring a share is instead as many items as fit into one slab (4 MiB). When the last item has
- * been read, the items leave the slab as one batch of copies. An item larger than a slab is a share
- * by itself (large.c).
+ * A fill is a list of items. A share is some consecutive items of the list, about a mebibyte; a
+ * worker takes one share at a time. For GPU memory (the path "ring", memory.h), a share is instead
+ * as many items as fit into one slab: 4 MiB of pinned memory of the host. When the last item has
+ * been read, the GPU copies the items out of the slab as one batch. An item larger than a slab is a
+ * share by itself (large.c).
  * Threads: the session's keeper (its worker, inside.h) cuts a share; the worker that read its last
  * item settles it. */
 #include <stdlib.h>

@@ -1,8 +1,9 @@
 /* worker.c - a thread that keeps sessions and reads items. SPDX-License-Identifier: Apache-2.0
  *
- * The thread waits for messages, mail and the disk. After each event it takes one share, and goes
- * on as long as shares wait. No function in it blocks. The first worker also accepts connections
- * and gives them to the workers in turn.
+ * A session is a connection of a client; the client's lists of items are cut into shares. The
+ * thread waits for messages of its clients, for mail of other threads, and for the disk. After each
+ * event it takes one share, and goes on as long as shares wait. No function in it blocks. The first
+ * worker also accepts connections and gives them to the workers in turn.
  * Threads: the worker's own, except for init, start and stop. */
 #include <errno.h>
 #include <jansson.h>

@@ -1,4 +1,4 @@
-/* aws_files.c - the AWS files of a user. SPDX-License-Identifier: Apache-2.0 */
+/* aws_files.c - reads the AWS files of a user (aws_files.h). SPDX-License-Identifier: Apache-2.0 */
 #include "origin/aws_files.h"
 
 #include <errno.h>

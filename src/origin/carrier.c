@@ -1,8 +1,8 @@
 /* carrier.c - the threads that carry exchanges. SPDX-License-Identifier: Apache-2.0
  *
- * Each carrier thread owns a multi handle with its connections, a pool of easy handles and a
- * mailbox. Other threads only post to the mailbox. The carriers share DNS answers and TLS sessions,
- * under locks. */
+ * An exchange is one HTTP request to an origin, with its answer (curl.h). Each carrier thread owns
+ * a multi handle with its connections, a pool of easy handles and a mailbox. Other threads only
+ * post to the mailbox. The carriers share DNS answers and TLS sessions, under locks. */
 #include "origin/carrier.h"
 
 #include <stdlib.h>

@@ -1,5 +1,6 @@
-/* carrier.h - the threads that carry exchanges, and the libcurl options that every request has.
- * Shared by curl.c, carrier.c and web.c.
+/* carrier.h - the threads that carry exchanges (an exchange is one HTTP request to an origin, with
+ * its answer), and the libcurl options that every request has. Shared by curl.c, carrier.c and
+ * web.c.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef ORIGIN_CARRIER_H
 #define ORIGIN_CARRIER_H

@@ -1,9 +1,9 @@
 /* credentials.c - finds the credentials for an origin. SPDX-License-Identifier: Apache-2.0
  *
- * A table of sources, tried in order. Each source tells whether it is configured at all. A key pair
- * always comes from one source, with one exception: a secret in a mounted file may go with an
- * access key in the environment. AWS SDKs also support SSO and MFA. Penstock does not, and its
- * error messages say what to use instead. */
+ * This file has the table of sources, which are tried in order. Each source tells whether it is
+ * configured at all. A key pair always comes from one source, with one exception: a secret in a
+ * mounted file may go with an access key in the environment. AWS SDKs also support SSO and MFA.
+ * Penstock does not, and its error messages say what to use instead. */
 #include <stdio.h>
 
 #include "base/json.h"
@@ -72,8 +72,9 @@ static bool is_bare(slice text)    /* no space at either end */
     return slice_trim(text).len == text.len;
 }
 
-/* Checks a key pair. Returns ERR_NOT_FOUND if both keys are missing, or ERR_BAD_ARGUMENT if one is,
- * or if one begins or ends with a space. The names are for the message. */
+/* Checks a key pair. Returns ERR_NOT_FOUND if both keys are missing. Returns ERR_BAD_ARGUMENT if
+ * only one key is missing, or if a key or the session token begins or ends with a space. The
+ * message uses `access_name` and `secret_name`. */
 static enum err settle(struct seek *seek, struct credentials *ret, const char *access_name,
                        const char *secret_name)
 {
@@ -93,8 +94,9 @@ static enum err settle(struct seek *seek, struct credentials *ret, const char *a
                      in_file ? " in " : "", SLICE_ARG(in_file ? ret->from : S("")));
 }
 
-/* Sets *ret to the first line of a file, which an orchestrator mounts and may rewrite. If `path` is
- * empty, *ret does not change. `name` is the setting or variable that has the path. */
+/* Sets *ret to the first line of the file at `path`. An orchestrator mounts such files, and may
+ * rewrite them. If `path` is empty, *ret does not change. `name` is the setting or variable that
+ * has the path. */
 static enum err from_file(struct seek *seek, const char *name, slice path, slice *ret)
 {
     slice text;

@@ -4,7 +4,7 @@
  * role, web identity, profile, process, container, instance metadata. The first source that is
  * configured gives all of the credentials; if it fails, no other source is asked. The region is
  * looked up separately. A search reads files, and may wait for answers and processes: never call it
- * on an HTTP loop or a carrier. */
+ * on a thread that serves clients (an HTTP loop) or talks to origins (a carrier). */
 #ifndef ORIGIN_CREDENTIALS_H
 #define ORIGIN_CREDENTIALS_H
 
@@ -22,7 +22,7 @@ struct credentials {
     slice access_key, secret_key, session_token, region;    /* token and region may be empty */
     slice from;    /* the source of the keys: "env AWS_ACCESS_KEY_ID", "profile NAME" */
     enum credentials_kind kind;
-    bool nameless;                  /* `from` names no owner, and the owner may change */
+    bool nameless;  /* `from` does not show whose keys they are; later keys may be another role's */
     int64_t expires_s;              /* 0: not known to expire */
     bool outlasts;                  /* valid even after expires_s, until newer ones come */
     unsigned source;                /* number of the source, so that the next search asks only it */
@@ -34,7 +34,9 @@ struct credentials_ask {
     slice access_key, secret_key, session_token, region, profile;    /* settings; empty: not set */
     slice secret_key_file, session_token_file;    /* files that hold these values, or empty */
     const char *(*env)(const char *name);    /* getenv, or a function of a test */
-    bool may_lend;                  /* false: a source of LENT credentials is only named */
+    bool may_lend;                  /* false: no source of LENT credentials is asked. If one is
+                                     * configured, the search succeeds and returns only its name, in
+                                     * `from`; instance metadata is skipped */
     unsigned source;                /* CREDENTIALS_ANY, or the only source to ask */
     bool optional;                  /* for provider_new: it is allowed to find no credentials */
     int64_t now_s;                  /* the credentials must be valid at this time */

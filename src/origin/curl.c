@@ -1,13 +1,14 @@
 /* curl.c - one HTTP exchange, carried by libcurl. SPDX-License-Identifier: Apache-2.0
  *
- * libcurl signs nothing, follows no redirect, decodes nothing, and uses no proxy and no netrc. To
- * the headers that it is given, it adds only User-Agent and Content-Length.
+ * An exchange is one HTTP request to an origin, with its answer. libcurl signs nothing, follows no
+ * redirect, decodes nothing, and uses no proxy and no netrc. It sends the caller's headers, and
+ * adds only User-Agent and Content-Length.
  *
  * Time: libcurl limits the time to connect. This file limits silence: each exchange records when a
  * byte last moved, and every TICK_MS the carrier ends the exchanges that have waited too long. The
- * time of a pause does not count, because the exchange does not wait for its origin then. A 1xx
- * head is no progress; otherwise an origin could send 1xx heads for ever. Once the whole request
- * was sent, the limit is answer_ms, because an origin may need long for its work.
+ * time of a pause does not count, because during a pause, the origin waits for Penstock. A 1xx head
+ * is no progress; otherwise an origin could send 1xx heads for ever. Once the whole request was
+ * sent, the limit is answer_ms, because an origin may need long for its work.
  *
  * If a reused connection ends before the first byte of the answer, the cause is most likely the
  * origin's idle timeout, and libcurl repeats the request by itself. But the origin may have read
@@ -17,9 +18,9 @@
  * Bytes left after one answer must never be read as part of the next answer. radosgw ends its
  * answer to a HEAD of the service with a last chunk, which may arrive at any time: that connection
  * is not reused. (AWS says "chunked" when it refuses a HEAD, but sends no chunk: those connections
- * are reused.) If a reused connection holds any other unread byte, the request goes over a new
+ * are reused.) If a connection that could be reused holds unread bytes, the request goes over a new
  * connection.
- * Threads: an exchange belongs to its carrier. */
+ * Threads: an exchange belongs to the thread that runs it, its carrier (carrier.c). */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,7 +50,7 @@ struct exchange {
     unsigned progress_ms, answer_ms, connect_ms;
     uint64_t started_ns, moved_ms;  /* moved_ms: when a byte was last sent or received */
     bool writes, is_head, connected, answered, headed, bodiless, paused;
-    bool sends_later;               /* also paused: the next bytes of `body` are not there yet */
+    bool sends_later;    /* sending is paused: the next bytes of `body` are not there yet */
     bool rewound;                   /* the whole request was sent, and libcurl sends it again */
     bool anew;                      /* nothing was sent, and a new connection is needed */
     enum err why;                   /* the reason if this file, not libcurl, ended the exchange */
@@ -349,7 +350,7 @@ void exchange_resume(struct exchange *exchange)
         return;
     exchange->paused = exchange->sends_later = false;
     exchange->moved_ms = mono_ms();
-    curl_easy_pause(exchange->easy, CURLPAUSE_CONT);    /* the next perform reports a failure */
+    curl_easy_pause(exchange->easy, CURLPAUSE_CONT);    /* curl_multi_perform reports a failure */
 }
 
 bool exchange_sends_later(const struct exchange *exchange)

@@ -1,9 +1,9 @@
 /* curl.h - HTTP exchanges with origins, and the threads that carry them.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A carrier is a thread with an event loop, which runs errands (errand.h). An exchange is one HTTP
- * request and its answer; it belongs to an errand and runs on the errand's thread. This file knows
- * nothing of S3. */
+ * A carrier is a thread with an event loop. It runs errands: an errand is work that belongs to one
+ * thread, such as a call to an origin (errand.h). An exchange is one HTTP request and its answer.
+ * It belongs to an errand, and runs on the errand's thread. This file knows nothing of S3. */
 #ifndef ORIGIN_CURL_H
 #define ORIGIN_CURL_H
 
@@ -27,7 +27,7 @@ struct exchange_ask {
     size_t field_count;
     const struct origin_body *body;
     bool sends_length;              /* the method has a body, which may be empty */
-    bool once;                      /* needs a new connection, so that it can't arrive twice */
+    bool once;    /* needs a new connection, so that the request can't arrive twice */
     bool writes;                    /* the origin should not act on the request twice */
     unsigned connect_ms, progress_ms;
     unsigned answer_ms;             /* longest silence after the whole request was sent */
@@ -62,6 +62,6 @@ struct exchange *exchange_start(struct errand *errand, const struct exchange_ask
 void exchange_resume(struct exchange *exchange);    /* after PAUSE or ORIGIN_LATER */
 /* Returns true while the exchange waits for bytes of its request body. */
 bool exchange_sends_later(const struct exchange *exchange);
-void exchange_drop(struct exchange **exchange);     /* no callback is called after it */
+void exchange_drop(struct exchange **exchange);     /* afterwards, no callback is called */
 
 #endif

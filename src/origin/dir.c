@@ -79,7 +79,7 @@ static enum err answer_error(struct draft *draft, enum err err, slice why)
 {
     struct dir_call *call = draft->call;
     const struct origin_call *asked = call->hook.call;
-    if (err == ERR_IO)    /* errno is that of the failure; only close() and free() came since */
+    if (err == ERR_IO)    /* errno is that of the failure: only close() and free() came after it */
         call->hook.why = arena_printf(&call->keep, "%s: check the file system of the folder",
                                       strerror(errno)).ptr;
     slice resource = asked->key.len

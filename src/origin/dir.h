@@ -13,15 +13,15 @@ struct dir_pool;
 struct dir {
     struct origin origin;
     struct dir_pool *pool;
-    int root;                       /* O_PATH */
+    int root;                       /* the folder, opened with O_PATH */
 };
 
 /* One call. Its answer is a head, then the bytes from `at` to `end` of a file or of memory. */
 struct dir_call {
     struct origin_hook hook;
     struct list link, of_pool;      /* the pool's queue; all calls of the pool */
-    bool parked;                    /* under pool->lock: neither queued nor with a thread */
-    bool resumed;                   /* under pool->lock: it was resumed while it ran */
+    bool parked;                    /* neither queued nor running; guarded by pool->lock */
+    bool resumed;                   /* resumed while it ran; guarded by pool->lock */
     _Atomic enum err stopped;       /* OK, or the error to end with; long work polls this */
 
     struct arena keep;

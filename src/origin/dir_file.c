@@ -56,7 +56,8 @@ static int64_t stat_ns(struct timespec when)
 }
 
 /* The ETag must change with the file. It must not look like an MD5, because clients would compare
- * it with the bytes. So it ends in "-1", which marks a digest of digests in S3. */
+ * it with the MD5 of the bytes. So it ends in "-1": in S3, such an ending marks an ETag that is no
+ * MD5 of the bytes, but a digest of the digests of parts. */
 slice dir_etag(struct arena *keep, const struct stat *file)
 {
     uint64_t facts[] = { (uint64_t)file->st_dev, (uint64_t)file->st_ino, (uint64_t)file->st_size,

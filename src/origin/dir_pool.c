@@ -1,4 +1,4 @@
-/* dir_pool.c - threads that may block on a file system. SPDX-License-Identifier: Apache-2.0
+/* dir_pool.c - runs the calls of directory origins. SPDX-License-Identifier: Apache-2.0
  *
  * A read of a file on an NFS or Lustre mount may block, so directory origins have threads of their
  * own. A call is queued, running on one thread (without the lock), or parked. It is parked after
@@ -109,7 +109,7 @@ static bool work(struct list *link)
     return parked;
 }
 
-/* `threads` is for the network, not for file systems. */
+/* `threads` is not used: it is the number of threads for origins in the network. */
 void *dir_pool_new(unsigned threads)
 {
     struct dir_pool *pool = must_alloc(sizeof(*pool));

@@ -9,8 +9,9 @@
  * the tree, not on the number of files.
  *
  * The cursor alone tells which keys are already listed: every key up to `after`, and, if `after` is
- * a rolled-up prefix, every key below it. The continuation token is this cursor as text. A
- * directory is not opened if all its keys are already listed, or if none can have the prefix. */
+ * a rolled-up prefix (an entry of CommonPrefixes), every key that begins with it. The continuation
+ * token is this cursor as text. A directory is not opened if all its keys are already listed, or if
+ * none can have the prefix. */
 #include "origin/dir_walk.h"
 
 #include <dirent.h>
@@ -33,7 +34,7 @@ struct walk {
     char after[S3_KEY_BYTES_MAX + 1];  /* the cursor */
     size_t after_len;
     bool after_rolled;
-    struct dir_item *items;         /* ask->max + 1; the last one only tells that more follow */
+    struct dir_item *items;  /* room for ask->max + 1; the last item only shows that more follow */
     size_t count;
 };
 

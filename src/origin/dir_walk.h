@@ -1,4 +1,5 @@
-/* dir_walk.h - the keys of a directory tree in order, a page at a time.
+/* dir_walk.h - the keys of a directory tree in order, a page at a time, for the listings of a
+ * directory origin.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef ORIGIN_DIR_WALK_H
 #define ORIGIN_DIR_WALK_H

@@ -1,4 +1,4 @@
-/* endpoint.h - the address of an S3 origin, and the URLs of its requests. Pure.
+/* endpoint.h - the address of an S3 origin, and the URLs of its requests. Does no I/O.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef ORIGIN_ENDPOINT_H
 #define ORIGIN_ENDPOINT_H
@@ -19,12 +19,13 @@ enum err endpoint_read(struct arena *keep, slice url, slice style, struct endpoi
  * the end. */
 slice endpoint_url(struct arena *keep, const struct endpoint *endpoint) MUST_USE;
 
-struct target {                  /* of one request */
+struct target {                  /* the target of one request */
     slice url;                  /* the server to connect to: "https://bucket.host:port/" */
     slice host;                 /* the Host header */
     slice path, query;          /* as sent, percent-encoded */
 };
-/* `region` was learnt for this bucket. If it is empty, the endpoint's host does not change. */
+/* `region` is the region that the origin reported for this bucket, or empty. If it is empty, the
+ * host of the URL is not changed to that of a region. */
 void endpoint_target(struct arena *keep, const struct endpoint *endpoint, slice bucket, slice key,
                     slice query, slice region, struct target *ret);
 

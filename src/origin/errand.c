@@ -1,9 +1,10 @@
 /* errand.c - work that belongs to one thread and is woken there.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A wake is a ticket (mailbox.h), so several wakes between two rounds become one. Timers are a list
- * sorted by time. Most timers are set to a fixed time from now, so their place is near the end, and
- * the search for it starts there. */
+ * Each errand has a ticket in the mailbox of its thread (mailbox.h); to wake the errand is to post
+ * this ticket. If an errand is woken several times before its thread reads the mailbox, woken() is
+ * called once. Timers are a list sorted by time. Most timers are set to a fixed time from now, so
+ * their place is near the end, and the search for it starts there. */
 #include "origin/errand.h"
 
 #define WAIT_MS_MAX 1000

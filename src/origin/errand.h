@@ -1,9 +1,9 @@
 /* errand.h - work that belongs to one thread and is woken there.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Any thread may enter an errand into the struct errands of a worker thread. From then on that
- * worker calls woken() for three reasons: another thread woke the errand, the errand is due, or it
- * must stop. The errand itself decides when it leaves. */
+ * Any thread may enter an errand into the struct errands of a worker thread. From then on, that
+ * worker calls the errand's function woken() for three reasons: another thread woke the errand, the
+ * errand is due, or it must stop. The errand itself decides when it leaves. */
 #ifndef ORIGIN_ERRAND_H
 #define ORIGIN_ERRAND_H
 
@@ -31,7 +31,7 @@ struct errand {
 void errand_enter(struct errands *of, struct errand *errand);    /* any thread; woken() follows */
 void errand_wake(struct errand *errand);  /* any thread, until the errand leaves */
 /* Only on the errand's own thread: */
-void errand_due(struct errand *errand, uint64_t at_ms);          /* UINT64_MAX: none */
+void errand_due(struct errand *errand, uint64_t at_ms);          /* UINT64_MAX: never */
 bool errand_stopping(const struct errand *errand) MUST_USE;
 void errand_leave(struct errand *errand);
 

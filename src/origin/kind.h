@@ -1,13 +1,13 @@
-/* kind.h - the interface that every kind of origin fills in; for this room only.
+/* kind.h - the interface that every kind of origin fills in. Only files of src/origin include it.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A kind is a row of kind.def. It embeds struct origin in its own struct for an origin, and struct
- * origin_hook in its own struct for a call. It makes all callbacks through the hook: the hook
- * enforces the contract (one head, then bodies, then one done) and counts for the metrics. A cancel
- * may race with the end of a call. So call->priv is read and set to NULL under a lock (origin.c),
- * and a kind's resume and cancel only see a live hook. start, resume, cancel and ask_again are
- * called with that lock held, and may take locks of the kind. A kind must hold no lock when it
- * makes callbacks or calls hook_done. */
+ * A kind (S3 server or directory) is a row of kind.def. It embeds struct origin in its own struct
+ * for an origin, and struct origin_hook in its own struct for a call. It makes all callbacks
+ * through the hook: the hook enforces the contract (one head, then bodies, then one done) and
+ * counts for the metrics. A cancel may race with the end of a call. So call->priv is read and set
+ * to NULL under a lock (origin.c), and a kind's resume and cancel only see a live hook. start,
+ * resume, cancel and ask_again are called with that lock held, and may take locks of the kind. A
+ * kind must hold no lock when it makes callbacks or calls hook_done. */
 #ifndef ORIGIN_KIND_H
 #define ORIGIN_KIND_H
 
@@ -32,7 +32,8 @@ struct origin_kind {
     void (*start)(struct origin *origin, struct origin_call *call);
     void (*resume)(struct origin_hook *hook);
     void (*cancel)(struct origin_hook *hook);
-    void (*ask_again)(struct origin_hook *hook);    /* NULL: calls ask may_send at their turn */
+    void (*ask_again)(struct origin_hook *hook);    /* NULL: the kind calls may_send only right
+                                                     * before it answers */
     /* health and owner_changed_ms may be NULL. */
     void (*health)(struct origin *origin, struct arena *keep, struct origin_keys *ret);
     uint64_t (*owner_changed_ms)(const struct origin *origin);    /* NULL: it never changes */
@@ -63,7 +64,7 @@ struct origin_hook {
     struct origin_call *call;
     bool headed;
     int status;
-    const char *why;  /* details of the failure, in addition to its err; or NULL */
+    const char *why;  /* details of a failure, beyond its enum err; or NULL */
 };
 
 void hook_on(struct origin_hook *hook, struct origin *origin, struct origin_call *call);

@@ -1,17 +1,18 @@
 /* limiter.c - limits the calls in progress; other calls wait for a place.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The limit of connections to an origin counts all threads together. A call that leaves gives its
- * place directly to a waiting call, so no call that comes later can take it first. In the code, a
- * pass is a call's entry here (limiter.h).
+ * The limit of connections to an origin holds for all threads together. A call that leaves gives
+ * its place directly to a waiting call, so no call that comes later can take it first. In the code,
+ * a pass is a call's entry here (limiter.h).
  *
- * The calls for the items of one list have one list id. A list has one entry in the queue of turns;
- * after its turn, its next call goes to the end of that queue. So a list delays the calls behind it
- * by one item, not by all its items. But every second free place goes to the call that has waited
- * longest. Without this rule, if a hundred single calls are always waiting, a list would get only
- * one place in a hundred. No call waits more than twice as long as with either rule alone. The cost
- * of a place does not grow with the number of waiting calls: a hash finds the first call of a list,
- * and the other calls of the list are linked to it.
+ * A list is a client's request for many objects: a batch, or all fills of one session. All calls of
+ * a list have the same list id. A list has one entry in the queue of turns; after its turn, its
+ * next call goes to the end of that queue. So a list delays the calls behind it by one item, not by
+ * all its items. But every second free place goes to the call that has waited longest. Without this
+ * rule, if a hundred single calls are always waiting, a list would get only one place in a hundred.
+ * No call waits more than twice as long as with either rule alone. The cost of a place does not
+ * grow with the number of waiting calls: a hash finds the first call of a list, and the other calls
+ * of the list are linked to it.
  *
  * While calls wait, the limiter asks other calls to leave: calls that have a place but do not need
  * it now. It asks at most as many as are waiting, and first the call whose place has been spare

@@ -1,8 +1,10 @@
 /* limiter.h - limits the calls in progress; other calls wait for a place.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A place is one of the connections to an origin. A pass is a call's entry here: it is away (the
- * call needs no place), waiting, or inside (it has a place). */
+ * A place is the right to use one of the connections to an origin. A pass is a call's entry in the
+ * limiter: it is away (the call needs no place), waiting, or inside (it has a place). A list is a
+ * client's request for many objects: a batch, or all fills of one session. The calls of a list
+ * share a list id. */
 #ifndef ORIGIN_LIMITER_H
 #define ORIGIN_LIMITER_H
 
@@ -17,7 +19,7 @@ struct limiter {                    /* any thread */
     unsigned most, inside, waiters;
     unsigned pressed;               /* number of calls inside that were asked to leave */
     bool by_turn;  /* the last free place went by `turns`, the next goes by `order` */
-    struct list turns;              /* waiting passes; only the first one of each list */
+    struct list turns;              /* waiting passes; of each list only the first pass */
     struct list order;              /* all waiting passes, the longest wait first */
     struct list firsts[LIMITER_ROWS];    /* the first pass of each list, by a hash of its id */
     struct list spare;              /* passes inside that may be asked to leave, the oldest first */
@@ -26,9 +28,10 @@ struct limiter {                    /* any thread */
 struct limiter_pass {                  /* belongs to one errand; all zeroes at first */
     struct errand *errand;
     uint64_t list_id;               /* set before the pass enters; 0: no list */
-    struct list link;               /* entry of turns, of the first pass's `behind`, or of spare */
-    struct list came;               /* entry of order */
-    struct list first, behind;  /* of a list's first pass: entry of firsts, and the other passes */
+    struct list link;    /* entry of `turns`, of `spare`, or of another pass's `behind` */
+    struct list came;               /* entry of `order` */
+    struct list first, behind;  /* for the first pass of a list: its entry of `firsts`; the other
+                                 * passes of the list */
     bool pressed;
     enum { LIMITER_AWAY, LIMITER_WAITING, LIMITER_INSIDE } where;    /* under limiter->lock */
 };

@@ -3,8 +3,9 @@
  * An origin answers calls. The caller owns a call, and must keep it until done() was called. done()
  * is called exactly once, also after a cancel. The callbacks of a call come one at a time, on an
  * origin thread and never on an HTTP loop. They must not block.
- * The table of kinds is kind.def. This room also retries calls, but only as long as no part of an
- * answer was given to the caller. */
+ * There are two kinds of origins, S3 servers and directories; kind.def is the table of kinds. The
+ * code in src/origin also retries calls, but only as long as no part of an answer was given to the
+ * caller. */
 #ifndef ORIGIN_ORIGIN_H
 #define ORIGIN_ORIGIN_H
 
@@ -24,14 +25,15 @@ struct origin_reply {
     uint64_t length;                    /* of the body; for a HEAD, the length of a GET's body */
     const struct http_field *fields;    /* all fields, with names in lower case */
     size_t field_count;
-    uint64_t first_byte_ns;             /* time from the start of the last try to its head */
+    uint64_t first_byte_ns;    /* from the start of the last try to the head of its answer */
     unsigned tries;
 };
 slice origin_reply_get(const struct origin_reply *reply, slice name);
 
-/* The result of body(). PAUSE: the same bytes come again after origin_resume. Not allowed for a
- * 400, 401 or 403, whose body comes only once. SPARE: as PAUSE, but if another call waits for the
- * connection before the resume, the origin ends this call with ERR_YIELDED. */
+/* The result of body(). PAUSE: the same bytes come again after origin_resume. PAUSE is not allowed
+ * for the body of a 400, 401 or 403, because these bodies come only once. SPARE: as PAUSE, but if
+ * another call waits for the connection before the resume, the origin ends this call with
+ * ERR_YIELDED. */
 enum origin_take { ORIGIN_TAKEN, ORIGIN_PAUSE, ORIGIN_SPARE };
 
 struct origin_events {
@@ -53,9 +55,10 @@ struct origin_events {
 struct origin_body {
     uint64_t length;
     slice sha256_hex;       /* empty: the payload is not signed (UNSIGNED-PAYLOAD) */
-    /* Copies bytes from `offset` to ret, and returns their number; fewer than `bytes` is a failure.
-     * If the request is sent again, `offset` goes back. Returns ORIGIN_LATER if the bytes are not
-     * there yet. Then the request pauses, and asks for them again after origin_resume. */
+    /* Copies the part of the body that begins at `offset` to ret, and returns the number of bytes;
+     * fewer than `bytes` is a failure. If the request is sent again, `offset` goes back. Returns
+     * ORIGIN_LATER if the bytes are not there yet. Then the request pauses, and read() is called
+     * again after origin_resume. */
     size_t (*read)(void *arg, uint64_t offset, char *ret, size_t bytes);
     void *arg;
 };
@@ -66,10 +69,12 @@ struct origin_call {
     enum s3_op op;
     slice bucket, key;                  /* decoded from the client's request */
     slice query;                        /* as it is sent, escaped, without '?'; may be empty */
-    const struct http_field *fields;    /* further fields to send and sign (range, if-match, ...) */
+    const struct http_field *fields;    /* the caller's fields to send and sign (range, if-match,
+                                         * ...) */
     size_t field_count;
     const struct origin_body *body;     /* NULL: no body */
-    const struct form *form;  /* a form with its own signature; `body` is its file; or NULL */
+    const struct form *form;  /* a browser's form, with a signature of its own (s3/form.h); `body`
+                               * is its file; NULL: no form */
     bool no_retry;                      /* the request must not happen twice */
     /* The credentials of a client to sign with; they must outlive the call. NULL: Penstock's own
      * credentials for this origin. If the access key is empty, the request is unsigned. If the
@@ -81,20 +86,21 @@ struct origin_call {
      * `again` is true if a request of this call was sent before, or a try has failed. Once this
      * function has refused, it must always refuse. NULL: always OK. */
     enum err (*may_send)(struct origin_call *call, bool again);
-    /* Calls for the items of one list carry its id, and share one turn when calls wait for a
-     * connection (limiter.c). 0: no list. A caller that sets it to 0 during the call must then call
-     * origin_ask_again. */
+    /* A list is a client's request for many objects: a batch, or all fills of one session. All
+     * calls of a list carry the same list_id. When calls wait for a connection, the calls of a list
+     * together get one turn, like a single call (limiter.c). 0: no list. A caller that sets it to 0
+     * during the call must then call origin_ask_again. */
     _Atomic uint64_t list_id;
-    void *priv;                         /* used by this room; must be NULL at first */
+    void *priv;                         /* used by src/origin; must be NULL at first */
 };
 
 /* Starts a call; any thread. It never fails: done() reports every failure. */
 void origin_start(struct origin *origin, struct origin_call *call);
 void origin_resume(struct origin_call *call);    /* after PAUSE, SPARE or LATER; any thread */
 void origin_cancel(struct origin_call *call);    /* any thread; done() follows, if not yet called */
-/* Tells the origin that may_send would refuse now, or that the call has left its list. If may_send
- * refuses, a waiting call ends. If the call has left its list, it waits alone. A call that is being
- * sent goes on. Any thread. */
+/* Tells the origin that may_send would refuse now, or that the caller has set list_id to 0. If
+ * may_send refuses, a waiting call ends. If list_id is 0, a waiting call goes on waiting as a
+ * single call. A call that is being sent goes on. Any thread. */
 void origin_ask_again(struct origin_call *call);
 
 /* The canonical endpoint URL, which is part of every object's name. Lives as long as origin. */
@@ -107,7 +113,7 @@ bool origin_knows_identities(const struct origin *origin);
  * never. Answers from before that time were given to the previous owner. */
 uint64_t origin_owner_changed_ms(const struct origin *origin);
 
-/* Penstock's own credentials at an origin. Times are wall seconds; 0: never. */
+/* Penstock's own credentials at an origin. Times are in seconds of the wall clock; 0: never. */
 struct origin_keys {
     slice access_key, from;             /* the key and its source; empty while there is no key */
     /* The owner of the credentials; it stays the same when keys are renewed. For temporary keys
@@ -142,9 +148,9 @@ struct origin_options {
     bool keys_optional;         /* own credentials may be missing: no client needs them */
     const char *profile;        /* AWS profile name; empty: AWS_PROFILE, then "default" */
     unsigned connections_max;   /* to this origin, from all threads; at least 1 */
-    unsigned connect_ms;        /* limit of one try for connecting */
+    unsigned connect_ms;        /* longest time to connect, in one try */
     unsigned progress_ms;       /* a try fails after this time without a byte; 0: no limit */
-    unsigned answer_ms;         /* as progress_ms, for a write that is wholly sent */
+    unsigned answer_ms;         /* as progress_ms, for a write whose last byte was sent */
     unsigned wait_ms;           /* longest wait for a free connection; 0: no limit */
     unsigned total_ms;          /* limit of all tries together; 0: no limit */
     unsigned tries_max;         /* 0 or 1: no retry */

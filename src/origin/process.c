@@ -104,8 +104,8 @@ static bool may_wait(const struct seek *seek, uint64_t until_ms)
 }
 
 /* Reads everything that the program prints. Returns false if the program takes too long or prints
- * too much. Reading stops when the program has ended, even if its output is still open: another
- * process that the program started may keep it open. */
+ * too much. Reading stops when the program has ended, even if the pipe is still open: a process
+ * that the program started may keep the pipe open. */
 static bool listen_to(const struct seek *seek, struct child *child, int out, uint64_t until_ms,
                       struct text *ret)
 {
@@ -116,7 +116,7 @@ static bool listen_to(const struct seek *seek, struct child *child, int out, uin
         if (poll(&ready, 1, ended ? 0 : LOOK_MS) < 1) {
             if (ended)
                 return true;
-            ended = has_ended(child);    /* output may have come since, so poll once more */
+            ended = has_ended(child);  /* output may have come after the poll, so poll once more */
             continue;
         }
         ssize_t got = read(out, piece, sizeof(piece));

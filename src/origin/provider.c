@@ -1,9 +1,9 @@
 /* provider.c - keeps the credentials of an origin valid. SPDX-License-Identifier: Apache-2.0
  *
  * A look is one search of the source. Credentials are used until they expire, even if later looks
- * fail. After that, calls fail with ERR_NO_KEYS, which makes clients retry, until a look succeeds.
- * Only credentials of an instance are used after their expiry; if the origin then refuses them,
- * calls fail with ERR_NO_KEYS, too.
+ * fail. After the expiry, calls fail with ERR_NO_KEYS, which makes clients retry, until a look
+ * succeeds. Only credentials of an instance are used after their expiry; if the origin then refuses
+ * them, calls fail with ERR_NO_KEYS, too.
  *
  * One look runs at a time. The next look comes LEAD_S before the expiry, and up to JITTER_S
  * earlier, so that the hosts of a fleet do not all ask at once. If the credentials are valid only
@@ -29,8 +29,8 @@
 #define FILES_EVERY_S 10            /* pause between two reads of credentials in files */
 #define CLOCK_EVERY_MS 2000u        /* pause between two reads of the wall clock */
 #define PAUSE_S_MAX 30              /* longest pause between two looks that fail */
-#define FAILED_MS 1000u             /* after a failure, provider_renew starts no look this long */
-#define SAME_MS 1000u               /* the same after a look that found nothing new */
+#define FAILED_MS 1000u    /* for this long after a failure, provider_renew starts no look */
+#define SAME_MS 1000u               /* the same, after a look that found the same credentials */
 #define GUESS_MS 30000u             /* in place of SAME_MS, if the caller only guesses */
 
 struct provider {
@@ -108,9 +108,10 @@ static int64_t next_look(const struct provider *provider, const struct credentia
     return found->expires_s - MIN(lead_s, life_s / 2);
 }
 
-/* Returns the owner of credentials. For temporary ones it is the source, which renews them with
- * other keys. Keys in settings or files may belong to anyone after the next change, with or without
- * a session token, so their owner is the access key. */
+/* Returns the owner of credentials, as a name. For temporary credentials, the owner is their
+ * source, because the source gives other keys at each renewal. Keys in settings or files may belong
+ * to anyone after the next change, with or without a session token. So for these, the owner is the
+ * access key. */
 static slice name_of(const struct credentials *found)
 {
     bool renewed = found->kind == CREDENTIALS_LENT && found->session_token.len;

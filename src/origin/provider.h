@@ -1,9 +1,9 @@
 /* provider.h - keeps the credentials of an origin valid. SPDX-License-Identifier: Apache-2.0
  *
  * Each S3 origin has one provider. The provider finds credentials when it is made. If they may
- * change, its own thread reads the same source again: before the credentials expire, every few
- * seconds if they are in files, and when the origin refused a request. A signer takes a snapshot,
- * and never waits for the source. */
+ * change, its own thread looks at the same source again: before the credentials expire, every few
+ * seconds if they are in files, and when the origin refused a request. Each search of the source is
+ * a look. A signer takes a snapshot of the credentials, and never waits for the source. */
 #ifndef ORIGIN_PROVIDER_H
 #define ORIGIN_PROVIDER_H
 
@@ -25,16 +25,16 @@ void provider_free(struct provider **provider);
 enum err provider_take(struct provider *provider, struct arena *keep, struct sigv4_credentials *ret,
                        unsigned *ret_version) MUST_USE;
 unsigned provider_version(const struct provider *provider);    /* 0: it never had credentials */
-/* Returns true if `version` is the newest snapshot, and has expired. */
+/* Returns true if `version` is that of the newest snapshot, and these credentials have expired. */
 bool provider_is_past(struct provider *provider, unsigned version);
 /* Reports that the origin refused snapshot `version`, and starts a new look at the source. Set
- * `guess` if the refusal may have another cause, and clients can provoke it; such looks are far
- * less frequent. Returns true if provider_looks() will rise, or provider_version() has risen.
- * Returns false if no look starts, because the source is fixed, or the last look just failed or
- * found nothing new. */
+ * `guess` if the refusal may have another cause than old credentials, and if clients can provoke
+ * it; looks after a guess are far less frequent. Returns true if provider_looks() will rise, or
+ * provider_version() has risen. Returns false if no look starts, because the source is fixed, or
+ * the last look just failed or found nothing new. */
 bool provider_renew(struct provider *provider, unsigned version, bool guess) MUST_USE;
 unsigned provider_looks(const struct provider *provider);      /* number of looks that ended */
-uint64_t provider_owner_changed_ms(const struct provider *provider);    /* as for an origin */
+uint64_t provider_owner_changed_ms(const struct provider *provider);    /* see origin.h */
 void provider_health(struct provider *provider, struct arena *keep, struct origin_keys *ret);
 
 #endif

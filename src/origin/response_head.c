@@ -1,4 +1,4 @@
-/* response_head.c - the head of an origin's answer, while it arrives.
+/* response_head.c - collects the head of an origin's answer, line by line (response_head.h).
  * SPDX-License-Identifier: Apache-2.0 */
 #include "origin/response_head.h"
 

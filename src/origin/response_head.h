@@ -1,9 +1,10 @@
 /* response_head.h - the head of an origin's answer, while it arrives.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The end of the body must be certain, so two different lengths are an error. The limits are 64
- * KiB, including 1xx heads, and HTTP_FIELDS_MAX fields. A struct of all zeroes is ready for use; its
- * owner frees `keep`. */
+ * The end of the body must be certain, so a head with two different values of Content-Length is an
+ * error. A head may have at most HTTP_FIELDS_MAX fields, and, together with the 1xx heads before
+ * it, 64 KiB. A struct response_head of all zeroes is ready for use; the caller frees its
+ * `keep`. */
 #ifndef ORIGIN_RESPONSE_HEAD_H
 #define ORIGIN_RESPONSE_HEAD_H
 
@@ -12,7 +13,7 @@
 
 struct response_head {
     struct arena keep;
-    size_t bytes;                   /* bytes read so far, with status lines and 1xx heads */
+    size_t bytes;                   /* bytes read so far, including status lines and 1xx heads */
     struct http_field *fields;      /* names in lower case; in keep */
     size_t field_count;
     bool has_length, chunked;

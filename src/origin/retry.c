@@ -44,7 +44,7 @@ static bool is_passing(const struct retry_case *what, bool *ret_refused_unread)
     case ERR_ORIGIN_CONNECT: case ERR_ORIGIN_CUT:
         *ret_refused_unread = !what->sent;
         return true;
-    case ERR_ORIGIN_TIMEOUT:    /* one server of many may hang; a third try would not help */
+    case ERR_ORIGIN_TIMEOUT:    /* one of many servers may hang, so one more try may help */
         *ret_refused_unread = !what->sent;
         return what->tries < 2;
     default:

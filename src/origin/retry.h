@@ -1,8 +1,9 @@
 /* retry.h - decides whether and when a try is repeated. SPDX-License-Identifier: Apache-2.0
  *
- * Pure: time and chance are arguments (rule H9 in src/README.md). Retries help against rare
- * failures but make an overload worse, so there is a budget: each call earns a tenth of a retry,
- * and the budget is full at the start. */
+ * A try is one request of a call to an origin; if it fails, the call may make another try. Nothing
+ * here does I/O: time and chance are arguments (rule H9 in src/README.md). Retries help against
+ * rare failures but make an overload worse, so there is a budget: each call earns a tenth of a
+ * retry, and the budget is full at the start. */
 #ifndef ORIGIN_RETRY_H
 #define ORIGIN_RETRY_H
 
@@ -19,7 +20,7 @@ void retry_earn(struct retry_budget *budget);               /* called for each c
 bool retry_spend(struct retry_budget *budget) MUST_USE;     /* false: the budget is used up */
 
 /* The effect if the origin receives a request twice. ONCE: harm, so this must not happen. WRITES:
- * the object is the same, but may have two versions. NONE: no effect. */
+ * the object is the same, but may have two equal versions. NONE: no effect. */
 enum effect { EFFECT_ONCE, EFFECT_WRITES, EFFECT_NONE };
 
 /* The result of a try. */

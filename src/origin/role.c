@@ -1,8 +1,8 @@
 /* role.c - temporary credentials from AWS STS. SPDX-License-Identifier: Apache-2.0
  *
  * AssumeRole is signed with other credentials: those of source_profile, or of the source that
- * credential_source names. AssumeRoleWithWebIdentity is unsigned, and sends a token that an
- * orchestrator mounts; its file is read again for each request. */
+ * credential_source names. AssumeRoleWithWebIdentity is unsigned, and sends a token from a file
+ * that an orchestrator mounts. This file is read again for each request. */
 #include <assert.h>
 
 #include "origin/source.h"
@@ -34,8 +34,8 @@ static void add(struct text *form, const char *name, slice value)
     uri_encode(form, value, true);
 }
 
-/* Returns the value of an environment variable, or else of a member of the profile. The variable
- * does not count if the settings name a profile, or for a source_profile. */
+/* Returns the value of an environment variable, or else of a member of the profile. The variable is
+ * ignored in two cases: the settings name a profile, or the search is in a source_profile. */
 static slice setting(const struct seek *seek, const char *variable, const char *member)
 {
     slice set = seek->ask->profile.len || seek->depth ? S("") : seek_env(seek, variable);

@@ -34,7 +34,8 @@ static const char *env(const char *name)
     return getenv(name);
 }
 
-/* The place of the region that is in force, in the order of find_region (credentials.c). */
+/* Says where the region comes from: the setting, a variable, or the profile. Looks in the order of
+ * find_region (credentials.c). */
 static const char *region_place(const struct origin_options *options)
 {
     static const char *const variables[] = { "AWS_REGION", "AWS_DEFAULT_REGION" };

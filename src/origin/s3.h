@@ -18,7 +18,7 @@
 
 /* Limits log lines to one a second, because a failure usually hits every call. */
 struct seldom {
-    uint64_t logged_ms, unlogged;   /* time of the last line; lines left out since */
+    uint64_t logged_ms, unlogged;   /* time of the last line; number of lines left out since then */
 };
 
 struct s3 {
@@ -36,7 +36,7 @@ struct s3 {
     struct sigv4 *sigv4;
     struct retry_budget budget;
     struct seldom failures, refusals;
-    atomic_bool keys_taken;         /* own credentials accepted, or a refused HEAD logged */
+    atomic_bool keys_taken;    /* own credentials were accepted, or a refused HEAD was logged */
     atomic_bool keys_refused;       /* the last answer about these credentials was a refusal */
 };
 
@@ -51,7 +51,7 @@ void s3_call_ask_again(struct origin_hook *hook);
 void s3_ask_make(struct s3 *s3, struct arena *keep, const struct origin_call *asked,
                  const struct sigv4_credentials *with, char region[REGION_BYTES_MAX],
                  struct exchange_ask *ret);
-enum effect s3_effect(const struct origin_call *asked);    /* if the origin gets it twice */
+enum effect s3_effect(const struct origin_call *asked);    /* if the request arrives twice */
 /* s3_keys.c: true if an answer of this status may be a refusal of Penstock's own credentials. */
 bool s3_keys_in_doubt(int status);
 void s3_keys_taken(struct s3 *s3);    /* records an answer that is no refusal */

@@ -1,8 +1,8 @@
 /* s3_ask.c - the request of one try, built and signed. SPDX-License-Identifier: Apache-2.0
  *
  * Each try is built again, with its own date, and signed for the region that is known by then.
- * Fields about the connection or the signature are Penstock's own; the caller's fields of these
- * names are left out. Threads: carriers. */
+ * Penstock makes the fields about the connection or the signature itself; if the caller gives a
+ * field with such a name, it is left out. Threads: carriers. */
 #include <assert.h>
 #include <pthread.h>
 #include <sys/random.h>
@@ -13,8 +13,9 @@
 #define EXTRA_FIELDS 5      /* Host, and the fields that the signer adds */
 static_assert(EXTRA_FIELDS > countof(((struct sigv4_signed *)NULL)->fields), "Host fits, too");
 
-/* Some servers read all but letters, digits, '-' and '_' as '-'. So only names of metadata, which
- * no server acts on, may have every character of RFC 9110. */
+/* Some servers read any character of a field name that is no letter, digit, '-' or '_' as a '-',
+ * and so may read another name. So Penstock refuses a request with such a name. The exception is
+ * x-amz-meta-: no server acts on these names, so they may have every character of RFC 9110. */
 static bool is_sendable_name(slice name)
 {
     if (slice_starts_nocase(name, S("x-amz-meta-")))
@@ -152,8 +153,8 @@ static const struct origin_body *make_form(struct s3 *s3, struct arena *keep,
     return &made->body;
 }
 
-/* Adds the caller's fields that are sent and signed; with `unsigned_ones`, those that are sent and
- * not signed. Fields about the connection or the signature are never sent. */
+/* Adds the caller's fields that are signed, or, if `unsigned_ones` is true, those that are sent
+ * without being signed. Fields about the connection or the signature are never sent. */
 static size_t add_fields(const struct origin_call *asked, bool unsigned_ones,
                          struct http_field *fields, size_t count)
 {

@@ -1,6 +1,8 @@
 /* s3_call.c - a call of an origin that speaks S3. SPDX-License-Identifier: Apache-2.0
  *
- * A call is an errand on one carrier thread. It is in one of five states until it is done:
+ * A call is an errand, which is work that belongs to one thread (errand.h). Its thread is a
+ * carrier: a thread that talks to origins (curl.h). A call is in one of five states until it is
+ * done:
  *
  *     NEW -> WAITING (for a connection) -> SENDING -> done
  *               ^                             |
@@ -53,7 +55,8 @@ struct s3_call {
     char region[REGION_BYTES_MAX];  /* the region that this try was signed for */
     struct sigv4_credentials with;  /* the credentials of this try, unless the call has `as` */
     unsigned with_version, looks;   /* version of `with`; provider_looks when RENEWING began */
-    uint64_t renew_until_ms;        /* end of the wait for the source, once in a call; 0: not yet */
+    uint64_t renew_until_ms;        /* end of the wait for the source, at most once in a call; 0: no
+                                     * wait yet */
     bool tried_others;              /* newer credentials of the provider were tried, too */
     unsigned tries, free_tries;
     bool region_learnt;
@@ -169,9 +172,10 @@ static void go_on_or_yield(struct s3_call *call)
         exchange_resume(call->exchange);
 }
 
-/* Waits until the source of Penstock's own credentials was asked again, at most once in a call. If
- * newer credentials are there already, they are tried before that; also at most once, because they
- * may be revoked, too. Returns false if the call can't wait. */
+/* Waits until the source of Penstock's own credentials was asked again. A call waits for this at
+ * most once. If the provider already has newer credentials than this try, the call first tries the
+ * newer ones, at most once, because they may be revoked, too. Returns false if the call can't
+ * wait. */
 static bool renew(struct s3_call *call)
 {
     struct provider *provider = call->s3->provider;
@@ -383,7 +387,7 @@ static enum exchange_take on_body(void *arg, slice bytes)
         text_add(&call->held_body, bytes);
         return EXCHANGE_TAKEN;
     }
-    if (call->holding)    /* longer than any document of a refusal */
+    if (call->holding)    /* the answer is longer than any document that refuses credentials */
         let_go(call);
     if (atomic_load(&call->canceled))
         return EXCHANGE_END;
@@ -393,7 +397,8 @@ static enum exchange_take on_body(void *arg, slice bytes)
     if (atomic_load(&call->canceled))
         return EXCHANGE_END;
     if (take == ORIGIN_SPARE)
-        limiter_spare(&call->s3->limiter, &call->pass);    /* may wake the call and end it */
+        limiter_spare(&call->s3->limiter, &call->pass);    /* may wake this call, so that it ends
+                                                            * with ERR_YIELDED */
     return take == ORIGIN_TAKEN ? EXCHANGE_TAKEN : EXCHANGE_PAUSE;
 }
 
@@ -443,7 +448,7 @@ static enum err judge_held(struct s3_call *call)
                              : s3_keys_refused(call->s3, asked->op, status, document);
     bool old = !asked->as && (refused || s3_keys_may_be_old(status, document));
     if (old && provider_is_past(call->s3->provider, call->with_version))
-        return ERR_NO_KEYS;    /* expired, not revoked: newer ones will be accepted */
+        return ERR_NO_KEYS;    /* expired, not revoked: newer credentials will be accepted */
     if (refused)
         return ERR_ORIGIN_KEYS;
     let_go(call);

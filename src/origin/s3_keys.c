@@ -116,7 +116,8 @@ bool s3_keys_refused(struct s3 *s3, enum s3_op op, int status, slice document)
 bool s3_keys_may_be_old(int status, slice document)
 {
     if (!document.len)
-        return status == 400;    /* a HEAD with an expired token; a missing permission is 403 */
+        return status == 400;    /* a HEAD gets 400 for an expired token, 403 for a missing
+                                  * permission */
     size_t row = row_of(document);
     return row < countof(rows) && rows[row].renew;
 }

@@ -1,4 +1,5 @@
-/* source.h - the sources of credentials, and their helpers. For credentials.c and the sources only.
+/* source.h - the sources of credentials, and their helper functions. Only credentials.c and the
+ * files of the sources include it.
  * SPDX-License-Identifier: Apache-2.0
  *
  * A source returns ERR_NOT_FOUND if it is not configured. Otherwise it sets ret->from, and either
@@ -9,7 +10,7 @@
 #include "origin/aws_files.h"
 #include "origin/credentials.h"
 
-#define WEB_TIME_MS 5000u           /* limit of the time for a whole answer */
+#define WEB_TIME_MS 5000u           /* longest time until the whole answer is there */
 
 struct seek {
     struct arena *keep;
@@ -29,8 +30,8 @@ enum err seek_fail(struct seek *seek, enum err err, const char *fmt, ...) PRINTF
  * if their expiry is no valid time, or if they have expired (unless ret->outlasts is set). */
 enum err seek_read_json(struct seek *seek, slice document, const char *token_name,
                         struct credentials *ret) MUST_USE;
-/* The last step for temporary credentials: checks that they are complete, and their expiry as
- * seek_read_json does. */
+/* The last step for temporary credentials: checks that no key is missing, and checks the expiry in
+ * the same way as seek_read_json. */
 enum err seek_lent(struct seek *seek, slice expires, struct credentials *ret) MUST_USE;
 
 /* credentials.c: the keys of seek->profile and of the environment. */

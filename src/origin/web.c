@@ -1,7 +1,7 @@
 /* web.c - one small HTTP request that blocks its caller. SPDX-License-Identifier: Apache-2.0
  *
- * libcurl runs the request on the caller's thread, with the options of curl.c. The thread checks
- * *stop regularly. */
+ * libcurl runs the request on the caller's thread, with the options that curl_rules (curl.c) sets.
+ * While the thread waits, it looks at *stop at least every LOOK_MS. */
 #include "origin/web.h"
 
 #include <string.h>

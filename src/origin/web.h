@@ -1,8 +1,8 @@
 /* web.h - one small HTTP request that blocks its caller. SPDX-License-Identifier: Apache-2.0
  *
- * For rare requests, such as for credentials, from a thread that may block. The request blocks
- * until the whole answer is there, the time is over, or *stop was set. Never call it on an HTTP
- * loop or a carrier. */
+ * For rare requests, such as a request for credentials, from a thread that may block. The request
+ * blocks until the whole answer is there, the time is over, or *stop was set. Never call it on a
+ * thread that serves clients (an HTTP loop) or talks to origins (a carrier). */
 #ifndef ORIGIN_WEB_H
 #define ORIGIN_WEB_H
 
@@ -16,7 +16,7 @@ struct web_ask {
     slice url;                          /* scheme://host[:port]/path?query */
     const struct http_field *fields;    /* Host is added if it is missing here */
     size_t field_count;
-    slice body;                         /* of a POST; a PUT is sent with an empty body */
+    slice body;                         /* of a POST or PUT; may be empty */
     const char *ca_file;                /* NULL: the system's store */
     unsigned time_ms;                   /* limit for the whole request */
     size_t body_bytes_max;              /* limit for the body of the answer; 0: 64 KiB */

@@ -1,9 +1,10 @@
-/* canon.c - the canonical request, which SigV4 signs. SPDX-License-Identifier: Apache-2.0
+/* canon.c - the canonical request, which signature version 4 signs.
+ * SPDX-License-Identifier: Apache-2.0
  *
  * The canonical request is written into one allocation, whose size is computed first. The client's
  * path and query are decoded, and encoded again by S3's rule. So the spelling of an escape, or of a
- * space in a query, does not matter. The slashes and dots of the path stay as they are. Pure
- * (rule H9 in src/README.md). */
+ * space in a query, does not matter. The slashes and dots of the path stay as they are. Pure: no
+ * I/O and no clock (rule H9 in src/README.md). */
 #include "s3/canon.h"
 
 #include <stdlib.h>
@@ -123,8 +124,8 @@ static void put_headers(char **at, struct arena *scratch, struct canon *canon)
     }
 }
 
-/* Returns the most bytes that the canonical request can have. A name is signed at most once, so no
- * field is written twice. */
+/* Returns an upper limit for the size of the canonical request. A name is signed at most once, so
+ * no field is written twice. */
 static size_t canon_bytes_max(const struct canon *canon)
 {
     size_t bytes = canon->method.len + 3 * canon->path.len + 3 * canon->query.len + PARAMS_MAX +

@@ -1,7 +1,8 @@
-/* canon.h - the canonical request, which SigV4 signs. SPDX-License-Identifier: Apache-2.0
+/* canon.h - the canonical request, which signature version 4 signs.
+ * SPDX-License-Identifier: Apache-2.0
  *
- * sigv4.c fills in a struct canon, for a client's request as it came and for a request of
- * Penstock's own. */
+ * sigv4.c fills in a struct canon in two cases: to verify a client's request, with the head as it
+ * came, and to sign a request of Penstock's own. */
 #ifndef S3_CANON_H
 #define S3_CANON_H
 
@@ -21,8 +22,8 @@ struct canon {
 /* Writes the canonical request, and sets canon->used. Returns OK, or ERR_BAD_URI if the query has
  * more than 100 parameters. */
 enum err canon_write(struct arena *keep, struct canon *canon, slice *ret) MUST_USE;
-/* Returns true if every field that must be signed (host, x-amz-*) is signed. Call it after
- * canon_write, like the next function. */
+/* Returns true if every field that must be signed (host, x-amz-*) is signed. Call this function and
+ * canon_must_be_signed only after canon_write. */
 bool canon_all_signed(const struct canon *canon) MUST_USE;
 /* Returns true if field i must be signed and is not. */
 bool canon_must_be_signed(const struct canon *canon, size_t i);

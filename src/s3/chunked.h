@@ -5,8 +5,9 @@
  *     trailer  [NAME:VALUE [LF] CRLF [x-amz-trailer-signature:SIGNATURE CRLF]] CRLF
  *
  * Nothing else is valid. Sizes are 1 to 16 hex digits. Every chunk but the last has at least 8192
- * bytes. An announced trailer must be there and have the announced name. Only minio-go writes the
- * LF after the trailer's value. Nothing may follow the end. Pure.
+ * bytes. If the header x-amz-trailer announces a trailer, the trailer must be there and have the
+ * announced name. Only minio-go writes the LF after the trailer's value. Nothing may follow the
+ * end. Pure: no I/O and no clock (rule H9 in src/README.md).
  *
  * The input may be cut anywhere. The output may overlap the input if the output begins at or before
  * the beginning of the input. So a body can be decoded in place. The caller verifies the
@@ -19,8 +20,8 @@
 struct chunked_form {
     slice trailer;                /* the announced name, in lower case; empty: none */
     uint64_t length;              /* the announced length of the data */
-    struct sigv4_chain *chain;    /* the caller's; verifies signed chunks. NULL: unsigned chunks */
-    bool trailer_must;            /* this form always ends in a trailer */
+    struct sigv4_chain *chain;    /* verifies signed chunks; owned by the caller; NULL: unsigned */
+    bool trailer_must;            /* a body in this framing always ends in a trailer */
 };
 
 struct chunked;

@@ -1,8 +1,9 @@
 /* claim.c - reads a request's claim about its signature. SPDX-License-Identifier: Apache-2.0
  *
- * A claim stands in an Authorization header or in parameters of the query. A request with both is
- * refused, and so is a claim with a part that occurs twice. Reading a claim proves nothing; sigv4.c
- * and sigv2.c prove it. Any thread. */
+ * A claim is what a request says about its signature: access key, date, signature and more. It
+ * stands in an Authorization header or in parameters of the query. A request with both is refused,
+ * and so is a claim with a part that occurs twice. Reading a claim proves nothing; sigv4.c and
+ * sigv2.c prove it. Any thread. */
 #include <stdarg.h>
 #include <stdio.h>
 

@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Ranges are read as in RFC 9110, but a header with several ranges counts as no range, as in S3.
- * Conditions are judged in the order of RFC 9110 section 13.2.2. No function does I/O or reads a clock
- * (rule H9 in src/README.md). Any thread may call them. */
+ * Conditions are judged in the order of RFC 9110 section 13.2.2. No function does I/O or reads a
+ * clock (rule H9 in src/README.md). Any thread may call them. */
 #include "s3/conditions.h"
 
 #include "s3/encode.h"

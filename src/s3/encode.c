@@ -1,4 +1,5 @@
-/* encode.c - percent-coding and the time formats of S3. SPDX-License-Identifier: Apache-2.0
+/* encode.c - percent-coding, base64, UTF-8 and the time formats of S3.
+ * SPDX-License-Identifier: Apache-2.0
  *
  * Dates are read without strptime, which depends on the locale and accepts too much. Days are
  * counted from 1970 in the proleptic Gregorian calendar; an earlier day, or one that does not
@@ -318,7 +319,7 @@ slice base64_decode(struct arena *keep, slice s)
     int len = EVP_DecodeBlock(bytes, (const uint8_t *)s.ptr, (int)s.len);
     slice decoded = { (const char *)bytes, (size_t)MAX(len - padding, 0) };
     bool good = len >= padding && slice_eq(base64_write(keep, decoded), s);
-    return good ? decoded : (slice){ NULL, 0 };    /* each value has only one spelling */
+    return good ? decoded : (slice){ NULL, 0 };    /* only one spelling of each value is accepted */
 }
 
 bool base64_read(slice s, uint8_t *ret, size_t bytes)

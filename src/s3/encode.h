@@ -1,4 +1,5 @@
-/* encode.h - percent-coding, base64, UTF-8 and the time formats of S3. Pure.
+/* encode.h - percent-coding, base64, UTF-8 and the time formats of S3. No function does I/O or
+ * reads a clock.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef S3_ENCODE_H
 #define S3_ENCODE_H

@@ -1,4 +1,5 @@
-/* error.h - errors in the form that S3 clients know. SPDX-License-Identifier: Apache-2.0 */
+/* error.h - errors in the form that S3 clients know: status, code and <Error> document.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef S3_ERROR_H
 #define S3_ERROR_H
 
@@ -21,7 +22,7 @@ enum err s3_error_from(int status, slice code);
 #define S3_FAULT_QUOTED_MAX 200    /* bytes of a client's text in a message */
 struct s3_fault {
     slice message;                                 /* empty: the message of s3/error.def */
-    struct http_field more[S3_FAULT_MORE_MAX];     /* further elements of the document */
+    struct http_field more[S3_FAULT_MORE_MAX];     /* extra elements of the <Error> document */
     size_t more_count;
 };
 void s3_fault_add(struct s3_fault *fault, slice name, slice value);

@@ -1,8 +1,8 @@
 /* form.h - a form that a browser posts (PostObject). SPDX-License-Identifier: Apache-2.0
  *
  * A form is multipart/form-data: fields, then the file. Everything after the file is ignored. The
- * author of the form signed its policy, a document that says which values the fields may have. Pure
- * (rule H9 in src/README.md). */
+ * author of the form signed its policy, a document that says which values the fields may have.
+ * Pure: no I/O and no clock (rule H9 in src/README.md). */
 #ifndef S3_FORM_H
 #define S3_FORM_H
 
@@ -32,13 +32,14 @@ bool form_file_ends(const struct form *form, slice bytes, size_t *ret) MUST_USE;
  * more than `max` bytes. */
 slice form_replaced(struct arena *keep, slice in, slice what, slice with, size_t max) MUST_USE;
 slice form_get(const struct form *form, slice name);    /* ptr NULL: no such field */
-/* Sets the fault of a form without that field. Returns ERR_BAD_ARGUMENT. */
+/* Sets *ret to the fault that the form has no field `name`. Returns ERR_BAD_ARGUMENT. */
 enum err form_lacks(struct arena *keep, slice name, struct s3_fault *ret);
 /* True if the form has any field of a signature. */
 bool form_is_signed(const struct form *form);
 
-/* Reads the claim: access_key, session_token, signature, and either v2 or date, region and service.
- * Nothing is proved yet. Returns OK, or ERR_BAD_ARGUMENT with the reason in ret->fault. */
+/* Reads what the form says about its signature, the claim (sigv4.h): access_key, session_token,
+ * signature, and either v2 or date, region and service. Nothing is proved yet. Returns OK, or
+ * ERR_BAD_ARGUMENT with the reason in ret->fault. */
 enum err form_claim(struct arena *keep, const struct form *form, struct sigv4_claim *ret) MUST_USE;
 /* Returns OK if the policy was signed with this secret, otherwise ERR_SIGNATURE. */
 enum err form_verify(struct sigv4 *sigv4, struct arena *scratch, const struct form *form,

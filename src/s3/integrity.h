@@ -3,8 +3,8 @@
  * This file reads the framing, the length of the data, and every checksum that must match before
  * the data can be trusted. x-amz-trailer announces a trailer, and is valid only with chunks. A body
  * in unsigned chunks (STREAMING-UNSIGNED-PAYLOAD-TRAILER) that announces no trailer is accepted
- * without a checksum, as in S3. Pure. Faults are reported with S3's codes, and with a sentence of
- * S3 if the code alone says too little. */
+ * without a checksum, as in S3. Pure: no I/O and no clock (rule H9 in src/README.md). Faults are
+ * reported with S3's codes, and with a sentence of S3 if the code alone says too little. */
 #ifndef S3_INTEGRITY_H
 #define S3_INTEGRITY_H
 
@@ -32,8 +32,8 @@ enum err integrity_read(struct arena *keep, const struct request_head *head,
                         const struct s3_request *request, const struct sigv4_claim *claim,
                         bool of_body, struct integrity *ret, slice *ret_why) MUST_USE;
 
-/* True for a field that may describe the framing. After the framing was removed, the intake writes
- * the field anew, or leaves it out. */
+/* True for a field that may describe the framing. After the framing was removed, the code that
+ * takes in bodies (front/intake.c) writes the field anew, or leaves it out. */
 bool integrity_is_framing(slice name);
 
 /* Reads the length of the data from x-amz-decoded-content-length or Content-Length. Returns false

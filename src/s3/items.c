@@ -1,9 +1,9 @@
 /* items.c - a list of items to read: objects, or byte ranges of them.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The members of an item are rows of a table. An item that is an array is a short form of an
- * object. Types are strict, and an unknown member is an error: if a misspelt member were ignored,
- * the item would read the wrong bytes. Any thread. */
+ * The members of an item are rows of a table. An item in the form of a JSON array is short for a
+ * JSON object. Types are strict, and an unknown member is an error: if a misspelt member were
+ * ignored, the item would read the wrong bytes. Any thread. */
 #include "s3/items.h"
 
 #include <jansson.h>
@@ -14,7 +14,7 @@
 
 #define TEXT_BYTES_MAX 1024     /* limit of if_match and version_id */
 #define NAME_BYTES_MAX 40       /* limit of a name in a message */
-#define MARKS_AN_ITEM 20        /* commas, colons and brackets of an object with every member */
+#define MARKS_AN_ITEM 20        /* commas, colons and brackets of an item with every member */
 
 struct reading {
     struct arena *keep;

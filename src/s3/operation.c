@@ -1,6 +1,7 @@
 /* operation.c - finds the S3 operation of a request. SPDX-License-Identifier: Apache-2.0
  *
- * If several rows of op.def fit a request, the row whose selector has the most words is the
+ * The selector of a row of op.def has the parameters and headers that a request must have to fit
+ * the row. If several rows fit a request, the row whose selector has the most words is the
  * operation. If two rows fit with different parameters, the request is ambiguous and is refused:
  * otherwise a client could use the right to one operation to run the other. A request with an
  * unknown operation (the last rows of op.def) is forwarded as it came, and is never answered from
@@ -245,7 +246,7 @@ static enum err read_form(const struct request_head *head, struct s3_request *re
     if (!s3_is_form(head))
         return OK;
     if (row->level == S3_BUCKET) {
-        if (ret->op != S3_DELETE_OBJECTS)    /* whose body must be XML, not a form */
+        if (ret->op != S3_DELETE_OBJECTS)    /* the body of DeleteObjects must be XML, not a form */
             ret->op = S3_POST_OBJECT;
         return OK;
     }
@@ -290,7 +291,8 @@ static enum err judge_own_param(struct arena *keep, const struct s3_param *param
     return ret->detail.len ? ERR_BAD_ARGUMENT : OK;
 }
 
-/* Penstock's own operations must not reach an origin, not even those of another version. */
+/* Penstock's own operations must not reach an origin, not even operations that only another version
+ * of Penstock has. */
 static enum err judge_own(struct arena *keep, struct s3_request *ret)
 {
     slice op = slice_of(operations[ret->op].selector);

@@ -1,7 +1,7 @@
 /* operation.h - finds the S3 operation of a request. SPDX-License-Identifier: Apache-2.0
  *
- * Pure (rule H9 in src/README.md). The operations are the rows of op.def, which explains its
- * columns. */
+ * The operations are the rows of op.def, which explains its columns. Pure: no I/O and no clock
+ * (rule H9 in src/README.md). */
 #ifndef S3_OPERATION_H
 #define S3_OPERATION_H
 
@@ -35,7 +35,7 @@ struct s3_operation {
 };
 const struct s3_operation *s3_operation(enum s3_op op);
 const char *s3_op_name(enum s3_op op);
-bool s3_only_reads(enum s3_op op);    /* true if its method changes nothing and has no body */
+bool s3_only_reads(enum s3_op op);    /* true for GET, HEAD and OPTIONS */
 /* True for a browser's form, whose body has the key. */
 bool s3_is_form(const struct request_head *head);
 

@@ -126,8 +126,9 @@ static enum err read_params(struct arena *keep, slice query, struct s3_request *
     return OK;
 }
 
-/* Refuses a Connection header that names a header with a meaning for Penstock or the origin. A
- * proxy would have to drop such a header, since it would be for this connection alone. */
+/* Refuses a Connection header that names a header with a meaning for Penstock or the origin. The
+ * Connection header marks a header as meant for this connection alone, so a proxy would have to
+ * drop it. */
 static enum err judge_connection(struct arena *keep, slice words, struct s3_request *ret)
 {
     while (words.ptr) {
@@ -192,8 +193,8 @@ static enum err read_query_fields(struct arena *keep, const struct request_head 
     return OK;
 }
 
-/* Accepts "versionId=..." or nothing. An origin might take any other text after a '?', or a value
- * that could be a path, for a part of the key. */
+/* Accepts "versionId=..." or nothing after the '?'. An origin might take any other text for a part
+ * of the key. It might do the same with a version id that looks like a path. */
 static bool read_source_version(struct arena *keep, slice value, slice *ret)
 {
     *ret = S("");

@@ -1,8 +1,8 @@
 /* request.h - an HTTP head read as an S3 request. SPDX-License-Identifier: Apache-2.0
  *
- * Pure (rule H9 in src/README.md). Bucket and key have one canonical reading: the path is
- * percent-decoded once, and nothing is normalised. "//", "/./" and "/../" are part of the key, and
- * '+' in a path is a plus. */
+ * Bucket and key have one canonical reading: the path is percent-decoded once, and nothing is
+ * normalised. "//", "/./" and "/../" are part of the key, and '+' in a path is a plus. Pure: no I/O
+ * and no clock (rule H9 in src/README.md). */
 #ifndef S3_REQUEST_H
 #define S3_REQUEST_H
 
@@ -20,8 +20,8 @@ struct s3_param {
 
 /* The source that x-amz-copy-source or x-amz-rename-source names, decoded. Empty if there is no
  * such header, or if the value does not have the form /bucket/key?versionId=... The source of a
- * rename lies in the request's bucket, and may begin with the bucket's name. `inner` is then the
- * key after that name. */
+ * rename lies in the request's bucket. Its value may begin with the name of this bucket; `inner` is
+ * then the key after the name. */
 struct s3_source {
     slice bucket, key, version, inner;
     slice raw;                /* the header's value */
@@ -43,9 +43,9 @@ struct s3_request {
     bool pass;                /* only the origin can answer this request */
     bool no_cache;            /* Cache-Control of the request: no-cache or max-age=0 */
     bool checksum_mode;       /* x-amz-checksum-mode: ENABLED */
-    const struct s3_param *unknown;    /* the first that the operation does not know, or NULL */
+    const struct s3_param *unknown;    /* the first parameter that `op` does not have, or NULL */
     slice foreign;            /* the first unknown header that is forwarded; ptr NULL: none */
-    slice listed;             /* headers that forward_headers lists (base/header.h) */
+    slice listed;             /* the value of the setting "forward_headers" (base/header.h) */
     slice detail;             /* the fault of a refused request, for people; may be empty */
 };
 

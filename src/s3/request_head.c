@@ -142,8 +142,8 @@ static enum err url_front(struct scan *scan)
     return OK;
 }
 
-/* Sets path and query, for a target that is a path or a URL. If a URL has no path, the path is "/":
- * the slash before the host, because the slice must point into the head. */
+/* Sets path and query, for a target that is a path or a URL. If a URL has no path, the path is "/".
+ * The slice must point into the head, so it points to the slash before the host. */
 static enum err read_target(struct scan *scan)
 {
     struct request_head *head = scan->head;
@@ -190,7 +190,8 @@ static enum err request_line(struct scan *scan)
     return literal(scan, S("\r\n"), "the request line does not end in CR LF");
 }
 
-/* Returns the host without its port, if that is the default port of the scheme. */
+/* Returns the host without `port` at its end (the default port of the scheme, as ":80"), and
+ * without an empty port (":"). */
 static slice without_port(slice host, slice port)
 {
     if (slice_ends(host, port))

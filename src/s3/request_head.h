@@ -20,7 +20,7 @@ struct http_field {
 };
 
 struct request_head {
-    size_t bytes;           /* length, with the blank line; so the offset of the body, too */
+    size_t bytes;    /* length of the head, with the blank line; also the offset of the body */
     slice method;
     slice path, query;      /* of the target (path or URL); query.ptr is NULL if it has no '?' */
     int minor;              /* HTTP/1.minor: 0 or 1 */
@@ -28,13 +28,14 @@ struct request_head {
     bool has_length, chunked, expect_continue, close;
     uint64_t length;        /* length of the body, if has_length */
     size_t field_count;
-    struct http_field fields[HTTP_FIELDS_MAX];    /* a copy may have room for only field_count */
+    struct http_field fields[HTTP_FIELDS_MAX];    /* a copy of the struct may end after field_count
+                                                   * fields */
 };
 
-/* Returns OK; ERR_MORE if the blank line has not come yet; or ERR_BAD_HEAD or ERR_HEAD_TOO_LARGE:
- * the caller must then answer 400 and close the connection. The last two set *ret_why (if ret_why
- * is not NULL) to a sentence with the reason, which is valid until this thread's next scan. A bad
- * head is refused at once, even before it is complete. */
+/* Returns OK, ERR_MORE (the blank line has not come yet), ERR_BAD_HEAD or ERR_HEAD_TOO_LARGE. After
+ * ERR_BAD_HEAD or ERR_HEAD_TOO_LARGE, the caller must answer 400 and close the connection. *ret_why
+ * (if ret_why is not NULL) is then a sentence with the reason, valid until this thread's next scan.
+ * A bad head is refused at once, even before it is complete. */
 enum err request_head_scan(slice bytes, struct request_head *ret, const char **ret_why) MUST_USE;
 
 /* Returns the value of the first field of that name, ignoring case. The ptr is NULL if there is no

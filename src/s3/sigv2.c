@@ -1,4 +1,4 @@
-/* sigv2.c - signature version 2, verified. SPDX-License-Identifier: Apache-2.0 */
+/* sigv2.c - verifies signatures of version 2 (sigv2.h). SPDX-License-Identifier: Apache-2.0 */
 #include "s3/sigv2.h"
 
 #include <openssl/crypto.h>

@@ -4,7 +4,8 @@
  * HMAC-SHA1 of the method, a few headers, the x-amz- headers, the path, and the parameters that
  * name a sub-resource. It covers less than version 4. So a request with a parameter that the
  * signature does not cover is refused, unless the parameter only filters or pages a list. Otherwise
- * someone could turn a signed request into another operation. Pure (rule H9 in src/README.md). */
+ * someone could turn a signed request into another operation. Pure: no I/O and no clock (rule H9 in
+ * src/README.md). */
 #ifndef S3_SIGV2_H
 #define S3_SIGV2_H
 

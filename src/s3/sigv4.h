@@ -3,8 +3,9 @@
  * A signature covers the canonical request (canon.h). In it, the path is percent-encoded once, not
  * twice as for other AWS services, and its slashes and dots stay as they are. The query is sorted
  * by encoded name, then by value. Signed headers come from the raw head; the values of a repeated
- * header are joined by ','. Pure except for a cache of day keys, so a struct sigv4 belongs to one
- * thread. Time is an argument. */
+ * header are joined by ','. The functions do no I/O, and take the time as an argument. A struct
+ * sigv4 has a cache of day keys (a day key is derived from a secret for one day, region and
+ * service), so it belongs to one thread. */
 #ifndef S3_SIGV4_H
 #define S3_SIGV4_H
 
@@ -36,7 +37,7 @@ struct sigv4_claim {
     enum sigv4_payload payload;
     uint8_t payload_sha256[32];      /* for PAYLOAD_HEX */
     int64_t signed_at_s;
-    int64_t expires_s;               /* if presigned: seconds of validity; v2: its end, Unix time */
+    int64_t expires_s;    /* if presigned: seconds of validity; v2: end of validity, Unix time */
 };
 
 /* Reads the claim, of version 4 or 2. Returns OK, ERR_NO_AUTH (no signature), ERR_AUTH_V2 (a

@@ -7,8 +7,8 @@
  * an element begins or ends. A document type is refused, so there are no entities to expand. The
  * size and depth of a document and the length of a value and of a tag are limited. Without a limit
  * for tags, the cost of attributes would grow with the square of their number. A name with a prefix
- * is refused, because an origin that supports name spaces could read elements that Penstock does
- * not see. Any thread. */
+ * ("x:Key") is refused, because an origin that supports name spaces could read elements that
+ * Penstock does not see. Any thread. */
 #include "s3/xml.h"
 
 #include <expat.h>
@@ -347,7 +347,7 @@ static const struct step delete_steps[] = {
     { "/Delete", HOLDS, 0, 0 },
 };
 
-/* Refuses a second Key or VersionId of an object, because the origin could use that one. */
+/* Refuses a second Key or VersionId of an object, because the origin could use the second one. */
 enum err xml_read_delete(struct arena *keep, slice document, struct deletion **ret,
                          size_t *ret_count)
 {

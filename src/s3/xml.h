@@ -1,9 +1,10 @@
 /* xml.h - the few XML documents Penstock reads and writes. SPDX-License-Identifier: Apache-2.0
  *
- * Documents are written as a growing text with escaped values. They are read with expat. A document
- * with a document type or a NUL is refused. A document has at most 8 MiB and 16 levels; a value has
- * at most 16 KiB, and a tag 4 KiB. The results lie in the arena. ERR_BAD_XML is the only error.
- * Pure. */
+ * To write a document, the caller appends elements to a text; values are escaped. Documents are
+ * read with expat. A document that declares a document type, or has a NUL, is refused. A document
+ * has at most 8 MiB and 16 levels; a value has at most 16 KiB, and a tag 4 KiB. The results lie in
+ * the arena. ERR_BAD_XML is the only error. Pure: no I/O and no clock (rule H9 in
+ * src/README.md). */
 #ifndef S3_XML_H
 #define S3_XML_H
 
@@ -27,7 +28,7 @@ struct listing {
     slice *prefixes;
     size_t prefix_count;
 };
-/* Reads a ListBucketResult (V1 or V2). At most 1,000 objects and as many prefixes. */
+/* Reads a ListBucketResult (V1 or V2) with at most 1,000 objects and 1,000 prefixes. */
 enum err xml_read_listing(struct arena *keep, slice document, struct listing *ret) MUST_USE;
 
 /* A key of a DeleteObjects body, which has at most 1,000 keys, and possibly none. The version is

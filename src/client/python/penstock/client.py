@@ -1,7 +1,8 @@
 """client.py - connect, buffers, fills, batches. SPDX-License-Identifier: Apache-2.0
 
-A client has one session of the fill socket. If the session is lost, the client opens another session, and
-sends each fill in progress again, once. If a fill loses this session, too, the fill fails. Without a fill
+A client has one session: a connection to the fill socket, which is the daemon's Unix socket for reads into
+memory of this process. If the session is lost, the client opens a new session, and sends each fill in
+progress again, once. If the new session is lost before the fill has ended, the fill fails. Without a fill
 socket, the same calls read over HTTP: batches, or single objects if the endpoint is not a Penstock.
 `Client.way` returns the way that is in use. In the child of a fork, the client opens a session of its own.
 Threads: any.
@@ -262,7 +263,7 @@ class Client:
     def batch(self, bucket, items, prefix="", on_error="continue"):
         """Reads over HTTP, and yields (index, bytes) for each item in order, while Penstock still reads later
         items. For an item that failed, yields an ItemError in place of the bytes. With on_error "end", the
-        first item that fails is the last. Needs no fill socket."""
+        batch ends with the first item that fails. Needs no fill socket."""
         return self._endpoint.batch(bucket, layout.listed(items), prefix, on_error)
 
     def get(self, bucket, key, offset=0, length=None):

@@ -1,10 +1,10 @@
 """items.py - lists of items, and their places in a buffer. SPDX-License-Identifier: Apache-2.0
 
-An item is "key", ("key", offset, length), ("key", offset, length, to), or a dict of key, offset,
-length, to, max, if_match, version_id. `to` is the item's place: its offset in the buffer. An item without
-a length, or with length -1, goes to the end of the object. Items without a place are put one after
-another. An item without a length has room for its `max` bytes. Items with neither length nor `max` get
-equal parts of the room that is left.
+An item is "key", ("key", offset, length), ("key", offset, length, to), or a dict of key, offset, length, to,
+max, if_match, version_id. `to` is the item's place: its offset in the buffer. An item without a length, or
+with length -1, goes to the end of the object. Items without a place are put one after another. An item
+without a length has room for its `max` bytes. Items with neither place nor length nor `max` get equal parts
+of the space that is left.
 """
 import itertools
 
@@ -48,7 +48,7 @@ def word(key, offset, length, to, more):
 
 
 def share(rows, room, start):
-    """Returns the room in bytes for each item that has neither a length nor a `max`."""
+    """Returns the space in bytes for each item that has neither a place (`to`) nor a length nor a `max`."""
     used = start + sum(length for _, _, length, to, _ in rows if length is not None and to is None)
     open_count = sum(1 for _, _, length, to, more in rows
                      if length is None and to is None and not (more and "max" in more))

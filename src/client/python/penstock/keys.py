@@ -1,9 +1,9 @@
 """keys.py - finds credentials as the SDKs do, and signs requests.
 SPDX-License-Identifier: Apache-2.0
 
-The sources in their order: arguments, environment, the profile in ~/.aws, the endpoint of a container
-(such as Penstock's own `lend`). For other credentials (SSO, roles, instances), the caller gives
-`credentials=`: a boto3 Credentials object, or a function that returns (access key, secret key, session
+The sources in their order: arguments, environment, the profile in ~/.aws, the endpoint of a container (such
+as the one that Penstock's setting `lend` offers). For other credentials (SSO, roles, instances), the caller
+gives `credentials=`: a boto3 Credentials object, or a function that returns (access key, secret key, session
 token or None). This file makes signatures of version 4 with the standard library alone:
 https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-authenticating-requests.html
 """
@@ -30,7 +30,7 @@ class Keys(NamedTuple):
 # ---- the sources of keys ----
 
 def read_profile(name=None):
-    """Returns a profile from both files of ~/.aws, as a dict. Rows of `credentials` take precedence."""
+    """Returns a profile from both files of ~/.aws, as a dict. Rows of the file `credentials` come first."""
     name = name or os.environ.get("AWS_PROFILE") or "default"
     found = {}
     for variable, path, section in (

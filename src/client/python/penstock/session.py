@@ -183,7 +183,7 @@ class Session:
     # ---- its end ----
 
     def _read_out(self):
-        """Reads the replies that the daemon sent before it closed the connection, and its reason."""
+        """Reads what the daemon sent before it closed the connection: replies, and the reason for the end."""
         with self._state:
             if self._reading or self.lost:
                 return

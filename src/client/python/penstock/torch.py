@@ -4,14 +4,16 @@
     for x in loader:            # uint8, (len(batch), 150528), on the GPU
 
 `batches` is an iterable of lists of items (see items.py), such as a BatchSampler. While one batch is in use,
-the loader reads the next `depth` batches, without a worker process. The loader chooses once how bytes get
-to the device (`loader.way`), and the client logs this way. With cuda-vmm and cuda-ipc, the bytes go straight
-into GPU memory, and this process copies none of them. With memfd, the bytes go into shared memory. Without
-a fill socket, the bytes come over HTTP, by batches (batch) or single GETs (get). With memfd, batch and get,
-torch then copies the bytes from host memory to the device, if the device is a GPU.
+the loader reads the next `depth` batches, without a worker process. The loader chooses once how bytes get to
+the device (`loader.way`), and the client logs this way. With the ways "cuda-vmm" and "cuda-ipc", the bytes
+go straight into GPU memory, and this process copies none of them. With "memfd", the bytes go into shared
+memory. Without a fill socket, the bytes come over HTTP, by batches ("batch") or single GETs ("get"). With
+"memfd", "batch" and "get", torch then copies the bytes from host memory to the device, if the device is a
+GPU.
 
-By default a batch is a copy of its slot (on a GPU, a copy inside the GPU). With clone=False there is no
-copy, and a batch is valid only until the program takes the next batch.
+Each batch is read into a slot, which is one of the loader's buffers (ring.py). By default the program gets a
+copy of the slot (on a GPU, a copy inside the GPU). With clone=False there is no copy, and a batch is valid
+only until the program takes the next batch.
 """
 import collections
 import os
