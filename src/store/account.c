@@ -21,6 +21,7 @@
 
 #define COUNT_BATCH 2000u
 #define NAME_COST 50u                 /* the look-up of a name takes as long as 50 rows */
+#define STALL_MS 30000u               /* so long the walk waits for the disk of another folder */
 
 /* ---- changes ---- */
 
@@ -109,35 +110,49 @@ void account_dropped(struct volume *volume, uint32_t number, bool evicted)
 
 /* ---- the tally of a record ---- */
 
-/* Records of one object often lie side by side, so the latest name that was found is kept. */
-static uint16_t tally_by_id(struct volume *volume, const struct object_id *id, uint16_t otherwise,
-                            uint32_t *cost)
+/* Finds the tally by the name in the object's metadata, and keeps it: records of one object often lie
+ * side by side. */
+static enum found look_up(struct volume *volume, const struct object_id *id)
 {
     struct counting *counting = &volume->upkeep.counting;
     struct arena keep = { 0 };
     slice name;
-    if (counting->found && memcmp(&counting->found_id, id, sizeof(*id)) == 0)
-        return counting->found_tally;
-    *cost += NAME_COST;
-    bool found = find_name(volume, id, &keep, &name);
-    if (found) {
+    enum found found = find_name(volume, id, &keep, &name);
+    counting->found = found == FOUND_NAME;
+    if (counting->found) {
         counting->found_id = *id;
         counting->found_tally = tallies_of_name(volume_tallies(volume), name);
     }
-    counting->found = found;
     arena_free(&keep);
-    return found ? counting->found_tally : otherwise;
+    return found;
 }
 
-static uint16_t tally_of(struct volume *volume, const struct toc_row *row, uint32_t *cost)
+/* Returns false if the folder that has the name is in service, but has not answered, and the walk has
+ * not waited for STALL_MS yet. If no name is found, *ret does not change. */
+static bool tally_by_id(struct volume *volume, const struct object_id *id, uint32_t *cost,
+                        uint16_t *ret)
+{
+    struct counting *counting = &volume->upkeep.counting;
+    bool silent = false;
+    if (!counting->found || memcmp(&counting->found_id, id, sizeof(*id)) != 0) {
+        *cost += NAME_COST;
+        silent = look_up(volume, id) == FOUND_SILENT;
+        counting->stalled_ms = !silent ? 0 : counting->stalled_ms ? counting->stalled_ms : mono_ms();
+    }
+    if (counting->found)
+        *ret = counting->found_tally;
+    return !silent || mono_ms() >= counting->stalled_ms + STALL_MS;
+}
+
+/* Returns false if the tally can't be told now. Then *ret is that of the bucket. */
+static bool tally_of(struct volume *volume, const struct toc_row *row, uint32_t *cost, uint16_t *ret)
 {
     struct tallies *tallies = volume_tallies(volume);
-    uint16_t tally;
     if (row->name.name.len)
-        return tallies_of_name(tallies, row->name.name);
-    if (tallies_of_bucket(tallies, row->entry->bucket, &tally))
-        return tally;
-    return tally_by_id(volume, &row->entry->id, tally, cost);
+        *ret = tallies_of_name(tallies, row->name.name);
+    else if (!tallies_of_bucket(tallies, row->entry->bucket, ret))
+        return tally_by_id(volume, &row->entry->id, cost, ret);
+    return true;
 }
 
 uint16_t account_tally_of_copy(struct volume *volume, const struct record *record, slice name,
@@ -146,8 +161,11 @@ uint16_t account_tally_of_copy(struct volume *volume, const struct record *recor
     const struct toc_entry entry = { .id = record->id, .kind = record->kind,
                                      .bucket = record->kind == KIND_UNITS ? record->mark : 0 };
     const struct toc_row row = { .entry = &entry, .name = { 0, name } };
+    struct counting *counting = &volume->upkeep.counting;
     uint32_t cost = 0;
-    return volume->upkeep.counting.again ? tally_of(volume, &row, &cost) : before;
+    if (counting->again && !tally_of(volume, &row, &cost, &before))
+        counting->layout = ~tallies_layout(volume_tallies(volume));    /* another walk sees the copy */
+    return before;
 }
 
 /* ---- counting ---- */
@@ -232,15 +250,17 @@ static struct ages_entries entries_of(struct volume *volume, const struct ages *
     return sum;
 }
 
-static void count_row(struct volume *volume, struct ages *ages, const struct toc_row *row,
+/* Returns false if the row can't be counted now. */
+static bool count_row(struct volume *volume, struct ages *ages, const struct toc_row *row,
                       uint32_t *cost)
 {
-    struct ages_entries entries = entries_of(volume, ages, row);
     struct ages_record record = { .stamp = rule_stamp(&volume->rule),
                                   .dead = rule_dead_stamp(&volume->rule),
-                                  .metadata = row->entry->kind == KIND_HEAD,
-                                  .tally = tally_of(volume, row, cost) };
+                                  .metadata = row->entry->kind == KIND_HEAD };
     struct tally_change change;
+    if (!tally_of(volume, row, cost, &record.tally))
+        return false;
+    struct ages_entries entries = entries_of(volume, ages, row);
     if (volume->upkeep.counting.again) {
         change = ages_move(ages, row->ordinal, record.tally, &entries);
         note(volume, &change);
@@ -251,6 +271,7 @@ static void count_row(struct volume *volume, struct ages *ages, const struct toc
                                          : ages_adopt(ages, record.tally, &entries);
     }
     note(volume, &change);
+    return true;
 }
 
 /* To be called when every record is counted. If buckets were split in another way meanwhile, the
@@ -275,8 +296,16 @@ bool account_count(struct volume *volume)
     struct ages *ages = extent_ages(volume->extents, counting->extent);
     struct toc_row row;
     pthread_mutex_lock(&volume->pinned.lock);
-    for (uint32_t cost = 0; cost < COUNT_BATCH && ages && toc_next(&counting->next, &row); cost++)
-        count_row(volume, ages, &row, &cost);
+    struct toc_cursor at = counting->next;
+    bool waits = false;
+    for (uint32_t cost = 0; cost < COUNT_BATCH && !waits && ages && toc_next(&counting->next, &row);
+         cost++) {
+        waits = !count_row(volume, ages, &row, &cost);
+        if (!waits)
+            at = counting->next;
+    }
+    if (waits)
+        counting->next = at;    /* the row comes again */
     pthread_mutex_unlock(&volume->pinned.lock);
     if (!ages)    /* it was recycled meanwhile */
         begin_extent(volume, counting->extent);

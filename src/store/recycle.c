@@ -361,7 +361,7 @@ static void find_record_name(struct pass *pass, const struct append_item *item, 
     bool asks = ban_set_may_cover(bans, item->bucket, pass->number, ordinal) &&
                 volume_is_serving(store_home(store_of(volume), id));
     ban_set_unref(&bans);
-    if (asks && !find_name(volume, id, &pass->keep, ret))
+    if (asks && find_name(volume, id, &pass->keep, ret) != FOUND_NAME)
         *ret = (slice){ "", 0 };
 }
 

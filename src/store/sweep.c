@@ -23,6 +23,7 @@
 #include "base/failpoint.h"
 #include "base/guard.h"
 #include "base/metric.h"
+#include "store/find_name.h"
 #include "store/inside.h"
 #include "store/relocation.h"
 
@@ -45,7 +46,7 @@ struct sweep_turn {
 /* The name of an object, by its id. */
 struct found_name {
     struct object_id id;
-    enum found { FOUND_NOTHING, FOUND_NAME, FOUND_UNKNOWN } found;
+    enum found found;
     char *text;
     size_t len;
 };
@@ -76,72 +77,27 @@ static bool is_stopping(struct store *store)
 
 /* ---- names ---- */
 
-/* Reads the name from the record that an entry of metadata names. Damaged metadata counts as
- * missing. */
-static enum found read_name(struct volume *volume, const struct object_id *id, const struct entry *entry,
-                      struct found_name *ret)
-{
-    uint8_t header[RECORD_HEADER_MAX];
-    uint32_t len = record_header_bytes(entry->whole ? entry->len : 0);
-    struct extent *extent;
-    struct record record;
-    struct toc_name name;
-    if (len > sizeof(header))
-        return FOUND_NOTHING;
-    if (extent_hold(volume->extents, entry->extent, &extent) != OK)
-        return FOUND_UNKNOWN;
-    char *block = must_alloc(METADATA_BLOCK_MAX);
-    bool good = extent_read(extent, header, len, entry->offset) &&
-                record_decode((slice){ (char *)header, len }, &record) == OK &&
-                record.metadata_len <= METADATA_BLOCK_MAX &&
-                memcmp(&record.id, id, sizeof(*id)) == 0 &&
-                extent_read(extent, block, record.metadata_len, entry->offset + len) &&
-                record.metadata_crc == block_crc(id, record.etag_hash, METADATA_UNIT, block,
-                                                 record.metadata_len) &&
-                toc_name_of((slice){ block, record.metadata_len }, &name);
-    if (good) {
-        ret->text = must_strndup(name.name.ptr, name.name.len);
-        ret->len = name.name.len;
-    }
-    free(block);
-    extent_release(&extent);
-    return good ? FOUND_NAME : FOUND_NOTHING;
-}
-
-static enum found find(struct volume *home, const struct object_id *id, struct found_name *ret)
-{
-    struct metadata *metadata = metadata_cache_get(home->known.cache, id);
-    struct entry entry;
-    uint32_t unit;
-    if (metadata) {
-        ret->text = must_strndup(metadata->name.ptr, metadata->name.len);
-        ret->len = metadata->name.len;
-        metadata_unref(&metadata);
-        return FOUND_NAME;
-    }
-    if (!volume_is_serving(home))
-        return FOUND_UNKNOWN;
-    enum err e = index_get_metadata(home->index, id, &unit, &entry);
-    if (e)
-        return e == ERR_NOT_FOUND && volume_is_serving(home) ? FOUND_NOTHING : FOUND_UNKNOWN;
-    enum found found = read_name(home, id, &entry, ret);
-    return found == FOUND_NOTHING && !volume_is_serving(home) ? FOUND_UNKNOWN : found;
-}
-
 /* The rows of an object's units follow each other, so the last name is kept. */
 static const struct found_name *name_of(struct sweep *sweep, const struct object_id *id)
 {
     struct found_name *last = &sweep->last;
     if (last->found && memcmp(&last->id, id, sizeof(*id)) == 0)
         return last;
-    free(last->text);
-    *last = (struct found_name){ .id = *id };
+    struct arena keep = { 0 };
     struct volume *home = store_home(sweep->store, id);
-    last->found = find(home, id, last);
-    if (last->found == FOUND_UNKNOWN && !volume_is_serving(home))
+    slice name = S("");
+    free(last->text);
+    *last = (struct found_name){ .id = *id, .found = find_name(sweep->volume, id, &keep, &name) };
+    bool unknown = last->found == FOUND_UNKNOWN || last->found == FOUND_SILENT;
+    if (last->found == FOUND_NAME) {
+        last->text = must_strndup(name.ptr, name.len);
+        last->len = name.len;
+    }
+    if (unknown && !volume_is_serving(home))
         sweep->turn->lacks[home->number] = true;
-    else if (last->found == FOUND_UNKNOWN)
+    else if (unknown)
         sweep->turn->failed = true;
+    arena_free(&keep);
     return last;
 }
 

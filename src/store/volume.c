@@ -12,6 +12,7 @@
 #include "base/thread.h"
 #include "store/account.h"
 #include "store/age_files.h"
+#include "store/find_name.h"
 #include "store/installation.h"
 #include "store/leftovers.h"
 #include "store/moved.h"
@@ -36,6 +37,7 @@ struct volume *volume_new(const struct volume_options *options)
     volume->known.cache = metadata_cache_new(options->metadata_bytes);
     volume->known.names = names_new();
     volume->known.restated = restated_new();
+    volume->known.reader = names_reader_new(volume);
     volume->events = events_new();
     volume->bans = bans_new(volume->secret);
     atomic_store(&volume->service.why, "Penstock is still opening the folder");
@@ -61,6 +63,7 @@ struct volume *volume_new(const struct volume_options *options)
 
 static void volume_end(struct volume *volume)
 {
+    names_reader_free(&volume->known.reader);    /* it uses the index and the extents */
     service_gauges_end(volume);
     account_end(volume);
     leftovers_end(volume);

@@ -106,6 +106,7 @@ struct counting {
     uint32_t extent;                  /* the extent that is being counted; 0: none yet */
     bool more;
     bool again;                       /* records that are counted get their tally again */
+    uint64_t stalled_ms;              /* since then, another folder does not answer for a name */
     atomic_uint layout;               /* tallies_layout() that the records follow; any thread */
     struct toc toc;                   /* of the extent */
     struct toc_cursor next;
@@ -177,6 +178,7 @@ struct known {
     struct metadata_cache *cache;
     struct names *names;
     struct restated *restated;
+    struct names_reader *reader;      /* of names, for other volumes (find_name.h) */
     /* Each counter is raised by a commit that changes metadata of its objects. A thread that reads
      * metadata from the disk into RAM compares the counter before and after. */
     atomic_uint changes[CHANGE_COUNTERS];

@@ -210,7 +210,53 @@ TEST(pins_go_on_while_reads_of_another_folder_hang)
     pins_go_on_while(hang_files);
 }
 
-RUN_STORE(STORE_TEST(pins_go_on_while_the_recycler_of_another_folder_hangs),
+/* ---- names ---- */
+
+static bool is_counted(struct volume *volume)
+{
+    return atomic_load(&volume->service.counted);
+}
+
+/* Bytes in folder 0 that count for the limit of this object. */
+static uint64_t bytes_of(struct unit_store *unit, const char *key)
+{
+    struct tallies *tallies = unit->store->installation.tallies;
+    struct metadata *metadata = make_metadata(unit, key, "\"1\"", LARGE);
+    struct tally_change sum = tallies_sum_in(tallies, tallies_of_name(tallies, metadata->name), 0);
+    metadata_unref(&metadata);
+    return (uint64_t)sum.bytes;
+}
+
+/* Folder 0 has units whose names are in folder 1, and a new limit needs these names. */
+TEST(commits_go_on_while_the_folder_with_the_names_hangs)
+{
+    struct store_limits limit = { .bucket = S("bucket"), .prefix = S("large"),
+                                  .quota_bytes = 1024 * MIB };
+    struct unit_store unit = open_two(16 * MIB);
+    char large[32], later[32];
+    key_at(&unit, "large", 1, 0, large);
+    key_at(&unit, "later", 0, 0, later);
+    ok(put_part(&unit, large, 65 * MIB) == OK);
+    unit_close(&unit);
+    unit = open_two(16 * MIB);    /* nothing is in RAM */
+    struct volume *good = unit.store->volumes[0], *bad = unit.store->volumes[1];
+    soon(is_counted(good) && is_counted(bad));
+    while (extent_close_idle(bad->extents))
+        ;
+    hang_files(bad, true);
+    store_set_limits(unit.store, &limit, 1);
+    soon(good->upkeep.counting.stalled_ms > 0);
+    for (int i = 0; i < 4; i++)
+        ok(put_object(&unit, later, i % 2 ? "\"1\"" : "\"2\"", 300000) == OK);
+    ok(volume_is_serving(good) && !is_counted(good));
+    hang_files(bad, false);
+    soon(is_counted(good));
+    ok(bytes_of(&unit, large) == MIB);
+    unit_close(&unit);
+}
+
+RUN_STORE(STORE_TEST(commits_go_on_while_the_folder_with_the_names_hangs),
+          STORE_TEST(pins_go_on_while_the_recycler_of_another_folder_hangs),
           STORE_TEST(pins_go_on_while_a_commit_of_another_folder_hangs),
           STORE_TEST(pins_go_on_while_reads_of_another_folder_hang),
           STORE_TEST(metadata_stays_while_another_folder_has_units_of_its_object))
