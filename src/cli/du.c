@@ -101,7 +101,7 @@ static int run(struct cli *cli)
 }
 
 static const struct command_option options[] = {
-    { "--depth", "N", "a line for each prefix that ends after N slashes (default 1)" },
+    { "--depth", "N", "print a line for each prefix with N slashes after PREFIX (default 1)" },
     { "--bytes", NULL, "print exact numbers of bytes" },
     SERVER_OPTIONS,
     { 0 },

@@ -201,8 +201,8 @@ static int ask(void *arg, const struct server *server, struct arena *keep)
     if (range)
         query_add(&query, "range", slice_of(range));
     struct question question = { .method = "GET", .of = server->of, .query = text_slice(&query),
-                                 .right = "\"list\" on this key, and the origin must allow it to "
-                                          "list the key",
+                                 .right = "\"list\" on this object, and the origin must allow the "
+                                          "access key to list the object",
                                  .slow = "It asks the origin whether you may list the key" };
     int status = server_ask(server, &question, keep, &body);
     if (status)

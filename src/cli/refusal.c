@@ -27,7 +27,8 @@ static const struct {
       "minutes. Set the wrong one" },
     { "AuthorizationHeaderMalformed", "%U refuses the signature: %M. If its setting \"regions\" "
       "names other regions, set AWS_REGION to one of them" },
-    { "AccessDenied", "%U refuses this to the access key %K: %M. That key needs the right %R" },
+    { "AccessDenied", "%U refuses this to the access key %K: %M. That access key needs the "
+      "right %R" },
     { "NoSuchBucket", "%U has no bucket %B. Check the name. If the bucket is at an origin, "
       "the settings of the service must name that origin" },
     { "SlowDown", "%U has no room for this request: %M" },
