@@ -308,8 +308,9 @@ static void read_groups(struct loading *load, json_t *root)
     if (keys && !json_is_array(keys))
         list_mistake(load, "keys", "must be an array: [ ... ]");
     else if (keys && !json_array_size(keys))
-        list_mistake(load, "keys", "is an empty array. That does not lock clients out: it means "
-                     "the same as no keys. Add a row, or remove keys from the file");
+        list_mistake(load, "keys", "is an empty array. That does not lock clients out: it has "
+                     "the same effect as a file without keys. Add a row, or remove keys from the "
+                     "file");
     size_t index;
     json_array_foreach(keys, index, value)
         read_group(load, SCOPE_KEY, arena_printf(&config->arena, "keys[%zu]", index).ptr, value);

@@ -81,7 +81,7 @@ static void read_rows(struct config *config, const json_t *rows)
 {
     size_t count = json_array_size(rows);
     if (!json_is_array(rows) || count == 0 || count > CONFIG_FOLDERS_MAX) {
-        wrong(config, count > CONFIG_FOLDERS_MAX ? "has more than 64 folders"
+        wrong(config, count > CONFIG_FOLDERS_MAX ? "has more than 64 folders: list at most 64"
                                                  : "must be an array of folders: " SHAPE);
         return;
     }
@@ -132,7 +132,8 @@ void config_folders_rule(struct config *config, const struct config_group *all)
             bool twice = j < i && slice_eq(real, around);
             if (j == i || !path_is_inside(real, around) || (slice_eq(real, around) && !twice))
                 continue;
-            config_wrong(config, all, setting, twice ? "lists the folder %s twice (as %s)"
+            config_wrong(config, all, setting, twice
+                         ? "lists one folder twice, as %s and as %s: remove one of the two"
                          : "lists %s, which lies inside %s: list folders that lie side by side",
                          path, other);
         }

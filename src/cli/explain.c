@@ -99,8 +99,8 @@ static void print_facts(const json_t *root, struct arena *keep)
     if (json_object_get(metadata, "fresh_until"))
         print_fact("fresh until", time_of(metadata, "fresh_until", keep));
     if (json_is_false(json_object_get(metadata, "proved")))
-        print_fact("", S("the origin must confirm it once: the cache folder was not closed "
-                         "cleanly, or it missed a write"));
+        print_fact("", S("the origin must confirm the metadata once: the cache folder was not "
+                         "closed cleanly, or the folder missed a write"));
     if (is_set(metadata, "refused"))
         print_fact("", S("the origin refused the object to the shared identity"));
     print_fact("freshness", rules_of(root, keep));
@@ -124,7 +124,7 @@ static slice event_of(const json_t *row, struct arena *keep)
     bool is_left = left && (!kept_out || slice_cmp(left_at, out_at) >= 0);
     if (!kept_out && !left)
         return S("no reason is known since the start of the service");
-    return arena_printf(keep, "%s %.*s: %.*s", is_left ? "it left" : "it was not stored",
+    return arena_printf(keep, "%s %.*s: %.*s", is_left ? "it left the cache" : "it was not stored",
                         SLICE_ARG(time_of(is_left ? left : kept_out, "at", keep)),
                         SLICE_ARG(text_of(is_left ? left : kept_out, "why", keep)));
 }
@@ -203,7 +203,8 @@ static int ask(void *arg, const struct server *server, struct arena *keep)
     struct question question = { .method = "GET", .of = server->of, .query = text_slice(&query),
                                  .right = "\"list\" on this object, and the origin must allow the "
                                           "access key to list the object",
-                                 .slow = "It asks the origin whether you may list the key" };
+                                 .slow = "The service asks the origin whether you may list "
+                                         "the key" };
     int status = server_ask(server, &question, keep, &body);
     if (status)
         return status;
@@ -226,5 +227,5 @@ const struct command command_explain = {
     .name = "explain", .args = "[--range FIRST-LAST] [--json] s3://BUCKET/KEY [SETTINGS]",
     .run = run, .takes_settings = true, .options = options,
     .help = "show what the cache would do with a key now, and why",
-    .more = SERVER_MORE "It asks the origin only whether you may list the key.",
+    .more = SERVER_MORE "The service asks the origin one thing only: whether you may list the key.",
 };

@@ -62,8 +62,8 @@ static void print_totals(struct arena *keep, const struct fsck_report *report)
     printf("  extents: %" PRIu64 " (%.*s)\n", totals->extents, SLICE_ARG(size));
     printf("  records: %" PRIu64 ", of which %" PRIu64 " are no longer in use\n", totals->records,
            totals->dead_records);
-    printf("  entries in the index: %" PRIu64 ", of which %" PRIu64 " are proved\n", totals->entries,
-           totals->proved_entries);
+    printf("  entries in the index: %" PRIu64 ", of which %" PRIu64 " are proved (Penstock "
+           "revalidates the others once)\n", totals->entries, totals->proved_entries);
 }
 
 static void print_finding(const struct fsck_report *report, enum fsck_kind kind)
@@ -241,9 +241,9 @@ const struct command command_fsck = {
     .takes_settings = true,
     .help = "check the cache folders while Penstock does not run, and repair them",
     .options = options,
-    .more = "fsck checks the folders of cache_dirs, or cache_dir. No process may use them.\n"
-            "Without --repair it changes nothing. The exit status is 0 if nothing is wrong,\n"
-            "or if --repair has removed all that was wrong; 1 if something is wrong; 2 if a\n"
-            "folder could not be checked or repaired as a whole, or if the command line is\n"
-            "wrong.",
+    .more = "fsck checks the folders of cache_dirs, or cache_dir. No process may use\n"
+            "them meanwhile. Without --repair it changes nothing. The exit status is 0 if\n"
+            "nothing is wrong, or if --repair has removed all that was wrong; 1 if something\n"
+            "is wrong; 2 if a folder could not be checked or repaired completely, or if the\n"
+            "command line is wrong.",
 };

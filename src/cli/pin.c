@@ -88,7 +88,8 @@ static void visit(void *arg, slice line, const json_t *row)
     fflush(stdout);
     pin->complete = json_is_true(json_object_get(row, "complete"));
     lines_warn_folders(pin->server, row, pin->list ? "its objects are not counted"
-                      : "it takes the pins from the others when it comes back");
+                      : "it gets the list of pins from the other folders when it comes "
+                        "back");
 }
 
 /* ---- the request ---- */
@@ -108,8 +109,9 @@ static int ask(void *arg, const struct server *server, struct arena *keep)
     if (!status)
         status = lines_each(server, body, visit, pin);
     if (!status && pin->left_out)
-        fprintf(stderr, "penstock pin: warning: %.*s of this are cached without a pin, because the "
-                "budget had no room for them. Raise pin_budget, or unpin another prefix\n",
+        fprintf(stderr, "penstock pin: warning: %.*s of these objects are cached without a pin, "
+                "because the budget had no room for them. Raise pin_budget, or unpin another "
+                "prefix\n",
                 SLICE_ARG(show_bytes(keep, pin->left_out)));
     if (!status && !pin->complete)
         fprintf(stderr, "penstock %s: warning: a part of the cache could not be read or written\n",

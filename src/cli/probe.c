@@ -80,7 +80,8 @@ static void folder(struct check *check, const struct config_folder *folder, cons
     if (!err && !store_is_of(path, first)) {
         err = ERR_BUSY;
         why = arena_printf(check->keep, "it belongs to another installation than %s, which comes "
-                           "first in cache_dirs; empty the folder, or set another one", first);
+                           "first in cache_dirs; empty the folder that can't be used, or list "
+                           "another one in its place", first);
     } else if (err == ERR_BUSY && check->running) {
         check_report(check, NOTED, "cache_dir: the running Penstock with these settings uses %s",
                      path);

@@ -90,7 +90,7 @@ static void visit_answer(void *arg, slice line, const json_t *row)
         printf("purged %.*s\n", SLICE_ARG(shown(purge, purge->server->of.key)));
     lines_warn_folders(purge->server, row, purge->dry
                       ? "its objects are not counted"
-                      : "it takes the purge before it comes back");
+                      : "the purge is made there before the folder serves again");
     if (purge->incomplete && !json_array_size(json_object_get(row, "folders_out")))
         fputs("penstock purge: warning: a part of the cache could not be read, and is not "
               "counted\n", stderr);
@@ -134,7 +134,8 @@ static int ask_states(struct purge *purge, line_visit *visit)
     query_add(&query, "prefix", purge->server->of.key);
     struct question question = {
         .method = "GET", .of = { purge->server->of.bucket, S("") }, .query = text_slice(&query),
-        .right = SERVER_CACHE_RIGHT, .slow = "It has many other requests", .may_be_empty = true };
+        .right = SERVER_CACHE_RIGHT, .slow = "The service has many other requests",
+        .may_be_empty = true };
     int status = server_ask(purge->server, &question, &purge->keep, &body);
     return status ? status : lines_each(purge->server, body, visit, purge);
 }
@@ -175,8 +176,8 @@ static int ask_purge(struct purge *purge)
         text_add(&query, S("&dry-run="));
     struct question question = {
         .method = "POST", .of = { purge->server->of.bucket, S("") }, .query = text_slice(&query),
-        .right = SERVER_CACHE_RIGHT, .slow = purge->dry ? SERVER_SLOW_WALK : "It notes the purge in each cache "
-                                             "folder, and a disk may be slow" };
+        .right = SERVER_CACHE_RIGHT, .slow = purge->dry ? SERVER_SLOW_WALK
+            : "The service writes the purge to each cache folder, and a disk may be slow" };
     int status = server_ask(purge->server, &question, &purge->keep, &body);
     if (!status)
         status = lines_each(purge->server, body, visit_answer, purge);

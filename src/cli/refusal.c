@@ -24,7 +24,7 @@ static const struct {
     { "InvalidToken", "%U refuses the session token of the access key %K. Use a key pair that it "
       "knows, or set AWS_SESSION_TOKEN to the token of this pair" },
     { "RequestTimeTooSkewed", "the clock of this machine and that of %U differ by more than 15 "
-      "minutes. Set the wrong one" },
+      "minutes. Set the clock that is wrong" },
     { "AuthorizationHeaderMalformed", "%U refuses the signature: %M. If its setting \"regions\" "
       "names other regions, set AWS_REGION to one of them" },
     { "AccessDenied", "%U refuses this to the access key %K: %M. That access key needs the "
@@ -88,8 +88,8 @@ static void report_other(const struct server *server, const struct question *que
         text_printf(&text, " %.*s (%%M)", SLICE_ARG(code));
     if (is_penstock)
         text_printf(&text, " to %.*s. The service may be an older version of Penstock than this "
-                    "command, or this address is its admin_listen. Give the address of listen, or "
-                    "upgrade the service", SLICE_ARG(name));
+                    "command, or this address is its admin_listen. Give the address of the setting "
+                    "\"listen\", or upgrade the service", SLICE_ARG(name));
     else
         text_printf(&text, " to %.*s, so it is not a Penstock, or not one of this version. Give "
                     "the address of the Penstock by --url http://HOST:PORT or AWS_ENDPOINT_URL",

@@ -168,7 +168,8 @@ static enum err judge_shared(const struct serve *serve, const struct config *con
         *ret_why = arena_printf(keep, "%s needs Penstock's own credentials, and Penstock was "
                                 "started without credentials for origin %s: set origin_access_key "
                                 "and origin_secret_key, and restart Penstock",
-                                !key ? "lend" : key->name[0] ? key->name : "access_key",
+                                !key ? "the setting 'lend'"
+                                     : key->name[0] ? key->name : "the setting 'access_key'",
                                 serve->config->origins[i].name);
         return ERR_NO_KEYS;
     }

@@ -63,8 +63,9 @@ static bool take_url(const struct place *place, struct arena *keep, struct serve
     slice host = slice_cut(&rest, '/');
     if (!host.len || slice_has(host, '@') || slice_has(host, ' ') || slice_has(host, '?') ||
         slice_has_control(host) || rest.len) {
-        fprintf(stderr, "penstock %s: the address of the service (%.*s) must have a host, and "
-                "nothing after it: \"%.*s\"\n", server->command, SLICE_ARG(place->from), SLICE_ARG(url));
+        fprintf(stderr, "penstock %s: the address of the service (%.*s) must be "
+                "http://HOST:PORT or https://HOST:PORT, with nothing after PORT, not \"%.*s\"\n",
+                server->command, SLICE_ARG(place->from), SLICE_ARG(url));
         return false;
     }
     server->url = arena_printf(keep, "http%s://%.*s", tls ? "s" : "", SLICE_ARG(host));
@@ -153,7 +154,8 @@ static bool take_word(struct cli *cli, const char *command, struct s3_url *ret)
 {
     const char *word = cut_url(cli), *why;
     if (word && cut_url(cli)) {
-        fprintf(stderr, "penstock %s: give one s3:// URL. Run the command once for each\n", command);
+        fprintf(stderr, "penstock %s: give only one s3:// URL. Run the command once for each "
+                "URL\n", command);
         return false;
     }
     word = word ? word : cli_word(cli);

@@ -28,7 +28,7 @@ struct server {
     { "--timeout", "SECONDS", "give up after this time (default 600)" }
 #define SERVER_MORE \
     "The address of the service comes from --url, --listen, PENSTOCK_LISTEN, " \
-    "AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL or the setting \"listen\". The key comes from " \
+    "AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL or the setting \"listen\". The access key comes from " \
     "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, from AWS_PROFILE, or from the settings, if you " \
     "may read them.\n"
 
@@ -46,11 +46,11 @@ int server_run(struct cli *cli, const char *command, server_judge *judge, server
                void *arg) MUST_USE;
 
 #define SERVER_SLOW_WALK \
-    "It looks through all of its cache, which takes long if the cache is large"
-#define SERVER_CACHE_RIGHT "\"cache\" on this prefix or key; a key with an origin identity of its " \
-    "own can't have it"
+    "The service looks through all of its cache, which takes long if the cache is large"
+#define SERVER_CACHE_RIGHT "\"cache\" on this prefix or key. An access key with an origin " \
+    "identity of its own can't have this right"
 #define SERVER_LIST_RIGHT \
-    "\"list\" on this prefix, and the origin must allow it to list the prefix"
+    "\"list\" on this prefix, and the origin must allow the access key to list the prefix"
 struct question {
     const char *method;
     struct s3_url of;          /* the key stands in the path, if there is one */

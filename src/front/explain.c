@@ -135,7 +135,9 @@ static const struct {
     [JUDGED_INCOMPLETE] = { "revalidate",
         "the copy lacks the checksums that the request asks for" },
     [JUDGED_VERSION_EXPIRED] = { "revalidate",
-        "the version that the request names must be confirmed" },
+        "the origin must confirm the version that the request names: the cache folder was closed "
+        "uncleanly, or missed a write; or the version is null, and its copy is older than ttl, or "
+        "of unknown age" },
 };
 
 /* Returns the reason of the outcome if the wanted bytes decide it, and sets *now if bytes are

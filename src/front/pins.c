@@ -266,7 +266,8 @@ void pins_call(struct call *call)
 {
     const struct s3_param *prefix = s3_param_get(&call->s3, S("prefix"));
     if (prefix && prefix->value.len > KEY_BYTES_MAX) {
-        reply_error(call, ERR_BAD_ARGUMENT, S("A prefix has at most 1024 bytes."));
+        reply_error(call, ERR_BAD_ARGUMENT,
+                    S("A prefix has at most 1024 bytes: send a shorter one."));
         return;
     }
     const struct pool_task_kind *kind = call->s3.op == S3_PIN ? &pins_kind

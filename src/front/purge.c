@@ -74,8 +74,9 @@ static void purge(struct purge_job *job, struct text *to)
         metric_add(M_PURGES, 1);
     if (result.merged)
         log_warn("purges_merged", "count=%zu why=\"there are more purges than Penstock can keep "
-                 "apart, so it merged earlier ones into purges of shorter prefixes; these may remove "
-                 "more objects that were stored before them\"", result.merged);
+                 "apart, so it replaced some of them by purges of shorter prefixes. Such a purge "
+                 "may also remove other objects with its prefix that were stored before it\"",
+                 result.merged);
     text_printf(to, "{\"purged\":true,\"serial\":%" PRIu64 ",\"folders_out\":", result.serial);
     line_add_folders(to, result.folders);
     text_add(to, S("}\n"));

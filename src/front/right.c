@@ -188,7 +188,7 @@ enum err right_judge(const struct call *call)
         trial = (struct trial){ call, RIGHT_CACHE, call->s3.bucket, rules_key(call) };
         return refused(&trial, "a client with an origin identity of its own may not change the "
                                "cache, because other clients use the cache, too: use a client "
-                               "that has a policy with the right cache");
+                               "that has a policy with the right 'cache'");
     }
     return outcome_of(&trial, call->client->key.own || may_begin(&trial));
 }

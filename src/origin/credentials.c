@@ -203,7 +203,7 @@ static enum err nowhere(struct seek *seek)
                          "support. Make a second profile with the line \"credential_process = aws "
                          "configure export-credentials --profile %.*s --format process\". Then "
                          "name the second profile in the setting aws_profile. For an entry of "
-                         "origins, name it in the entry's member profile. Or name it in the "
+                         "origins, name it in the entry's member 'profile'. Or name it in the "
                          "environment variable AWS_PROFILE",
                          SLICE_ARG(seek->profile), SLICE_ARG(seek->profile));
     if (seek->ask->profile.len)

@@ -442,7 +442,7 @@ static void end(struct exchange *exchange, CURLcode code)
         snprintf(why, sizeof(why), "the connection ended after the write was sent, and before "
                  "the answer began, so the origin may have done the write");
     if (exchange->why == ERR_IO)
-        snprintf(why, sizeof(why), "the kept body of the request can't be read");
+        snprintf(why, sizeof(why), "the stored body of the request can't be read");
     struct exchange_end result = {
         .err = err_of(exchange, code),
         .reused = exchange->connected && connects == 0 && died_at_once(exchange),

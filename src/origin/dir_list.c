@@ -37,7 +37,7 @@ static enum err read_ask(struct arena *keep, const struct origin_call *call, str
         { "start-after", ret->v2 ? &ret->start_after : &unused },
         { "continuation-token", ret->v2 ? &ret->token : &unused },
     };
-    *ret_why = S("The query has a '%' that two hex digits do not follow, or has %00: write '%' as "
+    *ret_why = S("The query has a '%' without two hex digits after it, or it has %00: write '%' as "
                  "%25, and leave out %00");
     while (query_next(&rest, &name, &value)) {
         if (query_decode(keep, name, &name) || query_decode(keep, value, &value))

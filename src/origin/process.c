@@ -156,7 +156,7 @@ static enum err run(struct seek *seek, slice command, slice *ret)
     int status = child.status;
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
         return seek_fail(seek, ERR_IO, "credential_process of profile %.*s ended with %s %d: "
-                         "Penstock's standard error has its error messages",
+                         "Penstock's standard error has the error messages of this command",
                          SLICE_ARG(seek->profile), WIFEXITED(status) ? "exit status" : "signal",
                          WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
     *ret = text.len ? text_slice(&text) : S("");

@@ -10,8 +10,8 @@
 #define PARAMS_MAX 100
 #define NAME_BYTES_MAX 64    /* limit of a name in a message */
 #define DISGUISED "The header %.*s must be written with '-', not '_'."
-#define BUCKET_RULE "It must have 3 to 63 letters, digits, '-', '.', '_' or ':', and must not " \
-    "begin with '-', '.', '_' or arn:."
+#define BUCKET_RULE "A bucket name must have 3 to 63 letters, digits, '-', '.', '_' or ':', and " \
+    "must not begin with '-', '.', '_' or arn:."
 #define NOT_IN_DOMAINS " Penstock took the name from the path, because the setting \"domains\" " \
     "lists no parent domain of the Host header. If the client puts the bucket into the host " \
     "name, add the rest of that name to \"domains\". Otherwise, correct the bucket in the path."

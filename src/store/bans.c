@@ -352,8 +352,9 @@ static void follow(struct bans *bans, struct ban_list *list, const struct folder
         atomic_load(&bans->applied) != news.serial)
         atomic_store(&bans->dirty, true);
     if (missed)
-        ban_everything(bans, &news, "the folder was away while purges were made and forgotten, and "
-                                    "nobody knows any more which of its objects were purged");
+        ban_everything(bans, &news, "purges were made while the folder was out of service, and the "
+                                    "list of purges no longer has all of them, so Penstock does "
+                                    "not know which objects of the folder were purged");
     bans->forgotten = news.forgotten;
     rows_changed(bans);
     atomic_store(&bans->applied, news.serial);
@@ -410,8 +411,8 @@ static void ban_lost(struct bans *bans, const struct folder *folder)
     struct news news = { .extents = extents_count(folder->extents) };
     news.all.highest = extents_highest(folder->extents);
     ban_everything(bans, &news, "the file 'bans' in the folder was damaged, or written by another "
-                                "version of Penstock, so nobody knows which of its objects were "
-                                "purged");
+                                "version of Penstock, so Penstock does not know which objects "
+                                "of the folder were purged");
 }
 
 enum err bans_open(struct bans *bans, struct ban_list *list, const struct folder *folder)

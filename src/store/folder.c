@@ -168,8 +168,8 @@ static enum err learn_format(struct folder *folder, const struct folder_wish *wi
     folder->anew = "";
     folder->stranger[0] = '\0';
     if (is_new && !wish->self->weight) {
-        *ret_why = "another folder was there when Penstock started; restart Penstock to use this "
-                   "one";
+        *ret_why = "another folder was at this path when Penstock started; restart Penstock to "
+                   "use the folder that is there now";
         return ERR_BUSY;
     }
     if (is_new)
@@ -186,8 +186,8 @@ static enum err learn_format(struct folder *folder, const struct folder_wish *wi
     }
     if (format->version == FORMAT_VERSION &&
         (!wish->self->weight || memcmp(format->volume, wish->self->id, sizeof(format->volume)) != 0)) {
-        *ret_why = "the folder is a copy of another cache folder, or another folder was there when "
-                   "Penstock started; put the right folder back, or restart Penstock";
+        *ret_why = "the folder is a copy of another cache folder, or another folder was at this "
+                   "path when Penstock started; put the right folder back, or restart Penstock";
         return ERR_BUSY;
     }
     format->size_bytes = wish->size_bytes ? MAX(wish->size_bytes, SIZE_LEAST)

@@ -94,8 +94,9 @@ static bool take_lock(struct fsck *fsck)
     if (flock(fsck->lock_fd, LOCK_EX | LOCK_NB) == 0)
         return true;
     if (errno != EWOULDBLOCK)
-        return fails(fsck, arena_printf(keep, "%s/lock can't be locked (%s)", path,
-                                        strerror(errno)));
+        return fails(fsck, arena_printf(keep, "%s/lock can't be locked (%s), probably because "
+                                        "the file system lacks flock. A cache folder needs a local "
+                                        "file system", path, strerror(errno)));
     pid_t pid = lock_holder(fsck->lock_fd, name);
     return fails(fsck, pid ? arena_printf(keep, "process %d (%s) uses the folder; stop it first. "
                                           "While it runs, its scrub checks the records", (int)pid,
@@ -109,7 +110,8 @@ static bool open_folder(struct fsck *fsck)
     if (fsck->folder < 0)
         fsck->folder = folder_dir(fsck->report->path);
     return fsck->folder >= 0 ||
-           fails(fsck, arena_printf(fsck->keep, "the folder can't be read (%s)", strerror(errno)));
+           fails(fsck, arena_printf(fsck->keep, "the folder can't be read (%s); check its path and "
+                                    "its rights", strerror(errno)));
 }
 
 /* Returns false if the folder can't be checked, or if there is nothing more to check. */
@@ -194,7 +196,8 @@ static void check_siblings(struct fsck *fsck, const struct sibling *siblings, si
             fsck_note(fsck, FSCK_LAGS, "%s was in use later", fsck->ask->folders[i]);
     }
     if (!is_present_list(siblings, fsck->ask->count, format))
-        fsck_note(fsck, FSCK_LIST, "the list has %u folders", format->volume_count);
+        fsck_note(fsck, FSCK_LIST, "at the last use, the list had %u folders",
+                  format->volume_count);
 }
 
 /* ---- one folder ---- */
@@ -230,7 +233,7 @@ static bool check_contents(struct fsck *fsck)
     fsck_open_index(fsck);
     if (fsck_has(fsck, "extents") &&
         extents_open(fsck->extents, fsck->folder, &fsck->format) != OK)
-        return fails(fsck, S("the folder extents can't be read; check its rights, the disk, and "
+        return fails(fsck, S("the folder 'extents' can't be read; check its rights, the disk, and "
                              "the limit of open files"));
     fsck_extents(fsck);
     fsck_entries(fsck);

@@ -65,7 +65,8 @@ void fsck_open_index(struct fsck *fsck)
         fsck_index_fails(fsck, index_is_bad(fsck->index) ? "index/data.mdb is damaged"
                                                          : "index/data.mdb can't be read");
     } else if (mine && opening != mine && opening != mine + 1) {
-        fsck_index_fails(fsck, "index/data.mdb is of another opening of the folder");
+        fsck_index_fails(fsck, "the number of the opening in index/data.mdb is not that in the "
+                               "file 'format'");
     }
 }
 
@@ -278,11 +279,12 @@ void fsck_entries(struct fsck *fsck)
         return;
     each_entry(fsck, count_entry, &rows);
     if (fsck->index_usable && fsck->report->totals.entries != index_size(fsck->index).entries)
-        fsck_index_fails(fsck, "index/data.mdb has another number of entries than it says");
+        fsck_index_fails(fsck, "the number of entries found in index/data.mdb is not the number "
+                               "that it states");
     if (fsck->index_usable)
         find_odd(fsck);
     if (fsck->odd_records > ODD_MAX)
-        fsck_index_fails(fsck, "more than 100,000 records have entries that are not their own");
+        fsck_index_fails(fsck, "more than 100,000 records do not match the entries that name them");
     if (fsck->index_usable && fsck->odd_records)
         each_entry(fsck, judge_odd, &rows);
     arena_free(&rows.keep);

@@ -61,7 +61,7 @@ static enum err refused(struct look *look, const char *path, const struct stat *
         return judged(look, ERR_DENIED, arena_printf(keep, "%s belongs to %.*s, and this user is "
                                                      "%.*s: %.*s", path, SLICE_ARG(owner),
                                                      SLICE_ARG(us), SLICE_ARG(advice)));
-    return judged(look, ERR_IO, arena_printf(keep, "%s can't be written to by its own user, %.*s: "
+    return judged(look, ERR_IO, arena_printf(keep, "%s can't be written to by its owner, %.*s: run "
                                              "chmod -R u+rwX %.*s", path, SLICE_ARG(us),
                                              SLICE_ARG(look->folder)));
 }
@@ -90,8 +90,8 @@ static enum err look_above(struct look *look)
     if (faccessat(AT_FDCWD, path.ptr, W_OK | X_OK, AT_EACCESS) == 0)
         return OK;
     return refused(look, path.ptr, &st,
-                   arena_printf(look->keep, "sudo install -d -o %.*s -m 0700 %.*s", SLICE_ARG(us),
-                                SLICE_ARG(look->folder)));
+                   arena_printf(look->keep, "run sudo install -d -o %.*s -m 0700 %.*s",
+                                SLICE_ARG(us), SLICE_ARG(look->folder)));
 }
 
 /* The first folder of the path that this user may not enter. */
@@ -122,7 +122,7 @@ static enum err look_at_path(struct look *look, bool *ret_there)
     if (errno == EACCES) {
         slice us = user_of(look->keep, geteuid()), closed = closed_above(look);
         return judged(look, ERR_DENIED, arena_printf(look->keep, "this user, %.*s, may not enter "
-                                                     "%.*s: chmod o+x %.*s, or set another "
+                                                     "%.*s: run chmod o+x %.*s, or set another "
                                                      "cache_dir", SLICE_ARG(us), SLICE_ARG(closed),
                                                      SLICE_ARG(closed)));
     }
@@ -137,7 +137,7 @@ static enum err look_at_rights(struct look *look)
     static const char *const inside[] = { "", "/lock", "/format", "/extents", "/index",
                                           "/index/data.mdb" };
     slice us = user_of(look->keep, geteuid());
-    slice advice = arena_printf(look->keep, "sudo chown -R %.*s %.*s, or set another cache_dir",
+    slice advice = arena_printf(look->keep, "run sudo chown -R %.*s %.*s, or set another cache_dir",
                                 SLICE_ARG(us), SLICE_ARG(look->folder));
     for (size_t i = 0; i < countof(inside); i++) {
         struct stat st;

@@ -85,7 +85,7 @@ def inside(where):
         say("which is said once, and why", len(told) == 1 and "libcuda.so.1" in told[0][1])
         say("as a warning", told[0][0] == "WARNING")
         client.way("cpu")
-        say("which shared memory for the host is not", told[1] == ("INFO", "fills of cpu use memfd"))
+        say("which shared memory for the host is not", told[1] == ("INFO", "fills of the device cpu use memfd"))
         say("and is filled", client.fill(client.buffer(5000, "cuda:0"), "objects", ["a"]).views[0]
             == expect("objects/a", 1, 0, 4096))
     print("end", flush=True)

@@ -111,7 +111,7 @@ with Story("y02 commands say what is cached", seconds=120) as story:
                and "no reason is known" in out, out)
     story.same("DELETE", server.ask("DELETE", "pile/back\\slash").status, 204)
     status, out, _ = penstock("explain", "s3://pile/back\\slash")
-    story.fact("... of one that was removed", status == 0 and "s3://pile/back\\\\slash\n" in out and "it left 20" in out and " ago): the object was written or deleted" in out, out)
+    story.fact("... of one that was removed", status == 0 and "s3://pile/back\\\\slash\n" in out and "it left the cache 20" in out and " ago): the object was written or deleted" in out, out)
     ask = server.ask("GET", "pile/a/01", [("penstock-explain", ""), ("range", "5-")])
     answers = [json.loads(text) for text in (penstock("explain", "--json", "--range", "5-", "s3://pile/a/01")[1], ask.body)]
     for document in answers:
@@ -307,6 +307,6 @@ with Story("y02 commands say what is cached", seconds=120) as story:
     status, out, err = penstock("purge", "--dry-run", "s3://many")
     story.fact("... and for a dry run", status == 3 and out.startswith("would purge ") and "cache folder 2" in err, out + err)
     status, out, err = penstock("purge", "s3://many/1")
-    story.fact("a purge is complete, because the folder takes it later", (status, out) == (0, "purged s3://many/1\n") and "takes the purge before it comes back" in err, err)
+    story.fact("a purge is complete, because the folder takes it later", (status, out) == (0, "purged s3://many/1\n") and "the purge is made there before the folder serves again" in err, err)
     status, out, err = penstock("pin", "s3://many/0")
     story.fact("a pin is not", status == 3 and "cache folder 2" in err, (status, out, err))

@@ -160,7 +160,7 @@ class Client:
         if device not in self._logged:
             self._logged.add(device)
             falls_back = device.startswith("cuda") and not way.startswith("cuda")
-            log.log(logging.WARNING if falls_back else logging.INFO, "fills of %s use %s%s", device, way,
+            log.log(logging.WARNING if falls_back else logging.INFO, "fills of the device %s use %s%s", device, way,
                     f": {why}" if why else "")
         return way
 

@@ -119,7 +119,7 @@ def ordinal_of(device):
 
 def refusal(hello, kind, device):
     """Returns None if the device can have buffers of this kind. Otherwise returns why not: "off: REASON"."""
-    state = hello.get("kinds", {}).get(kind, "off: the daemon does not support this kind")
+    state = hello.get("kinds", {}).get(kind, "off: this Penstock does not support this kind of memory")
     if state != "on":
         return state
     here = driver()

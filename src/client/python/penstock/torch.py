@@ -102,8 +102,8 @@ class GpuBatchLoader:
         so that a longer object fails."""
         key, offset, length, to, more = layout.read(item)
         if to is not None or length not in (None, self._item_bytes):
-            raise ValueError(f"{item!r} does not fit the shape {self.shape}: an item must have "
-                             f"{self._item_bytes} bytes, and no place (to)")
+            raise ValueError(f"{item!r} does not fit the shape {self.shape}: an item must ask for "
+                             f"{self._item_bytes} bytes, and must not give its place (\"to\")")
         if length is None:
             return {**(item if isinstance(item, dict) else {"key": key}), "max": self._item_bytes}
         return item
