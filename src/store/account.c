@@ -137,7 +137,8 @@ static bool tally_by_id(struct volume *volume, const struct object_id *id, uint3
     if (!counting->found || memcmp(&counting->found_id, id, sizeof(*id)) != 0) {
         *cost += NAME_COST;
         silent = look_up(volume, id) == FOUND_SILENT;
-        counting->stalled_ms = !silent ? 0 : counting->stalled_ms ? counting->stalled_ms : mono_ms();
+        uint64_t stalled_ms = counting->stalled_ms;
+        counting->stalled_ms = !silent ? 0 : stalled_ms ? stalled_ms : mono_ms();
     }
     if (counting->found)
         *ret = counting->found_tally;

@@ -245,7 +245,7 @@ TEST(commits_go_on_while_the_folder_with_the_names_hangs)
         ;
     hang_files(bad, true);
     store_set_limits(unit.store, &limit, 1);
-    soon(good->upkeep.counting.stalled_ms > 0);
+    soon(atomic_load(&good->upkeep.counting.stalled_ms) > 0);
     for (int i = 0; i < 4; i++)
         ok(put_object(&unit, later, i % 2 ? "\"1\"" : "\"2\"", 300000) == OK);
     ok(volume_is_serving(good) && !is_counted(good));
