@@ -130,7 +130,9 @@ size_t extents_numbers(struct extents *all, struct arena *keep, uint32_t **ret);
  * and writes nothing, if the disk does not give all record headers. */
 enum err extent_seal_old(struct extents *all, uint32_t number) MUST_USE;
 /* Takes an extent out of the table and unlinks its file. Readers that hold it can still read it.
- * The newest extent must not be dropped. */
+ * The caller looks first that the extent has not the highest number: an opening would use that number
+ * again. (If the highest number is given back after the look, a later record may get the place of one
+ * that an entry still names. The reader finds the wrong id in it, and that is a miss.) */
 void extent_drop(struct extents *all, uint32_t number);
 
 /* ---- open extents: records are gathered, then written as one append ----

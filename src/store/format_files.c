@@ -179,6 +179,7 @@ static enum err rows_open(slice bytes, uint32_t magic, uint32_t version, size_t 
     ret->rest = slice_sub(bytes, sizeof(header), len - sizeof(header));
     if (header.magic != magic || header.version != version ||
         crc != crc32c(0, bytes.ptr, len) || header.count > PREFIX_ROWS_MAX ||
+        header.serial > INT64_MAX ||    /* none was written: the next ones would wrap */
         ret->rest.len < header.count * row_bytes)
         return ERR_GONE;
     *ret_count = header.count;

@@ -69,6 +69,10 @@ static enum err recycle(struct volume *volume, uint32_t number, struct arena *ke
     bool full = e == ERR_FULL || e == ERR_LIMIT;
     if (e && !full && e != ERR_NOT_FOUND)
         return e;
+    /* A copy that could not be made gave its number back since the extent was chosen. The extent with
+     * the highest number stays, so that no number is used again (format(5)); its records are gone. */
+    if (number == extents_highest(volume->extents))
+        return ERR_FULL;
     /* A full disk has no room for the deletions, so the file is removed first. An entry with a
      * missing extent is a miss (rule H1), and the number is not used again. */
     account_dropped(volume, number, true);

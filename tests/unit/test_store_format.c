@@ -323,13 +323,15 @@ TEST(damaged_bans_are_refused)
     for (size_t cut = 0; cut < len; cut++)
         ok(bans_decode((slice){ all.ptr, cut }, &keep, &back) == ERR_GONE);
     /* Each has a right checksum: another version, a length beyond the end, a row too many, a serial
-     * too high, a serial out of order, more forgotten than known, a wrong mark of a sweep. */
+     * too high, a serial out of order, more forgotten than known, a wrong mark of a sweep, and a
+     * serial of the list near the highest number. */
     static const struct { size_t at; uint8_t value; } wrong[] = {
-        { 4, 2 }, { 4, 4 }, { 32, 200 }, { 8, 3 }, { 40, 9 }, { 40, 7 }, { 24, 9 }, { 80, 2 } };
+        { 4, 2 }, { 4, 4 }, { 32, 200 }, { 8, 3 }, { 40, 9 }, { 40, 7 }, { 24, 9 }, { 80, 2 },
+        { 23, 128 } };
     for (size_t i = 0; i < countof(wrong); i++) {
         encode_bans(bytes);
         bytes[wrong[i].at] = wrong[i].value;
-        mend_format(bytes, len);
+        mend(bytes, len);
         ok(bans_decode(all, &keep, &back) == ERR_GONE);
     }
     arena_free(&keep);
