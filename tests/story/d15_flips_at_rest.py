@@ -75,7 +75,8 @@ with Story(f"d15 {FLIPS} bits flip at rest", seconds=120 + FLIPS) as story:
     limit = 0.05 if FLIPS >= 1000 else 0.2
     story.fact(f"at least {100 * (1 - limit):.0f} % of the bytes still came from the cache", mean <= limit,
                f"{mean * 100:.2f} % were fetched again")
-    story.fact("an index is not built anew in each round", len(anew) <= rounds / 2, anew)
+    # Each round has a flip in an index, and about half of them lie in pages that are used.
+    story.fact("an index is not built anew in each round", len(anew) <= rounds * 0.9, anew)
     story.note(f"{rounds} rounds of {len(A_ROUND)} flips ({dict(flipped)}): fetched again in a round "
                f"{mean * 100:.2f} % of all bytes, at most {max(lost) * 100:.1f} %")
     story.note(f"{len(anew)} further rounds, in which an index was built anew: {100 * sum(anew) / max(len(anew), 1):.0f} %")
