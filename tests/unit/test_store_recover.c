@@ -26,6 +26,8 @@ static bool renew(struct unit_store *unit, const char *key)
 
 /* ---- kills ---- */
 
+#define ROOM (2048 * MIB)             /* a fast disk takes 256 MiB in these rounds: nothing is evicted */
+
 /* Object n of a round, by turns tiny, one record, many records. */
 static uint64_t size_of_nth(unsigned n)
 {
@@ -36,7 +38,7 @@ static uint64_t size_of_nth(unsigned n)
 /* Stores objects one after the other and says so, until it is killed. */
 static void child_stores(int say, unsigned round)
 {
-    struct unit_store unit = unit_open_sized(256 * MIB, 4 * MIB);
+    struct unit_store unit = unit_open_sized(ROOM, 4 * MIB);
     for (unsigned n = 0;; n++) {
         char key[32];
         snprintf(key, sizeof(key), "%u-%u", round, n);
@@ -76,7 +78,7 @@ TEST(what_was_committed_before_a_kill_is_there_unproved_and_right)
     srand(3);
     for (unsigned round = 0; round < ROUNDS; round++) {
         counts[round] = killed_after(round, (unsigned)rand() % 250);
-        struct unit_store unit = unit_open_sized(256 * MIB, 4 * MIB);
+        struct unit_store unit = unit_open_sized(ROOM, 4 * MIB);
         for (unsigned r = round > 2 ? round - 2 : 0; r <= round; r++)
             for (unsigned n = 0; n < counts[r] + 3; n++) {
                 char key[32];
