@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "store/format_files.h"
+#include "store/record_set.h"
 
 /* The bits of ages.live: the record was added or counted; its stamp came from a file; the number of
  * its entries. */
@@ -37,11 +38,11 @@ struct ages *ages_new(uint32_t records)
     ages->records = records;
     ages->stamps = must_alloc(records + 1);
     ages->live = must_alloc(records + 1);
-    ages->left_out = must_alloc((records / 64 + 1) * sizeof(*ages->left_out));
+    ages->left_out = must_alloc(record_set_bytes(records));
     ages->tallies = must_alloc((records + 1) * sizeof(*ages->tallies));
     ages->read = must_alloc(records + 1);
-    ages->pinned = must_alloc((records / 64 + 1) * sizeof(*ages->pinned));
-    ages->seen = must_alloc((records / 64 + 1) * sizeof(*ages->seen));
+    ages->pinned = must_alloc(record_set_bytes(records));
+    ages->seen = must_alloc(record_set_bytes(records));
     return ages;
 }
 
@@ -91,29 +92,14 @@ static bool is_known(const struct ages *ages, uint32_t ordinal)
     return ordinal < ages->records && (live_of(ages, ordinal) & LIVE_KNOWN);
 }
 
-/* ---- sets of records ---- */
-
-static bool has(const _Atomic uint64_t *set, uint32_t ordinal)
-{
-    return atomic_load_explicit(&set[ordinal / 64], memory_order_relaxed) >> ordinal % 64 & 1;
-}
-
-static void put(_Atomic uint64_t *set, uint32_t ordinal)
-{
-    atomic_fetch_or_explicit(&set[ordinal / 64], 1ull << ordinal % 64, memory_order_relaxed);
-}
-
-static void drop(_Atomic uint64_t *set, uint32_t ordinal)
-{
-    atomic_fetch_and_explicit(&set[ordinal / 64], ~(1ull << ordinal % 64), memory_order_relaxed);
-}
+/* ---- pins ---- */
 
 static void unpin(struct ages *ages, uint32_t ordinal)
 {
-    if (has(ages->pinned, ordinal))
-        drop(ages->pinned, ordinal);
-    if (has(ages->seen, ordinal))
-        drop(ages->seen, ordinal);
+    if (record_set_has(ages->pinned, ordinal))
+        record_set_drop(ages->pinned, ordinal);
+    if (record_set_has(ages->seen, ordinal))
+        record_set_drop(ages->seen, ordinal);
 }
 
 /* To be called when an entry begins to name the record, or ceases to. */
@@ -121,9 +107,9 @@ static void weigh(struct ages *ages, uint32_t ordinal, uint64_t added, uint64_t 
 {
     if (ordinal >= ages->records)
         return;
-    if (has(ages->pinned, ordinal))
+    if (record_set_has(ages->pinned, ordinal))
         atomic_fetch_add_explicit(&ages->pinned_bytes, added - removed, memory_order_relaxed);
-    if (has(ages->seen, ordinal))
+    if (record_set_has(ages->seen, ordinal))
         atomic_fetch_add_explicit(&ages->seen_bytes, added - removed, memory_order_relaxed);
 }
 
@@ -133,7 +119,7 @@ static void know(struct ages *ages, uint32_t ordinal, bool metadata, unsigned en
 {
     set_live(ages, ordinal, entries | LIVE_KNOWN);
     if (metadata)
-        put(ages->left_out, ordinal);
+        record_set_put(ages->left_out, ordinal);
     if (ordinal == ages_counted(ages))
         atomic_store_explicit(&ages->counted, ordinal + 1, memory_order_release);
 }
@@ -305,7 +291,7 @@ void ages_copy(const struct ages *ages, uint32_t count, uint8_t *stamps, uint8_t
     for (uint32_t i = 0; i < count; i++) {
         stamps[i] = ages_stamp(ages, i);
         live[i] = (uint8_t)((live_of(ages, i) & LIVE_ENTRIES) |
-                            (has(ages->left_out, i) ? AGES_HEAD : 0));
+                            (record_set_has(ages->left_out, i) ? AGES_HEAD : 0));
     }
 }
 
@@ -389,7 +375,7 @@ struct ages_stamps ages_stamps(struct ages *ages)
 
 bool ages_is_pinned(const struct ages *ages, uint32_t ordinal)
 {
-    return ordinal < ages->records && has(ages->pinned, ordinal);
+    return ordinal < ages->records && record_set_has(ages->pinned, ordinal);
 }
 
 uint64_t ages_pinned_bytes(const struct ages *ages)
@@ -401,9 +387,9 @@ void ages_pin_new(struct ages *ages, uint32_t ordinal, bool seen)
 {
     if (ordinal >= ages->records)
         return;
-    put(ages->pinned, ordinal);
+    record_set_put(ages->pinned, ordinal);
     if (seen)
-        put(ages->seen, ordinal);
+        record_set_put(ages->seen, ordinal);
 }
 
 void ages_unpin_dead(struct ages *ages, uint32_t ordinal)
@@ -414,19 +400,19 @@ void ages_unpin_dead(struct ages *ages, uint32_t ordinal)
 
 bool ages_is_seen(const struct ages *ages, uint32_t ordinal)
 {
-    return ordinal < ages->records && has(ages->seen, ordinal);
+    return ordinal < ages->records && record_set_has(ages->seen, ordinal);
 }
 
 void ages_see(struct ages *ages, uint32_t ordinal, uint64_t bytes)
 {
     if (ordinal >= ages->records)
         return;
-    if (!has(ages->pinned, ordinal))
+    if (!record_set_has(ages->pinned, ordinal))
         atomic_fetch_add_explicit(&ages->pinned_bytes, bytes, memory_order_relaxed);
-    if (!has(ages->seen, ordinal))
+    if (!record_set_has(ages->seen, ordinal))
         atomic_fetch_add_explicit(&ages->seen_bytes, bytes, memory_order_relaxed);
-    put(ages->pinned, ordinal);
-    put(ages->seen, ordinal);
+    record_set_put(ages->pinned, ordinal);
+    record_set_put(ages->seen, ordinal);
 }
 
 uint64_t ages_seen_bytes(const struct ages *ages)

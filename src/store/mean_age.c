@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "store/ghost.h"
+#include "store/record_set.h"
 #include "store/sampler.h"
 
 #define FADED (1.8 * MEAN_AGE_TICKS)  /* above this mean age, an extent goes for any record */
@@ -154,11 +155,6 @@ bool mean_age_is_known(const struct mean_age *policy)
 
 /* ---- stamps ---- */
 
-static bool is_in(const _Atomic uint64_t *set, uint32_t record)
-{
-    return set && relaxed(&set[record / 64]) >> record % 64 & 1;
-}
-
 /* Moves an old stamp up, unless a touch has changed it meanwhile. */
 static void move_up(_Atomic uint8_t *at, uint8_t stamp, uint64_t tick)
 {
@@ -169,7 +165,7 @@ static void move_up(_Atomic uint8_t *at, uint8_t stamp, uint64_t tick)
 /* A pin counts more than a quota. */
 static bool is_old(const struct mean_age_stamps *stamps, uint32_t record)
 {
-    return is_in(stamps->old, record) && !is_in(stamps->pinned, record);
+    return record_set_has(stamps->old, record) && !record_set_has(stamps->pinned, record);
 }
 
 uint8_t mean_age_of_record(const struct mean_age_stamps *stamps, uint32_t record, uint64_t tick)
@@ -182,9 +178,9 @@ struct mean_age_extent mean_age_sweep(const struct mean_age_stamps *stamps, uint
 {
     struct mean_age_extent sum = { 0 };
     for (uint32_t i = 0; i < stamps->count; i++) {
-        if (is_in(stamps->left_out, i))
+        if (record_set_has(stamps->left_out, i))
             continue;
-        if (is_in(stamps->pinned, i))
+        if (record_set_has(stamps->pinned, i))
             atomic_store_explicit(&stamps->stamps[i], mean_age_stamp(tick), memory_order_relaxed);
         uint8_t stamp = atomic_load_explicit(&stamps->stamps[i], memory_order_relaxed);
         uint8_t age = (uint8_t)(tick - stamp);
@@ -278,7 +274,7 @@ static uint8_t median_age(const struct mean_age_stamps *stamps, uint64_t tick)
 {
     uint32_t of_age[MEAN_AGE_CAP + 1] = { 0 }, records = 0, younger = 0;
     for (uint32_t i = 0; i < stamps->count; i++) {
-        if (is_in(stamps->left_out, i))
+        if (record_set_has(stamps->left_out, i))
             continue;
         of_age[mean_age_of_record(stamps, i, tick)]++;
         records++;

@@ -31,6 +31,7 @@
 #include "store/find_name.h"
 #include "store/inside.h"
 #include "store/pinned.h"
+#include "store/record_set.h"
 #include "store/relocation.h"
 #include "store/service.h"
 #include "store/verify.h"
@@ -112,10 +113,10 @@ static _Atomic uint64_t *over_quota(struct volume *volume, const struct extent *
     uint32_t count = ages_counted(ages);
     if (!tallies_any_full(tallies))
         return NULL;
-    _Atomic uint64_t *set = must_alloc((count / 64 + 1) * sizeof(*set));
+    _Atomic uint64_t *set = must_alloc(record_set_bytes(count));
     for (uint32_t i = 0; i < count; i++)
         if (tallies_is_full(tallies, ages_tally(ages, i)))
-            atomic_fetch_or_explicit(&set[i / 64], 1ull << i % 64, memory_order_relaxed);
+            record_set_put(set, i);
     return set;
 }
 

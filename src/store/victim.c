@@ -13,6 +13,8 @@
 
 #include <stdlib.h>
 
+#include "store/record_set.h"
+
 #define SAMPLE_ENTRIES 200000u        /* 20 MB of the index */
 #define BATCH_ENTRIES 500u            /* of one look-up */
 
@@ -40,17 +42,6 @@ static size_t place_of(const uint32_t *numbers, size_t count, uint32_t number)
     return low < count && numbers[low] == number ? low : count;
 }
 
-/* Goes to the key after this one. Returns false after the last key of all. */
-static bool next_key(struct object_id *id, uint32_t *unit)
-{
-    if (++*unit)
-        return true;
-    for (size_t i = sizeof(id->bytes); i-- > 0;)
-        if (++id->bytes[i])
-            return true;
-    return false;
-}
-
 /* Adds the bytes of the sample's entries to those of their extents. */
 static void weigh(struct volume *volume, const uint32_t *numbers, size_t count, uint64_t *bytes)
 {
@@ -69,7 +60,7 @@ static void weigh(struct volume *volume, const uint32_t *numbers, size_t count, 
         }
         id = rows[got - 1].id;
         unit = rows[got - 1].unit;
-        if (!next_key(&id, &unit))
+        if (!entry_key_next(&id, &unit))
             break;
     }
     free(rows);
@@ -88,17 +79,6 @@ size_t victim_fewest_live(struct volume *volume, const uint32_t *numbers, size_t
 }
 
 /* ---- the records of one extent ---- */
-
-static void put(_Atomic uint64_t *set, uint32_t ordinal)
-{
-    atomic_fetch_or_explicit(&set[ordinal / 64], 1ull << ordinal % 64, memory_order_relaxed);
-}
-
-static bool has(const _Atomic uint64_t *set, uint32_t ordinal)
-{
-    return set && atomic_load_explicit(&set[ordinal / 64], memory_order_relaxed) >>
-                  ordinal % 64 & 1;
-}
 
 static bool names(const struct entry *entry, uint32_t number, uint32_t ordinal)
 {
@@ -132,9 +112,9 @@ static void look_up(struct volume *volume, struct victim_guess *guess, const str
     uint8_t stamp = rule_stamp(&volume->rule);
     recycler_moves(volume);
     if (row->kind == KIND_HEAD)
-        put(guess->left_out, ordinal);
+        record_set_put(guess->left_out, ordinal);
     if (!is_live(volume, number, row, ordinal)) {
-        put(guess->dead, ordinal);
+        record_set_put(guess->dead, ordinal);
         stamp = rule_dead_stamp(&volume->rule);
     } else if (ages_is_stamped(ages, ordinal)) {
         stamp = ages_stamp(ages, ordinal);
@@ -148,7 +128,7 @@ struct victim_guess *victim_guess(struct volume *volume, const struct extent *ex
 {
     struct victim_guess *guess = must_alloc(sizeof(*guess));
     count = MIN(count, ages_limit(extent_ages_of(extent)));
-    size_t set_bytes = (count / 64 + 1) * sizeof(*guess->dead);
+    size_t set_bytes = record_set_bytes(count);
     guess->count = count;
     guess->stamps = must_alloc(count + 1);
     guess->left_out = must_alloc(set_bytes);
@@ -160,10 +140,10 @@ struct victim_guess *victim_guess(struct volume *volume, const struct extent *ex
             continue;
         }
         guess->stamps[i] = atomic_load_explicit(&known->stamps[i], memory_order_relaxed);
-        if (has(known->left_out, i))
-            put(guess->left_out, i);
-        if (has(known->old, i))
-            put(guess->old, i);
+        if (record_set_has(known->left_out, i))
+            record_set_put(guess->left_out, i);
+        if (record_set_has(known->old, i))
+            record_set_put(guess->old, i);
     }
     return guess;
 }
@@ -183,7 +163,7 @@ void victim_guess_free(struct victim_guess **guess)
 
 bool victim_is_dead(const struct victim_guess *guess, uint32_t ordinal)
 {
-    return guess && ordinal < guess->count && has(guess->dead, ordinal);
+    return guess && ordinal < guess->count && record_set_has(guess->dead, ordinal);
 }
 
 struct mean_age_stamps victim_stamps(const struct victim_guess *guess,
