@@ -297,16 +297,15 @@ bool account_count(struct volume *volume)
     struct ages *ages = extent_ages(volume->extents, counting->extent);
     struct toc_row row;
     pthread_mutex_lock(&volume->pinned.lock);
-    struct toc_cursor at = counting->next;
-    bool waits = false;
-    for (uint32_t cost = 0; cost < COUNT_BATCH && !waits && ages && toc_next(&counting->next, &row);
-         cost++) {
-        waits = !count_row(volume, ages, &row, &cost);
-        if (!waits)
-            at = counting->next;
+    for (uint32_t cost = 0; cost < COUNT_BATCH && ages; cost++) {
+        struct toc_cursor next = counting->next;
+        bool more = toc_next(&next, &row);
+        if (more && !count_row(volume, ages, &row, &cost))
+            break;    /* the row comes again */
+        counting->next = next;
+        if (!more)
+            break;
     }
-    if (waits)
-        counting->next = at;    /* the row comes again */
     pthread_mutex_unlock(&volume->pinned.lock);
     if (!ages)    /* it was recycled meanwhile */
         begin_extent(volume, counting->extent);
