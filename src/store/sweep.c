@@ -258,26 +258,19 @@ static int serial_order(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-/* Returns true if each volume of the installation serves and has this version of the list in its
- * file. The extents of a folder out of service are not known. */
+/* Returns true if each volume of the installation serves, has this version of the list in its file,
+ * and has opened all its extents. The extents of a folder out of service are not known. A purge may
+ * cover an extent whose file could not be opened, and an index that is built anew after a later
+ * opening would have its purged records again. */
 static bool follow_all(const struct store *store, uint64_t version)
 {
     bool all = true;
     for (size_t i = 0; i < store->volume_count; i++)
         if (store->installation.route[i].weight)
             all &= volume_is_serving(store->volumes[i]) &&
-                   atomic_load(&store->volumes[i]->bans->written) == version;
+                   atomic_load(&store->volumes[i]->bans->written) == version &&
+                   !extents_unopened(store->volumes[i]->extents);
     return all;
-}
-
-/* A purge may cover an extent whose file could not be opened. An index that is built anew, after a
- * later opening, would have the purged records again. */
-static bool is_any_unopened(const struct store *store)
-{
-    for (size_t i = 0; i < store->volume_count; i++)
-        if (extents_unopened(store->volumes[i]->extents))
-            return true;
-    return false;
 }
 
 static void trim(struct store *store)
@@ -286,7 +279,7 @@ static void trim(struct store *store)
     uint64_t version = ban_list_version(list);
     size_t count = 0;
     struct arena keep = { 0 };
-    if (!version || !follow_all(store, version) || is_any_unopened(store))
+    if (!version || !follow_all(store, version))
         return;
     uint64_t *needed = must_alloc(store->volume_count * PREFIX_ROWS_MAX * sizeof(*needed));
     for (size_t i = 0; i < store->volume_count; i++) {
