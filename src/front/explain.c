@@ -29,7 +29,7 @@ struct explain {
     struct s3_range range;
 };
 
-/* What the cache has of the wanted bytes. */
+/* The bytes that are asked for, and how many of them the cache has. */
 struct explain_bytes {
     uint64_t first, end;              /* the wanted bytes */
     uint64_t examined;                /* the end of the bytes that were counted */

@@ -86,7 +86,7 @@ struct call {
     bool quiet;                   /* refusals by the policy are counted, not logged */
 };
 
-/* What front_judge found out about a request. The request keeps it. */
+/* The findings of front_judge about a request. The request keeps them. */
 struct judged {
     struct sigv4_claim claim;
     const struct client *client;
