@@ -173,13 +173,6 @@ with Story("b13 an operator can see what the service does") as story:
                shelf.get("last_failure"), shelf.get("calls")), ("never", "never", 0))
 
     # ---- threads ----
-    names = set()
-    for path in glob.glob(f"/proc/{server.process.pid}/task/*/comm"):
-        try:
-            with open(path) as f:
-                names.add(f.read().strip())
-        except OSError:    # a worker of the kernel's that ended since
-            pass
     story.same("threads are named by what they do",
                {"loop-0", "loop-1", "origin-0", "origin-1", "dir-0", "commit", "watch",
-                "intake-0"} - names, set())
+                "intake-0"} - set(server.threads().values()), set())

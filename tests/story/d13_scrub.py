@@ -17,13 +17,9 @@ with Story("d13 the scrub finds damage without a read", 120) as story:
     def wrong_ones():
         return [k for k in keys if (r := server.get(k)).error or r.body != expect(k, 1, 0, SIZE)]
 
-    def threads():
-        return [open(f"/proc/{server.pid}/task/{t}/comm").read().strip()
-                for t in os.listdir(f"/proc/{server.pid}/task")]
-
     story.same("cold", wrong_ones(), [])
     origin.quiet()
-    story.fact("with scrub_time 0 there is no scrub", "scrub" not in threads(), threads())
+    story.fact("with scrub_time 0 there is no scrub", "scrub" not in server.threads().values(), server.threads())
     story.same("it stops cleanly", server.stop(), 0)
     damaged = sorted(story.random.sample(keys, 3))
     for key in damaged:
@@ -31,7 +27,7 @@ with Story("d13 the scrub finds damage without a read", 120) as story:
 
     server = server.again(scrub_time="1s")
     origin.reset()
-    story.fact("now there is a scrub", "scrub" in threads(), threads())
+    story.fact("now there is a scrub", "scrub" in server.threads().values(), server.threads())
     wait_for("the scrub has found the damage", lambda: server.metric(BAD) >= len(damaged))
     wait_for("a pass has ended", lambda: server.metric("penstock_scrub_passes_total") >= 2)
     story.same("each damaged record is counted once", server.metric(BAD), len(damaged))

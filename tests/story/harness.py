@@ -706,6 +706,17 @@ class Penstock(Process):
         """The sum over the labels of a name."""
         return sum(v for n, v in self.metrics().items() if n == name or n.startswith(name + "{"))
 
+    def threads(self):
+        """{thread: name}, without those that end meanwhile: a worker of the kernel's, a pass at the start."""
+        names = {}
+        for path in glob.glob(f"/proc/{self.pid}/task/*/comm"):
+            try:
+                with open(path) as f:
+                    names[int(path.split("/")[-2])] = f.read().strip()
+            except OSError:
+                pass
+        return names
+
     def memory(self):
         """Resident bytes."""
         return int(open(f"/proc/{self.pid}/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

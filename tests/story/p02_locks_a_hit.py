@@ -45,15 +45,6 @@ def function_at(place):
     return out.split("\n")[0] or hex(place)
 
 
-def loops_of(server):
-    folder, loops = f"/proc/{server.process.pid}/task", set()
-    for thread in os.listdir(folder):
-        with open(f"{folder}/{thread}/comm") as f:
-            if f.read().startswith("loop-"):
-                loops.add(int(thread))
-    return loops
-
-
 def runs(server, thread):
     """How often the thread was given a processor."""
     with open(f"/proc/{server.process.pid}/task/{thread}/schedstat") as f:
@@ -63,7 +54,7 @@ def runs(server, thread):
 def count_hits(story, what, **settings):
     locks = Locks(story)
     server = story.penstock(loops=2, env=locks.env(), **settings)
-    loops = loops_of(server)
+    loops = {thread for thread, name in server.threads().items() if name.startswith("loop-")}
     clients = [Client(server.port, keep=True) for _ in range(CONNECTIONS)]
 
     def read_all(name, rounds):
