@@ -76,6 +76,8 @@ struct open_extent {
     uint8_t headers[GATHER_MAX][RECORD_HEADER_MAX];
 };
 
+/* The files of extents of one folder. They are together because a drop or a closing changes
+ * the table, the descriptors, the maps and the sums at once. */
 struct extents {
     pthread_mutex_t lock;
     struct read_epochs *epochs;       /* of the readers of the chains */

@@ -40,7 +40,8 @@ struct index {
     _Atomic uint64_t damaged;         /* entries whose checksum failed */
 };
 
-/* The arguments and results of one call into LMDB. */
+/* The arguments and results of one call into LMDB. A call may end at any instruction, if it
+ * meets a damaged page. So the results lie here and not on its stack. */
 struct ask {
     int (*call)(struct ask *ask);
     int (*read)(struct ask *ask);     /* do_read calls it in its transaction */

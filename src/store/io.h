@@ -40,7 +40,8 @@ struct span {
 };
 
 /* The bytes to read, and the entries that they must match. If whole blocks of the first span go
- * directly to the caller's memory, the rest of that span lies in the buffer without a hole. */
+ * directly to the caller's memory, the rest of that span lies in the buffer without a hole. The
+ * steps of a read run on different threads, and each of them needs most of the members. */
 struct plan {
     struct volume *volume;
     struct extent *extent;

@@ -56,11 +56,6 @@ void mean_age_free(struct mean_age **policy)
     *policy = NULL;
 }
 
-uint64_t mean_age_bytes(uint64_t records)
-{
-    return sizeof(struct mean_age) + ghost_bytes(records);
-}
-
 void mean_age_resize(struct mean_age *policy, uint64_t records)
 {
     policy->sampler.burst = records / BURST;

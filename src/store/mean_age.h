@@ -27,7 +27,6 @@ struct mean_age;
 /* `records` is the number of records that the cache can hold. */
 struct mean_age *mean_age_new(uint64_t records) MUST_USE;
 void mean_age_free(struct mean_age **policy);
-uint64_t mean_age_bytes(uint64_t records) MUST_USE;    /* of memory, once all pages are in use */
 /* Adapts to a better estimate of the number of records. Refused records lose their runs of touches,
  * so callers should do this rarely. Under the lock. */
 void mean_age_resize(struct mean_age *policy, uint64_t records);

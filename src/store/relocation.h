@@ -27,7 +27,7 @@ struct relocation_row {
 
 struct relocation {
     struct list link;                 /* in the queue */
-    uint32_t extent;                  /* the extent that is recycled */
+    uint32_t extent;                  /* whose records move or are deleted */
     struct relocation_move *moves;
     struct relocation_row *rows;
     size_t move_count, row_count;

@@ -87,6 +87,7 @@ struct store_name {
 };
 void store_names(struct store *store, const struct store_name *list, size_t count);
 
+/* The figures of one folder for the status document. One call fills them all. */
 struct store_status {
     bool serving;
     const char *folder;               /* its path; the store's */

@@ -289,7 +289,7 @@ enum err volume_append(struct volume *volume, struct store_append *append)
     else if (!moved_may_append(volume, append))
         e = ERR_IO;
     else if (volume->queue.bytes + volume->queue.taken + bytes > volume->options.queue_bytes_max)
-        e = ERR_LIMIT;    /* H8, H14: the bytes of a commit take memory until it has ended */
+        e = ERR_LIMIT;    /* H8: the bytes of a commit take memory until it has ended */
     if (!e) {
         begin_commit(volume);
         list_add(&volume->queue.appends, &append->link);

@@ -1,9 +1,10 @@
 /* volume.h - one cache folder in use. SPDX-License-Identifier: Apache-2.0
  *
- * A volume has a folder, its extents, its index, metadata in RAM, and three threads: the committer,
- * which alone writes the index, the recycler, and the watch. The store (store.h) gives each object
- * to the volumes, and has what they share. Most functions here do for one volume what the function
- * of the same name in store.h does for all of them. Threads: as in store.h. */
+ * A volume has a folder, its extents, its index, metadata in RAM, and threads: the committer, which
+ * alone writes the index, the recycler, the watch, and, if they are needed, the scrub and the reader
+ * of names (find_name.c). The store (store.h) gives each object to the volumes, and has what they
+ * share. Most functions here do for one volume what the function of the same name in store.h does
+ * for all of them. Threads: as in store.h. */
 #ifndef STORE_VOLUME_H
 #define STORE_VOLUME_H
 
