@@ -1,6 +1,6 @@
 /* clock.h - the clocks. SPDX-License-Identifier: Apache-2.0
  *
- * Code that waits or measures calls these functions. Pure functions take the time as an argument,
+ * These functions are for code that waits, or that measures time. Pure functions take the time as an argument,
  * `now` (rule H9 in src/README.md). There are three clocks:
  * - wall time is for times that other machines or people see: signatures, logs, HTTP dates;
  * - monotonic time is for waiting and measuring: timers, timeouts, durations;

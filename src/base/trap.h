@@ -1,8 +1,8 @@
 /* trap.h - calls that may fault without ending the process. SPDX-License-Identifier: Apache-2.0
  *
  * Two sorts of calls need a trap: calls into a library that works on mapped bytes, which may be
- * damaged; and our own calls that read or write a file's map. Any thread. A thread has one trap at
- * a time: a trapped call must not trap another call. */
+ * damaged; and our own calls that read or write a file's map. Any thread may call these functions.
+ * A thread has one trap at a time: a trapped call must not trap another call. */
 #ifndef BASE_TRAP_H
 #define BASE_TRAP_H
 
@@ -14,7 +14,8 @@ typedef int trap_call(void *ask);
  * have installed a handler of its own. */
 void trap_install(void);
 /* Runs the call and sets *ret to its result. Returns false if a fault or trap_spring ended the call
- * in the middle. Then the data of the call must not be used any more. */
+ * in the middle. Then nothing that the call was working on (what `ask` points to, the objects of
+ * the library) may be used any more. */
 bool trap_run(trap_call *call, void *ask, int *ret) MUST_USE;
 /* The same for a call that reads a file's map. Only a fault of the disk (SIGBUS, in one of the
  * pages of the map) ends the call. Any other fault is a mistake in this program and ends the
@@ -24,14 +25,13 @@ bool trap_read(trap_call *call, void *ask, slice map, int *ret) MUST_USE;
  * failed. */
 bool trap_read_two(trap_call *call, void *ask, const slice maps[2], int *ret,
                    int *ret_failed) MUST_USE;
-/* Copies to a map, like memcpy. Returns false if a write to the map faults: the disk failed, or the
- * memory's owner removed the page. */
+/* Copies to a map, like memcpy. Returns false if a write to the map faults: the disk failed, or
+ * the client whose memory is mapped has removed the page. */
 bool trap_copy_to(void *to, const void *from, size_t bytes) MUST_USE;
 /* Called inside a trapped call: ends that call, as a fault would. */
 void trap_spring(void) NORETURN;
-/* Adds the path of a note. A note is an empty file; the handler creates it if a fault or abort()
- * ends the process, and no trap caught it. Returns NULL if there are TRAP_NOTES already. Any
- * thread. */
+/* Adds the path of a note. A note is an empty file. The handler creates this file if a fault or
+ * abort() that no trap caught ends the process. Returns NULL if there are TRAP_NOTES already. */
 #define TRAP_NOTES 64
 char *trap_note_add(const char *path);
 void trap_note_remove(char **note);    /* *note may be NULL, and becomes NULL */

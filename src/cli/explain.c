@@ -217,8 +217,8 @@ static int run(struct cli *cli)
 }
 
 static const struct command_option options[] = {
-    { "--range", "FIRST-LAST", "explain these bytes, not the whole object; also FIRST- or "
-                               "-LENGTH" },
+    { "--range", "FIRST-LAST", "explain these bytes, not the whole object. FIRST- means up "
+                               "to the end, -LENGTH means the last bytes" },
     SERVER_OPTIONS,
     { 0 },
 };

@@ -4,9 +4,10 @@
  * origin), and items are answered in order. As long as all bytes are in the page cache, one get
  * runs at a time: a second one would only hold memory. After a get had to wait for the disk or an
  * origin, the items after it begin, too (slots_look_ahead), so that all of them wait together. At
- * most "batch_gets" of them run at a time. An item after the current one begins only if the
- * estimated memory of all gets, the current one included, then stays within "batch_ahead" bytes. If
- * two gets miss the same bytes, the second one joins the fetch of the first. Threads: the loop. */
+ * most "batch_gets" of them run at a time. A further item begins only if, with this item, the
+ * estimated memory of all gets is at most "batch_ahead" bytes. If two gets miss the same bytes, the
+ * second one joins the fetch of the first. Only the loop of the batch's request calls these
+ * functions. */
 #include "front/batching.h"
 
 #include "base/metric.h"
@@ -97,8 +98,8 @@ static void count_once(bool *reported, enum metric counter, bool happened)
     *reported |= happened;
 }
 
-/* Frees memory: of the items after the current one, ends each get whose answer is known. A get that
- * waits goes on, because other requests may share the fetch that it waits for. */
+/* Frees memory: ends the get of each later item whose answer is known. A get that waits goes on,
+ * because other requests may share the fetch that it waits for. */
 static void narrow(struct batch *batch)
 {
     for (size_t i = batch->next + 1; i < batch->begun; i++)

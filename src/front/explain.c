@@ -154,7 +154,7 @@ static const char *why_bytes(const struct explain_bytes *bytes, uint64_t size, c
                ? "the object is larger than 128 TiB, so it is never stored: a GET with If-Match goes "
                  "to the origin"
          : bytes->cached
-               ? "the cache has some of these bytes: a GET with If-Match brings the others"
+               ? "the cache has some of these bytes: Penstock fetches the others by a GET with If-Match"
                : "the cache has the object's metadata, but none of these bytes: a GET with If-Match "
                  "goes to the origin";
 }

@@ -1,7 +1,8 @@
 /* rest.c - the rest of an answer whose origin call ended early. SPDX-License-Identifier: Apache-2.0
  *
- * Only the answer to a range request shows whether an origin supports ranges. The answer is used
- * only if it has exactly the requested bytes, of the same version (rule H10 in src/README.md). */
+ * Penstock asks the origin for the rest by a range request. Only the answer to this request shows
+ * whether the origin supports ranges. So this second answer is used only if it has exactly the
+ * requested bytes, of the version that the first answer had (rule H10 in src/README.md). */
 #include "front/rest.h"
 
 #include <inttypes.h>

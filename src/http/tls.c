@@ -1,9 +1,9 @@
 /* tls.c - the certificate and key of this server. SPDX-License-Identifier: Apache-2.0
  *
  * There is one SSL_CTX at a time. If a reload finds other certificates, it puts a new SSL_CTX in
- * place under the lock; a session keeps the SSL_CTX that it began with. Session tickets are sealed
- * with keys of their SSL_CTX and carry no identity of the client. So no session is resumed after
- * such a reload or a restart, and there is no session cache to fill. */
+ * place under the lock; a session keeps the SSL_CTX that it began with. There is no session cache:
+ * a client keeps its session in a ticket. A ticket is sealed with keys of its SSL_CTX, so no session
+ * is resumed after such a reload or a restart. A ticket carries no identity of the client. */
 #include "http/inside.h"
 
 #include <errno.h>

@@ -224,8 +224,8 @@ enum err fsck_repair(struct fsck *fsck, const char **ret_why)
 {
     struct folder folder = { .path = (char *)(uintptr_t)fsck->report->path, .fd = -1, .lock_fd = -1,
                              .index = fsck->index, .extents = fsck->extents };
-    *ret_why = "the folder has format version 1. A start of Penstock makes it one of version 2; "
-               "repair it after that";
+    *ret_why = "the folder has format version 1. Start Penstock once, which changes the folder to "
+               "version 2. Then repair the folder";
     if (fsck->format.version != FORMAT_VERSION)
         return ERR_FORMAT;
     *ret_why = "the folder belongs to another user than the one who runs fsck. Run the repair as its "

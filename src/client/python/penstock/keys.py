@@ -30,7 +30,7 @@ class Keys(NamedTuple):
 # ---- the sources of keys ----
 
 def read_profile(name=None):
-    """Returns a profile from both files of ~/.aws, as a dict. Rows of the file `credentials` come first."""
+    """Returns a profile from both files of ~/.aws, as a dict. If both set a key, the file `credentials` wins."""
     name = name or os.environ.get("AWS_PROFILE") or "default"
     found = {}
     for variable, path, section in (
