@@ -13,6 +13,8 @@
 /* The state of a folder that was logged last. */
 struct folder_reported {
     bool serving;
+    const char *why;               /* of the latest line about a folder out of service */
+    uint64_t faults;
     bool squeezed;                 /* other files have left the folder less than half of its size;
                                       false again when the folder has three quarters of its size */
     uint64_t size;                 /* 0: none yet */
@@ -101,6 +103,7 @@ static void report_opened(struct serve *serve, size_t i, slice why)
     report_emptied(&serve->folders[i], store_folder_emptied(serve->store, i), status.folder);
     watch_size(&serve->folders[i], &status);
     serve->folders[i].serving = status.serving;
+    serve->folders[i].why = status.why;
 }
 
 static struct store_options options_of(struct serve *serve)
@@ -155,6 +158,27 @@ void folders_down(struct serve *serve)
 
 /* ---- once a second ---- */
 
+/* A line for each reason: a try to open the folder may find another one than the failure. */
+static void report_out(struct serve *serve, struct folder_reported *reported,
+                       const struct store_status *status)
+{
+    if (!reported->serving && status->why == reported->why)
+        return;
+    reported->why = status->why;
+    log_warn("cache_folder", "path=%s serving=0 why=\"the cache folder is out of service: %s; %s\"",
+             status->folder, status->why, without(serve));
+}
+
+/* The folder may have been out of service for less time than lies between two looks. */
+static void report_back(struct folder_reported *reported, const struct store_status *status)
+{
+    reported->faults = status->faults;
+    reported->why = NULL;
+    log_info("cache_folder", "path=%s serving=1 faults=%" PRIu64 " entries=%" PRIu64, status->folder,
+             status->faults, status->entries);
+    report_anew(status);
+}
+
 static void watch(struct serve *serve, size_t i)
 {
     struct folder_reported *reported = &serve->folders[i];
@@ -163,17 +187,11 @@ static void watch(struct serve *serve, size_t i)
     watch_room(reported, &status);
     watch_size(reported, &status);
     report_emptied(reported, store_folder_emptied(serve->store, i), status.folder);
-    if (status.serving == reported->serving)
-        return;
+    if (!status.serving)
+        report_out(serve, reported, &status);
+    else if (!reported->serving || status.faults != reported->faults)
+        report_back(reported, &status);
     reported->serving = status.serving;
-    if (status.serving) {
-        log_info("cache_folder", "path=%s serving=1 entries=%" PRIu64, status.folder,
-                 status.entries);
-        report_anew(&status);
-    } else {
-        log_warn("cache_folder", "path=%s serving=0 why=\"the cache folder is out of service: %s; "
-                 "%s\"", status.folder, status.why, without(serve));
-    }
 }
 
 void folders_watch(struct serve *serve)

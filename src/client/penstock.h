@@ -55,11 +55,12 @@ struct penstock_error {
 
 struct penstock_options {
     const char *socket;        /* NULL: PENSTOCK_FILL_SOCKET, else /run/penstock/fill.sock */
-    /* If access_key is NULL, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN give
-     * the values that are NULL here. Without an access key the client is anonymous. */
+    /* If access_key is NULL, each of these three that is NULL is taken from its variable:
+     * AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN. Without an access key the client
+     * is anonymous. */
     const char *access_key, *secret_key, *session_token;
     const char *region;        /* NULL: AWS_REGION, AWS_DEFAULT_REGION, else us-east-1 */
-    uint32_t silence_ms;       /* the longest time in which no reply comes; 0: 120,000 */
+    uint32_t silence_ms;       /* a call fails after this time without a reply; 0: 120,000 */
 };
 
 /* `options` may be NULL. */
@@ -84,8 +85,9 @@ struct penstock_item {
     const char *key;
     uint64_t offset;
     int64_t length;            /* PENSTOCK_TO_END: from offset to the object's end */
-    uint64_t max;              /* only with PENSTOCK_TO_END: more bytes than this are an
-                                * error; 0: the space up to the next `to` or the buffer's end */
+    /* Only with PENSTOCK_TO_END: the largest number of bytes; more are an error. If it is 0, the
+     * limit is the space up to the next `to`, or up to the buffer's end. */
+    uint64_t max;
     uint64_t to;
     const char *if_match;      /* an ETag with its quotes, or NULL */
     const char *version_id;    /* or NULL */

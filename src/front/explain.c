@@ -151,12 +151,13 @@ static const char *why_bytes(const struct explain_bytes *bytes, uint64_t size, c
         return NULL;
     *now = bytes->cached ? "partial" : "miss";
     return size > STORE_OBJECT_BYTES_MAX
-               ? "the object is larger than 128 TiB, so it is never stored: a GET with If-Match goes "
-                 "to the origin"
+               ? "the object is larger than 128 TiB, so it is never stored: Penstock reads it from "
+                 "the origin, by a GET with If-Match"
          : bytes->cached
-               ? "the cache has some of these bytes: Penstock fetches the others by a GET with If-Match"
-               : "the cache has the object's metadata, but none of these bytes: a GET with If-Match "
-                 "goes to the origin";
+               ? "the cache has some of these bytes: Penstock fetches the others by a GET with "
+                 "If-Match"
+               : "the cache has the object's metadata, but none of these bytes: Penstock fetches "
+                 "them by a GET with If-Match";
 }
 
 /* Without metadata, the outcome is a miss. If the metadata may not answer, the judgement is the

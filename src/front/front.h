@@ -17,7 +17,7 @@ struct front_key {
     slice access_key, secret_key, session_token;    /* empty token: no token is expected */
     bool own;                     /* the client has an identity of its own at the origin */
     struct sigv4_credentials as;  /* if own: its keys at the origin; an empty key: unsigned */
-    const struct config_policy *policy;    /* if not own: its rights as the shared identity */
+    const struct config_policy *policy;    /* if not own: its rights with Penstock's credentials */
     size_t policy_count;
     slice previous_secret_key;    /* also valid, during a rotation; empty: none */
 };
@@ -38,7 +38,7 @@ struct front_batches {
     uint64_t bytes;               /* of all objects in one answer */
     unsigned time_ms;             /* after this time no further item begins */
     size_t gets;                  /* number of gets that run at a time */
-    size_t ahead_bytes;           /* memory of these gets; no later item begins beyond it */
+    size_t ahead_bytes;           /* memory of these gets; if it is used up, no item begins */
     size_t memory_bytes;          /* of all batches, for lists and answers */
 };
 
@@ -47,15 +47,18 @@ struct front_options {
     struct clients *clients;      /* must outlive every origin call: client.h */
     bool lend;                    /* lend key pairs at /_/credentials */
     slice lend_token;             /* ... to clients that send this token */
-    slice keys_from;              /* for messages: the keys for clients, and where they are set */
+    slice keys_from;              /* text for messages: where the keys of clients are set */
     struct bucket_rules *rules;
     size_t rules_count;
-    struct rules *service;        /* of the origin that answers ListBuckets; NULL: none does */
+    struct rules *service;        /* the rules of the origin that answers ListBuckets; NULL: no
+                                   * origin answers it */
     slice forward_headers;        /* the setting "forward_headers": names, separated by commas */
     slice domains;                /* a host BUCKET.DOMAIN names a bucket; separated by commas */
     bool access_log, no_sigv2;
     slice regions;                /* clients may sign for these regions; empty: for any region */
-    uint64_t relays_bytes;        /* memory of answers whose connection went to another call */
+    /* Memory of answers that wait for slow readers, after their connection to the origin was given
+     * to another call. */
+    uint64_t relays_bytes;
     uint64_t body_bytes_max;      /* of the data in a request body */
     uint64_t form_bytes_max;      /* of a browser's form; 0: forms are off */
     struct front_batches batches;
@@ -91,7 +94,7 @@ bool front_judge(void *arg, struct http_loop *loop, struct arena *keep, slice pe
 void front_refuse(void *arg, struct arena *keep, const struct http_refused *what,
                   struct http_answer *ret);
 void front_handle(void *arg, struct http_request *request);
-/* The callbacks of each loop, whose local is the struct front_loop. */
+/* The callbacks of each loop. `local` is the struct front_loop that front_loop_begin returned. */
 void *front_loop_begin(void *arg, struct http_loop *loop);
 void front_loop_end(void *arg, void *local);
 void front_loop_turn(void *arg, void *local);

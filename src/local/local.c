@@ -198,8 +198,8 @@ enum err local_start(const struct local_options *options, struct arena *keep, st
         log_warn("fill_holes", "why=\"the system call userfaultfd is forbidden or not supported here "
                  "(%s). So if a client punches holes into registered memory, Penstock allocates "
                  "the pages of the holes again, and the kernel charges them to Penstock's cgroup. "
-                 "Allow userfaultfd (seccomp) on a kernel that has it, or list only users that you "
-                 "trust in fill_users\"", strerror(holes_error));
+                 "Allow userfaultfd (seccomp) on a kernel that has it, or list in fill_users only "
+                 "users that you trust\"", strerror(holes_error));
     *ret = local;
     return OK;
 }

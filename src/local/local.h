@@ -22,9 +22,9 @@ struct local_options {
     unsigned sessions_max, user_sessions_max, buffers_max, fills_max, items_max;
     uint64_t user_bytes_max;          /* the most bytes that one user may register */
     uint64_t lists_bytes_max;         /* memory of the lists of all fills in progress */
-    /* Limits items in progress. A session may have this number times the number of workers. A
-     * worker with about eight times this number, counted over all sessions, is full: it then begins
-     * only items of sessions that have no item in progress. */
+    /* Limits the items in progress, by two rules. A session may have at most gets_max items for
+     * each worker. A worker that has about 8 * gets_max items, of all sessions together, is full. A
+     * full worker begins an item only for a session that has no item in progress. */
     unsigned gets_max;
     uint64_t list_bytes_max;          /* the longest message in a memfd */
     uint64_t replies_bytes_max;       /* replies that a session has not received yet */

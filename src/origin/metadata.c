@@ -1,12 +1,12 @@
 /* metadata.c - credentials of the container or instance in which Penstock runs.
  * SPDX-License-Identifier: Apache-2.0
  *
- * In a container (ECS, EKS Pod Identity, Greengrass, or a client of a Penstock that lends
- * credentials at /_/credentials), the URL of the credentials is in the environment. On an instance,
- * the address of the metadata service is 169.254.169.254, unless the environment gives another
- * address. A PUT gets a token, then two GETs read the role's name and its credentials (IMDSv2). The
- * packet with the token may take only one network hop, so a container on an instance may not get
- * it. If the service that renews an instance's credentials fails, AWS accepts the old ones after
+ * In a container (ECS, EKS Pod Identity, Greengrass), the URL of the credentials is in the
+ * environment. The same is true if another Penstock lends its credentials (at /_/credentials). On
+ * an instance, the address of the metadata service is 169.254.169.254, unless the environment gives
+ * another address. A PUT gets a token, then two GETs read the role's name and its credentials
+ * (IMDSv2). The packet with the token may take only one network hop, so a container on an instance
+ * may not get it. If the service that renews an instance's credentials fails, AWS accepts the old ones after
  * their expiry. So Penstock uses them until the origin refuses them, as the SDKs do ("static
  * stability"). */
 

@@ -28,7 +28,8 @@ static const struct s3_operation operations[] = {
 #undef OP
 };
 
-/* One byte for each row, with its method and level. The search skips the rows with another byte. */
+/* One byte for each row: the method and level of the row. The search skips each row whose byte is
+ * not that of the request. */
 #define AT(method, level) (unsigned char)((unsigned)(method) * 3 + (unsigned)(level))
 static const unsigned char places[] = {
 #define OP(id, name, method, level, selector, route, mutates, right, metric, params) \

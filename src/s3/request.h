@@ -20,8 +20,8 @@ struct s3_param {
 
 /* The source that x-amz-copy-source or x-amz-rename-source names, decoded. Empty if there is no
  * such header, or if the value does not have the form /bucket/key?versionId=... The source of a
- * rename lies in the request's bucket. Its value may begin with the name of this bucket; `inner` is
- * then the key after the name. */
+ * rename lies in the request's bucket. If x-amz-rename-source begins with the name of this bucket,
+ * `inner` is the key after that name. */
 struct s3_source {
     slice bucket, key, version, inner;
     slice raw;                /* the header's value */

@@ -23,6 +23,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -252,6 +253,10 @@ static enum err make_folder(struct folder *folder, const char **ret_why)
                "another cache_dir";
     if (unmounted)
         return ERR_IO;
+    *ret_why = "the folder's disk was unmounted while Penstock ran; mount it again. If the folder "
+               "shall lie on the disk below now, restart Penstock";
+    if (folder->point && mounts_gone(slice_of(folder->point), &mounts_here))
+        return ERR_IO;
     if (mkdir(folder->path, 0700) == 0 || errno == EEXIST)
         return OK;
     *ret_why = why_no_folder(errno);
@@ -291,6 +296,17 @@ static enum err take_lock(struct folder *folder, const char **ret_why)
         : "the file 'lock' in the folder can't be locked, probably because the file system lacks "
           "flock; set cache_dir to a folder of a local file system";
     return errno == EWOULDBLOCK ? ERR_BUSY : ERR_IO;
+}
+
+/* Remembers on which file system the folder lies. fstab need not name it: it may be mounted by hand,
+ * or by the runtime of a container. */
+static void note_point(struct folder *folder)
+{
+    struct arena keep = { 0 };
+    slice point = mounts_point(folder->path, &mounts_here, &keep);
+    free(folder->point);
+    folder->point = must_strndup(point.ptr, point.len);
+    arena_free(&keep);
 }
 
 /* ---- building the index ---- */
@@ -527,11 +543,13 @@ enum err folder_open(struct folder *folder, const struct folder_wish *wish,
                 e = set_opening(folder);
         } while (may_open_again(folder, e, &was_bad));
     }
-    if (e)
+    if (e) {
         folder_close(folder, false);
-    else
-        *ret_why = "";
-    return e;
+        return e;
+    }
+    note_point(folder);
+    *ret_why = "";
+    return OK;
 }
 
 static void leave_doubt(int folder)

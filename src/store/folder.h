@@ -12,6 +12,7 @@
 
 struct folder {
     char *path;
+    char *point;                      /* the mount point of its file system at the last opening, or NULL */
     /* The folder itself; -1: it is not open. While it is open, the path may begin to lead to another
      * folder. So all its files are opened from here. */
     int fd;

@@ -247,6 +247,7 @@ enum err fsck_repair(struct fsck *fsck, const char **ret_why)
     fsck->report->repaired = true;
     e = repair_open(fsck, &folder);
     folder_close(&folder, e == OK);
+    free(folder.point);
     *ret_why = e ? "a change of the folder failed; check the health and the free space of the disk" : "";
     return e;
 }

@@ -183,3 +183,23 @@ bool mounts_missing(const char *path, const struct mounts_files *files, struct a
         missing = units_miss(&search, i, ret);
     return missing;
 }
+
+slice mounts_point(const char *path, const struct mounts_files *files, struct arena *keep)
+{
+    slice resolved = resolve(keep, without_slash(slice_of(path))), found = S("");
+    for (slice rest = points_in(keep, files->mounts); rest.len;) {
+        slice point = slice_cut(&rest, '\0');
+        if (point.len > found.len && covers(point, resolved))
+            found = point;
+    }
+    return found;
+}
+
+bool mounts_gone(slice point, const struct mounts_files *files)
+{
+    struct arena keep = { 0 };
+    struct search search = { .keep = &keep, .mounted = points_in(&keep, files->mounts) };
+    bool gone = search.mounted.len && !is_mounted(&search, point);
+    arena_free(&keep);
+    return gone;
+}

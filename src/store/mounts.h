@@ -20,9 +20,14 @@ extern const struct mounts_files mounts_here;
 struct mounts_missing {
     slice point, by;                   /* the mount point, and the file that names it */
 };
-/* Returns true if a mount point at or above `path` has nothing mounted on it. `path` need not
- * exist. If `mounts` can't be read, the result is false. Reads the files each time. */
+/* These functions read the files each time. If `mounts` can't be read, mounts_point returns "", and
+ * the other two return false. `path` need not exist. */
+/* Returns true if a mount point at or above `path` has nothing mounted on it. */
 bool mounts_missing(const char *path, const struct mounts_files *files, struct arena *keep,
                     struct mounts_missing *ret) MUST_USE;
+/* Returns the mount point of the file system that `path` lies on, in keep. */
+slice mounts_point(const char *path, const struct mounts_files *files, struct arena *keep) MUST_USE;
+/* Returns true if nothing is mounted on `point` any more. `point` is a result of mounts_point. */
+bool mounts_gone(slice point, const struct mounts_files *files) MUST_USE;
 
 #endif

@@ -87,6 +87,7 @@ static void volume_end(struct volume *volume)
     pthread_mutex_destroy(&volume->queue.lock);
     free(volume->removed.ids);
     free(volume->folder.path);
+    free(volume->folder.point);
     free(volume);
 }
 

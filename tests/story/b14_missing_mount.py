@@ -8,7 +8,7 @@ with Story("b14 a cache folder whose mount is missing stays empty", seconds=60) 
         story.same(f"{text}: objects come", server.get("bucket/a").status, 200)
         line = wait_for(f"{text}: the log says so", lambda: next(
             (one for one in map(json.loads, server.log().splitlines())
-             if one["event"] == "cache_folder" and "why" in one), None))
+             if one["event"] == "cache_folder" and words[0] in one.get("why", "")), None), 20)
         story.fact(f"{text}: why, and what to do", all(word in line["why"] for word in words), line)
 
     server = story.penstock(origin=origin.url, cache_dir=story.path("no/such/cache"), log_format="json")
@@ -47,3 +47,20 @@ with Story("b14 a cache folder whose mount is missing stays empty", seconds=60) 
         story.same("objects come", server.get("bucket/a").status, 200)
         server.stop()
         story.same("and nothing was written below", os.listdir(nvme), [])
+
+        # ---- a disk that no table of mounts names ----
+        hand = story.path("by-hand")
+        os.makedirs(hand)
+        mount = f"mount -t tmpfs -o size=128m penstock-story {hand}"
+        with open(binary, "w") as f:
+            f.write(f"#!/bin/sh\nexec unshare -m sh -c '{mount} && exec {PENSTOCK} \"$@\"' penstock \"$@\"\n")
+        server = story.penstock(origin=origin.url, cache_dir=hand + "/cache", cache_size="64MiB", log_format="json")
+        wait_for("the cache is used", lambda: server.get("bucket/a").cache == "hit", 15)
+        story.same("a disk that was mounted by hand goes away", inside("umount", "-l", hand), 0)
+        wait_for("its folder is out of service", lambda: server.metric("penstock_store_serving") == 0, 15)
+        kept_off("a disk that was unmounted", server, "was unmounted while Penstock ran", "mount it again", "restart")
+        story.same("... nothing is written to the disk below", inside("test", "-e", hand + "/cache"), 1)
+        story.same("it is mounted again, empty", inside(*mount.split()), 0)
+        wait_for("the folder is used again", lambda: server.get("bucket/a").cache == "hit", 20)
+        server.stop()
+        story.same("and nothing was written below", os.listdir(hand), [])

@@ -125,6 +125,22 @@ TEST(a_mount_unit_counts_where_systemd_runs_and_somebody_wants_it)
     arena_free(&keep);
 }
 
+TEST(a_path_lies_on_the_innermost_mount_above_it_until_that_is_unmounted)
+{
+    struct arena keep = { 0 };
+    const struct mounts_files files = { .mounts = in(&keep, "mounts") };
+    slice inner = mounts_point("/pt-nvme/inner one/cache", &files, &keep);
+    ok(slice_eq(inner, S("/pt-nvme/inner one")) && !mounts_gone(inner, &files));
+    ok(slice_eq(mounts_point("/pt-nvme/cache", &files, &keep), S("/")));
+    put("mounts", "/dev/root / ext4 rw 0 0\n/dev/x /pt-nvme ext4 rw 0 0\n");
+    ok(mounts_gone(inner, &files) && !mounts_gone(S("/"), &files));
+    ok(slice_eq(mounts_point("/pt-nvme2/cache", &files, &keep), S("/")));
+    unlink(in(&keep, "mounts"));
+    ok(!mounts_gone(inner, &files));
+    ok(mounts_point("/pt-nvme/cache", &files, &keep).len == 0);
+    arena_free(&keep);
+}
+
 TEST(who_can_t_see_the_mounts_misses_none)
 {
     struct arena keep = { 0 };
@@ -138,5 +154,6 @@ TEST(who_can_t_see_the_mounts_misses_none)
 #define UNIT(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 RUN(UNIT(what_fstab_names_at_or_above_a_path_must_be_mounted),
     UNIT(a_link_is_followed_to_where_the_mount_is),
+    UNIT(a_path_lies_on_the_innermost_mount_above_it_until_that_is_unmounted),
     UNIT(a_mount_unit_counts_where_systemd_runs_and_somebody_wants_it),
     UNIT(who_can_t_see_the_mounts_misses_none))

@@ -36,6 +36,7 @@ static void end(struct folder *folder)
     folder_close(folder, true);
     index_free(&folder->index);
     extents_free(&folder->extents);
+    free(folder->point);
 }
 
 static void replace_by_an_empty_one(void)
