@@ -116,12 +116,14 @@ static void print_facts(const json_t *root, struct arena *keep)
 
 /* Returns the latest event that explains why a record is not stored: the metadata, or a part of the
  * object. */
-static slice event_of(const json_t *row, struct arena *keep)
+static slice event_of(const json_t *root, const json_t *row, struct arena *keep)
 {
     const json_t *kept_out = json_object_get(row, "not_stored");
     const json_t *left = json_object_get(row, "left");
     slice out_at = text_of(kept_out, "at", keep), left_at = text_of(left, "at", keep);
     bool is_left = left && (!kept_out || slice_cmp(left_at, out_at) >= 0);
+    if (is_set(root, "listed_only"))
+        return S("Penstock tells the reason only to clients without an origin identity of their own");
     if (!kept_out && !left)
         return S("no reason is known since the start of the service");
     return arena_printf(keep, "%s %.*s: %.*s", is_left ? "it left the cache" : "it was not stored",
@@ -129,14 +131,14 @@ static slice event_of(const json_t *row, struct arena *keep)
                         SLICE_ARG(text_of(is_left ? left : kept_out, "why", keep)));
 }
 
-static slice place_of(const json_t *row, struct arena *keep)
+static slice place_of(const json_t *root, const json_t *row, struct arena *keep)
 {
     const json_t *age = json_object_get(row, "age");
     slice folder = arena_printf(keep, "cache folder %" PRIu64 "%s", lines_number(row, "folder"),
                                 is_set(row, "folder_out") ? ", which is out of service" : "");
     if (!is_set(row, "stored"))
         return arena_printf(keep, "not cached (its place is %.*s); %.*s", SLICE_ARG(folder),
-                            SLICE_ARG(event_of(row, keep)));
+                            SLICE_ARG(event_of(root, row, keep)));
     slice place = arena_printf(keep, "%.*s, extent %" PRIu64, SLICE_ARG(folder),
                                lines_number(row, "extent"));
     return age ? arena_printf(keep, "%.*s, age %.2f", SLICE_ARG(place), json_number_value(age))
@@ -148,13 +150,13 @@ static void print_records(const json_t *root, struct arena *keep)
     const json_t *bytes = json_object_get(root, "bytes");
     json_t *records = json_object_get(bytes, "records"), *row;
     size_t i;
-    slice metadata = place_of(json_object_get(root, "metadata"), keep);
+    slice metadata = place_of(root, json_object_get(root, "metadata"), keep);
     printf("\n%-25s  %s\n%-25s  %.*s\n", "BYTES", "WHERE", "metadata", SLICE_ARG(metadata));
     json_array_foreach(records, i, row)
         printf("%-25.*s  %.*s\n",
                SLICE_ARG(arena_printf(keep, "%" PRIu64 "-%" PRIu64, lines_number(row, "first"),
                                       lines_number(row, "end") - 1)),
-               SLICE_ARG(place_of(row, keep)));
+               SLICE_ARG(place_of(root, row, keep)));
     if (is_set(bytes, "more_records"))
         puts("... (further parts: give a smaller --range)");
 }

@@ -51,6 +51,8 @@ static void read_summary(struct page *page, const json_t *row)
     page->ended = true;
     page->end->rows += lines_number(row, "rows");
     page->end->complete = page->end->complete && json_is_true(json_object_get(row, "complete"));
+    page->end->listed_only |= json_is_true(json_object_get(row, "listed_only"));
+    page->end->list_cut |= json_is_true(json_object_get(row, "list_cut"));
     page->end->extents_unread = MAX(page->end->extents_unread, lines_number(row, "extents_unread"));
     json_array_foreach(json_object_get(row, "folders_out"), i, folder)
         if (json_integer_value(folder) > 0 && json_integer_value(folder) <= LINES_FOLDERS_MAX)
@@ -159,9 +161,10 @@ void lines_print_end(const struct lines_end *end)
     struct arena keep = { 0 };
     struct text folders = text_in(&keep);
     add_folders(&folders, end, ",");
-    printf("{\"rows\":%" PRIu64 ",\"complete\":%s,\"folders_out\":[%.*s],"
-           "\"extents_unread\":%" PRIu64 "}\n", end->rows, end->complete ? "true" : "false", (int)folders.len,
-           folders.len ? folders.ptr : "", end->extents_unread);
+    printf("{\"rows\":%" PRIu64 ",\"complete\":%s%s%s,\"folders_out\":[%.*s],"
+           "\"extents_unread\":%" PRIu64 "}\n", end->rows, end->complete ? "true" : "false",
+           end->listed_only ? ",\"listed_only\":true" : "", end->list_cut ? ",\"list_cut\":true" : "",
+           (int)folders.len, folders.len ? folders.ptr : "", end->extents_unread);
     arena_free(&keep);
 }
 
@@ -169,6 +172,9 @@ void lines_warn(const struct server *server, const struct lines_end *end, struct
 {
     struct text text = text_in(keep), folders = text_in(keep);
     size_t count = add_folders(&folders, end, ", ");
+    if (end->listed_only)
+        fprintf(stderr, "penstock %s: note: the answer has only objects that the origin lists to this "
+                "access key, because the key has an origin identity of its own\n", server->command);
     if (end->complete)
         return;
     if (count)
@@ -178,6 +184,9 @@ void lines_warn(const struct server *server, const struct lines_end *end, struct
     if (end->extents_unread)
         text_printf(&text, "; %" PRIu64 " extents could not be read (the log of the service says "
                     "why)", end->extents_unread);
+    if (end->list_cut)
+        text_add(&text, S("; the origin's list is too long for one answer (ask for longer "
+                          "prefixes)"));
     fprintf(stderr, "penstock %s: warning: this is not all that is cached%.*s\n", server->command,
             (int)text.len, text.len ? text.ptr : "");
 }

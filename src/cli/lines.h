@@ -16,6 +16,8 @@ struct lines_end {
     bool complete;
     bool folders[LINES_FOLDERS_MAX];    /* those out of service; the first one is cache folder 1 */
     uint64_t extents_unread;
+    bool listed_only;                   /* only what the origin lists to this client */
+    bool list_cut;                      /* that list was too long for one answer */
 };
 
 /* A line of the answer: its text, with the line's end, and its members. */
@@ -30,7 +32,7 @@ int lines_read(const struct server *server, const struct question *question, lin
 
 /* Prints the summary as the service writes it. */
 void lines_print_end(const struct lines_end *end);
-/* Warns on stderr if the answer is incomplete. */
+/* Warns on stderr if the answer is incomplete, or if it depends on the client. */
 void lines_warn(const struct server *server, const struct lines_end *end, struct arena *keep);
 
 /* Gives each line of an answer that has no pages to `visit`. Returns EXIT_GOOD, or EXIT_FAILED

@@ -3,7 +3,9 @@
  *
  * A client may see the names that it may list. So the call first asks the origin for a list of the
  * same prefix, in the name of the client, as an ordinary list call does (cache/lists.h). Without an
- * answer from the origin, no name is sent.
+ * answer from the origin, no name is sent. For some clients, the answer has only objects of that
+ * list (own_list.h). Then the page of penstock-ls ends with the last key of the list at the latest,
+ * so that "next" is never the name of an object that the client can't see.
  *
  * Then a thread of a pool walks through the store (store/walk.h). It keeps the rows with the lowest
  * names after the parameter "marker" of the request, one page at most (page.h), so memory is
@@ -14,7 +16,7 @@
 #include <inttypes.h>
 
 #include "base/metric.h"
-#include "front/inside.h"
+#include "front/own_list.h"
 #include "front/page.h"
 #include "store/explain.h"
 
@@ -29,16 +31,17 @@
 struct walk_job {
     struct pool_task task;
     struct list_right *right;         /* asks whether the client may list; lies in the call */
+    struct own_list *listed;          /* in place of `right`: the objects that it may see */
     struct walk_ask ask;
     struct walk_gaps gaps;
     enum err err;
     bool sums;                        /* penstock-du */
-    bool large;                       /* more than PAGE_ROWS rows */
+    bool large;                       /* more than PAGE_ROWS rows, or keys of a list */
     size_t depth;
     struct page *page;
     const struct page_row *rows;      /* of the page, after the walk */
     size_t count, sent;
-    bool more;                        /* there is a next page */
+    slice next;                       /* the name before the next page; ptr NULL: no next page */
     struct arena piece;               /* the part of the answer that is being sent */
 };
 
@@ -46,6 +49,7 @@ static void job_free(struct pool_task *task)
 {
     struct walk_job *job = container_of(task, struct walk_job, task);
     page_free(&job->page);
+    own_list_free(&job->listed);
     arena_free(&job->piece);
     if (job->large)
         atomic_fetch_sub(&task->front->large_count, 1);
@@ -73,9 +77,19 @@ static slice directory_of(const struct walk_job *job, slice key)
     return slice_sub(key, 0, end);
 }
 
+/* A list tells of current versions alone, so a version that was read by its id is left out. */
+static bool is_listed(const struct walk_job *job, const struct walk_object *object)
+{
+    const struct listed *listed = own_list_find(job->listed, object->key);
+    return listed && !object->version.len && listed->size == object->size &&
+           metadata_etag_hash(listed->etag) == object->etag_hash;
+}
+
 static enum err visit(void *arg, const struct walk_object *object)
 {
     struct walk_job *job = container_of((struct pool_task *)arg, struct walk_job, task);
+    if (job->listed && !is_listed(job, object))
+        return OK;
     struct page_row *row = page_row(job->page, job->sums ? directory_of(job, object->key)
                                                          : object->key);
     if (!row)
@@ -105,14 +119,26 @@ static void add_row(struct text *to, const struct walk_job *job, const struct pa
     text_add(to, S("}\n"));
 }
 
+/* The sums lack the objects behind the end of a list that is too long. */
+static bool is_cut(const struct walk_job *job)
+{
+    slice last;
+    return job->sums && job->listed && own_list_has_more(job->listed, &last);
+}
+
 /* The last line: where the next page begins, and what could not be read. */
 static void add_summary(struct text *to, const struct walk_job *job)
 {
+    bool cut = is_cut(job);
     text_printf(to, "{\"rows\":%zu,\"complete\":%s", job->count,
-                job->gaps.any ? "false" : "true");
-    if (job->more && job->count) {
+                job->gaps.any || cut ? "false" : "true");
+    if (job->listed)
+        text_add(to, S(",\"listed_only\":true"));
+    if (cut)
+        text_add(to, S(",\"list_cut\":true"));
+    if (job->next.ptr) {
         text_char(to, ',');
-        line_add_name(to, "next", job->rows[job->count - 1].name);
+        line_add_name(to, "next", job->next);
     }
     line_add_gaps(to, &job->gaps);
 }
@@ -162,12 +188,24 @@ static void answer(struct pool_task *task)
     proceed(job);
 }
 
+/* Ends the page, and finds the name before the next one. */
+static void end_page(struct walk_job *job)
+{
+    bool more;
+    slice last;
+    job->count = page_end(job->page, &job->rows, &more);
+    if (more && job->count)
+        job->next = job->rows[job->count - 1].name;
+    else if (!job->sums && job->listed && own_list_has_more(job->listed, &last))
+        job->next = last;
+}
+
 static void work(struct pool_task *task)
 {
     struct walk_job *job = container_of(task, struct walk_job, task);
     job->err = pool_task_walk(task, &job->ask, &job->gaps);
     if (!job->err)
-        job->count = page_end(job->page, &job->rows, &job->more);
+        end_page(job);
 }
 
 static const struct pool_task_kind kind = {
@@ -181,6 +219,7 @@ static void gone(void *arg)
 {
     struct walk_job *job = arg;
     list_right_drop(&job->right);
+    own_list_free(&job->listed);
     job_end(job);
 }
 
@@ -221,6 +260,18 @@ static size_t page_bytes(const struct front *front)
     return MIN(MAX(front->options.memory_bytes / 64, PAGE_BYTES_LEAST), PAGE_BYTES_MOST);
 }
 
+/* Asks the origin whether the client may list, or for the list. Sums need all keys of the list. */
+static enum err ask_origin(struct walk_job *job, slice marker, size_t rows_max)
+{
+    struct call *call = job->task.call;
+    struct own_list_ask ask = { .prefix = job->ask.prefix, .after = job->sums ? S("") : marker,
+                                .keys_max = job->sums ? PAGE_ROWS_MAX : rows_max,
+                                .bytes_max = page_bytes(call->front) };
+    if (own_list_is_needed(call))
+        return own_list_ask(call, &ask, judged, job, &job->listed);
+    return list_right_ask(call, job->ask.prefix, judged, job, &job->right);
+}
+
 static void begin(struct walk_job *job, size_t depth, size_t rows_max)
 {
     struct call *call = job->task.call;
@@ -228,7 +279,8 @@ static void begin(struct walk_job *job, size_t depth, size_t rows_max)
     slice marker = param_of(call, S("marker"));
     job->sums = call->s3.op == S3_DU;
     job->depth = depth;
-    job->page = page_new(marker.len ? marker : (slice){ NULL, 0 }, rows_max,
+    bool by_list = !job->sums && own_list_is_needed(call);    /* which begins after the marker */
+    job->page = page_new(marker.len && !by_list ? marker : (slice){ NULL, 0 }, rows_max,
                          page_bytes(call->front));
     job->ask = (struct walk_ask){
         .endpoint = arena_copy(keep, origin_endpoint(call->rules->origin)),
@@ -237,7 +289,7 @@ static void begin(struct walk_job *job, size_t depth, size_t rows_max)
         .wants_age = !job->sums, .visit = visit };
     call->gone = gone;
     call->gone_arg = job;
-    enum err err = list_right_ask(call, job->ask.prefix, judged, job, &job->right);
+    enum err err = ask_origin(job, marker, rows_max);
     if (err != ERR_WAIT)
         judged(job, err);
 }
@@ -264,7 +316,8 @@ void cached_read(struct call *call)
     struct walk_job *job = pool_task_new(call, &kind, sizeof(*job));
     if (!job)
         return;
-    if (rows_max > PAGE_ROWS && !take_large(job))
+    bool large = rows_max > PAGE_ROWS || (call->s3.op == S3_DU && own_list_is_needed(call));
+    if (large && !take_large(job))
         pool_task_refuse(&job->task, ERR_SLOW_DOWN, S(""));
     else
         begin(job, depth, rows_max);

@@ -6,13 +6,16 @@
  * (get_forecast in cache/get.h). The forecast is the decision that a GetObject of this client would
  * get now. A forecast sends no request to the origin, and reads no bytes of the object. The store
  * tells where each record (a stored piece of the object) lies, or why it is not there
- * (store/explain.h). Threads: the loop. */
+ * (store/explain.h). Some clients may know only of objects that the origin lists to them
+ * (own_list.h). If the cached copy is another object, the answer is the same as if nothing were
+ * cached. Such a client gets no events either: they may be those of another object with this name.
+ * Threads: the loop. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "front/inside.h"
+#include "front/own_list.h"
 #include "s3/encode.h"
 #include "store/explain.h"
 
@@ -25,6 +28,7 @@
 struct explain {
     struct call *call;
     struct list_right *right;         /* the question whether the client may list the key */
+    struct own_list *listed;          /* in place of `right`: the object that it may know of */
     struct get *get;                  /* NULL: the right is not proved yet */
     struct s3_range range;
 };
@@ -90,8 +94,10 @@ static void set_event(json_t *to, const char *member, struct event event, struct
 }
 
 /* Folders are counted from 1, in the order of the settings. */
-static void set_record(json_t *to, const struct explain_record *record, struct arena *keep)
+static void set_record(json_t *to, const struct explain *explain,
+                       const struct explain_record *record)
 {
+    struct arena *keep = explain->call->keep;
     set_flag(to, "stored", record->stored);
     set_number(to, "folder", record->folder + 1);
     if (!record->serving)
@@ -102,6 +108,8 @@ static void set_record(json_t *to, const struct explain_record *record, struct a
             json_object_set_new(to, "age", json_real(record->age));
         return;
     }
+    if (explain->listed)
+        return;
     set_event(to, "not_stored", record->kept_out, keep);
     set_event(to, "left", record->taken_out, keep);
 }
@@ -162,17 +170,20 @@ static const char *why_bytes(const struct explain_bytes *bytes, uint64_t size, c
 
 /* Without metadata, the outcome is a miss. If the metadata may not answer, the judgement is the
  * outcome. If it may, the outcome depends on how many of the wanted bytes are cached. */
-static void set_outcome(json_t *to, const struct get_forecast *forecast,
-                        const struct explain_bytes *bytes, struct arena *keep)
+static void set_outcome(json_t *to, const struct explain *explain,
+                        const struct get_forecast *forecast, const struct explain_bytes *bytes)
 {
+    struct arena *keep = explain->call->keep;
     const char *now = judgements[forecast->judgement].now;
     const char *why = judgements[forecast->judgement].why;
     if (!forecast->metadata) {
         now = "miss";
-        why = forecast->in_flight ? "the object is being fetched, and a client that may read it "
-                                    "shares that fetch"
-                                  : "the cache has no metadata of the object: a GET goes to the "
-                                    "origin";
+        why = forecast->in_flight
+                  ? "the object is being fetched, and a client that may read it shares that fetch"
+            : explain->listed
+                  ? "the cache has no copy of the version that the origin lists to this client: a "
+                    "GET goes to the origin"
+                  : "the cache has no metadata of the object: a GET goes to the origin";
     } else if (forecast->judgement <= JUDGED_STALE) {
         const char *other = why_bytes(bytes, forecast->metadata->size, &now);
         why = other ? other : why;
@@ -188,21 +199,21 @@ static void set_outcome(json_t *to, const struct get_forecast *forecast,
 
 /* ---- records ---- */
 
-static void add_row(json_t *rows, const struct explain_record *record, uint64_t first, uint64_t end,
-                    struct arena *keep)
+static void add_row(json_t *rows, const struct explain *explain,
+                    const struct explain_record *record, uint64_t first, uint64_t end)
 {
     json_t *row = json_object();
     set_number(row, "first", first);
     set_number(row, "end", end);
-    set_record(row, record, keep);
+    set_record(row, explain, record);
     json_array_append_new(rows, row);
 }
 
 /* Adds a row for each record of the range, but at most RECORDS_MAX rows. */
-static void add_records(const struct call *call, json_t *to, const struct metadata *metadata,
+static void add_records(const struct explain *explain, json_t *to, const struct metadata *metadata,
                         const struct explain_bytes *bytes)
 {
-    struct store *store = cache_store(call->front->options.cache);
+    struct store *store = cache_store(explain->call->front->options.cache);
     json_t *rows = json_array();
     for (uint64_t at = bytes->first; at < bytes->end;) {
         struct explain_record record;
@@ -216,7 +227,7 @@ static void add_records(const struct call *call, json_t *to, const struct metada
         uint64_t next = ((uint64_t)unit + explain_units(store, metadata, unit, count, &record)) *
                         UNIT_BYTES;
         next = MIN(next, bytes->end);
-        add_row(rows, &record, at, next, call->keep);
+        add_row(rows, explain, &record, at, next);
         at = next;
     }
     json_object_set_new(to, "records", rows);
@@ -253,7 +264,7 @@ static struct explain_bytes look_at_bytes(const struct explain *explain, json_t 
     if (!is_storable)
         return bytes;
     count_cached(cache_store(explain->call->front->options.cache), metadata, &bytes);
-    add_records(explain->call, to, metadata, &bytes);
+    add_records(explain, to, metadata, &bytes);
     return bytes;
 }
 
@@ -289,7 +300,9 @@ static void set_metadata(json_t *to, const struct explain *explain,
     struct explain_metadata found;
     json_t *object = json_object();
     explain_metadata(cache_store(call->front->options.cache), id, name, &found);
-    set_record(object, &found.record, call->keep);
+    if (explain->listed && !metadata)    /* the copy, if there is one, is another object */
+        found.record.stored = false;
+    set_record(object, explain, &found.record);
     if (metadata) {
         const struct rules *rules = call->rules;
         set_number(object, "bytes", metadata->size);
@@ -317,8 +330,10 @@ static json_t *document(const struct explain *explain, const struct get_forecast
     set_name(to, "bucket", call->s3.bucket, call->keep);
     set_name(to, "key", call->s3.key, call->keep);
     set_name(to, "origin", name.endpoint, call->keep);
+    if (explain->listed)
+        set_flag(to, "listed_only", true);
     struct explain_bytes found = look_at_bytes(explain, bytes, forecast->metadata);
-    set_outcome(to, forecast, &found, call->keep);
+    set_outcome(to, explain, forecast, &found);
     set_rules(to, call->rules);
     set_permission(to, call, forecast);
     set_metadata(to, explain, forecast, &id, &name);
@@ -337,6 +352,7 @@ static void gone(void *arg)
 {
     struct explain *explain = arg;
     list_right_drop(&explain->right);
+    own_list_free(&explain->listed);
     get_end(&explain->get);
 }
 
@@ -352,17 +368,35 @@ static void reply(struct explain *explain, const struct get_forecast *forecast)
     json_decref(to);
     call->gone = NULL;
     get_end(&explain->get);
+    own_list_free(&explain->listed);
     fields_add(&fields, S("content-type"), S("application/json"));
     fields_add(&fields, S("x-amz-request-id"), call->id);
     reply_whole(call, 200, &fields, body);
+}
+
+/* True if the client may know of the cached copy: the origin lists this version to it, or a grant
+ * is valid for this version. */
+static bool may_know(const struct explain *explain, const struct get_forecast *forecast)
+{
+    const struct listed *listed;
+    if (!explain->listed)
+        return true;
+    if (!forecast->metadata || forecast->permitted_s)
+        return forecast->metadata;
+    listed = own_list_find(explain->listed, explain->call->s3.key);
+    return listed && metadata_is_of(forecast->metadata, metadata_etag_hash(listed->etag),
+                                    metadata_mark(listed->size, listed->modified_s));
 }
 
 static void step(void *arg)
 {
     struct explain *explain = arg;
     struct get_forecast forecast;
-    if (explain->get && get_forecast(explain->get, &forecast) == OK)
-        reply(explain, &forecast);
+    if (!explain->get || get_forecast(explain->get, &forecast) != OK)
+        return;
+    if (!may_know(explain, &forecast))
+        forecast = (struct get_forecast){ .all_permitted = forecast.all_permitted };
+    reply(explain, &forecast);
 }
 
 static void judged(void *arg, enum err err)
@@ -371,6 +405,7 @@ static void judged(void *arg, enum err err)
     struct call *call = explain->call;
     if (err) {
         call->gone = NULL;
+        own_list_free(&explain->listed);
         reply_error(call, err, S(""));
         return;
     }
@@ -378,6 +413,16 @@ static void judged(void *arg, enum err err)
     ask.range = explain->range;
     explain->get = get_start(call->loop->cache, &ask, step, explain);
     step(explain);
+}
+
+/* The key itself is the first key of a list with the key as its prefix. */
+static enum err ask_origin(struct explain *explain)
+{
+    struct call *call = explain->call;
+    struct own_list_ask ask = { .prefix = call->s3.key, .keys_max = 1, .bytes_max = MIB };
+    if (own_list_is_needed(call))
+        return own_list_ask(call, &ask, judged, explain, &explain->listed);
+    return list_right_ask(call, call->s3.key, judged, explain, &explain->right);
 }
 
 void explain_read(struct call *call)
@@ -396,7 +441,7 @@ void explain_read(struct call *call)
     }
     call->gone = gone;
     call->gone_arg = explain;
-    enum err err = list_right_ask(call, call->s3.key, judged, explain, &explain->right);
+    enum err err = ask_origin(explain);
     if (err != ERR_WAIT)
         judged(explain, err);
 }

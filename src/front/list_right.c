@@ -14,7 +14,7 @@ struct list_right {
     void *arg;
 };
 
-static enum err verdict(const struct list_answer *answer)
+enum err list_verdict(const struct list_answer *answer)
 {
     if (answer->err || answer->status == 200)
         return answer->err;
@@ -28,7 +28,7 @@ static enum err look(struct list_right *right)
     const struct list_answer *answer;
     if (list_answer(right->get, &answer) == ERR_WAIT)
         return ERR_WAIT;
-    enum err err = verdict(answer);
+    enum err err = list_verdict(answer);
     list_end(&right->get);
     return err;
 }

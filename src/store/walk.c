@@ -83,7 +83,7 @@ static bool find_entry(const struct walk *walk, const struct toc_row *row, struc
         return false;
     if (entry->kind == KIND_WHOLE && ages_is_live(walk->rows.ages, row->ordinal)) {
         *ret = (struct entry){ .extent = walk->rows.extent, .ordinal = row->ordinal, .whole = true,
-                               .len = entry->data_len };
+                               .len = entry->data_len, .etag_hash = entry->etag_hash };
         return true;
     }
     return index_get_metadata(walk->rows.volume->index, &entry->id, &unit, ret) == OK &&
@@ -112,6 +112,7 @@ static enum err visit_row(void *arg, const struct toc_row *row)
         !is_wanted(walk->ask, row->name.name, &object) ||
         store_home(walk->store, &row->entry->id) != volume || !is_in_index(walk, row, &entry))
         return OK;
+    object.etag_hash = entry.etag_hash;
     add_bytes(walk, &row->entry->id, row->name.name, &entry, &object);
     if (walk->ask->wants_age)
         object.age = explain_age(walk->store, &row->entry->id, &entry);

@@ -12,6 +12,7 @@
 /* One version of an object whose metadata is in the cache. Valid during the visit. */
 struct walk_object {
     slice key, version;               /* version empty: the current one */
+    uint64_t etag_hash;               /* metadata_etag_hash of its ETag; 0: not known */
     uint64_t size;                    /* of the object */
     uint64_t cached_bytes;            /* the bytes of the object that the cache has */
     uint64_t pinned_bytes;            /* the pinned ones of these bytes */

@@ -114,6 +114,7 @@ void hex(const uint8_t *bytes, size_t count, char *ret);
     X(ignore_if_match, 0, "1: pretend that If-Match was not there")                              \
     X(hang, 0, "1: never answer")                                                                \
     X(need_auth, 0, "1: 403 without an Authorization header")                                    \
+    X(tenant, 0, "not 0: BUCKET is the bucket told of as NUMBER:BUCKET, with as= of one user")    \
     X(times, -1, "the rule is used up after so many requests")
 
 struct behaviour {

@@ -449,17 +449,29 @@ static void signed_as(struct conn *conn, char ret[KEY_ID_BYTES])
     snprintf(ret, KEY_ID_BYTES, "%.*s", (int)strcspn(key, "/"), key);
 }
 
+/* Two tenants may have buckets of the same name: the one that is asked for is the tenant's. */
+static void find_tenant(struct conn *conn)
+{
+    char key[KEY_BYTES_MAX];
+    if (!conn->told.tenant)
+        return;
+    snprintf(key, sizeof(key), "%s", conn->key);
+    snprintf(conn->key, sizeof(conn->key), "%d:%.*s", (int)conn->told.tenant,
+             (int)sizeof(key) - 16, key);
+}
+
 static void serve_s3(struct conn *conn, struct blob *take_blob, int64_t bytes,
                      const uint8_t sha256[32])
 {
     char range[128], if_match[256], authorization[8], ignored[8], as[KEY_ID_BYTES];
     bool is_read = conn->method == GET || conn->method == HEAD;
-    const char *slash = strchr(conn->key, '/');
     field(conn, "range", range, sizeof(range));
     field(conn, "if-match", if_match, sizeof(if_match));
     field(conn, "authorization", authorization, sizeof(authorization));
     signed_as(conn, as);
     behaviour_for(conn->key, conn->method, as, &conn->told);
+    find_tenant(conn);
+    const char *slash = strchr(conn->key, '/');
     struct view view;
     struct span span;
     bool spans = false;

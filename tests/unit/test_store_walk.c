@@ -9,7 +9,7 @@
 /* The objects that a walk has visited, by the number in their key. */
 struct seen {
     unsigned times[KEYS];
-    uint64_t size[KEYS], cached[KEYS];
+    uint64_t size[KEYS], cached[KEYS], etag_hash[KEYS];
     unsigned count, stop_at;
 };
 
@@ -22,6 +22,7 @@ static enum err look(void *arg, const struct walk_object *object)
     seen->times[number]++;
     seen->size[number] = object->size;
     seen->cached[number] = object->cached_bytes;
+    seen->etag_hash[number] = object->etag_hash;
     return ++seen->count == seen->stop_at ? ERR_LIMIT : OK;
 }
 
@@ -52,7 +53,7 @@ static bool agrees_now(struct unit_store *unit, const uint64_t *sizes)
         uint32_t units = (uint32_t)((sizes[i] + UNIT_BYTES - 1) / UNIT_BYTES);
         good &= seen.times[i] == (metadata != NULL);
         if (metadata && seen.times[i])
-            good &= seen.size[i] == metadata->size &&
+            good &= seen.size[i] == metadata->size && seen.etag_hash[i] == metadata->etag_hash &&
                     (seen.cached[i] == metadata->size) ==
                         (store_has_units(unit->store, metadata, 0, units) == units);
         metadata_unref(&metadata);
