@@ -3,8 +3,8 @@
  *
  * Each rule is a function in one table (config_rules). The function is called with each group of
  * its scope: with the general settings together, or with each entry of "origins", "buckets" or
- * "keys". It adds a mistake at the value that should change. A setting that needs another setting
- * is a row of the table `needs`. */
+ * "keys". If the group breaks the rule, the function reports this as a mistake at the value that
+ * should change. A setting that needs another setting is a row of the table `needs`. */
 #include "base/config_inside.h"
 
 #include "base/header.h"
@@ -120,8 +120,8 @@ static void forwarded_headers_may_be_sent(struct config *config, const struct co
 
 /* If setting `name` is given, the setting `other` must be given, too.
  * The setting `lend` needs a token, because the port that serves objects also serves
- * /_/credentials. A browser treats objects and credentials as one web site (one web origin). And
- * any local process can connect to the port. */
+ * /_/credentials. So for a browser, both belong to one web site: a page that is stored as an object
+ * may ask for credentials. And any local process can connect to the port. */
 static const struct {
     const char *name, *other, *why;
 } needs[] = {
@@ -240,8 +240,8 @@ static void global_keys_are_whole(struct config *config, const struct config_gro
     config_pair_is_whole(config, all, "origin_");
 }
 
-/* global_keys_are_whole checks the pair that a group may inherit, so only a group's own pair is
- * checked here. */
+/* An origin without a key pair inherits that of the general settings, which global_keys_are_whole
+ * checks. So only a pair of the origin's own is checked here. */
 static void origin_keys_are_whole(struct config *config, const struct config_group *group)
 {
     const struct config_origin *origin = group->values;

@@ -12,8 +12,9 @@
 #include "base/json.h"
 #include "s3/encode.h"
 
-/* The service answers many requests for FIRST_ROWS rows at a time, but few for PAGE_ROWS. Each page
- * costs a look through the whole cache, so all pages after the first are large. */
+/* The service accepts many requests at the same time if each asks for FIRST_ROWS rows, but only
+ * two that ask for PAGE_ROWS. Each page costs a look through the whole cache, so all pages after
+ * the first are large. */
 #define FIRST_ROWS "1000"
 #define PAGE_ROWS "100000"
 

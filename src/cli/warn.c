@@ -165,8 +165,8 @@ static slice anybody_may_write(const struct config *config, struct arena *keep)
             if (config->keys[i].anonymous &&
                 (config->keys[i].rows[j].rights & (RIGHT_WRITE | RIGHT_ADMIN)))
                 return arena_printf(keep, "%s allows writes without a signature: anybody who "
-                                    "reaches Penstock may overwrite and delete objects. Allow "
-                                    "such clients only read and list", config->keys[i].name);
+                                    "reaches Penstock may overwrite and delete objects. Give "
+                                    "such clients only the rights 'read' and 'list'", config->keys[i].name);
     return S("");
 }
 

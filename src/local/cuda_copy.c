@@ -64,8 +64,8 @@ static cudaError_t begin_all(struct gpu *gpu, unsigned lane, const struct gpu_co
     return error == cudaSuccess ? cudaEventRecord(after, stream) : error;
 }
 
-/* Checks and begins the copies without giving up the lock in between. So this lane is in the member
- * `lanes` of each buffer before a release of the buffer can read that member. */
+/* Checks and begins the copies without giving up the lock in between. So `lanes` of each buffer has
+ * this lane already when a release of that buffer takes the lock and reads `lanes`. */
 static enum err judge_and_begin(struct gpu *gpu, unsigned lane, const struct gpu_copy *copies,
                                 size_t count, cudaEvent_t after, struct gpu_why *why)
 {

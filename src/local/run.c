@@ -2,19 +2,19 @@
  *
  * A share is a part of a client's list of items. Each item is an ordinary get (cache/get.h), with
  * the rights, the checks and the shared fetches of a GET: a missing item is fetched once, however
- * many clients want it. A worker begins the items of a share one after the other, and does not wait
- * for one before it begins the next: a hit in the page cache ends at once. After some mebibytes, a
- * long item lets other items go first. Bytes go to the item's place in the buffer. The owner of
- * that memory may write to it at the same time, or take it away; only the owner's own fill is
- * harmed then.
+ * many clients want it. A worker begins the items of a share one after the other, and does not
+ * wait for an item before it begins the next. A hit in the page cache ends while it is begun. After
+ * some mebibytes, a long item lets other items go first. Bytes go to the item's place in the buffer.
+ * The owner of that memory may write to it at the same time, or take it away; only the owner's own
+ * fill is harmed then.
  * Threads: the worker's thread calls these functions. */
 #include <stdlib.h>
 
 #include "base/trap.h"
 #include "local/inside.h"
 
-/* A worker is full when it has about as many items in progress as this number of sessions may
- * have. */
+/* A worker is full when it has about SESSIONS_FULL * gets_max items in progress (gets_max: the
+ * limit of one session; local.h). */
 #define SESSIONS_FULL 8u
 #define LOGGED_MAX 16u    /* refusals of one fill that are logged; the rest are only counted */
 #define TURN_BYTES (4 * MIB)    /* bytes of one item before other items have a turn */
@@ -28,7 +28,7 @@ struct run {
     struct get *get;
     bool decided;
     char *to;                         /* where its bytes go; NULL: a prefetch, or a large item */
-    struct large *large;              /* of an item larger than a slab; else NULL */
+    struct large *large;              /* of an item larger than a slab (large.c); else NULL */
     uint64_t at, want;
 };
 
@@ -38,7 +38,7 @@ struct run {
 static bool put(struct run *run, slice bytes)
 {
     char *to = run->to + run->at;
-    return !run->to || bytes.ptr == to ||    /* the store read them there */
+    return !run->to || bytes.ptr == to ||    /* the store has read them to this place */
            trap_copy_to(to, bytes.ptr, bytes.len);
 }
 
@@ -127,8 +127,8 @@ static enum err move(struct run *run)
     return OK;
 }
 
-/* Ends a cancelled item, unless the disk or a GPU may still be using the item's memory. Then the
- * next step() of the item calls this function again. */
+/* Ends a cancelled item. If the disk or a GPU may still use the item's memory, the function does
+ * nothing, and the next step() of the item calls it again. */
 static void give_up(struct run *run)
 {
     if (!large_copies(run->large) && (!run->get || !get_writes(run->get)))

@@ -36,7 +36,9 @@ struct s3 {
     struct sigv4 *sigv4;
     struct retry_budget budget;
     struct seldom failures, refusals;
-    atomic_bool keys_taken;    /* own credentials were accepted, or a refused HEAD was logged */
+    /* A refused HEAD is not logged any more: own credentials were accepted once, or a refused HEAD
+     * was logged. */
+    atomic_bool keys_taken;
     atomic_bool keys_refused;       /* the last answer about these credentials was a refusal */
 };
 
@@ -51,7 +53,8 @@ void s3_call_ask_again(struct origin_hook *hook);
 void s3_ask_make(struct s3 *s3, struct arena *keep, const struct origin_call *asked,
                  const struct sigv4_credentials *with, char region[REGION_BYTES_MAX],
                  struct exchange_ask *ret);
-enum effect s3_effect(const struct origin_call *asked);    /* if the request arrives twice */
+/* Returns what happens if the request arrives twice. */
+enum effect s3_effect(const struct origin_call *asked);
 /* s3_keys.c: true if an answer of this status may be a refusal of Penstock's own credentials. */
 bool s3_keys_in_doubt(int status);
 void s3_keys_taken(struct s3 *s3);    /* records an answer that is no refusal */
@@ -60,8 +63,9 @@ void s3_keys_taken(struct s3 *s3);    /* records an answer that is no refusal */
 bool s3_keys_refused(struct s3 *s3, enum s3_op op, int status, slice document);
 /* Returns true if the source may have newer credentials than the ones that this answer refuses. */
 bool s3_keys_may_be_old(int status, slice document);
-/* For a request signed as a client: returns true if the origin refuses Penstock's signature or
- * clock. If the client's key is refused, the client gets the answer. */
+/* For a request that Penstock signed with a client's origin identity: returns true if the origin
+ * found the signature or its time wrong. If the origin refuses the client's key, the client gets
+ * the answer. */
 bool s3_signing_refused(struct s3 *s3, const struct origin_call *asked, int status, slice document);
 bool s3_may_log(struct s3 *s3, struct seldom *which, uint64_t *ret_unlogged);
 /* Returns true if no field contains a byte that could split the head. */

@@ -254,7 +254,7 @@ static enum err make_folder(struct folder *folder, const char **ret_why)
     if (unmounted)
         return ERR_IO;
     *ret_why = "the folder's disk was unmounted while Penstock ran; mount it again. If the folder "
-               "shall lie on the disk below now, restart Penstock";
+               "is to be on the disk that this path leads to without that mount, restart Penstock";
     if (folder->point && mounts_gone(slice_of(folder->point), &mounts_here))
         return ERR_IO;
     if (mkdir(folder->path, 0700) == 0 || errno == EEXIST)
