@@ -140,7 +140,7 @@ static inline void ask(struct client *client, uint64_t first, uint64_t end)
 
 static inline enum err decided(struct client *client)
 {
-    uint64_t until = mono_ms() + 20000;
+    uint64_t until = mono_ms() + 60000;
     enum err err;
     while ((err = get_decide(client->get, &client->answer)) == ERR_WAIT) {
         check(mono_ms() < until);
@@ -152,7 +152,7 @@ static inline enum err decided(struct client *client)
 /* Reads up to `most` bytes, each compared; true if all of the answer came. */
 static inline bool read_some(struct client *client, uint64_t most)
 {
-    uint64_t until = mono_ms() + 20000, length = client->answer->end - client->answer->first;
+    uint64_t until = mono_ms() + 60000, length = client->answer->end - client->answer->first;
     unsigned version = client->version ? client->version : 1;
     while (client->got < MIN(most, length)) {
         slice bytes;

@@ -43,7 +43,8 @@ static struct {
     _Atomic(const char *) etag;   /* how it names a version; NULL: by a strong ETag */
 
     atomic_uint gets, heads, lists;
-    atomic_uint unsent;           /* of those: ended before they were sent */
+    atomic_uint sent;             /* of those: on their way, or answered */
+    atomic_uint unsent;           /* ended before they were sent */
     atomic_uint late_cancels;     /* of answers that had all come: each costs a connection */
     atomic_ullong bytes;
 } fake = { .lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER };
@@ -153,6 +154,7 @@ static bool fake_step(struct fake_call *mine, unsigned chance, enum err *ret_err
     if (!mine->sending) {
         *ret_err = mine->call->may_send ? mine->call->may_send(mine->call, false) : OK;
         mine->sending = !*ret_err && !atomic_load(&fake.queued);
+        atomic_fetch_add(&fake.sent, mine->sending);
         atomic_fetch_add(&fake.unsent, *ret_err != OK);
         return *ret_err != OK;
     }
@@ -332,6 +334,7 @@ static void fake_begin(uint64_t size)
     atomic_store(&fake.version, 1);
     atomic_store(&fake.cut_every, 0);
     atomic_store(&fake.queued, false);
+    atomic_store(&fake.sent, 0);
     atomic_store(&fake.unsent, 0);
     atomic_store(&fake.held, false);
     atomic_store(&fake.ends_held, false);

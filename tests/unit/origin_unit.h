@@ -120,12 +120,12 @@ static struct watched *watch_new(enum s3_op op, slice bucket, slice key, slice q
 
 enum { FOR_DONE, FOR_PAUSE, FOR_HEAD };
 
-/* False after 20 s. */
+/* False after 60 s: no fact depends on how long that is. */
 static bool watch_wait(struct watched *watched, int what)
 {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += 20;
+    until.tv_sec += 60;
     int late = 0;
     pthread_mutex_lock(&watched->lock);
     while (!late && !watched->dones && !(what == FOR_PAUSE && watched->pauses) &&

@@ -655,7 +655,8 @@ TEST(what_was_sent_is_stored_although_nobody_waits)
     client_begin(&client);
     atomic_store(&fake.held, true);
     waits(&client, false);
-    usleep(20000);
+    while (!atomic_load(&fake.sent))
+        usleep(1000);
     get_end(&client.get);
     usleep(20000);
     atomic_store(&fake.held, false);

@@ -34,7 +34,7 @@ TEST(timers_fire_in_the_order_they_are_due)
     ok(timers_wait_ms(&loop.timers) <= 5);
     ok(!timers_run(&loop.timers) || order[0] == 'a');
     uint64_t began = mono_ms();
-    while (mono_ms() < began + 200 && strlen(order) < 3) {
+    while (mono_ms() < began + 20000 && strlen(order) < 3) {
         usleep(1000);
         timers_run(&loop.timers);
     }
@@ -89,8 +89,10 @@ TEST(a_row_fires_its_oldest_first_and_starting_again_is_young_again)
     usleep(10000);
     ok(timers_run(&timers));
     assert_string_equal(order, "21");
+    uint64_t began = mono_ms();
     timer_start(&timers, ROW_HEAD, &first);
-    ok(timers_wait_ms(&timers) <= 20 && timers_wait_ms(&timers) > 5);
+    uint64_t wait = timers_wait_ms(&timers);
+    ok(wait <= 20 && wait + (mono_ms() - began) > 5);    /* but for what has passed meanwhile */
     list_del(&first.link);
     timers_free(&timers);
 }

@@ -96,7 +96,7 @@ static void start(struct intakes *intakes, struct mailbox *box, struct upload *u
 
 static void wait_for(struct mailbox *box, const struct upload *upload)
 {
-    for (int i = 0; i < 2000 && !upload->ended; i++) {
+    for (int i = 0; i < 6000 && !upload->ended; i++) {
         poll(&(struct pollfd){ .fd = mailbox_fd(box), .events = POLLIN }, 1, 10);
         mailbox_deliver(box);
     }

@@ -629,24 +629,31 @@ TEST(a_region_is_learnt_once_and_remembered)
     ok(atomic_load(&server.requests) == 2);
 }
 
+/* Until the client has left: it must, or the test hangs. */
+static bool until_left(struct request *request)
+{
+    char more;
+    while (recv(request->fd, &more, 1, 0) > 0)
+        ;
+    return false;
+}
+
 static bool silent(struct request *request)
 {
-    usleep(1500000);
-    return false;
+    return until_left(request);
 }
 
 static bool stalls(struct request *request)
 {
     reply(request, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nonly this");
-    usleep(1500000);
-    return false;
+    return until_left(request);
 }
 
 static bool drips(struct request *request)
 {
     reply(request, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n");
     for (int i = 0; i < 10; i++) {
-        usleep(100000);
+        usleep(250000);
         reply(request, "x");
     }
     return true;
@@ -654,7 +661,7 @@ static bool drips(struct request *request)
 
 static bool informs_for_ever(struct request *request)
 {
-    for (int i = 0; i < 30; i++) {
+    for (int i = 0; i < 200; i++) {
         if (!reply(request, "HTTP/1.1 100 Continue\r\n\r\n"))
             return false;
         usleep(100000);
@@ -667,16 +674,16 @@ TEST(an_origin_that_only_says_it_is_at_it_is_given_up)
     begin(informs_for_ever, WITH(.progress_ms = 400));
     uint64_t start = mono_ms();
     one(ERR_ORIGIN_TIMEOUT, 0, 0);
-    ok(mono_ms() - start < 2000);    /* both tries */
+    ok(mono_ms() - start < 15000);    /* before it had ended, in both tries */
 }
 
 TEST(a_silent_origin_is_given_up_and_a_slow_one_is_not)
 {
     begin(stalls, WITH(.progress_ms = 300));
     one(ERR_ORIGIN_TIMEOUT, 200, 1);
-    begin(drips, WITH(.progress_ms = 400));
+    begin(drips, WITH(.progress_ms = 2000));    /* its answer takes longer, and no byte of it does */
     one(OK, 200, 1);
-    begin(drips, WITH(.progress_ms = 400, .total_ms = 500));
+    begin(drips, WITH(.progress_ms = 2000, .total_ms = 500));
     one(ERR_ORIGIN_TIMEOUT, 200, 1);
     begin(silent, WITH(.total_ms = 300));
     one(ERR_ORIGIN_TIMEOUT, 0, 0);
@@ -773,7 +780,7 @@ TEST(what_must_not_happen_twice_does_not)
 
 static bool takes_its_time(struct request *request)
 {
-    usleep(900000);
+    usleep(2400000);
     return hello(request);
 }
 
@@ -827,11 +834,11 @@ static void cut_when_kept(bool (*answers)(struct request *request), enum s3_op o
 
 TEST(what_takes_the_origin_long_is_waited_for_unless_it_is_a_read)
 {
-    begin(takes_its_time, WITH(.progress_ms = 300));
+    begin(takes_its_time, WITH(.progress_ms = 1200));
     written(S3_COPY_OBJECT, 0, OK, 200, 1);
-    begin(takes_its_time, WITH(.progress_ms = 300));
+    begin(takes_its_time, WITH(.progress_ms = 1200));
     written(S3_COMPLETE_UPLOAD, 50000, OK, 200, 1);
-    begin(takes_its_time, WITH(.progress_ms = 300));
+    begin(takes_its_time, WITH(.progress_ms = 1200));
     one(ERR_ORIGIN_TIMEOUT, 0, 0);
 }
 
@@ -894,7 +901,7 @@ static struct watched *put_late(struct late_body *late, struct origin_body *body
 
 static bool asked_for(struct late_body *late, int times)
 {
-    for (int i = 0; i < 5000 && atomic_load(&late->asked) < times; i++)
+    for (int i = 0; i < 60000 && atomic_load(&late->asked) < times; i++)
         usleep(1000);
     return atomic_load(&late->asked) == times;
 }
@@ -903,11 +910,11 @@ TEST(an_upload_whose_bytes_are_late_pauses_and_no_other_call_waits)
 {
     struct late_body late = { false };
     struct origin_body body;
-    begin(takes_second_put, WITH(.progress_ms = 300));
+    begin(takes_second_put, WITH(.progress_ms = 1000));
     struct watched *watched = put_late(&late, &body);
     ok(asked_for(&late, 1));
     leave_connections();    /* each carrier answers others */
-    usleep(600000);         /* longer than a request may send nothing */
+    usleep(2000000);        /* longer than a request may send nothing */
     ok(asked_for(&late, 1));
     origin_resume(&watched->call);
     ok(asked_for(&late, 2));    /* it was resumed too soon */
@@ -1014,12 +1021,12 @@ TEST(pauses_lose_and_repeat_nothing)
 
 TEST(a_paused_call_is_not_late)
 {
-    begin(large, WITH(.progress_ms = 200));
+    begin(large, WITH(.progress_ms = 1000));
     struct watched *watched = watch_new(S3_GET_OBJECT, S("bucket"), S("key"), S(""));
     watched->pause_at = 3;
     origin_start(origin, &watched->call);
     ok(watch_wait(watched, FOR_PAUSE));
-    usleep(600000);
+    usleep(2000000);
     ok(watched->dones == 0);
     origin_resume(&watched->call);
     ok(watch_wait(watched, FOR_DONE) && watched->err == OK && is_large(text_slice(&watched->body)));
@@ -1133,9 +1140,9 @@ TEST(who_waits_gets_the_connection_that_was_spared_longest_ago)
 {
     begin(large, WITH(.connections_max = 3));
     struct watched *keeps = pauses(false), *first = pauses(true);
-    usleep(100000);    /* we hear of a pause before its place is spared: these two in this order */
+    usleep(300000);    /* we hear of a pause before its place is spared: these two in this order */
     struct watched *second = pauses(true);
-    usleep(20000);
+    usleep(300000);
     is_answered(get());
     ok(watch_wait(first, FOR_DONE) && first->err == ERR_YIELDED);
     is_answered(get());    /* a place is free now: nobody else has to leave */
@@ -1160,7 +1167,7 @@ TEST(who_pauses_while_others_wait_leaves_at_once)
     watched->pause_at = 2;
     watched->spares = true;
     origin_start(origin, &watched->call);
-    usleep(20000);
+    usleep(300000);    /* until it stands in line */
     struct watched *last = get();
     usleep(20000);
     ok(watched->heads == 0 && last->heads == 0);

@@ -15,7 +15,7 @@
 /* Units of removed objects are deleted in the background (leftovers.h). */
 static void wait_for_leftovers(struct volume *volume)
 {
-    uint64_t until_ms = mono_ms() + 20000;
+    uint64_t until_ms = mono_ms() + 60000;
     while (leftovers_wait(volume) && mono_ms() < until_ms)
         usleep(10000);
     ok(!leftovers_wait(volume));
@@ -77,7 +77,7 @@ static void live_is_what_the_index_names(struct unit_store *unit)
 
 static void wait_for_count(struct unit_store *unit)
 {
-    uint64_t until_ms = mono_ms() + 20000;
+    uint64_t until_ms = mono_ms() + 60000;
     struct service *service = &unit->store->volumes[0]->service;
     while (!atomic_load(&service->counted) && mono_ms() < until_ms)
         usleep(20000);

@@ -73,7 +73,7 @@ static bool is_passed(struct volume *volume)
 static bool has_passed(struct volume *volume)
 {
     bool passed = false;
-    for (uint64_t until = mono_ms() + 15000; !passed && mono_ms() < until;)
+    for (uint64_t until = mono_ms() + 60000; !passed && mono_ms() < until;)
         passed = is_passed(volume);
     return passed;
 }

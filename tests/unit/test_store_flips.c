@@ -22,7 +22,7 @@
 #define UNITS 4u
 #define TRANSACTIONS 6
 #define CHANGES 60
-#define HANGS_MS 10000
+#define HANGS_MS 60000
 enum { LOST = 70, STUCK };            /* how a child may exit */
 
 static uint64_t state;

@@ -36,7 +36,7 @@ static void batch_begin(struct batch *batch, size_t count, uint64_t bytes, uint3
     struct metadata *first = make_metadata(&batch->unit, "first", "\"v\"", 4);
     struct unit_append held = { .hang = &until };
     append_begin(&batch->unit, &held, first, 0, S("wxyz"), true);
-    usleep(150000);
+    ok(commit_has_taken(&batch->unit, 0));
     for (size_t i = 0; i < count; i++)
         puts[i] = put_begin(&batch->unit, key_of(i), "\"v\"", bytes);
     sem_post(&until);

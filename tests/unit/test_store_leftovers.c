@@ -31,7 +31,7 @@ static uint32_t units_of(struct volume *volume, const char *key, struct unit_sto
 static void wait_for_units(struct volume *volume, const char *key, struct unit_store *unit,
                            uint32_t count)
 {
-    uint64_t until_ms = mono_ms() + 20000;
+    uint64_t until_ms = mono_ms() + 60000;
     while ((units_of(volume, key, unit) != count || leftovers_wait(volume)) && mono_ms() < until_ms)
         usleep(10000);
     ok(units_of(volume, key, unit) == count && !leftovers_wait(volume));

@@ -71,7 +71,7 @@ static struct tally_change held(struct unit_store *unit, const char *key)
 static void wait_for_tallies(struct unit_store *unit)
 {
     struct tallies *tallies = unit->store->installation.tallies;
-    uint64_t until_ms = mono_ms() + 20000;
+    uint64_t until_ms = mono_ms() + 60000;
     for (size_t i = 0; i < unit->store->volume_count; i++) {
         struct volume *volume = unit->store->volumes[i];
         while ((!atomic_load(&volume->service.counted) ||

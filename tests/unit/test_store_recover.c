@@ -570,7 +570,7 @@ static int play_read_only(void)
         return 5;
     if (mount(NULL, unit_folder, NULL, MS_REMOUNT, "size=6m") != 0)
         return 6;
-    for (int i = 0; i < 1000 && !serving(&unit); i++)
+    for (int i = 0; i < 6000 && !serving(&unit); i++)
         usleep(10000);
     if (!has_object(&unit, "k", "\"1\"", 1000))
         return 7;

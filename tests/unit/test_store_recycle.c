@@ -152,7 +152,7 @@ static bool make_copy_ahead(struct unit_store *unit, struct volume *volume)
     ok(rule_waits_for_room(&volume->rule, true));
     for (int small = 0; small < 30 && !atomic_load(&volume->recycler.ready); small++) {
         ok(put_number(unit, "small", small, 1000));
-        for (int tick = 0; tick < 20 && !atomic_load(&volume->recycler.ready); tick++)
+        for (int tick = 0; tick < 100 && !atomic_load(&volume->recycler.ready); tick++)
             usleep(10000);    /* the recycler needs time, too */
     }
     return atomic_load(&volume->recycler.ready);
@@ -425,7 +425,7 @@ TEST(names_are_told_while_the_folder_shrinks)
     unit = unit_open_sized(8 * MIB, 4 * MIB);
     struct store_status status;
     const struct store_name name = { S("http://origin"), S("AKIA") };
-    uint64_t until_ms = mono_ms() + 15000;
+    uint64_t until_ms = mono_ms() + 60000;
     do {
         store_names(unit.store, &name, 1);
         store_status(unit.store, &status);

@@ -211,7 +211,7 @@ TEST(an_opening_raises_the_serial_and_takes_the_present_list)
     ok(fd >= 0 && write(fd, bytes, len) == (ssize_t)len);
     close(fd);
     unit = unit_open();
-    for (int i = 0; i < 500 && format_now().volume_count == 2; i++)    /* a step of the committer */
+    for (int i = 0; i < 6000 && format_now().volume_count == 2; i++)    /* a step of the committer */
         usleep(10000);
     unit_close(&unit);
     struct format after = format_now();

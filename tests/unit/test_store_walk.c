@@ -65,8 +65,8 @@ static bool agrees_now(struct unit_store *unit, const uint64_t *sizes)
 static void agrees(struct unit_store *unit, const uint64_t *sizes)
 {
     bool good = false;
-    for (unsigned i = 0; i < 20 && !good; i++) {
-        usleep(i * 20000);
+    for (unsigned i = 0; i < 100 && !good; i++) {
+        usleep(MIN(i, 20) * 20000);
         good = agrees_now(unit, sizes);
     }
     ok(good);
