@@ -55,6 +55,8 @@ static void read_summary(struct page *page, const json_t *row)
     page->end->listed_only |= json_is_true(json_object_get(row, "listed_only"));
     page->end->list_cut |= json_is_true(json_object_get(row, "list_cut"));
     page->end->extents_unread = MAX(page->end->extents_unread, lines_number(row, "extents_unread"));
+    page->end->extents_unnamed = MAX(page->end->extents_unnamed,
+                                     lines_number(row, "extents_unnamed"));
     json_array_foreach(json_object_get(row, "folders_out"), i, folder)
         if (json_integer_value(folder) > 0 && json_integer_value(folder) <= LINES_FOLDERS_MAX)
             page->end->folders[json_integer_value(folder) - 1] = true;
@@ -163,9 +165,12 @@ void lines_print_end(const struct lines_end *end)
     struct text folders = text_in(&keep);
     add_folders(&folders, end, ",");
     printf("{\"rows\":%" PRIu64 ",\"complete\":%s%s%s,\"folders_out\":[%.*s],"
-           "\"extents_unread\":%" PRIu64 "}\n", end->rows, end->complete ? "true" : "false",
+           "\"extents_unread\":%" PRIu64, end->rows, end->complete ? "true" : "false",
            end->listed_only ? ",\"listed_only\":true" : "", end->list_cut ? ",\"list_cut\":true" : "",
            (int)folders.len, folders.len ? folders.ptr : "", end->extents_unread);
+    if (end->extents_unnamed)
+        printf(",\"extents_unnamed\":%" PRIu64, end->extents_unnamed);
+    puts("}");
     arena_free(&keep);
 }
 
@@ -185,6 +190,9 @@ void lines_warn(const struct server *server, const struct lines_end *end, struct
     if (end->extents_unread)
         text_printf(&text, "; %" PRIu64 " extents could not be read (the log of the service says "
                     "why)", end->extents_unread);
+    if (end->extents_unnamed)
+        text_printf(&text, "; %" PRIu64 " extents are of an older version of Penstock, which stored "
+                    "no names (their objects are still served)", end->extents_unnamed);
     if (end->list_cut)
         text_add(&text, S("; the origin's list is too long for one answer (ask for longer "
                           "prefixes)"));
@@ -200,4 +208,12 @@ void lines_warn_folders(const struct server *server, const json_t *row, const ch
         fprintf(stderr, "penstock %s: warning: cache folder %" JSON_INTEGER_FORMAT " (counted in "
                 "the order of cache_dirs) is out of service; %s\n", server->command,
                 json_integer_value(folder), so);
+}
+
+void lines_warn_unnamed(const struct server *server, const json_t *row, const char *so)
+{
+    uint64_t extents = lines_number(row, "extents_unnamed");
+    if (extents)
+        fprintf(stderr, "penstock %s: warning: %" PRIu64 " extents are of an older version of "
+                "Penstock, which stored no names; %s\n", server->command, extents, so);
 }

@@ -15,7 +15,7 @@ struct lines_end {
     uint64_t rows;
     bool complete;
     bool folders[LINES_FOLDERS_MAX];    /* those out of service; the first one is cache folder 1 */
-    uint64_t extents_unread;
+    uint64_t extents_unread, extents_unnamed;
     bool listed_only;                   /* only what the origin lists to this client */
     bool list_cut;                      /* that list was too long for one answer */
 };
@@ -42,6 +42,9 @@ int lines_each(const struct server *server, slice body, line_visit *visit, void 
 bool lines_print(const struct server *server, slice line);
 /* Warns on stderr of the cache folders in a member "folders_out". `so` says what that means. */
 void lines_warn_folders(const struct server *server, const struct json_t *row, const char *so);
+
+/* Warns on stderr if the answer lacks objects without names. `so` says what that means. */
+void lines_warn_unnamed(const struct server *server, const struct json_t *row, const char *so);
 
 /* A member that is a number or a name. A name that is not UTF-8 is decoded (NAME_url). */
 uint64_t lines_number(const struct json_t *row, const char *member);

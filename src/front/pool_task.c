@@ -44,6 +44,7 @@ enum err pool_task_walk(struct pool_task *task, struct walk_ask *ask, struct wal
     for (size_t i = 0; i < countof(gaps->folders); i++)
         gaps->folders[i] |= more.folders[i];
     gaps->extents = MAX(gaps->extents, more.extents);
+    gaps->unnamed = MAX(gaps->unnamed, more.unnamed);
     gaps->any |= more.any;
     return err;
 }

@@ -58,6 +58,7 @@ static void dry_run(struct purge_job *job, struct text *to)
                 ",\"complete\":%s,\"folders_out\":", job->objects, job->cached_bytes,
                 gaps.any ? "false" : "true");
     line_add_folders(to, gaps.folders);
+    line_add_unnamed(to, &gaps);
     text_add(to, S("}\n"));
 }
 

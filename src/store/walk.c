@@ -3,7 +3,8 @@
  * A row of a WHOLE or HEAD record has the object's name. The row counts if the index names this
  * record for the object's metadata; otherwise the object was removed, replaced or moved. The ages
  * of the extent tell that, unless they are still being counted (account.h). They save a look-up in
- * the index, which takes longer than all other work. The units of an object lie in the volumes of
+ * the index, which takes longer than all other work. Extents of format version 1 have no names. They
+ * count as unnamed as long as the index names one of their objects. The units of an object lie in the volumes of
  * its stripes, and the index finds them by the object's id. Threads: any. */
 #include "store/walk.h"
 
@@ -21,6 +22,8 @@ struct walk {
     const struct walk_ask *ask;
     struct volume_rows rows;                 /* of the volume that is being read */
     uint64_t bucket;                  /* its hash */
+    struct walk_gaps *gaps;
+    uint32_t unnamed;                 /* the last extent that was counted as unnamed */
 };
 
 const char *store_folder_path(const struct store *store, size_t folder)
@@ -100,6 +103,17 @@ static bool is_in_index(const struct walk *walk, const struct toc_row *row, stru
     return is;
 }
 
+/* Counts the extent of a row without a name, once, if the row is that of an object. */
+static void note_unnamed(struct walk *walk, const struct toc_row *row)
+{
+    struct entry entry;
+    if (row->entry->kind == KIND_UNITS || walk->unnamed == walk->rows.extent ||
+        !find_entry(walk, row, &entry))
+        return;
+    walk->unnamed = walk->rows.extent;
+    walk->gaps->unnamed++;
+}
+
 static enum err visit_row(void *arg, const struct toc_row *row)
 {
     struct walk *walk = arg;
@@ -108,6 +122,8 @@ static enum err visit_row(void *arg, const struct toc_row *row)
     struct entry entry;
     if (walk->ask->is_over && walk->ask->is_over(walk->ask->arg))
         return ERR_STOPPING;
+    if (!row->name.name.len)
+        note_unnamed(walk, row);
     if (!row->name.name.len || row->entry->bucket != walk->bucket ||
         !is_wanted(walk->ask, row->name.name, &object) ||
         store_home(walk->store, &row->entry->id) != volume || !is_in_index(walk, row, &entry))
@@ -124,7 +140,7 @@ enum err store_walk(struct store *store, const struct walk_ask *ask, struct walk
     enum err err = OK;
     *ret = (struct walk_gaps){ .any = false };
     for (size_t i = 0; i < store->volume_count && !err; i++) {
-        struct walk walk = { .store = store, .ask = ask };
+        struct walk walk = { .store = store, .ask = ask, .gaps = ret };
         walk.rows = (struct volume_rows){ .volume = store->volumes[i], .visit = visit_row, .arg = &walk };
         walk.bucket = bucket_hash(walk.rows.volume->secret, ask->endpoint, ask->bucket);
         bool serves = volume_is_serving(walk.rows.volume);
@@ -132,7 +148,7 @@ enum err store_walk(struct store *store, const struct walk_ask *ask, struct walk
             err = volume_rows_read(&walk.rows);
         ret->extents += walk.rows.unread;
         ret->folders[i] = !serves || !volume_is_serving(walk.rows.volume);
-        ret->any |= ret->folders[i] || ret->extents > 0;
+        ret->any |= ret->folders[i] || ret->extents > 0 || ret->unnamed > 0;
     }
     return err;
 }

@@ -35,6 +35,7 @@ struct walk_ask {
 struct walk_gaps {
     bool folders[VOLUMES_MAX];        /* by the order of the settings: out of service */
     uint32_t extents;                 /* could not be opened */
+    uint32_t unnamed;                 /* extents with objects whose names are not known (version 1) */
     bool any;
 };
 

@@ -10,6 +10,7 @@
 
 #include "store/extent_inside.h"
 #include "store/inside.h"
+#include "store/walk.h"
 
 static void unpack(void)
 {
@@ -109,6 +110,29 @@ static enum err add_kinds(void *arg, const struct toc_row *row)
     ok(row->name.name.len == 0 && row->entry->bucket == 0 && strlen(kinds) < 9);
     kinds[strlen(kinds)] = (char)('0' + row->entry->kind);
     return OK;
+}
+
+static enum err nothing(void *arg, const struct walk_object *object)
+{
+    (void)object;
+    ++*(unsigned *)arg;
+    return OK;
+}
+
+TEST(a_walk_counts_the_extents_of_version_1_that_have_objects)
+{
+    unpack();
+    struct unit_store unit = unit_open();
+    unsigned visits = 0;
+    struct walk_ask ask = { .endpoint = S("http://origin"), .bucket = S("bucket"), .visit = nothing,
+                            .arg = &visits };
+    struct walk_gaps gaps;
+    ok(store_walk(unit.store, &ask, &gaps) == OK && visits == 0);
+    ok(gaps.any && gaps.unnamed == 2 && gaps.extents == 0 && !gaps.folders[0]);
+    for (size_t i = 0; i < 2; i++)    /* of the first extent, or of the second */
+        ok(remove_object(&unit, (const char *[]){ "second", "part2" }[i]) == OK);
+    ok(store_walk(unit.store, &ask, &gaps) == OK && gaps.any && gaps.unnamed == 1);
+    unit_close(&unit);
 }
 
 TEST(rows_of_version_1_have_no_names_and_no_buckets)
@@ -242,6 +266,7 @@ TEST(an_extent_of_another_folder_is_not_taken_in)
 }
 
 RUN_STORE(STORE_TEST(a_folder_of_version_1_becomes_one_of_version_2_and_keeps_what_it_has),
+          STORE_TEST(a_walk_counts_the_extents_of_version_1_that_have_objects),
           STORE_TEST(rows_of_version_1_have_no_names_and_no_buckets),
           STORE_TEST(a_kill_while_a_folder_is_taken_over_loses_nothing),
           STORE_TEST(version_1_refuses_a_folder_of_version_2),
