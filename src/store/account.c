@@ -22,6 +22,61 @@
 #define COUNT_BATCH 2000u
 #define NAME_COST 50u                 /* the look-up of a name takes as long as 50 rows */
 #define STALL_MS 30000u               /* so long the walk waits for the disk of another folder */
+#define LIVE_TENTHS 7u                /* of an extent's bytes, at most, if its dead ones are room */
+
+/* ---- room ---- */
+
+/* Two shares must agree. That of the records is the rule's; that of the bytes bounds what is copied
+ * for a byte of room. Unknown records may be live. An open extent can't be recycled. */
+static enum ages_waste waste_of(struct volume *volume, uint32_t number, const struct extent *extent)
+{
+    const struct ages *ages = extent_ages_of(extent);
+    struct ages_dead dead = ages_dead(ages);
+    if (ages_are_counting(ages) || !ages_counted(ages) ||
+        extent_is_open(volume->extents, number))
+        return WASTE_LITTLE;
+    if (!ages_entries(ages))
+        return WASTE_ALL;
+    return mean_age_is_waste(dead.dead, dead.records) &&
+           ages_live_bytes(ages) <= extent_size(extent) / 10 * LIVE_TENTHS ? WASTE_MUCH
+                                                                           : WASTE_LITTLE;
+}
+
+static void set_waste(struct volume *volume, struct ages *ages, enum ages_waste waste)
+{
+    struct rule_waste *sum = &volume->rule.waste;
+    enum ages_waste before = ages_waste(ages);
+    ages_set_waste(ages, waste);
+    atomic_fetch_add(&sum->much, (unsigned)(waste >= WASTE_MUCH) - (before >= WASTE_MUCH));
+    atomic_fetch_add(&sum->all, (unsigned)(waste == WASTE_ALL) - (before == WASTE_ALL));
+}
+
+/* To be called when records of an extent have gained or lost entries, or were counted. */
+static void weigh(struct volume *volume, uint32_t number)
+{
+    struct extent *extent = extent_ref(volume->extents, number);
+    if (extent)
+        set_waste(volume, extent_ages_of(extent), waste_of(volume, number, extent));
+    extent_release(&extent);
+}
+
+void account_sealed(struct volume *volume)
+{
+    struct arena keep = { 0 };
+    uint32_t *numbers;
+    size_t count = extents_numbers(volume->extents, &keep, &numbers);
+    for (size_t i = 0; i < count; i++)
+        weigh(volume, numbers[i]);
+    arena_free(&keep);
+}
+
+/* Only after all changes of a commit, because records are dead until they are published. */
+static void weigh_changed(struct volume *volume, const struct index_change *changes, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!i || changes[i].extent != changes[i - 1].extent)
+            weigh(volume, changes[i].extent);
+}
 
 /* ---- changes ---- */
 
@@ -74,6 +129,8 @@ enum err account_commit(struct volume *volume)
     }
     volume->pinned.coming = 0;
     pthread_mutex_unlock(&volume->pinned.lock);
+    if (!e)
+        weigh_changed(volume, changes, count);
     return e;
 }
 
@@ -99,6 +156,8 @@ void account_dropped(struct volume *volume, uint32_t number, bool evicted)
     struct ages *ages = extent_ages(volume->extents, number);
     const struct tally_change *sums;
     size_t count = ages ? ages_sums(ages, &sums) : 0;
+    if (ages)
+        set_waste(volume, ages, WASTE_LITTLE);
     for (size_t i = 0; i < count; i++) {
         struct tally_change gone = { sums[i].tally, -sums[i].records, -sums[i].objects,
                                      -sums[i].bytes };
@@ -177,12 +236,15 @@ void account_begin(struct volume *volume)
     atomic_store(&volume->service.counted, false);
     volume->upkeep.counting.layout = tallies_layout(volume_tallies(volume));
     volume->upkeep.counting.last = extents_highest(volume->extents);
+    account_sealed(volume);    /* all extents */
 }
 
 void account_end(struct volume *volume)
 {
     toc_free(&volume->upkeep.counting.toc);
     volume->upkeep.counting = (struct counting){ 0 };
+    atomic_store(&volume->rule.waste.much, 0);
+    atomic_store(&volume->rule.waste.all, 0);
     tallies_clear(volume_tallies(volume), volume->number);
 }
 
@@ -309,7 +371,9 @@ bool account_count(struct volume *volume)
     pthread_mutex_unlock(&volume->pinned.lock);
     if (!ages)    /* it was recycled meanwhile */
         begin_extent(volume, counting->extent);
-    else if (counting->next.ordinal == counting->toc.count)
+    else if (counting->next.ordinal == counting->toc.count) {
         ages_set_counting(ages, false);
+        weigh(volume, counting->extent);
+    }
     return true;
 }

@@ -30,6 +30,10 @@ struct ages {
     uint32_t tallied;                 /* the records before this one have a tally */
     struct tally_change *sums;        /* of live records that have a tally, for each tally */
     size_t sum_count, sum_max, sum_last;    /* sum_last: the one that changed last */
+    struct ages_room {
+        uint32_t aged, live;          /* known records that have an age; those that are live */
+        atomic_uint waste;            /* enum ages_waste */
+    } room;
 };
 
 struct ages *ages_new(uint32_t records)
@@ -120,6 +124,8 @@ static void know(struct ages *ages, uint32_t ordinal, bool metadata, unsigned en
     set_live(ages, ordinal, entries | LIVE_KNOWN);
     if (metadata)
         record_set_put(ages->left_out, ordinal);
+    ages->room.aged += !metadata;
+    ages->room.live += !metadata && entries;
     if (ordinal == ages_counted(ages))
         atomic_store_explicit(&ages->counted, ordinal + 1, memory_order_release);
 }
@@ -229,6 +235,8 @@ struct tally_change ages_entry_added(struct ages *ages, uint32_t ordinal,
     unsigned live = live_of(ages, ordinal);
     check((live & LIVE_ENTRIES) < LIVE_ENTRIES);
     set_live(ages, ordinal, live + 1);
+    if (!(live & LIVE_ENTRIES) && !record_set_has(ages->left_out, ordinal))
+        ages->room.live++;
     atomic_fetch_add_explicit(&ages->entries, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&ages->live_bytes, entry->bytes, memory_order_relaxed);
     return note(ages, ordinal, 1, !(live & LIVE_ENTRIES), entry);
@@ -246,6 +254,7 @@ struct tally_change ages_entry_removed(struct ages *ages, uint32_t ordinal,
     atomic_fetch_sub_explicit(&ages->entries, 1, memory_order_relaxed);
     atomic_fetch_sub_explicit(&ages->live_bytes, entry->bytes, memory_order_relaxed);
     if (dies) {
+        ages->room.live -= !record_set_has(ages->left_out, ordinal);
         stamp(ages, ordinal, dead);
         unpin(ages, ordinal);
     }
@@ -364,6 +373,21 @@ size_t ages_sums(const struct ages *ages, const struct tally_change **ret)
 {
     *ret = ages->sums;
     return ages->sum_count;
+}
+
+struct ages_dead ages_dead(const struct ages *ages)
+{
+    return (struct ages_dead){ ages->room.aged, ages->room.aged - ages->room.live };
+}
+
+void ages_set_waste(struct ages *ages, enum ages_waste waste)
+{
+    atomic_store(&ages->room.waste, (unsigned)waste);
+}
+
+enum ages_waste ages_waste(const struct ages *ages)
+{
+    return (enum ages_waste)atomic_load(&ages->room.waste);
 }
 
 struct ages_stamps ages_stamps(struct ages *ages)

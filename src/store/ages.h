@@ -99,6 +99,16 @@ uint16_t ages_tally(const struct ages *ages, uint32_t ordinal);    /* any thread
 /* Returns the sums of the extent's live records, one for each tally. Valid until a change. */
 size_t ages_sums(const struct ages *ages, const struct tally_change **ret);
 
+/* Finds how many counted records have an age, and how many of them are dead. */
+struct ages_dead {
+    uint32_t records, dead;
+};
+struct ages_dead ages_dead(const struct ages *ages);
+/* How much of the extent the recycler regains without evicting a record (account.c). */
+enum ages_waste { WASTE_LITTLE, WASTE_MUCH, WASTE_ALL };
+void ages_set_waste(struct ages *ages, enum ages_waste waste);
+enum ages_waste ages_waste(const struct ages *ages);    /* any thread */
+
 /* The stamps of all counted records. `left_out` has a bit for each record of metadata alone, and
  * `pinned` one for each pinned record. Valid as long as the ages are. Any thread. */
 struct ages_stamps {

@@ -231,6 +231,11 @@ bool mean_age_is_stale(const struct mean_age *policy)
            policy->oldest > (policy->moved ? STALE : FADED);
 }
 
+bool mean_age_is_waste(uint64_t dead, uint64_t records)
+{
+    return mean(dead * MEAN_AGE_CAP, records) > FADED;
+}
+
 bool mean_age_is_hot(struct mean_age *policy, uint64_t hash)
 {
     return ghost_touch(&policy->ghost, hash, mean_age_stamp(mean_age_tick(policy)));

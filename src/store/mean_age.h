@@ -128,6 +128,9 @@ enum mean_age_verdict mean_age_admit_hot(const struct mean_age *policy,
 /* The two halves of mean_age_admit, for rules that leave one out. True if an extent is worth
  * recycling for any record. */
 bool mean_age_is_stale(const struct mean_age *policy) MUST_USE;
+/* True if the dead records of an extent alone raise its mean age so much that it is worth recycling
+ * for any record. A caller that then keeps all live records needs no ages. */
+bool mean_age_is_waste(uint64_t dead, uint64_t records) MUST_USE;
 /* Counts a touch of a record that is not stored. True if the record is hot. */
 bool mean_age_is_hot(struct mean_age *policy, uint64_t hash) MUST_USE;
 

@@ -4,8 +4,9 @@
  *   victim ── rows ──┬── kept: read, verified ──> copy ──┐
  *                    └── the others ────────────────────┴──> committer: index, then drop
  *
- * The rule chooses the victim and the age from which records are evicted. As long as the ages are
- * not known, the victim is the extent with the fewest live bytes (victim.h). Younger records are
+ * The rule chooses the victim and the age from which records are evicted. An extent with many dead
+ * records goes before, and all its live records are kept. As long as the ages are not known, the
+ * victim is the extent with the fewest live bytes (victim.h). Younger records are
  * copied into the copy, an open extent of the recycler. After the victim was dropped, the copy takes
  * the place of the log as soon as the log is full. Its room is for the records for which the rule
  * wanted it. If no record was kept, the log gets a new file. No other extent is recycled before
@@ -55,6 +56,7 @@ struct choice {
     uint32_t number;
     enum mean_age_verdict why;
     bool shrinks, must;
+    bool wasted;                      /* its dead records are the room: all live ones are kept */
 };
 
 /* One pass over the rows of the victim. */
@@ -225,6 +227,23 @@ static size_t choose_without_ages(struct volume *volume, size_t victim, bool mus
     return victim < rule->extent_count ? victim : MEAN_AGE_NONE;
 }
 
+/* Takes an extent with many dead records, unless the rule has one for any record: that one may be
+ * of more use. The room that comes is for any record. */
+static bool choose_wasted(struct volume *volume, struct choice *ret)
+{
+    struct rule *rule = &volume->rule;
+    bool any = ret->why == RECYCLE_FOR_ANY && !ret->must && mean_age_is_stale(rule->policy);
+    if (ret->why == ADMIT_NO || ret->shrinks || any)
+        return false;
+    size_t victim = victim_wasted(volume, rule->numbers, rule->extent_count);
+    ret->wasted = victim < rule->extent_count;
+    if (!ret->wasted)
+        return false;
+    ret->why = RECYCLE_FOR_ANY;
+    ret->number = rule->numbers[victim];
+    return true;
+}
+
 /* Returns false if the rule gives no extent. */
 static bool choose(struct volume *volume, struct choice *ret)
 {
@@ -232,6 +251,10 @@ static bool choose(struct volume *volume, struct choice *ret)
     sweep(volume);
     pthread_mutex_lock(&rule->lock);
     *ret = (struct choice){ .why = rule->wanted, .shrinks = rule->shrinks, .must = rule->must };
+    if (choose_wasted(volume, ret)) {
+        pthread_mutex_unlock(&rule->lock);
+        return true;
+    }
     size_t victim = MEAN_AGE_NONE;
     if (rule->shrinks)
         victim = least_pinned(volume);
@@ -524,8 +547,9 @@ static void set_cut(struct pass *pass, const struct toc_entry *rows, uint32_t co
     }
     bool spares = counting || (pass->choice.must && !mean_age_is_known(volume->rule.policy));
     spares = spares && has_holes(pass, rows, count);
-    pass->cut = mean_age_cut(&pass->stamps, pass->tick,
-                             spares ? RECYCLE_FOR_ANY : pass->choice.why);
+    pass->cut = pass->choice.wasted ? MEAN_AGE_CAP
+                                    : mean_age_cut(&pass->stamps, pass->tick,
+                                                   spares ? RECYCLE_FOR_ANY : pass->choice.why);
 }
 
 static enum err recycle(struct pass *pass)
@@ -543,13 +567,6 @@ static enum err recycle(struct pass *pass)
     if (pass->err || e == ERR_LIMIT)
         return e ? e : pass->err;
     return send(pass, e ? DROP_UNREAD : DROP);
-}
-
-static bool has_space_for_copy(const struct volume *volume)
-{
-    uint64_t want = volume->folder.format.extent_bytes;
-    return atomic_load(&volume->space.free_bytes) >=
-           atomic_load(&volume->space.reserve_bytes) + want;
 }
 
 /* If the disk is so full that not even pinned records can be copied, they are lost. */
@@ -575,7 +592,7 @@ static enum err recycle_extent(struct volume *volume, const struct choice *choic
     pass->number = choice->number;
     pass->choice = *choice;
     pass->tick = mean_age_tick(volume->rule.policy);
-    pass->keep_nothing = !has_space_for_copy(volume);
+    pass->keep_nothing = !volume_has_space_for_copy(volume);
     (void)!open_extent_seal(volume->extents, OPEN_COPY);    /* left by a pass that failed */
     enum err e = OK;
     if (pass->number == extents_highest(volume->extents))    /* its number must stay in use */

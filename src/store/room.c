@@ -180,11 +180,18 @@ static bool adopt_copy(struct volume *volume)
     if (!atomic_load(&volume->recycler.ready))
         return false;
     open_extent_adopt(volume->extents);
+    account_sealed(volume);
     pthread_mutex_lock(&volume->rule.lock);
     atomic_store(&volume->recycler.ready, false);
     pthread_cond_signal(&volume->rule.more);
     pthread_mutex_unlock(&volume->rule.lock);
     return true;
+}
+
+static void seal(struct volume *volume)
+{
+    (void)!open_extent_seal(volume->extents, OPEN_LOG);
+    account_sealed(volume);
 }
 
 void room_seal_log(struct volume *volume)
@@ -193,7 +200,7 @@ void room_seal_log(struct volume *volume)
     if (adopt_copy(volume))
         atomic_store(&volume->rule.log_class, (uint32_t)class);
     else
-        (void)!open_extent_seal(volume->extents, OPEN_LOG);
+        seal(volume);
 }
 
 enum err room_next_extent(struct volume *volume)
@@ -201,7 +208,7 @@ enum err room_next_extent(struct volume *volume)
     enum mean_age_room class = next_class(volume);
     enum err e = OK;
     if (!adopt_copy(volume)) {
-        (void)!open_extent_seal(volume->extents, OPEN_LOG);    /* so that it may be recycled */
+        seal(volume);    /* so that it may be recycled */
         e = free_extents(volume) ? open_extent_begin(volume->extents, OPEN_LOG) : ERR_FULL;
     }
     if (!e)
@@ -250,6 +257,7 @@ uint64_t room_of_append(const struct store_append *append)
 void room_note(struct volume *volume)
 {
     uint64_t left = room_bytes(volume);
+    atomic_store(&volume->rule.waste.no_copies, !volume_has_space_for_copy(volume));
     pthread_mutex_lock(&volume->queue.lock);    /* no append is queued meanwhile */
     atomic_store(&volume->rule.room_left, (int64_t)left - (int64_t)volume->queue.bytes);
     pthread_mutex_unlock(&volume->queue.lock);

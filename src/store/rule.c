@@ -123,14 +123,36 @@ static void want(struct rule *rule, enum mean_age_verdict why, bool must)
     pthread_cond_signal(&rule->more);
 }
 
+/* The atomic members only. */
+static bool has_waste(const struct rule *rule)
+{
+    return atomic_load(atomic_load(&rule->waste.no_copies) ? &rule->waste.all : &rule->waste.much);
+}
+
+/* Under the lock. An extent that is being recycled loses its records one by one, and that is no
+ * room yet. So nothing counts while room is made. */
+static bool is_waste_room(const struct rule *rule)
+{
+    return rule->wanted == ADMIT_NO && has_waste(rule);
+}
+
+/* Dead records are room for any record, like free space. */
+static enum mean_age_verdict judge(struct rule *rule, uint64_t hash, enum mean_age_room before,
+                                   bool always)
+{
+    if (before != ROOM_FOR_ANY && is_waste_room(rule))
+        return RECYCLE_FOR_ANY;
+    return always ? mean_age_admit_hot(rule->policy, before)
+                  : mean_age_admit(rule->policy, hash, before);
+}
+
 bool rule_admits(struct rule *rule, uint64_t hash, bool always)
 {
     count(rule, 1, hash);
     pthread_mutex_lock(&rule->lock);
     rule_advance(rule);
     enum mean_age_room before = room(rule);
-    enum mean_age_verdict verdict = always ? mean_age_admit_hot(rule->policy, before)
-                                           : mean_age_admit(rule->policy, hash, before);
+    enum mean_age_verdict verdict = judge(rule, hash, before, always);
     if (verdict == RECYCLE_FOR_ANY && before == ROOM_FOR_HOT)
         atomic_store(&rule->log_class, ROOM_FOR_ANY);    /* made for hot records, now for all */
     else if (verdict == RECYCLE_FOR_ANY || verdict == RECYCLE_FOR_HOT)
@@ -147,7 +169,7 @@ void rule_take_room(struct rule *rule, uint64_t bytes)
 bool rule_has_room(struct rule *rule)
 {
     pthread_mutex_lock(&rule->lock);
-    bool has = room(rule) != ROOM_NONE;
+    bool has = room(rule) != ROOM_NONE || is_waste_room(rule);
     pthread_mutex_unlock(&rule->lock);
     return has;
 }
@@ -170,7 +192,8 @@ bool rule_waits_for_room(struct rule *rule, bool must)
     else if (rule->wanted == ADMIT_NO &&
              atomic_load(&rule->log_class) == ROOM_FOR_HOT)    /* admitted while there was room */
         want(rule, RECYCLE_FOR_HOT, false);
-    else if (rule->wanted == ADMIT_NO && mean_age_is_stale(rule->policy))
+    else if (rule->wanted == ADMIT_NO &&
+             (has_waste(rule) || mean_age_is_stale(rule->policy)))
         want(rule, RECYCLE_FOR_ANY, false);
     bool waits = rule->wanted != ADMIT_NO;
     pthread_mutex_unlock(&rule->lock);

@@ -23,6 +23,14 @@ struct rule_ring {
     uint64_t tail;                    /* under the lock */
 };
 
+/* The sealed extents whose dead records are room for any record, without regard to ages: the
+ * recycler copies all live records. The committer counts them (account.c). */
+struct rule_waste {
+    atomic_uint much;                 /* extents with enough dead records (ages.h) ... */
+    atomic_uint all;                  /* ... those of them that have no live record */
+    atomic_bool no_copies;            /* the disk has no space for copies: only `all` are room */
+};
+
 struct rule {
     struct mean_age *policy;
     pthread_mutex_t lock;             /* guards all members but the atomic ones */
@@ -38,6 +46,7 @@ struct rule {
     enum mean_age_room next_class;    /* for which records the next extent of the log has room */
     _Atomic uint32_t log_class;       /* enum mean_age_room: for which records the log has room */
     _Atomic int64_t room_left;        /* bytes that the log can take, minus those in the queue */
+    struct rule_waste waste;
     /* the extents of the latest sweep, for the recycler only */
     struct mean_age_extent *extents;
     uint32_t *numbers;

@@ -1,5 +1,8 @@
-/* victim.c - which extent to recycle while the ages of records are not known.
+/* victim.c - which extent to recycle without regard to the ages of records.
  * SPDX-License-Identifier: Apache-2.0
+ *
+ * Dead records are room (rule.h). Of the extents that have many, the one with the fewest live bytes
+ * goes first, because its copy is the smallest. All its live records are kept.
  *
  * After a kill -9, the committer counts the live records of all extents in the background
  * (account.h). Until then the rule sees no ages, and all extents look alike to it. An extent that
@@ -24,6 +27,29 @@ bool victim_is_counting(struct volume *volume, uint32_t number)
     bool counting = extent && ages_are_counting(extent_ages_of(extent));
     extent_release(&extent);
     return counting;
+}
+
+static bool is_wasted(struct volume *volume, const struct ages *ages)
+{
+    bool copies = !atomic_load(&volume->rule.waste.no_copies);
+    return ages_waste(ages) >= (copies ? WASTE_MUCH : WASTE_ALL);
+}
+
+size_t victim_wasted(struct volume *volume, const uint32_t *numbers, size_t count)
+{
+    size_t found = count;
+    uint64_t least = UINT64_MAX;
+    for (size_t i = 0; i < count; i++) {
+        struct extent *extent = extent_ref(volume->extents, numbers[i]);
+        uint64_t bytes = extent && is_wasted(volume, extent_ages_of(extent))
+            ? ages_live_bytes(extent_ages_of(extent)) : UINT64_MAX;
+        extent_release(&extent);
+        if (bytes >= least)
+            continue;
+        least = bytes;
+        found = i;
+    }
+    return found;
 }
 
 /* ---- the sample ---- */

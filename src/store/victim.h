@@ -1,4 +1,4 @@
-/* victim.h - which extent to recycle while the ages of records are not known.
+/* victim.h - which extent to recycle without regard to the ages of records.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef STORE_VICTIM_H
 #define STORE_VICTIM_H
@@ -12,6 +12,10 @@ bool victim_is_counting(struct volume *volume, uint32_t number);
  * extents it is the oldest. Returns `count` if the recycler must pause. Reads the index. For the
  * recycler. */
 size_t victim_fewest_live(struct volume *volume, const uint32_t *numbers, size_t count);
+
+/* Returns the place of the extent with the fewest live bytes of those whose dead records are room
+ * (rule.h). Returns `count` if there is none. For the recycler. */
+size_t victim_wasted(struct volume *volume, const uint32_t *numbers, size_t count);
 
 /* The stamps of all records of an extent that is still being counted. */
 struct victim_guess {

@@ -238,6 +238,14 @@ static inline bool volume_is_serving(struct volume *volume)
     return since == 0 || mono_ms() < since + volume->options.commit_ms_max;
 }
 
+/* Without it, a recycled extent loses its records. */
+static inline bool volume_has_space_for_copy(const struct volume *volume)
+{
+    uint64_t want = volume->folder.format.extent_bytes;
+    return atomic_load(&volume->space.free_bytes) >=
+           atomic_load(&volume->space.reserve_bytes) + want;
+}
+
 static inline struct tallies *volume_tallies(const struct volume *volume)
 {
     return volume->options.installation->tallies;

@@ -126,6 +126,24 @@ with Story("y03 a purge is complete when it answers", seconds=100 + 3 * ROUNDS) 
         story.fact(f"{what}: it is not stored", version_of(server.get(slow), slow) == version[slow])
         origin.tell("reset=rules")
 
+    # ---- a full cache ----
+    origin.tell("objects=full/a/%d 80 1048576", "objects=full/b/%d 40 1048576")
+    house = story.penstock(origin=origin.url, cache_dir=story.path("full"), cache_size="64MiB", extent_size="4MiB", freshness="immutable")
+
+    def read(name, objects):
+        replies = [house.get(f"full/{name}/{i}") for i in range(objects)]
+        story.same(f"{name}: all bytes are right", [i for i in range(objects) if replies[i].body != expect(f"full/{name}/{i}", 1, 0, MIB)], [])
+        return sum(reply.cache == "hit" for reply in replies)
+    live = lambda: house.metric("penstock_store_live_bytes") // MIB
+    read("a", 80)
+    wait_for("the cache is full", lambda: live() >= 48)
+    story.same("a full cache stores no object that is read once", [read("b", 5), read("b", 5)], [0, 0])
+    story.same("all is purged", purge(to=house.client, bucket="full", prefix="")[0], 200)
+    wait_for("the sweep ends", lambda: live() == 0, 20)
+    read("b", 40)
+    wait_for("dead records are room at once, for each object of the first epoch", lambda: live() == 40, 20)
+    story.same("... and each is a hit in the second", read("b", 40), 40)
+
     # ---- keys that were missing ----
     house = daemon("negative", missing_time="10m")
     for key, query in (("pile/late/1", {"key": "late/1"}), ("pile/late/2", {"prefix": "late/"})):

@@ -76,6 +76,34 @@ TEST(what_is_queued_is_no_room_for_the_next_record)
     ok(!rule_has_room(&rule) && !rule_admits(&rule, 3, false));
 }
 
+TEST(dead_records_are_room_for_any_record)
+{
+    ok(!rule_admits(&rule, 1, false) && !rule_has_room(&rule) && !rule_waits_for_room(&rule, false));
+    atomic_store(&rule.waste.much, 1);
+    ok(rule_has_room(&rule) && rule_admits(&rule, 2, false) && rule.wanted == RECYCLE_FOR_ANY);
+    rule.wanted = ADMIT_NO;
+    ok(rule_waits_for_room(&rule, false) && rule.wanted == RECYCLE_FOR_ANY);
+}
+
+/* The extent that is recycled loses its records one by one. */
+TEST(dead_records_are_no_room_while_room_is_made_for_hot_records)
+{
+    atomic_store(&rule.waste.much, 1);
+    want(&rule, RECYCLE_FOR_HOT, false);
+    ok(!rule_admits(&rule, 1, false));
+    want(&rule, RECYCLE_FOR_HOT, true);
+    ok(!rule_admits(&rule, 2, false));
+}
+
+TEST(a_disk_without_space_for_copies_counts_only_extents_that_are_all_dead)
+{
+    atomic_store(&rule.waste.much, 1);
+    atomic_store(&rule.waste.no_copies, true);
+    ok(!rule_admits(&rule, 1, false));
+    atomic_store(&rule.waste.all, 1);
+    ok(rule_admits(&rule, 1, false));
+}
+
 #define RULE_TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -85,6 +113,9 @@ int main(void)
         RULE_TEST(a_guess_that_hardly_differs_forgets_nothing),
         RULE_TEST(a_guess_of_no_records_is_followed_at_once),
         RULE_TEST(what_is_queued_is_no_room_for_the_next_record),
+        RULE_TEST(dead_records_are_room_for_any_record),
+        RULE_TEST(dead_records_are_no_room_while_room_is_made_for_hot_records),
+        RULE_TEST(a_disk_without_space_for_copies_counts_only_extents_that_are_all_dead),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,161 @@
+/* test_store_waste.c - dead records are room for any record. SPDX-License-Identifier: Apache-2.0
+ *
+ * Nothing is known of the reuse of records here: each record is asked for once, so that only free
+ * space and dead records admit one. */
+#include "store_unit.h"
+
+#define EXTENT (2 * MIB)
+#define CACHE (12 * MIB)
+#define SIZE 100000u
+#define OBJECTS 1000                  /* more than the cache can hold */
+
+static struct volume *volume_of(struct unit_store *unit)
+{
+    return unit->store->volumes[0];
+}
+
+/* Stores the object as a fetch does. Returns false if it is not admitted, or finds no room. */
+static bool offer(struct unit_store *unit, const char *set, int number)
+{
+    char key[32];
+    struct unit_append append;
+    uint8_t *bytes = must_alloc(SIZE);
+    snprintf(key, sizeof(key), "%s%d", set, number);
+    struct metadata *metadata = make_metadata(unit, key, "\"1\"", SIZE);
+    object_fill(key, "\"1\"", 0, bytes, SIZE);
+    bool stored = volume_admits(volume_of(unit), metadata, 0, false);
+    if (stored) {
+        append.append = (struct store_append){ .metadata = metadata, .with_metadata = true,
+                                               .bytes = { (char *)bytes, SIZE },
+                                               .may_publish = may_publish, .done = append_done };
+        sem_init(&append.ended, 0, 0);
+        append.refuse = false;
+        append.hang = NULL;
+        ok(store_append(unit->store, &append.append) == OK);
+        volume_wants_turn(volume_of(unit));
+        stored = append_wait(&append) == OK;
+    }
+    metadata_unref(&metadata);
+    free(bytes);
+    return stored;
+}
+
+/* Offers objects until one is refused, `most` at most. Returns the number of those before it. */
+static int fill(struct unit_store *unit, const char *set, int most)
+{
+    int count = 0;
+    while (count < most && offer(unit, set, count))
+        count++;
+    return count;
+}
+
+/* Removes every object of a set whose number leaves one of these rests. */
+static void remove_some(struct unit_store *unit, const char *set, int count, int of, int rests)
+{
+    char key[32];
+    for (int i = 0; i < count; i++) {
+        snprintf(key, sizeof(key), "%s%d", set, i);
+        if (i % of < rests)
+            ok(remove_object(unit, key) == OK);
+    }
+}
+
+static int there(struct unit_store *unit, const char *set, int count)
+{
+    int found = 0;
+    char key[32];
+    for (int i = 0; i < count; i++) {
+        snprintf(key, sizeof(key), "%s%d", set, i);
+        found += has_object(unit, key, "\"1\"", SIZE);
+    }
+    return found;
+}
+
+TEST(a_full_cache_stores_nothing_more)
+{
+    struct unit_store unit = unit_open_sized(CACHE, EXTENT);
+    int count = fill(&unit, "a", OBJECTS);
+    uint64_t before = metric_read(M_STORE_RECYCLED);
+    ok(count > 70 && count < 120);
+    ok(fill(&unit, "b", OBJECTS) == 0 && there(&unit, "a", count) == count);
+    ok(metric_read(M_STORE_RECYCLED) == before);
+    unit_close(&unit);
+}
+
+TEST(a_cache_whose_objects_were_all_removed_stores_as_many_new_ones_at_once)
+{
+    struct unit_store unit = unit_open_sized(CACHE, EXTENT);
+    int count = fill(&unit, "a", OBJECTS);
+    remove_some(&unit, "a", count, 1, 1);
+    uint64_t copied = metric_read(M_STORE_COPIED);
+    int extent = EXTENT / SIZE;    /* the last extent is not full of the new ones */
+    ok(fill(&unit, "b", count - extent) == count - extent);
+    ok(there(&unit, "b", count - extent) == count - extent);
+    ok(metric_read(M_STORE_COPIED) == copied);
+    unit_close(&unit);
+}
+
+TEST(dead_records_are_room_after_a_kill_once_they_are_counted)
+{
+    struct unit_store unit = unit_open_sized(CACHE, EXTENT);
+    int count = fill(&unit, "a", OBJECTS), extent = EXTENT / SIZE;
+    remove_some(&unit, "a", count, 1, 1);
+    unit_close(&unit);
+    remove_tree(in_folder("ages"));
+    unit = unit_open_sized(CACHE, EXTENT);
+    while (!atomic_load(&volume_of(&unit)->service.counted))
+        usleep(1000);
+    ok(fill(&unit, "b", count - extent) == count - extent);
+    unit_close(&unit);
+}
+
+TEST(dead_records_are_room_after_a_clean_stop)
+{
+    struct unit_store unit = unit_open_sized(CACHE, EXTENT);
+    int count = fill(&unit, "a", OBJECTS), extent = EXTENT / SIZE;
+    remove_some(&unit, "a", count, 1, 1);
+    unit_close(&unit);
+    unit = unit_open_sized(CACHE, EXTENT);
+    ok(fill(&unit, "b", count - extent) == count - extent);
+    unit_close(&unit);
+}
+
+/* As after a folder was added: a share of each extent moves away. */
+TEST(extents_with_many_dead_records_make_room_and_lose_no_live_one)
+{
+    struct unit_store unit = unit_open_sized(CACHE, EXTENT);
+    int count = fill(&unit, "a", OBJECTS), live = 0;
+    remove_some(&unit, "a", count, 5, 2);    /* 40 % */
+    for (int i = 0; i < count; i++)
+        live += i % 5 >= 2;
+    int more = count / 4;
+    ok(fill(&unit, "b", more) == more);
+    ok(there(&unit, "a", count) == live && there(&unit, "b", more) == more);
+    unit_close(&unit);
+}
+
+TEST(a_few_dead_records_are_no_room)
+{
+    struct unit_store unit = unit_open_sized(CACHE, EXTENT);
+    int count = fill(&unit, "a", OBJECTS);
+    remove_some(&unit, "a", count, 10, 1);
+    uint64_t before = metric_read(M_STORE_RECYCLED);
+    ok(fill(&unit, "b", OBJECTS) == 0);
+    ok(metric_read(M_STORE_RECYCLED) == before);
+    unit_close(&unit);
+}
+
+#define WASTE_TEST(name) cmocka_unit_test_setup_teardown(name, folder_setup, folder_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        WASTE_TEST(a_full_cache_stores_nothing_more),
+        WASTE_TEST(a_cache_whose_objects_were_all_removed_stores_as_many_new_ones_at_once),
+        WASTE_TEST(dead_records_are_room_after_a_kill_once_they_are_counted),
+        WASTE_TEST(dead_records_are_room_after_a_clean_stop),
+        WASTE_TEST(extents_with_many_dead_records_make_room_and_lose_no_live_one),
+        WASTE_TEST(a_few_dead_records_are_no_room),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
