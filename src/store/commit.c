@@ -476,20 +476,27 @@ static void shrink(struct volume *volume)
     service_metrics(volume);
 }
 
+/* Writes to the format file which folders share the present run. */
+static enum err write_runs(struct volume *volume)
+{
+    struct format next = volume->folder.format;
+    if (!runs_note(volume->options.installation, &next))
+        return OK;
+    volume_still_alive(volume);
+    enum err e = folder_set_format(&volume->folder, &next);
+    volume->service.serial = volume->folder.format.serial;
+    return e;
+}
+
 /* Writes to the format file what has changed in the installation. Returns false if the folder must
  * go out of service. */
 static bool follow_installation(struct volume *volume)
 {
-    uint64_t serial = atomic_load(&volume->options.installation->serial);
-    enum err e = OK;
-    if (volume->folder.format.serial == serial && !volume->upkeep.moved.active)
-        return true;
-    volume_still_alive(volume);
-    if (volume->folder.format.serial != serial)
-        e = folder_set_serial(&volume->folder, serial);
-    volume->service.serial = volume->folder.format.serial;
-    if (!e && volume->upkeep.moved.active)
+    enum err e = write_runs(volume);
+    if (!e && volume->upkeep.moved.active) {
+        volume_still_alive(volume);
         e = moved_step(volume);
+    }
     return !e || e == ERR_FULL;
 }
 
@@ -642,6 +649,8 @@ void *commit_run(void *arg)
     }
     if (!atomic_load(&volume->service.open))    /* the watch may have answered a removal since */
         service_note_doubt(volume);
+    else    /* after a failure, the next start doubts folders that missed nothing */
+        (void)!write_runs(volume);
     arena_free(&commit.keep);
     return NULL;
 }

@@ -197,7 +197,7 @@ static enum err learn_format(struct folder *folder, const struct folder_wish *wi
     if (format->version != FORMAT_VERSION)
         make_volume(format, wish, is_new);
     *ret_lagging = !is_new && format->serial < wish->serial_least;
-    format->serial = wish->serial;
+    format->serial = MAX(wish->serial, format->serial);
     *ret_why = "the file 'format' in the folder can't be written; check the folder's rights, and "
                "the free space of its disk";
     return is_new ? write_format(folder, format) : OK;
@@ -427,7 +427,7 @@ static enum err find_index(struct folder *folder, bool anew)
     return e;
 }
 
-static enum err replace_format(struct folder *folder, const struct format *next)
+enum err folder_set_format(struct folder *folder, const struct format *next)
 {
     enum err e = write_format(folder, next);
     if (!e && fstatat(folder->fd, "format", &folder->format_file, 0) != 0)
@@ -443,14 +443,9 @@ enum err folder_set_list(struct folder *folder, const struct route_row *list, si
     check(count > 0 && count <= countof(next.volumes));
     next.volume_count = (uint32_t)count;
     memcpy(next.volumes, list, count * sizeof(*list));
-    return replace_format(folder, &next);
-}
-
-enum err folder_set_serial(struct folder *folder, uint64_t serial)
-{
-    struct format next = folder->format;
-    next.serial = serial;
-    return replace_format(folder, &next);
+    for (size_t i = 0; i < count; i++)
+        next.shared[i] = format_shared(&folder->format, list[i].id);
+    return folder_set_format(folder, &next);
 }
 
 static enum err set_opening(struct folder *folder)
@@ -463,7 +458,7 @@ static enum err set_opening(struct folder *folder)
     if (!e)
         e = index_commit(folder->index);
     index_abort(folder->index);
-    return e ? e : replace_format(folder, &next);
+    return e ? e : folder_set_format(folder, &next);
 }
 
 /* As the committer would do later. The entries of the extent are misses, and the index forgets them
@@ -496,6 +491,16 @@ static bool may_open_again(struct folder *folder, enum err e, bool *was_bad)
 
 /* ---- the whole ---- */
 
+static void leave_doubt(int folder)
+{
+    int fd = file_open(folder, "doubt", O_WRONLY | O_CREAT);
+    if (fd < 0)
+        return;    /* it can't be written, or something has the name, which is a note, too */
+    (void)!fsync(fd);
+    close(fd);
+    (void)!fsync(folder);
+}
+
 /* LMDB would follow a link, and wait at a FIFO. */
 static enum err look_at_kinds(const struct folder *folder, const char **ret_why)
 {
@@ -524,6 +529,8 @@ enum err folder_open(struct folder *folder, const struct folder_wish *wish,
     }
     folder->doubted = wish->unproved || lagging ||
                       faccessat(folder->fd, "doubt", F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+    if (lagging)    /* after a crash in the middle, the next opening doubts, too */
+        leave_doubt(folder->fd);
     bool clean = clean_take(folder->fd, folder->format.opening) && !folder->doubted;
     folder->index_stands = clean;
     bool used_up = !clean && raise_generation(&folder->format);
@@ -550,16 +557,6 @@ enum err folder_open(struct folder *folder, const struct folder_wish *wish,
     note_point(folder);
     *ret_why = "";
     return OK;
-}
-
-static void leave_doubt(int folder)
-{
-    int fd = file_open(folder, "doubt", O_WRONLY | O_CREAT);
-    if (fd < 0)
-        return;    /* it can't be written, or something has the name, which is a note, too */
-    (void)!fsync(fd);
-    close(fd);
-    (void)!fsync(folder);
 }
 
 void folder_doubt(const struct folder *folder, const uint8_t secret[STORE_SECRET_BYTES])

@@ -37,7 +37,7 @@ struct folder_wish {
     /* The volume that the folder is, or is made to be, and the list that a new folder gets. */
     const struct route_row *self, *list;
     size_t list_count;
-    uint64_t serial;                  /* for the format file */
+    uint64_t serial;                  /* for the format file, unless that has a higher one */
     uint64_t serial_least;            /* a folder with a lower one is doubted */
 };
 
@@ -51,11 +51,11 @@ enum err folder_peek_at(int folder, struct format *ret, const char **ret_why) MU
  * ERR_BUSY, ERR_FORMAT, ERR_IO or ERR_FULL, each with *ret_why. */
 enum err folder_open(struct folder *folder, const struct folder_wish *wish,
                      const uint8_t fresh[STORE_SECRET_BYTES], const char **ret_why) MUST_USE;
-/* Replaces the list of volumes, or raises the serial, in the format file of an open folder. After
- * an error the folder must be closed. */
+/* Replace the format file of an open folder, or the list of volumes in it. After another error than
+ * ERR_FULL the folder must be closed. */
+enum err folder_set_format(struct folder *folder, const struct format *next) MUST_USE;
 enum err folder_set_list(struct folder *folder, const struct route_row *list,
                          size_t count) MUST_USE;
-enum err folder_set_serial(struct folder *folder, uint64_t serial) MUST_USE;
 /* Makes room on a full disk: drops the oldest extent of an open folder that does not serve yet.
  * Returns false if there is only one. */
 bool folder_give_oldest(struct folder *folder);

@@ -48,7 +48,9 @@ ON_DISK disk_format_1 {
 ON_DISK disk_volume {
     uint8_t id[VOLUME_ID_BYTES];
     uint32_t weight;
+    uint64_t shared;                  /* files of an earlier state of version 2 lack it */
 };
+#define OLD_VOLUME_BYTES offsetof(struct disk_volume, shared)
 
 enum { METADATA_FULL = 1, METADATA_UNSHARED = 2 };    /* disk_metadata.flags */
 enum { OFFSET_REFUSED = 1 };    /* in the offset of a record, which starts on 64 bytes */
@@ -60,7 +62,7 @@ static_assert(offsetof(struct record, crc) == 64 && sizeof(struct record) == REC
 static_assert(offsetof(struct record, header_crc) == 60, "on disk");
 static_assert(sizeof(struct disk_metadata) == 32, "on disk");
 static_assert(sizeof(struct disk_format_1) == 64, "on disk");
-static_assert(sizeof(struct disk_format) == 88 && sizeof(struct disk_volume) == 20, "on disk");
+static_assert(sizeof(struct disk_format) == 88 && sizeof(struct disk_volume) == 28, "on disk");
 static_assert(2 * (sizeof(struct disk_format) + VOLUMES_MAX * sizeof(struct disk_volume) + 4) + 4 <=
               FORMAT_BYTES_MAX, "two copies of the longest list fit");
 static_assert(RECORD_BLOCKS <= UINT8_MAX, "a record's blocks are counted in a byte");
@@ -330,6 +332,20 @@ bool toc_name_of(slice metadata_block, struct toc_name *ret)
 
 static const char format_magic[8] = "PENSTOCK";
 
+uint32_t format_place(const struct format *format, const uint8_t id[VOLUME_ID_BYTES])
+{
+    uint32_t i = 0;
+    while (i < format->volume_count && memcmp(format->volumes[i].id, id, VOLUME_ID_BYTES) != 0)
+        i++;
+    return i;
+}
+
+uint64_t format_shared(const struct format *format, const uint8_t id[VOLUME_ID_BYTES])
+{
+    uint32_t place = format_place(format, id);
+    return place < format->volume_count ? format->shared[place] : 0;
+}
+
 static size_t end_with_crc(uint8_t *bytes, size_t len)
 {
     uint32_t crc = crc32c(0, bytes, len);
@@ -353,7 +369,8 @@ static size_t encode_copy(const struct format *format, uint8_t *ret)
     memcpy(ret, &disk, sizeof(disk));
     size_t len = sizeof(disk);
     for (uint32_t i = 0; i < format->volume_count; i++, len += sizeof(struct disk_volume)) {
-        struct disk_volume row = { .weight = (uint32_t)format->volumes[i].weight };
+        struct disk_volume row = { .weight = (uint32_t)format->volumes[i].weight,
+                                   .shared = format->shared[i] };
         memcpy(row.id, format->volumes[i].id, sizeof(row.id));
         memcpy(ret + len, &row, sizeof(row));
     }
@@ -379,20 +396,33 @@ static bool has_right_crc(slice bytes)
     return crc == crc32c(0, bytes.ptr, bytes.len - sizeof(crc));
 }
 
+/* Returns the size of a row of the list, or 0 if the list is impossible. */
+static size_t volume_bytes(slice bytes, const struct disk_format *disk)
+{
+    if (disk->volume_count == 0 || disk->volume_count > VOLUMES_MAX || disk->weight == 0 ||
+        disk->serial > INT64_MAX || bytes.len < sizeof(*disk) + 4)
+        return 0;
+    size_t list = bytes.len - sizeof(*disk) - 4, count = disk->volume_count;
+    return list == count * sizeof(struct disk_volume) ? sizeof(struct disk_volume)
+           : list == count * OLD_VOLUME_BYTES         ? OLD_VOLUME_BYTES
+                                                      : 0;
+}
+
 /* Reads the list. Returns false if it is impossible. */
 static bool decode_volumes(slice bytes, const struct disk_format *disk, struct format *ret)
 {
-    if (disk->volume_count == 0 || disk->volume_count > VOLUMES_MAX || disk->weight == 0 ||
-        bytes.len != sizeof(*disk) + disk->volume_count * sizeof(struct disk_volume) + 4)
+    size_t row_bytes = volume_bytes(bytes, disk);
+    if (!row_bytes)
         return false;
     ret->volume_count = disk->volume_count;
     for (uint32_t i = 0; i < disk->volume_count; i++) {
-        struct disk_volume row;
-        memcpy(&row, bytes.ptr + sizeof(*disk) + i * sizeof(row), sizeof(row));
-        if (row.weight == 0)
+        struct disk_volume row = { .shared = 0 };
+        memcpy(&row, bytes.ptr + sizeof(*disk) + i * row_bytes, row_bytes);
+        if (row.weight == 0 || row.shared > disk->serial)
             return false;
         memcpy(ret->volumes[i].id, row.id, sizeof(row.id));
         ret->volumes[i].weight = row.weight;
+        ret->shared[i] = row.shared;
     }
     memcpy(ret->volume, disk->volume, sizeof(ret->volume));
     ret->weight = disk->weight;

@@ -212,13 +212,20 @@ struct format {
     /* All that follows is zero in version 1. */
     uint8_t volume[VOLUME_ID_BYTES];
     uint32_t weight;                  /* never changes */
-    uint64_t serial;                  /* of the installation */
+    uint64_t serial;                  /* of the last run in which this volume was in service */
     /* The volumes of the installation when this one was last in use. */
     uint32_t volume_count;
     struct route_row volumes[VOLUMES_MAX];
+    /* For each of them: the serial of the last run in which both were in service; 0: none. For the
+     * volume itself: the highest serial of a copy that it has taken into account. */
+    uint64_t shared[VOLUMES_MAX];
     bool one_copy_damaged;            /* the file has two, and the other one was read */
 };
 
+/* Returns the place of a volume in the list, or format->volume_count. */
+uint32_t format_place(const struct format *format, const uint8_t id[VOLUME_ID_BYTES]);
+/* Returns the serial of the last run that the volume shared with the one with this id; 0: none. */
+uint64_t format_shared(const struct format *format, const uint8_t id[VOLUME_ID_BYTES]);
 /* Returns the length. */
 size_t format_encode(const struct format *format, uint8_t ret[FORMAT_BYTES_MAX]);
 /* Returns OK, ERR_FORMAT if the version is newer, or ERR_GONE if both copies are damaged. Both errors

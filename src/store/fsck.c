@@ -192,8 +192,8 @@ static void check_siblings(struct fsck *fsck, const struct sibling *siblings, si
             continue;
         if (i < mine && memcmp(other->volume, format->volume, VOLUME_ID_BYTES) == 0)
             fsck_note(fsck, FSCK_TWIN, "%s", fsck->ask->folders[i]);
-        if (other->serial > format->serial)
-            fsck_note(fsck, FSCK_LAGS, "%s was in use later", fsck->ask->folders[i]);
+        if (runs_missed(format, other))
+            fsck_note(fsck, FSCK_LAGS, "%s", fsck->ask->folders[i]);
     }
     if (!is_present_list(siblings, fsck->ask->count, format))
         fsck_note(fsck, FSCK_LIST, "at the last use, the list had %u folders",

@@ -17,12 +17,6 @@
 
 #include "store/sizing.h"
 
-struct page {
-    struct format format;
-    bool there;                       /* the format file can be read */
-    bool ours;                        /* ... and has the secret of the installation */
-};
-
 static bool same_id(const struct route_row *row, const uint8_t id[VOLUME_ID_BYTES])
 {
     return memcmp(row->id, id, sizeof(row->id)) == 0;
@@ -74,7 +68,7 @@ static const struct page *claim(struct installation *all, const struct page *pag
     const struct page *latest = NULL;
     for (size_t i = 0; i < all->count; i++) {
         const struct format *format = &pages[i].format;
-        if (!pages[i].ours || format->version < 2 || find(all->route, i, format->volume))
+        if (!page_has_volume(&pages[i]) || find(all->route, i, format->volume))
             continue;
         all->route[i].weight = format->weight;
         memcpy(all->route[i].id, format->volume, sizeof(all->route[i].id));
@@ -124,6 +118,14 @@ static struct route_row make_row(const struct installation *all, const struct st
     return row;
 }
 
+/* Returns true if the folder may be a volume, and does not know which one. */
+static bool lacks_row(const struct installation *all, const struct page *pages, size_t folder)
+{
+    const struct page *page = &pages[folder];
+    bool is_other = page->there && (!page->ours || page->format.version >= 2);
+    return !all->route[folder].weight && !is_other;
+}
+
 /* Returns the first row of the list, from *at on, that no folder has claimed, or NULL. */
 static const struct route_row *unclaimed(const struct installation *all, const struct page *latest,
                                          uint32_t *at)
@@ -136,6 +138,8 @@ static const struct route_row *unclaimed(const struct installation *all, const s
     return NULL;
 }
 
+/* ---- the whole ---- */
+
 void installation_find(struct installation *all, const struct store_folder *folders, size_t count)
 {
     struct page *pages = must_alloc(count * sizeof(*pages));
@@ -143,15 +147,15 @@ void installation_find(struct installation *all, const struct store_folder *fold
     all->count = count;
     read_pages(all, folders, pages);
     const struct page *latest = claim(all, pages);
-    all->serial_least = latest ? latest->format.serial : 0;
-    atomic_store(&all->serial, all->serial_least + 1);
     for (size_t i = 0; i < count; i++) {
-        bool is_other = pages[i].there && (!pages[i].ours || pages[i].format.version >= 2);
-        if (all->route[i].weight || is_other)
-            continue;
-        const struct route_row *row = unclaimed(all, latest, &at);
-        all->route[i] = row ? *row : make_row(all, &folders[i]);
+        const struct route_row *row = lacks_row(all, pages, i) ? unclaimed(all, latest, &at) : NULL;
+        if (row)
+            all->route[i] = *row;
     }
+    runs_learn(all, pages);
+    for (size_t i = 0; i < count; i++)
+        if (lacks_row(all, pages, i))
+            all->route[i] = make_row(all, &folders[i]);
     for (size_t i = 0; i < count; i++)
         if (all->route[i].weight)
             all->list[all->list_count++] = all->route[i];

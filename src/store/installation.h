@@ -3,10 +3,9 @@
 #ifndef STORE_INSTALLATION_H
 #define STORE_INSTALLATION_H
 
-#include <stdatomic.h>
-
 #include "store/ban_list.h"
 #include "store/folder.h"
+#include "store/runs.h"
 #include "store/tallies.h"
 
 struct installation {
@@ -17,10 +16,7 @@ struct installation {
     size_t count;
     struct route_row list[VOLUMES_MAX];    /* the rows with a weight */
     size_t list_count;
-    /* A folder whose own serial is lower missed what happened in an earlier process. */
-    uint64_t serial_least;
-    /* The present serial. It rises when a folder goes out of service. */
-    _Atomic uint64_t serial;
+    struct runs runs;
     struct tallies *tallies;          /* made by the store */
     struct ban_list bans;             /* the purges */
 };

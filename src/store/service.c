@@ -102,6 +102,7 @@ static void begin_service(struct volume *volume)
     pthread_mutex_lock(&volume->queue.lock);
     if (volume->folder.doubted)
         atomic_store(&volume->service.unproved, false);
+    runs_join(volume->options.installation, volume->number, volume->folder.format.serial);
     atomic_store(&volume->service.open, true);
     pthread_mutex_unlock(&volume->queue.lock);
 }
@@ -178,14 +179,16 @@ static enum err open_folder(struct volume *volume, struct folder_wish *wish, con
 enum err service_begin(struct volume *volume, const char **ret_why)
 {
     const struct installation *all = volume->options.installation;
+    service_note_doubt(volume);    /* after a crash in the middle, the next process doubts, too */
     struct folder_wish wish = { .size_bytes = volume->options.size_bytes,
                                 .extent_bytes = volume->options.extent_bytes,
                                 .unproved = atomic_exchange(&volume->service.unproved, false),
                                 .last_generation = atomic_load(&volume->generation),
                                 .self = volume->options.self,
                                 .list = all->list, .list_count = all->list_count,
-                                .serial = atomic_load(&all->serial),
-                                .serial_least = MAX(volume->service.serial, all->serial_least) };
+                                .serial = atomic_load(&all->runs.serial),
+                                .serial_least = MAX(volume->service.serial,
+                                                    all->runs.serial_least[volume->number]) };
     enum err e = open_folder(volume, &wish, ret_why);
     if (e) {
         if (wish.unproved)
@@ -239,9 +242,9 @@ void service_end(struct volume *volume, const char *why)
         folder_doubt(&volume->folder, volume->secret);
     folder_close(&volume->folder, false);
     metadata_cache_clear(volume->known.cache);
-    /* The serial of the other folders rises. If the note of doubt can't be written here, the next
-     * process still sees that this folder has a lower serial. */
-    atomic_fetch_add(&volume->options.installation->serial, 1);
+    /* The other folders write this. If the note of doubt can't be written here, the next process
+     * still sees that this folder missed a run of theirs. */
+    runs_leave(volume->options.installation, volume->number);
     service_note_doubt(volume);
     service_metrics(volume);
     atomic_fetch_add(&volume->service.faults, 1);

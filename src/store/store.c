@@ -64,6 +64,7 @@ static void add_volume(struct store *store, const struct store_folder *folder)
         .pins = store->pins, .pin_pass = store->pin_pass, .pin_percent = options->pin_percent,
     });
     volume->number = (uint32_t)store->volume_count;
+    atomic_store(&volume->service.unproved, store->installation.runs.missed[volume->number]);
     store->volumes[store->volume_count++] = volume;
 }
 

@@ -141,7 +141,16 @@ with Story("d14 fsck of several folders, on a disk that fails, and ended at each
     def pin(prefix):
         return server.client.ask("POST", "pile", query=[("penstock-pin", ""), ("prefix", prefix)])
 
+    def settled():
+        """True if each format file says that all volumes share the present run. Then it is written no more."""
+        pages = [open(story.path(name) + "/format", "rb").read() for name in NAMES]
+        serials = {page[72:80] for page in pages}
+        rows = [page[88 + 28 * i:116 + 28 * i] for page in pages for i in range(len(NAMES)) if
+                page[88 + 28 * i:104 + 28 * i] != page[56:72]]
+        return len(serials) == 1 and {row[20:] for row in rows} == serials
+
     for step in ("file-write", "file-rename", "file-renamed"):
+        wait_for("all folders know each other", settled, 20)
         arm(f"{step} crash")
         reply = pin(f"{step}/")
         story.fact(f"{step} of pins: the process ends", reply.error or reply.status != 200, reply)

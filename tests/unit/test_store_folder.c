@@ -258,7 +258,7 @@ TEST(a_disk_that_is_full_at_the_start_costs_the_oldest_extent)
 
 /* ---- a format file that is lost ---- */
 
-#define COPY_LEN 112                  /* of one copy in a format file that lists one volume */
+#define COPY_LEN 120                  /* of one copy in a format file that lists one volume */
 #define FORMAT_LEN (2 * COPY_LEN + 4)
 
 /* What damage leaves of these bytes; -1: no file. */

@@ -158,12 +158,14 @@ TEST(a_format_file_comes_back_with_its_list_from_either_copy)
     memcpy(format.secret, secret, sizeof(secret));
     for (uint32_t i = 0; i < 2; i++)
         format.volumes[i] = (struct route_row){ "sixteen bytes i!", i + 3 };
+    format.shared[1] = format.serial;
     slice all = { (char *)bytes, format_encode(&format, bytes) };
-    size_t copy = 88 + 2 * 20 + 4;
+    size_t copy = 88 + 2 * 28 + 4;
     ok(all.len == 2 * copy + 4 && number(bytes + 8) == 2 && number(bytes + 52) == 3);
     ok(format_decode(all, &back, &why) == OK && back.version == 2 && back.serial == format.serial);
     ok(back.weight == 3 && memcmp(back.volume, format.volume, sizeof(back.volume)) == 0);
     ok(memcmp(back.volumes, format.volumes, sizeof(back.volumes)) == 0 && !back.one_copy_damaged);
+    ok(memcmp(back.shared, format.shared, sizeof(back.shared)) == 0);
     uint8_t again[FORMAT_BYTES_MAX], whole[FORMAT_BYTES_MAX];
     memcpy(whole, bytes, all.len);
     for (unsigned bit = 0; bit < 8 * all.len; bit++) {
@@ -181,10 +183,31 @@ TEST(a_format_file_comes_back_with_its_list_from_either_copy)
         ok(format_decode((slice){ all.ptr, cut }, &back, &why) == ERR_GONE);
 }
 
+/* Files from before version 2 was released lack the serials of shared runs. */
+TEST(a_format_file_without_shared_runs_is_read)
+{
+    struct format format = { .generation = 5, .weight = 3, .serial = 8, .volume_count = 2,
+                             .shared = { 0, 7 } }, back;
+    uint8_t bytes[FORMAT_BYTES_MAX], old[FORMAT_BYTES_MAX];
+    const char *why;
+    size_t at = 88, copy = 88 + 2 * 20 + 4;
+    for (uint32_t i = 0; i < 2; i++)
+        format.volumes[i] = (struct route_row){ "sixteen bytes i!", i + 3 };
+    (void)format_encode(&format, bytes);
+    memcpy(old, bytes, at);
+    for (uint32_t i = 0; i < 2; i++, at += 20)
+        memcpy(old + at, bytes + 88 + i * 28, 20);
+    mend_format(old, 2 * copy + 4);
+    ok(format_decode((slice){ (char *)old, 2 * copy + 4 }, &back, &why) == OK);
+    ok(back.serial == 8 && back.shared[1] == 0 && !back.one_copy_damaged);
+    ok(memcmp(back.volumes, format.volumes, sizeof(back.volumes)) == 0);
+}
+
 TEST(an_impossible_list_of_volumes_is_refused)
 {
     static const struct { size_t at; uint8_t value; } wrong[] = {
-        { 80, 0 }, { 80, 1 }, { 80, 65 }, { 52, 0 }, { 88 + 16, 0 }, { 8, 0 }, { 8, 1 } };
+        { 80, 0 }, { 80, 1 }, { 80, 65 }, { 52, 0 }, { 88 + 16, 0 }, { 8, 0 }, { 8, 1 },
+        { 79, 128 }, { 88 + 20, 1 } };    /* a serial near the highest number; one of no run */
     struct format format = { .weight = 1, .volume_count = 64 }, back;
     uint8_t bytes[FORMAT_BYTES_MAX];
     const char *why;
@@ -370,7 +393,8 @@ RUN(cmocka_unit_test(a_head_page_has_kind_volume_and_number_where_the_page_says)
     cmocka_unit_test(a_footer_of_each_version_comes_back_and_any_flip_is_found),
     cmocka_unit_test(rows_of_version_1_lack_the_hashes),
     cmocka_unit_test(a_format_file_comes_back_with_its_list_from_either_copy),
-    cmocka_unit_test(an_impossible_list_of_volumes_is_refused),
+    cmocka_unit_test(a_format_file_without_shared_runs_is_read),
+          cmocka_unit_test(an_impossible_list_of_volumes_is_refused),
     cmocka_unit_test(ages_come_back_and_any_flip_is_found),
     cmocka_unit_test(live_units_that_no_record_has_are_refused),
     cmocka_unit_test(the_rule_comes_back_and_any_flip_is_found),

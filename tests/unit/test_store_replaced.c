@@ -79,7 +79,9 @@ TEST(what_is_written_goes_to_the_open_folder)
     ok(restated_open(restated, &folder) == OK && bans_open(bans, &list, &folder) == OK);
     replace_by_an_empty_one();
 
-    ok(folder_set_serial(&folder, 77) == OK);
+    struct format next = folder.format;
+    next.serial = 77;
+    ok(folder_set_format(&folder, &next) == OK);
     ok(restated_add(restated, &folder, &bucket) == OK);
     names_set(names, secret, &(struct store_name){ S("http://o"), S("me") }, 1);
     names_apply(names, &folder);
