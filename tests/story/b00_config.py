@@ -3,7 +3,7 @@ table."""
 from harness import *
 
 
-def call(*args, env=None, timeout=10):
+def call(*args, env=None, timeout=PATIENCE):
     clean = own_env("AWS_")
     done = subprocess.run([PENSTOCK, *args], env={**clean, "AWS_EC2_METADATA_DISABLED": "true",
                                                    **(env or {})}, capture_output=True,

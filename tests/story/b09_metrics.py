@@ -17,7 +17,7 @@ with Story("b09 promtool accepts /metrics") as story:
     story.same("a probe of health", plain(server.port, "GET", "/_/health/ready").status, 200)
     text = plain(server.admin_port, "GET", "/metrics").body
     checked = subprocess.run([PROMTOOL, "check", "metrics"], input=text, capture_output=True,
-                             timeout=30)
+                             timeout=PATIENCE)
     story.same("promtool finds nothing", (checked.returncode, checked.stdout + checked.stderr),
                (0, b""))
     story.fact("the reads are counted", b'penstock_requests_total{op="GetObject"} 3\n' in text,
@@ -38,7 +38,7 @@ with Story("b09 promtool accepts /metrics") as story:
     # ---- a disk that others have filled ----
     squeezed = story.penstock(origin=origin.url, cache_dir=story.path("squeezed"),
                               cache_reserve="1024GiB")
-    wait_for("a warning that the cache has no room", lambda: "cache_squeezed" in squeezed.log(), 10)
+    wait_for("a warning that the cache has no room", lambda: "cache_squeezed" in squeezed.log())
     story.same("nothing may be used", int(squeezed.metrics()["penstock_store_capacity_bytes"]), 0)
     time.sleep(1.5)
     story.same("one warning is enough", squeezed.log().count("cache_squeezed"), 1)

@@ -46,7 +46,7 @@ with Story("b18 a reader of the log that stalls keeps no request waiting") as st
     # ---- a reader that stalls ----
     reader = Reader()
     server, process = daemon(reader)
-    client = Client(server.port, keep=True, timeout=5)
+    client = Client(server.port, keep=True)
     statuses = {}
     for _ in range(REQUESTS):
         status = client.get("bucket/a").status
@@ -62,7 +62,7 @@ with Story("b18 a reader of the log that stalls keeps no request waiting") as st
     story.same("each has a line", said, REQUESTS)
     story.fact("... of which some are dropped", 0 < dropped < REQUESTS, dropped)
     process.terminate()
-    lines = together(reader.rest, lambda: process.wait(20))[0]
+    lines = together(reader.rest, lambda: process.wait(PATIENCE))[0]
     story.same("it ends cleanly", process.returncode, 0)
     written = of(lines, "request")
     story.same("the others are whole, and there", len(written), REQUESTS - dropped)
@@ -74,11 +74,11 @@ with Story("b18 a reader of the log that stalls keeps no request waiting") as st
     # ---- one that never reads again ----
     reader = Reader()
     server, process = daemon(reader)
-    client = Client(server.port, keep=True, timeout=5)
+    client = Client(server.port, keep=True)
     story.same("requests are answered", {client.get("bucket/a").status for _ in range(2000)}, {200})
     process.terminate()
     try:
-        process.wait(15)
+        process.wait(PATIENCE)
     except subprocess.TimeoutExpired:
         process.kill()
     story.same("it ends although nobody reads its last lines", process.wait(), 0)
@@ -90,7 +90,7 @@ with Story("b18 a reader of the log that stalls keeps no request waiting") as st
     for i in range(20):
         server.get(f"bucket/none-{i}")
     process.terminate()
-    lines = together(reader.rest, lambda: process.wait(20))[0]
+    lines = together(reader.rest, lambda: process.wait(PATIENCE))[0]
     story.same("after a stop all lines are there, in order", [line["key"] for line in of(lines, "request")],
                [f"none-{i}" for i in range(20)])
     story.same("none is dropped", of(lines, "log_dropped"), [])
@@ -102,7 +102,7 @@ with Story("b18 a reader of the log that stalls keeps no request waiting") as st
         server.get(f"bucket/none-{i}")
     wait_for("the last request has its line", lambda: server.metric("penstock_access_lines_total") == 20)
     process.send_signal(signal.SIGABRT)
-    lines = together(reader.rest, lambda: process.wait(20))[0]
+    lines = together(reader.rest, lambda: process.wait(PATIENCE))[0]
     story.same("it died", process.returncode, -signal.SIGABRT)
     story.same("after a crash all lines are there", len(of(lines, "request")), 20)
 
@@ -118,4 +118,4 @@ with Story("b18 a reader of the log that stalls keeps no request waiting") as st
     names = set(server.threads().values())
     story.fact("the thread that writes them has a name", "log" in names, names)
     process.terminate()
-    together(reader.rest, lambda: process.wait(20))
+    together(reader.rest, lambda: process.wait(PATIENCE))

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import time
 
-from harness import PENSTOCK, ROOT, Skip, Story
+from harness import PATIENCE, PENSTOCK, ROOT, Skip, Story
 
 READS = r"[\s\S]*\x1b\[\?2004h"    # what zsh says when it reads a line from then on
 with open(os.path.join(ROOT, "src/cli/command.def")) as f:
@@ -21,7 +21,7 @@ if PENSTOCK:    # completion runs the penstock on the line
 
 
 def call(*args):
-    done = subprocess.run([PENSTOCK, *args], capture_output=True, text=True, timeout=20,
+    done = subprocess.run([PENSTOCK, *args], capture_output=True, text=True, timeout=PATIENCE,
                           env={"PATH": os.environ["PATH"], "COLUMNS": "80"})
     return done.returncode, done.stdout, done.stderr
 
@@ -58,7 +58,7 @@ class Zsh:
     def send(self, text):
         os.write(self.fd, text.encode())
 
-    def until(self, pattern, seconds=20):
+    def until(self, pattern, seconds=PATIENCE):
         seen, end = "", time.monotonic() + seconds
         while not re.search(pattern, seen) and time.monotonic() < end:
             if select.select([self.fd], [], [], 0.2)[0]:

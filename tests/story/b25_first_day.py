@@ -20,7 +20,7 @@ class Stage:
         self.story.fact(mistake, not lacks and status == want, f"lacks {lacks}, {status} for {want}: {said}")
 
     def call(self, *argv, prefix=(), env=None):
-        done = subprocess.run([*prefix, PENSTOCK, *argv], capture_output=True, text=True, timeout=30, env={**self.clean, **(env or {})})
+        done = subprocess.run([*prefix, PENSTOCK, *argv], capture_output=True, text=True, timeout=PATIENCE, env={**self.clean, **(env or {})})
         return done.returncode, done.stdout + done.stderr
 
     def write(self, text, name=None):
@@ -216,7 +216,7 @@ def clients(stage, server, front, folder):
 def raw(port, data):
     wire = Wire(port)
     wire.send(data)
-    return (wire.hears(5) or b"").decode("latin-1")
+    return (wire.hears() or b"").decode("latin-1")
 
 
 def tools(stage, server):

@@ -61,7 +61,7 @@ with Story("b26 scripts in odd surroundings") as story:
         os.chmod(story.folder, 0o755)
         done = subprocess.run(as_nobody(["bash", "-c", f". {TOOLS_SCRIPT}; need_packages no-such-package"]),
                               env={"PATH": path, "HOME": "/nowhere"}, capture_output=True, text=True,
-                              timeout=30)
+                              timeout=PATIENCE)
         story.fact("a user who can't become root is told what needs it", done.returncode == 1
                    and "can't install no-such-package: this needs root" in done.stderr,
                    (done.returncode, done.stderr))

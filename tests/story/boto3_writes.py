@@ -19,7 +19,7 @@ from botocore.config import Config
 bucket, prefix, files = sys.argv[1], sys.argv[2], sys.argv[3:]
 s3 = boto3.client("s3", endpoint_url=os.environ["AWS_ENDPOINT_URL"],
                   config=Config(signature_version="s3v4", retries={"max_attempts": 0},
-                                read_timeout=20))
+                                read_timeout=60))
 SUMS = {"CRC32": lambda data: zlib.crc32(data).to_bytes(4, "big"), "SHA1": lambda data: hashlib.sha1(data).digest(),
         "SHA256": lambda data: hashlib.sha256(data).digest()}
 if importlib.util.find_spec("awscrt"):

@@ -8,6 +8,7 @@ with Story("c11 many keys change at once, listings go on") as story:
     keys = [f"bucket/set/{i:03d}" for i in range(40)]
     for key in keys:
         server.get(key)
+    wait_for("all are stored", lambda: server.metric("penstock_bucket_cached_objects") == len(keys))    # a listing renews those
     origin.tell(*[f"flip=bucket/set/{i:03d}" for i in range(8)])
     clock.ahead(1.6)   # freshness counts in whole seconds
     for key in keys[:8]:

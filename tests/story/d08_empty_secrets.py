@@ -16,7 +16,7 @@ with Story("d08 an empty secret opens nothing") as story:
     def call(*args, env=None):
         clean = own_env("AWS_")
         done = subprocess.run([PENSTOCK, *args], env={**clean, **HOME, **(env or {})},
-                              capture_output=True, text=True, timeout=30)
+                              capture_output=True, text=True, timeout=PATIENCE)
         return done.returncode, done.stdout + done.stderr
 
     def settings(**more):

@@ -128,9 +128,9 @@ with Story("d11 a failure at each step of a write to the cache folder", seconds=
                 time.sleep(0.1)
 
         def serves(self, counted=True):
-            wait_for("the folder is in service", lambda: self.server.metric("penstock_store_serving") == 1, 30)
+            wait_for("the folder is in service", lambda: self.server.metric("penstock_store_serving") == 1)
             if counted:
-                wait_for("its records are counted", self.is_counted, 30)
+                wait_for("its records are counted", self.is_counted)
 
         def entries(self):
             return self.server.metric("penstock_store_entries")
@@ -150,7 +150,7 @@ with Story("d11 a failure at each step of a write to the cache folder", seconds=
             """Only whether a byte is old. The origin has new versions, so the cache may hold less than the index names."""
             self.serves(counted=False)
             self.kept()
-            wait_for("the sweeps end", lambda: self.server.metric("penstock_store_bans") == 0, 30)
+            wait_for("the sweeps end", lambda: self.server.metric("penstock_store_bans") == 0)
             self.kept()
             self.epoch()
 

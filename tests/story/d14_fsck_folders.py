@@ -123,7 +123,7 @@ with Story("d14 fsck of several folders, on a disk that fails, and ended at each
     arm("repair stop")
     repair = threading.Thread(target=fsck, args=("--repair",))
     repair.start()
-    wait_for("the repair is about to begin", hits, 30)
+    wait_for("the repair is about to begin", hits)
     status, out, _ = run([program, "fsck", "--quick", "--cache-dir", story.path("b")])
     story.fact("a second fsck finds the folder in use", status == 2 and "uses the folder" in out, out)
     arm()

@@ -53,7 +53,7 @@ with Story(f"d15 {FLIPS} bits flip at rest", seconds=120 + FLIPS) as story:
 
     flipped, lost, anew, rounds, all_wrong = collections.Counter(), [], [], 0, []
     story.same("the first reading fetches all", read_all(), ([], TOTAL))
-    wait_for("all is stored", all_stored, 30, 0.3)
+    wait_for("all is stored", all_stored, every=0.3)
     while sum(flipped.values()) < FLIPS:
         if rounds % 2:
             server.kill()

@@ -67,7 +67,7 @@ class Mount:
         self.process = Process(story, client, argv, env)
         try:
             wait_for(f"{client} is mounted", lambda: os.path.ismount(self.folder)
-                     or not self.process.alive(), 20)
+                     or not self.process.alive())
         finally:
             mounts.append(self)
         check(self.process.alive(), f"{client} ended: {self.process.log()[-500:]}")

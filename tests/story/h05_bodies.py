@@ -171,6 +171,6 @@ with Story("h05 bodies lie in memory or the cache folder, within both their limi
     with open(server.cache_dir, "w"):
         pass
     wait_for("the folder is out of service",
-             lambda: server.metric("penstock_store_serving") == 0, 20)
+             lambda: server.metric("penstock_store_serving") == 0)
     story.same("with a folder that is gone too", server.put("bkt/p", large).status, 200)
     os.unlink(server.cache_dir)

@@ -65,6 +65,11 @@ TOOLS = os.environ.get("PENSTOCK_TOOLS") or os.path.join(
     os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "penstock-tools")
 
 
+# Seconds that a story waits for what must come. A machine may be busy with other work for a while: no fact depends on
+# this number, and only a story that fails waits for so long.
+PATIENCE = 60
+
+
 class Skip(Exception):
     pass
 
@@ -110,21 +115,53 @@ def tool(name):
     return found[-1]
 
 
-def free_port():
-    """Below the range the kernel gives to outgoing connections, so nobody takes it meanwhile."""
-    chooser = random.SystemRandom()
-    for _ in range(200):
-        port = chooser.randrange(10240, 32000)
+class Ports:
+    """Ports of this process alone, each given out once. Stories run beside each other, and a port has no listener before
+    its daemon starts, nor while that restarts. So a process takes whole blocks of ports: the abstract socket of a block's
+    name is its lock, and goes with the process. All lie below the range of outgoing connections."""
+    FIRST, EACH, BLOCKS = 10240, 40, 500
+
+    def __init__(self):
+        self.guard, self.locks, self.next, self.end = threading.Lock(), [], 0, 0
+
+    def take_block(self):
+        for block in random.SystemRandom().sample(range(self.BLOCKS), self.BLOCKS):
+            lock = socket.socket(socket.AF_UNIX)
+            try:
+                lock.bind(f"\0penstock-story-ports-{block}")
+            except OSError:
+                lock.close()
+                continue
+            self.locks.append(lock)
+            self.next = self.FIRST + block * self.EACH
+            self.end = self.next + self.EACH
+            return
+        raise Wrong("other stories have all blocks of ports")
+
+    @staticmethod
+    def is_free(port):
         with socket.socket() as s:
             try:
                 s.bind(("127.0.0.1", port))
-                return port
-            except OSError:
-                pass
-    raise Wrong("no free port was found in 200 tries")
+                return True
+            except OSError:    # a process that is no story has it
+                return False
+
+    def take(self, count=1):
+        """The first of so many ports in a row."""
+        with self.guard:
+            while True:
+                if self.next + count > self.end:
+                    self.take_block()
+                first, self.next = self.next, self.next + count
+                if all(map(self.is_free, range(first, first + count))):
+                    return first
 
 
-def wait_for(what, condition, seconds=20, every=0.02):
+free_port = Ports().take
+
+
+def wait_for(what, condition, seconds=PATIENCE, every=0.02):
     """Returns the first true value of condition()."""
     end = time.monotonic() + seconds
     while True:
@@ -255,7 +292,20 @@ class Wire:
     def send(self, data):
         self.socket.sendall(data)
 
-    def gone(self, seconds=5):
+    def wait_taken(self):
+        """Waits until the other side has read all that was sent: a reset takes along what has not been read."""
+        ours, theirs = (f"{end[1]:04X}" for end in (self.socket.getsockname(), self.socket.getpeername()))
+
+        def taken():
+            left = 0
+            with open("/proc/net/tcp") as f:
+                for _, local, remote, _, queues, *_ in (line.split() for line in f.readlines()[1:]):
+                    pair, (unsent, unread) = (local[-4:], remote[-4:]), queues.split(":")
+                    left += int(unsent, 16) if pair == (ours, theirs) else int(unread, 16) if pair == (theirs, ours) else 0
+            return left == 0
+        wait_for("the other side has read all", taken)
+
+    def gone(self, seconds=PATIENCE):
         """True if the other side closes without another byte."""
         self.socket.settimeout(seconds)
         try:
@@ -265,7 +315,7 @@ class Wire:
         except OSError:
             return True
 
-    def hears(self, seconds=10):
+    def hears(self, seconds=PATIENCE):
         """Everything until the other side closes; None if it does not close."""
         self.socket.settimeout(seconds)
         heard = self.rest
@@ -439,7 +489,7 @@ class Client:
         return self.ask("GET", bucket, query=[("list-type", "2"), *query])
 
 
-def plain(port, method, target, body=b"", headers=(), timeout=30, host=None):
+def plain(port, method, target, body=b"", headers=(), timeout=PATIENCE, host=None):
     """An unsigned request as it stands."""
     lines = [f"{method} {target} HTTP/1.1", f"Host: {host or f'127.0.0.1:{port}'}", "Connection: close",
              *headers]
@@ -533,9 +583,9 @@ class Process:
     def kill(self):
         if self.alive():
             self.process.kill()
-        self.process.wait(20)
+        self.process.wait(PATIENCE)
 
-    def stop(self, seconds=20):
+    def stop(self, seconds=PATIENCE):
         """SIGTERM; returns the exit status, or None if it had to be killed."""
         if self.alive():
             self.process.terminate()
@@ -574,7 +624,7 @@ class Origin(Process):
     def totals(self):
         return json.loads(plain(self.port, "GET", "/_/counts?totals").body)
 
-    def quiet(self, seconds=20):
+    def quiet(self, seconds=PATIENCE):
         """Waits until no request is under way."""
         wait_for("the origin has no open request", lambda: self.totals()["requests_open"] == 0,
                  seconds)
@@ -647,13 +697,13 @@ class Penstock(Process):
         if wait:
             self.wait_ready()
 
-    def wait_ready(self, seconds=30):
+    def wait_ready(self, seconds=PATIENCE):
         start = time.monotonic()
 
         def ready():
             if not self.alive():
                 raise Wrong(f"penstock ended with {self.process.returncode}: {self.log()[-2000:]}")
-            return plain(self.port, "GET", "/_/health/ready", timeout=2).status == 200
+            return plain(self.port, "GET", "/_/health/ready", timeout=10).status == 200
         wait_for("penstock is ready", ready, seconds)
         self.ready_s = time.monotonic() - start
 
@@ -674,19 +724,17 @@ class Penstock(Process):
     def log(self):
         """All that it has said. Access lines are written a little later than requests are answered:
         waits for those of all answers so far."""
-        if self.alive():
-            wanted = None
-            for _ in range(100):
-                if (waits := self._lines_that_wait(wanted)) is None:
-                    break
-                wanted = waits
-                time.sleep(0.02)
+        wanted, end = None, time.monotonic() + PATIENCE
+        while self.alive() and time.monotonic() < end:
+            if (wanted := self._lines_that_wait(wanted)) is None:
+                break
+            time.sleep(0.02)
         return super().log()
 
     def _lines_that_wait(self, wanted):
         """None: as many are written or dropped as had been said at the first look."""
         try:
-            page = plain(self.admin_port, "GET", "/metrics", timeout=1).body.decode()
+            page = plain(self.admin_port, "GET", "/metrics", timeout=10).body.decode()
             said, written, dropped = (int(re.search(rf"^penstock_access_lines{part}_total (\d+)$", page, re.M).group(1))
                                       for part in ("", "_written", "_dropped"))
         except (AttributeError, OSError):    # it answers nobody, or not us
@@ -701,6 +749,12 @@ class Penstock(Process):
                 name, _, value = line.rpartition(" ")
                 found[name] = float(value)
         return found
+
+    def wait_cached(self, *keys, client=None):
+        """Waits until these objects are stored: a read of them is a hit. What was read is stored a moment after its
+        answer, and until then a further read is a miss that costs the origin nothing."""
+        wait_for(f"{', '.join(keys[:3])} are stored",
+                 lambda: all((client or self).get(key).cache == "hit" for key in keys))
 
     def metric(self, name):
         """The sum over the labels of a name."""
@@ -773,7 +827,7 @@ class Versity(Process):
         self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self.port}"
         self.client = Client(self.port, ORIGIN_KEY, ORIGIN_SECRET)
         wait_for("versitygw answers", lambda: self.hangs_up() if tls
-                 else self.client.ask("GET", "").status == 200, 20)
+                 else self.client.ask("GET", "").status == 200)
 
     def again(self):
         """Killed, if it still runs; then a new one on the same folder and port."""
@@ -802,7 +856,7 @@ class Minio(Process):
                           "MINIO_UPDATE": "off", "MINIO_CI_CD": "on", "HOME": story.path("home")})
         self.url = f"http://127.0.0.1:{self.port}"
         client = Client(self.port, ORIGIN_KEY, ORIGIN_SECRET)
-        wait_for("MinIO answers", lambda: client.ask("GET", "").status == 200, 60)
+        wait_for("MinIO answers", lambda: client.ask("GET", "").status == 200)
 
 
 # ---- the story ----
@@ -817,7 +871,8 @@ class Story:
         self.title, self.facts, self.wrong, self.late, self.processes = title, 0, [], 0, []
         self.daemon_env = {}
         self.starting, self.over = threading.RLock(), False    # nothing starts once it ends
-        self.seconds = int(os.environ.get("STORY_SECONDS") or seconds or 120)
+        # A story that hangs ends then; one on a busy machine must not.
+        self.seconds = int(os.environ.get("STORY_SECONDS") or max(seconds or 0, 300))
         self.io = os.environ.get("PENSTOCK_IO", "")
         self.folder = tempfile.mkdtemp(prefix="penstock-story-")
         self.seed = int(os.environ.get("STORY_SEED") or random.SystemRandom().randrange(1 << 32))
@@ -954,7 +1009,7 @@ class Story:
         os._exit(status)    # threads of clients that still wait must not keep us
 
 
-def together(*works, seconds=100):
+def together(*works, seconds=200):
     """Runs functions at once, each in a thread; returns their results, or raises the first
     failure."""
     results, failures = [None] * len(works), []
@@ -978,7 +1033,7 @@ def together(*works, seconds=100):
     return results
 
 
-def run(argv, env=None, seconds=60, input=None):
+def run(argv, env=None, seconds=2 * PATIENCE, input=None):
     """A command to its end: (status, stdout, stderr) as text."""
     outer = own_env() if PENSTOCK in argv else os.environ
     try:

@@ -42,7 +42,7 @@ with Story("i01 origin credentials from every source") as story:
                    and "secret/of" not in server.log() and "token==" not in server.log(),
                    server.log()[-500:])
         checked = subprocess.run([PENSTOCK, "check", server.config_path], capture_output=True,
-                                 env={**clean, **OFF, **env}, text=True, timeout=20)
+                                 env={**clean, **OFF, **env}, text=True, timeout=PATIENCE)
         story.fact(f"{text}: so does check", checked.returncode == 0
                    and re.search(f"signs requests to origin default with {key}.*from: .*{source}",
                                  checked.stdout), checked.stdout)
@@ -157,5 +157,5 @@ with Story("i01 origin credentials from every source") as story:
         lender.raw = lender.expires = None
         lender.down = 0
         wait_for(f"{text}: it heals by itself",
-                 lambda: server.get("bucket/" + text).status == 200, 10)
+                 lambda: server.get("bucket/" + text).status == 200)
         server.stop()

@@ -4,7 +4,7 @@ from batches import ask, frames
 
 
 def run(*argv, env=None):
-    done = subprocess.run([PENSTOCK, *argv], capture_output=True, text=True, timeout=30, env={**own_env(), **(env or {})})
+    done = subprocess.run([PENSTOCK, *argv], capture_output=True, text=True, timeout=PATIENCE, env={**own_env(), **(env or {})})
     return done.returncode, done.stdout + done.stderr
 
 

@@ -164,7 +164,7 @@ with Story("o04 an https origin is trusted if its authority is") as story:
             json.dump(settings, f)
         for command in (["check", story.path("bad.json")],
                         ["serve", "--config", story.path("bad.json")]):
-            done = subprocess.run([PENSTOCK, *command], capture_output=True, text=True, timeout=20, env=own_env())
+            done = subprocess.run([PENSTOCK, *command], capture_output=True, text=True, timeout=PATIENCE, env=own_env())
             told = [x for x in (done.stdout + done.stderr).splitlines() if "origin_ca_file" in x]
             story.fact(f"{command[0]} refuses {name} in one line",
                        done.returncode == 2 and len(told) == 1 and why in told[0]

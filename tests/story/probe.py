@@ -42,10 +42,10 @@ class Probe(Process):
                                                *(f"{n}={v}" for n, v in settings.items())])
         wait_for("the probe is ready", lambda: "ready" in self.log() or not self.alive())
 
-    def wire(self, timeout=20, **how):
+    def wire(self, timeout=PATIENCE, **how):
         return Wire(self.port, timeout, tls=self.tls, **how)
 
-    def ask(self, data, timeout=20, method="GET"):
+    def ask(self, data, timeout=PATIENCE, method="GET"):
         wire = self.wire(timeout)
         wire.send(data)
         reply = wire.read(method)

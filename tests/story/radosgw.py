@@ -154,7 +154,7 @@ class Radosgw:
     def _await_osd(self):
         """What the monitor refuses ("wrong fsid") never comes up: not worth waiting for."""
         wait_for("the OSD asks its monitor",
-                 lambda: "log_to_monitors" in self.osd.log() or not self.osd.alive(), 30)
+                 lambda: "log_to_monitors" in self.osd.log() or not self.osd.alive())
         time.sleep(0.3)
         if not self.osd.alive() or "wrong fsid" in self.osd.log():
             raise Late("the monitor refuses its OSD")

@@ -201,7 +201,7 @@ def battery(story, origin, server, client, tls):
     for name, change in REFUSED.items():
         for first in (b"", second):
             wire = told(PUT, "bkt/refused", HIDDEN, change, second, first)
-            heard = wire.hears(5)
+            heard = wire.hears()
             got = codes(heard)
             if heard is None or got[bool(first and got):] != [400]:
                 wrong.append((name, bool(first), got, heard and heard[-200:]))

@@ -50,7 +50,7 @@ with Story("u04 what was refused stays refused", seconds=150) as story:
         story.same("the old one ends", old.stop(), 0)
     pairs[2] = None, pairs[2][1].again()
     for _, new in pairs:
-        wait_for("the new one has the folder", lambda: '"serving":1' in new.log(), 20)
+        wait_for("the new one has the folder", lambda: '"serving":1' in new.log())
     refused("what it heard", pairs[0][1], "bucket/00")
     refused("what it changed", pairs[1][1], "bucket/01")
     refused("what one heard that was killed before it had the folder", pairs[2][1], "bucket/02")
@@ -94,7 +94,7 @@ with Story("u04 what was refused stays refused", seconds=150) as story:
     story.same("refused to A", server.get("bucket/20", headers=NEWEST).status, 403)
     server = server.restart()    # so that it is known from the disk alone
     write_keys("BKEY")
-    wait_for("its keys are B", lambda: keys_of(server) == "BKEY", 20)
+    wait_for("its keys are B", lambda: keys_of(server) == "BKEY")
     story.same("shown to B", server.get("bucket/20").status, 200)
     time.sleep(0.5)
     write_keys("AKEY")

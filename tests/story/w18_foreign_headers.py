@@ -144,6 +144,6 @@ with Story("w18 vendors' headers") as story:
         path = story.path("never.json")
         with open(path, "w") as f:
             json.dump({**server.settings, "forward_headers": f"x-good, {name}"}, f)
-        done = subprocess.run([PENSTOCK, "check", path], capture_output=True, text=True, timeout=30, env=own_env())
+        done = subprocess.run([PENSTOCK, "check", path], capture_output=True, text=True, timeout=PATIENCE, env=own_env())
         story.fact(f"forward_headers can't name {name}", done.returncode == 2 and f'"{name}"' in done.stdout and "never forwards it" in done.stdout,
                    done.stdout)

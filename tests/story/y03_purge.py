@@ -42,7 +42,7 @@ with Story("y03 a purge is complete when it answers", seconds=100 + 3 * ROUNDS) 
         return None
 
     def warm(keys=KEYS):
-        wait_for("all is cached", lambda: all([server.get(key).cache == "hit" for key in keys]), 20)
+        wait_for("all is cached", lambda: all([server.get(key).cache == "hit" for key in keys]))
 
     # ---- what it answers ----
     warm()
@@ -63,7 +63,7 @@ with Story("y03 a purge is complete when it answers", seconds=100 + 3 * ROUNDS) 
         reply = server.client.ask("GET", "pile", [("penstock-purge", "")] + list(query.items()))
         story.same("the purges in force are listed", reply.status, 200)
         return [json.loads(line) for line in reply.body.splitlines()]
-    wait_for("the sweep ends", lambda: in_force() == [], 20)
+    wait_for("the sweep ends", lambda: in_force() == [])
     story.same("the sweep deleted the records", server.metric("penstock_store_swept_records_total") >= 6, True)
     story.same("... and no other", {server.get(key).cache for key in KEYS}, {"hit"})
 

@@ -51,7 +51,7 @@ with Story("y04 what is pinned stays", seconds=300) as story:
 
     # ---- what is there, and what comes ----
     read(kept[:30])
-    wait_for("they are stored", lambda: len(pinned("keep/")) == 30, 10)
+    wait_for("they are stored", lambda: len(pinned("keep/")) == 30)
     (row,), end = ask("POST", "pin", prefix="keep/")
     story.same("what is there is pinned", (row["prefix"], row["objects"], row["cached_bytes"], row["pinned_bytes"]),
                ("keep/", 30, 30 * SIZE, 30 * SIZE))
@@ -60,16 +60,16 @@ with Story("y04 what is pinned stays", seconds=300) as story:
     read(kept[30:] + ["keep/large"])
     read([f"noise/0/{i}" for i in range(20)])
     wait_for("what comes is pinned, and nothing else",
-             lambda: (now := pinned()) and all(now[k] == k.startswith("keep/") for k in now) and len(now) == KEPT + 21, 10)
+             lambda: (now := pinned()) and all(now[k] == k.startswith("keep/") for k in now) and len(now) == KEPT + 21)
 
     # ---- 20 times the cache ----
     recycled = 0
     for n in range(SETS):
         if n % 6 == 2:
             before = server.metric("penstock_store_recycled_extents_total")
-            thread = threading.Thread(target=noise, args=(n,))
+            thread = threading.Thread(target=lambda n=n: [noise(n) for _ in range(4)])    # to the kill, or to no end
             thread.start()
-            wait_for("extents are recycled", lambda: server.metric("penstock_store_recycled_extents_total") > before, 20)
+            wait_for("extents are recycled", lambda: server.metric("penstock_store_recycled_extents_total") > before)
             recycled += server.metric("penstock_store_recycled_extents_total")
             server.kill()
             thread.join()
@@ -89,7 +89,7 @@ with Story("y04 what is pinned stays", seconds=300) as story:
     # ---- a write, and a fill of the same key ----
     story.same("PUT", server.ask("PUT", "pool/keep/1", body=b"new").status, 200)
     story.same("the new version", server.get("pool/keep/1").body, b"new")
-    wait_for("... is pinned as it comes", lambda: server.get("pool/keep/1").body == b"new" and pinned("keep/1").get("keep/1"), 10)
+    wait_for("... is pinned as it comes", lambda: server.get("pool/keep/1").body == b"new" and pinned("keep/1").get("keep/1"))
     story.same("unpin", ask("POST", "unpin", prefix="keep/")[0][0]["was_pinned"], True)
     story.same("nothing is pinned", (any(pinned("keep/").values()), ask("GET", "pin")[0],
                                      server.metric("penstock_pinned_bytes")), (False, [], 0))
@@ -97,13 +97,13 @@ with Story("y04 what is pinned stays", seconds=300) as story:
     story.same("a pin while a key of it is fetched",
                [a if isinstance(a, int) else a.status if isinstance(a, Reply) else a[0][0]["pinned"] for a in together(
                    lambda: server.get("pool/keep/late"), lambda: ask("POST", "pin", prefix="keep/"))], [200, True])
-    wait_for("the key is pinned", lambda: pinned("keep/late").get("keep/late"), 10)
+    wait_for("the key is pinned", lambda: pinned("keep/late").get("keep/late"))
     story.fact("what was unpinned and is there is pinned again", sum(pinned("keep/").values()) >= KEPT, pinned("keep/"))
 
     # ---- the budget ----
     ask("POST", "pin", prefix="bulk/")
     read([f"bulk/{i}" for i in range(400)])
-    wait_for("the budget is used up", lambda: server.metric("penstock_pins_over_budget_bytes_total") > 0, 10)
+    wait_for("the budget is used up", lambda: server.metric("penstock_pins_over_budget_bytes_total") > 0)
     (row,), end = ask("POST", "pin", prefix="bulk/")
     story.fact("a pin that is too large pins what fits", 0 < row["pinned_bytes"] and
                end["budget_bytes"] - 2 * MIB < server.metric("penstock_pinned_bytes") <= end["budget_bytes"],

@@ -27,7 +27,7 @@ with Story("y05 what explain says is what happens next", seconds=90) as story:
     story.same("explain asked the origin for a list alone", (origin.totals()["get"], origin.totals()["head"]), (0, 0))
 
     server.get("pile/small")
-    wait_for("it is stored", lambda: explain("pile/small")["metadata"]["stored"], 10)
+    wait_for("it is stored", lambda: explain("pile/small")["metadata"]["stored"])
     found = explain("pile/small")
     story.same("a hit", (found["now"], found["bytes"]), ("hit", {"first": 0, "end": SMALL, "cached": SMALL, "records": found["bytes"]["records"]}))
     story.same("its record", [(r["first"], r["end"], r["stored"], r["folder"]) for r in found["bytes"]["records"]], [(0, SMALL, True, 1)])
@@ -35,7 +35,7 @@ with Story("y05 what explain says is what happens next", seconds=90) as story:
     story.same("... and so it is", both("pile/small"), ("HIT", "HIT"))
 
     server.get("pile/large", headers={"range": f"bytes=0-{MIB - 1}"})
-    wait_for("a part is stored", lambda: explain("pile/large")["bytes"]["cached"] == MIB, 10)
+    wait_for("a part is stored", lambda: explain("pile/large")["bytes"]["cached"] == MIB)
     found = explain("pile/large")
     story.same("the rest of the object is missing", (found["now"], [(r["first"], r["end"], r["stored"]) for r in found["bytes"]["records"]]),
                ("partial", [(0, MIB, True), (MIB, LARGE, False)]))
@@ -110,7 +110,7 @@ with Story("y05 what explain says is what happens next", seconds=90) as story:
         server.get(f"fill/{number}")
         return explain(f"fill/{number}")["metadata"].get("not_stored", {}).get("event")
 
-    wait_for("what comes last is not admitted", lambda: "not_admitted" in map(kept_out, range(690, 700)), 20)
+    wait_for("what comes last is not admitted", lambda: "not_admitted" in map(kept_out, range(690, 700)))
 
     # ---- the right ----
     lister, reader = Client(server.port, "LISTKEY", "list"), Client(server.port, "READKEY", "read")

@@ -89,7 +89,7 @@ with Story(f"y07 ls and du after {HISTORIES} histories", seconds=120 + 6 * HISTO
         for row in rows("ls"):
             check(server.head("pile/" + row["key"]).status == 200, row["key"])
         looks = [None]
-        wait_for("nothing changes any more", lambda: looks.append(rows("ls")) or looks[-2] == looks[-1], 20, 0.4)
+        wait_for("nothing changes any more", lambda: looks.append(rows("ls")) or looks[-4:] == looks[-1:] * 4, every=0.4)
         last = looks[-1]
         sums = {depth: sum(row["cached_bytes"] for row in rows("du", depth=str(depth))) for depth in (0, 1, 9)}
         origin.tell("match=*", "status=503")

@@ -42,7 +42,7 @@ with Story(f"z02 {ROUNDS} rounds of kill -9 while extents are recycled", seconds
         thread = threading.Thread(target=read, args=(epoch(number + 1),))
         thread.start()
         wait_for("extents are recycled",
-                 lambda: server.metrics()["penstock_store_recycled_extents_total"] > before, 20)
+                 lambda: server.metrics()["penstock_store_recycled_extents_total"] > before)
         time.sleep(order.random() * 0.3)
         recycled += server.metrics()["penstock_store_recycled_extents_total"] - before
         server.kill()
