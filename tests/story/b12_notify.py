@@ -6,7 +6,7 @@ with Story("b12 READY=1 comes when it serves, STOPPING=1 when it drains") as sto
     for place in (story.path("notify"), f"\0penstock-story-{os.getpid()}"):
         manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         manager.bind(place)
-        manager.settimeout(10)
+        manager.settimeout(PATIENCE)
 
         def word():
             try:
@@ -21,5 +21,5 @@ with Story("b12 READY=1 comes when it serves, STOPPING=1 when it drains") as sto
                     1000)
         server.process.terminate()
         story.same("SIGTERM: the next word", word(), b"STOPPING=1")
-        story.same("... and the end", server.process.wait(20), 0)
+        story.same("... and the end", server.process.wait(PATIENCE), 0)
         manager.close()

@@ -21,7 +21,7 @@ with Story("b13 an operator can see what the service does") as story:
 
     def line_of(event, request_id):
         return wait_for(f"a {event} line for {request_id}", lambda: next(
-            (line for line in lines(server, event) if line.get("id") == request_id), None), 5)
+            (line for line in lines(server, event) if line.get("id") == request_id), None))
 
     def told(text, line, **facts):
         story.same(text, {name: line.get(name) for name in facts}, facts)
@@ -71,7 +71,7 @@ with Story("b13 an operator can see what the service does") as story:
            f"Content-Length: {3 << 20}\r\nx-goog-new: 1\r\n\r\n"
     told_why("... or not by a presigned URL", head.encode(), "x-goog-new")
 
-    def refused_raw(text, data, err, seconds=5):
+    def refused_raw(text, data, err, seconds=PATIENCE):
         wire = Wire(server.port)
         wire.send(data)
         began = time.monotonic()

@@ -16,7 +16,7 @@ with Story("b21 what an origin lacks is no failure of it") as story:
     def gained(method, key, query=(), **how):
         before = figures()
         reply = server.ask(method, key, query=query, **how)
-        now, end = figures(), time.monotonic() + 5
+        now, end = figures(), time.monotonic() + PATIENCE
         while all(now[name] == before[name] for name in ("ok", "error")) and time.monotonic() < end:
             time.sleep(0.02)    # a call of the origin is counted behind its last byte
             now = figures()
@@ -41,7 +41,7 @@ with Story("b21 what an origin lacks is no failure of it") as story:
     def refused(reply):
         request_id = reply.headers["x-amz-request-id"]
         return wait_for("the line", lambda: next((line for line in map(json.loads, server.log().splitlines())
-                                                  if line["event"] == "refused" and line["id"] == request_id), None), 5)
+                                                  if line["event"] == "refused" and line["id"] == request_id), None))
 
     wrong = Client(server.port, ACCESS_KEY, "wrong")
     line = refused(wrong.ask("PUT", "bucket/a", query=[("tagging", ""), ("versionId", "v 1")], body=b"x"))

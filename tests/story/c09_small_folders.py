@@ -27,6 +27,7 @@ with Story("c09 1,200 expired objects in 150 folders") as story:
         story.note(f"{text}: {counts['list']} pages for {len(keys)} objects")
 
     story.same("a cold pass", all_right(keys), [])
+    server.wait_cached(*keys, client=client)    # a listing renews what is on the disk
     expired("in their order", keys, len(keys) // 300)
     mixed = story.random.sample(keys, len(keys))
     expired("in random order", mixed, len(keys) // 300)

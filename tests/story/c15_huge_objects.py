@@ -21,7 +21,7 @@ with Story("c15 objects above 2^32 units") as story:
     origin = story.origin()
     folders = [{"path": story.path(name), "size": "1GiB"} for name in ("one", "two")]
     server = story.penstock(origin=origin.url, cache_dir=None, cache_size=None, cache_dirs=folders)
-    client = Client(server.port, timeout=10)
+    client = Client(server.port)
     for size in SIZES:
         key = f"bucket/{size}/size-{size}-x"
         for turn in ("cold", "again"):

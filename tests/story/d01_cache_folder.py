@@ -16,7 +16,7 @@ with Story("d01 the cache folder is full, read-only, missing, foreign, newer or 
     key = f"bucket/size-{SIZE}-x"
 
     def start_fails(text, server, *words):
-        wait_for(f"{text}: it gives up", lambda: not server.alive(), 15)
+        wait_for(f"{text}: it gives up", lambda: not server.alive())
         log = server.log().strip()
         story.fact(f"{text}: status is not 0", server.process.returncode not in (0, None)
                    and server.process.returncode > 0, server.process.returncode)
@@ -117,7 +117,8 @@ with Story("d01 the cache folder is full, read-only, missing, foreign, newer or 
                 run(["mount", "-o", "remount,ro", story.path("small")])
                 frozen = story.penstock(wait=False, origin=origin.url,
                                         cache_dir=story.path("small/cache"))
-                time.sleep(1.5)
+                wait_for("it serves, or has ended", lambda: not frozen.alive() or plain(
+                    frozen.port, "GET", "/_/health/ready").status == 200)
                 if frozen.alive():
                     serves("a read-only folder: it serves without", frozen)
                     story.fact("... and says so", re.search("read-only|read only|EROFS|written to", frozen.log(), re.I), frozen.log()[-500:])

@@ -38,7 +38,7 @@ with Story(f"d02 {ROUNDS} rounds of kill -9 under mixed load", seconds=60 + ROUN
     def work(number, port, stop):
         global writes
         rng = random.Random(f"{story.seed} {number} {time.monotonic()}")
-        client = Client(port, timeout=20)
+        client = Client(port)
         while not stop.is_set():
             kind = rng.random()
             if kind < 0.5:
@@ -84,7 +84,7 @@ with Story(f"d02 {ROUNDS} rounds of kill -9 under mixed load", seconds=60 + ROUN
             thread.start()
         time.sleep(0.3 + story.random.random() * 1.2)
         try:
-            wait_for("a fill is under way", lambda: origin.totals()["requests_open"] > 0, 5, 0.002)
+            wait_for("a fill is under way", lambda: origin.totals()["requests_open"] > 0, every=0.002)
             under_way += 1
         except Wrong:
             pass
@@ -95,7 +95,7 @@ with Story(f"d02 {ROUNDS} rounds of kill -9 under mixed load", seconds=60 + ROUN
         server.kill()
         stop.set()
         for thread in threads:
-            thread.join(25)
+            thread.join(PATIENCE)
         dying.clear()
         server = server.again(freshness=("ttl", "immutable")[round_number % 2])
         fetched += read_stored()

@@ -64,7 +64,7 @@ with Story(f"d03 {FLIPS} bit flips in extents", seconds=120 + FLIPS // 5) as sto
     def settled():
         """What was found bad is forgotten, and what came instead committed."""
         origin.quiet()
-        time.sleep(0.6)
+        server.wait_cached(*objects)
 
     def warm(text):
         origin.reset()

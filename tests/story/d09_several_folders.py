@@ -39,8 +39,10 @@ with Story("d09 several cache folders are used as one", seconds=150) as story:
                             cache_dirs=dirs(*NAMES, a="2GiB"))
     story.same("cold: the origin is asked for all", cost(server, keys), COUNT)
     wait_for("all is stored", lambda: server.metric("penstock_store_entries") >= 3 * COUNT - 10 or
-             cost(server, keys) == 0, 20)
+             cost(server, keys) == 0)
     story.same("warm: for none", cost(server, keys), 0)
+    server.wait_cached(*keys)
+    wait_for("the figures are told", lambda: sum(volumes(server, "bytes")) == server.metric("penstock_store_bytes"))
     shared = volumes(server, "bytes")    # of objects of one stripe; the large one comes later
     story.fact("each folder has some, and the largest has most", all(shared) and shared[0] == max(shared), shared)
     story.same("the sum of the folders is what the store has", sum(volumes(server, "bytes")),
@@ -48,7 +50,7 @@ with Story("d09 several cache folders are used as one", seconds=150) as story:
     story.same("all serve", (volumes(server, "serving"), server.metric("penstock_store_serving")), ([1] * 3, 3))
     story.bytes("an object of four stripes", server.get("pile/large"), "pile/large", 0, LARGE)
     wait_for("... is stored", lambda: server.get("pile/large").status == 200 and
-             sum(volumes(server, "bytes")) > LARGE, 20)
+             sum(volumes(server, "bytes")) > LARGE)
     origin.reset()
     story.bytes("... and is read as one", server.get("pile/large"), "pile/large", 0, LARGE)
     story.bytes("... also over the end of a stripe", server.get("pile/large", 64 * MIB - 100_000, 64 * MIB + 99_999),
@@ -78,7 +80,7 @@ with Story("d09 several cache folders are used as one", seconds=150) as story:
     story.fact("so does the log", f"{story.path('b')}/cache" in server.log() and "tries the folder again" in server.log(),
                server.log()[-800:])
     os.rename(story.path("b-away"), story.path("b"))
-    wait_for("it comes back by itself", lambda: server.metric("penstock_store_serving") == 3, 20)
+    wait_for("it comes back by itself", lambda: server.metric("penstock_store_serving") == 3)
     story.same("with all that it had", cost(server, keys), 0)
     story.same("it stops cleanly", server.stop(), 0)
 

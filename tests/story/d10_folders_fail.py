@@ -29,7 +29,7 @@ with Story("d10 a folder that fails costs what lies in it, and nothing else", se
 
     def mount_again(name):
         """The disk is plugged in again, when nobody uses the old mount."""
-        wait_for("the daemon has let go of it", lambda: not run(["losetup", "-j", image(name)])[1].strip(), 20)
+        wait_for("the daemon has let go of it", lambda: not run(["losetup", "-j", image(name)])[1].strip())
         return mount(name)
 
     def shut_down(name):
@@ -68,7 +68,7 @@ with Story("d10 a folder that fails costs what lies in it, and nothing else", se
             run(["fsfreeze", "-u", folder])
             while run(["umount", "-l", folder])[0] == 0:
                 pass
-        wait_for("no image is in use", lambda: not run(["losetup", "-j", image("b")])[1].strip(), 20)
+        wait_for("no image is in use", lambda: not run(["losetup", "-j", image("b")])[1].strip())
         run(["umount", through])
 
     def tell():
@@ -122,21 +122,29 @@ with Story("d10 a folder that fails costs what lies in it, and nothing else", se
             return f"{len(taken)} {kind}s {'there' if there else 'elsewhere'}: at most {taken[-1] * 1000:.0f} ms" + \
                 f" ({sum(w > 0.1 for w in taken)} over 100)"
 
-        def fails(text, begin, end, out=True):
+        def faults():
+            return server.metrics()[f'penstock_volume_faults_total{{path="{mounted["b"]}/cache"}}']
+
+        def fails(text, begin, end, out=True, fault=False):
+            """out: the folder goes out of service, and is so until end(). fault: it may come back before that is seen."""
             wrong.clear()
+            before = faults()
             time.sleep(1)
             waits.clear()
             check(begin(), f"{text}: can't be made")
             if out:
-                wait_for(f"{text}: it is out", lambda: serving() == 0, 20)
+                wait_for(f"{text}: it is out", lambda: serving() == 0)
             time.sleep(3)
             check(end(), f"{text}: can't be ended")
-            time.sleep(1.5)    # a folder that was made meanwhile is noticed to be another one
+            if fault:
+                wait_for(f"{text}: it is noticed", lambda: faults() > before)
+            time.sleep(1.5)
             try:
-                wait_for(f"{text}: it is back", lambda: serving() == 1, 30)
+                wait_for(f"{text}: it is back", lambda: serving() == 1)
             except Wrong as error:
                 raise Wrong(f"{error}: " + "\n".join(
                     line for line in server.log().splitlines() if '"event":"cache_folder' in line and mounted["b"] in line))
+            wait_for(f"{text}: all are back", lambda: server.metric("penstock_store_serving") == 3)
             time.sleep(2)
             story.same(f"{text}: no request failed and no byte was wrong", wrong[:3], [])
             story.note(f"{text}: " + ", ".join(longest(k, t) for t in (False, True) for k in ("read", "write")))
@@ -168,7 +176,7 @@ with Story("d10 a folder that fails costs what lies in it, and nothing else", se
             fails("all hangs", stand_still, go_on)
             fails("removed", lambda: not os.rename(b + "/cache", b + "/away"),
                   lambda: not shutil.rmtree(b + "/cache", ignore_errors=True) and not os.rename(b + "/away", b + "/cache"))
-            fails("replaced by an empty one", replace, lambda: True, out=False)
+            fails("replaced by an empty one", replace, lambda: True, out=False, fault=True)
             fails("unmounted", lambda: unmount("b"), lambda: mount_again("b"), out=False)
             rounds += 1
         story.note(f"{rounds} rounds")
@@ -177,14 +185,13 @@ with Story("d10 a folder that fails costs what lies in it, and nothing else", se
         over.set()
         for thread in threads:
             thread.join(30)
-        story.fact("the faults are counted by folder", server.metrics()[
-            f'penstock_volume_faults_total{{path="{b}/cache"}}'] >= 3, server.metric("penstock_volume_faults_total"))
+        story.fact("the faults are counted by folder", faults() >= 3, faults())
         server.stop()
 
     for folder in (disks, through):
         os.mkdir(folder)
     disk = Process(story, "bindfs", ["bindfs", "-f", disks, through])
-    wait_for("the process that is the disk has begun", lambda: os.path.ismount(through), 10)
+    wait_for("the process that is the disk has begun", lambda: os.path.ismount(through))
     try:
         tell()
     finally:

@@ -27,7 +27,8 @@ with Story("d13 the scrub finds damage without a read", 120) as story:
 
     server = server.again(scrub_time="1s")
     origin.reset()
-    story.fact("now there is a scrub", "scrub" in server.threads().values(), server.threads())
+    wait_for("now there is a scrub", lambda: "scrub" in server.threads().values())
+    story.fact("now there is a scrub", True)
     wait_for("the scrub has found the damage", lambda: server.metric(BAD) >= len(damaged))
     wait_for("a pass has ended", lambda: server.metric("penstock_scrub_passes_total") >= 2)
     story.same("each damaged record is counted once", server.metric(BAD), len(damaged))

@@ -4,7 +4,7 @@ from harness import *
 SIZE = 24 * MIB
 
 with Story("f02 a leader that disconnects changes nothing") as story:
-    origin = story.origin("first_byte_ms=300", f"bandwidth={12 * MIB}")
+    origin = story.origin("first_byte_ms=300", f"bandwidth={6 * MIB}")
     server = story.penstock(origin=origin.url)
     for turn, after in (("before the first byte", 0), ("in the middle", 2 * MIB)):
         key = f"bucket/{after}/size-{SIZE}-x"

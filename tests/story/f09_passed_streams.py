@@ -12,7 +12,7 @@ def begins(server, key, query=()):
 
 
 def beside(story, server, number, what):
-    client = Client(server.port, timeout=20)
+    client = Client(server.port)
     for name, ask in (("a cold GET", lambda: client.get(f"bucket/beside-{number}")),
                       ("a PUT", lambda: client.put("bucket/new", b"new")),
                       ("a list", lambda: client.list("bucket"))):

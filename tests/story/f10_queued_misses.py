@@ -11,7 +11,10 @@ from harness import *
 CONNECTIONS, SIZE, LIST = 2, 4000, 500
 
 with Story("f10 misses that wait for the origin") as story:
-    origin = story.origin("objects=pile/%d 6000 4000", "match=pile/*", "first_byte_ms=50")
+    origin = story.origin("objects=pile/%d 6000 4000")
+
+    def pace(first_byte_ms):
+        origin.tell("reset=rules", "match=pile/*", f"first_byte_ms={first_byte_ms}")
     path = story.path("fill.sock")
     server = story.penstock(origin=origin.url, fill_socket=path, freshness="immutable", origin_connections=CONNECTIONS,
                             fill_threads=8, batch_gets=LIST)
@@ -62,15 +65,17 @@ with Story("f10 misses that wait for the origin") as story:
 
     for what, begin in {"a fill": fill, "a prefetch": prefetch, "one with a deadline": overdue, "a batch": batch,
                         "clients with a GET each": gets("GET"), "with a HEAD each": gets("HEAD")}.items():
-        origin.quiet(60)
-        before = asked()
+        origin.quiet()
+        pace(3000)    # next to nothing is served until all of them wait, however long that takes
         end = begin(keys(LIST))
         wait_for(f"{what}: {LIST} misses wait", lambda: queued() > LIST * .9)
+        pace(100)
+        before = asked()
         end()
         name = keys(1)[0]
         reply = server.get(f"pile/{name}")
         story.bytes(f"{what} ends: another's miss", reply, f"pile/{name}", 0, SIZE)
-        origin.quiet(60)
+        origin.quiet()
         story.fact("... comes when what had been sent has come", asked() - before <= 25, asked() - before)
 
     # ---- a long list has one turn of many ----
@@ -82,10 +87,12 @@ with Story("f10 misses that wait for the origin") as story:
         story.fact("... after at most a few of the list's", cost <= 3 * CONNECTIONS + 2, cost)
 
     for what, begin in {"a fill": fill, "a batch": batch}.items():
-        origin.quiet(60)
+        origin.quiet()
         many = keys(LIST)
+        pace(3000)
         end = begin(many)
         wait_for(f"{what}: {LIST} misses wait", lambda: queued() > LIST * .9)
+        pace(200)    # few of the list's go by between a count and the request that it is for
         answered(f"beside {what} of {LIST} misses one of another client", keys(1)[0])
         answered("one that stands at the end of that list", many[-1])
         before, some = asked(), keys(20)
@@ -98,7 +105,8 @@ with Story("f10 misses that wait for the origin") as story:
         end()
 
     # ---- nor does a crowd that never ends leave a list one place of many ----
-    origin.quiet(60)
+    origin.quiet()
+    pace(50)
     before, ended = asked(), threading.Event()
 
     def come_again():
@@ -117,7 +125,7 @@ with Story("f10 misses that wait for the origin") as story:
         one.join()
     story.same("a list beside 30 clients that ask again and again", {i.status for i in items}, {200})
     story.fact("... takes twice as long as in the order of coming", cost <= 2 * (50 + 30) + 10, cost)
-    origin.quiet(60)
+    origin.quiet()
     before = asked()
     wires = [Wire(server.port) for _ in range(200)]
     for wire, name in zip(wires, keys(200)):

@@ -63,7 +63,7 @@ with Story("g01 safety guards can be seen to fail", seconds=150) as story:
         for key, size in keys:
             story.bytes(f"{key} is read", server.get(key), key, 0, size)
         origin.quiet()
-        time.sleep(0.5)
+        server.wait_cached(*(key for key, _ in keys))
 
     def one_version(reply, *bodies):
         """None, or what was wrong with an answer that said it was whole; a clear failure is not
@@ -111,7 +111,7 @@ with Story("g01 safety guards can be seen to fail", seconds=150) as story:
     def overwritten(off):
         """A PUT while the old version is on its way in."""
         key, size = f"bucket/size-{MIB}-x", MIB
-        origin, server = house(off, "match=bucket/* GET", f"bandwidth={768 * KIB}")
+        origin, server = house(off, "match=bucket/* GET", f"bandwidth={256 * KIB}")
         body = story.random.randbytes(5000)
 
         def write():
@@ -131,15 +131,14 @@ with Story("g01 safety guards can be seen to fail", seconds=150) as story:
         key, size = f"bucket/size-{6 * MIB}-x", 6 * MIB
         origin, server = house(off)
         story.bytes("the first half is read", server.get(key, 0, 3 * MIB - 1), key, 0, 3 * MIB)
-        origin.quiet()
-        time.sleep(0.5)
+        wait_for("it is stored", lambda: server.get(key, 0, 3 * MIB - 1).cache == "hit")
         origin.tell(f"flip={key}")
         return one_version(server.get(key), expect(key, 1, 0, size), expect(key, 2, 0, size))
 
     def late_missing(off):
         """The origin says "no such key" late: a PUT has ended meanwhile."""
         key, body = "bucket/new", b"put through us"
-        origin, server = house(off, f"match={key} GET", "late_ms=800", "times=1")
+        origin, server = house(off, f"match={key} GET", "late_ms=3000", "times=1")
 
         def write():
             wait_for("the origin is asked", lambda: origin.totals()["requests_open"] > 0)
@@ -150,7 +149,7 @@ with Story("g01 safety guards can be seen to fail", seconds=150) as story:
 
     def late_list(off):
         """A list is under way: a PUT has ended meanwhile, and somebody lists again."""
-        origin, server = house(off, "object=bucket/a 10", "match=bucket/ LIST", "late_ms=1000", "times=1")
+        origin, server = house(off, "object=bucket/a 10", "match=bucket/ LIST", "late_ms=3000", "times=1")
         after = []
 
         def write():

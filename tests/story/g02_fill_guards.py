@@ -8,7 +8,7 @@ JOBS = ("JOBSTESTKEY", "jobs/secret")
 
 with Story("g02 fill guards can be seen to fail") as story:
     use_tests_daemon()
-    origin = story.origin("objects=pile/%d 10 100000", "match=pile/9", "first_byte_ms=500")
+    origin = story.origin("objects=pile/%d 10 100000", "match=pile/9", "first_byte_ms=3000")
     ids = iter(range(1000))
 
     def house(off):
@@ -46,7 +46,6 @@ with Story("g02 fill guards can be seen to fail") as story:
         filler, memory = Filler(path), Memory(1 << 20)
         buffer = filler.register(memory)["buffer"]
         fill = filler.ask("fill", buffer=buffer, bucket="pile", items=[["9", 0, 100_000, 0]])
-        time.sleep(0.1)
         given = filler.ask("unregister", buffer=buffer)
         first = said(filler.receive)
         ends(server)

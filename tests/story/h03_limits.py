@@ -28,7 +28,7 @@ with Story("h03 slow heads, idle connections, the cap, and the way down") as sto
     idle.read()
     time.sleep(0.9)    # longer than head_ms
     idle.send(get("/b"))
-    story.same("but not before", idle.read().body, b"/b\n")
+    story.in_time("but not before", idle.read().body == b"/b\n")
 
     slow = probe.wire()
     slow.send(get("/echo", "Content-Length: 100", method="PUT") + b"half")
@@ -49,6 +49,10 @@ with Story("h03 slow heads, idle connections, the cap, and the way down") as sto
         stuck.send(get(path, "Content-Length: 100", method="PUT") + b"half")
         stuck.close()
 
+    probe.ends_cleanly()
+
+    # ---- a crowd: silent ones stay for 3 s, and idle ones for as long as this takes ----
+    probe = Probe(story, head_ms=3000, idle_ms=120_000, connections_max=300)
     crowd = [probe.wire() for _ in range(300)]
     wait_for("300 connections are open", lambda: probe.stats()["connections"] >= 301)
     late = probe.wire()
@@ -57,7 +61,7 @@ with Story("h03 slow heads, idle connections, the cap, and the way down") as sto
                b"/x\n")
     began = time.monotonic()
     story.same("a newcomer is served when slow ones have gone", late.read().body, b"/late\n")
-    story.fact("it had to wait", time.monotonic() - began > 0.2, time.monotonic() - began)
+    story.in_time("it had to wait", time.monotonic() - began > 0.2, time.monotonic() - began)
     late.close()
     for wire in crowd:
         wire.close()
@@ -92,10 +96,10 @@ with Story("h03 slow heads, idle connections, the cap, and the way down") as sto
     idle.send(get("/a"))
     idle.read()
     running = probe.wire()
-    running.send(get("/later?ms=700"))
-    time.sleep(0.2)
+    running.send(get("/later?ms=2000"))
+    running.wait_taken()
     probe.process.send_signal(signal.SIGTERM)
-    story.fact("draining closes idle connections", idle.gone(0.4))
+    story.in_time("draining closes idle connections before the running answers are sent", idle.gone(1.5))
     reply = running.read()
     story.same("running answers are finished, and say close", (reply.body, reply.closed),
                (b"later\n", True))

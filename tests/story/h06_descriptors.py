@@ -7,7 +7,7 @@ from probe import *
 def crowd_of(port, count, ask):
     crowd = []
     for _ in range(count):
-        wire = Wire(port, 10)
+        wire = Wire(port)
         wire.send(ask)
         reply = wire.read()
         if reply.status != 200:
@@ -36,7 +36,7 @@ with Story("h06 descriptors run short, and nobody waits for one") as story:
     resource.prlimit(probe.pid, resource.RLIMIT_NOFILE, (limit, limit))
     crowd = crowd_of(probe.port, 120, get("/a"))
     story.same("without descriptors the longest idle connection makes room", len(crowd), 120)
-    story.same("also for the admin address", plain(probe.admin, "GET", "/x", timeout=5).body,
+    story.same("also for the admin address", plain(probe.admin, "GET", "/x").body,
                b"/x\n")
     leave(crowd)
     wait_for("they have left", lambda: probe.stats()["connections"] <= 1)
@@ -82,7 +82,7 @@ with Story("h06 descriptors run short, and nobody waits for one") as story:
         cold.append(crowd[-1].read().status)
     story.same("cold reads on an open one", cold, [200] * 20)
     story.same("a newcomer", server.get("bkt/k").status, 200)
-    story.same("health", plain(server.port, "GET", "/_/health/live", timeout=5).status, 200)
-    story.same("the admin address", plain(server.admin_port, "GET", "/status", timeout=5).status,
+    story.same("health", plain(server.port, "GET", "/_/health/live").status, 200)
+    story.same("the admin address", plain(server.admin_port, "GET", "/status").status,
                200)
     leave(crowd)

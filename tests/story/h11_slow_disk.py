@@ -81,7 +81,7 @@ def tell(story, folder, throttle):
     took = []
     for number in range(20):
         start = time.monotonic()
-        story.bytes(f"another object comes: {number}", Client(server.port, timeout=10).get(f"bucket/{number:03d}"),
+        story.bytes(f"another object comes: {number}", Client(server.port).get(f"bucket/{number:03d}"),
                     f"bucket/{number:03d}", length=40000)
         took.append(time.monotonic() - start)
         if took[-1] > 5:

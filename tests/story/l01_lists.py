@@ -35,7 +35,7 @@ with Story("l01 lists are shared while they are alike and nothing is written") a
                (404, [gone.headers["x-amz-request-id"].encode()]))
 
     # a list that began before a PUT was over, and comes after it
-    origin.tell("reset=rules", "match=bucket/ LIST", "late_ms=1200", "times=1")
+    origin.tell("reset=rules", "match=bucket/ LIST", "late_ms=4000", "times=1")
     early = []
 
     def writes():

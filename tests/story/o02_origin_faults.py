@@ -5,7 +5,8 @@ SIZE = 5 * MIB
 ids = iter(range(1000))
 
 with Story("o02 faults of the origin", seconds=180) as story:
-    origin = story.origin()
+    port = free_port()    # none that the kernel gives to connections while the origin is down
+    origin = story.origin(port=port)
     clock = story.clock()
     server = story.penstock(origin=origin.url, freshness="always", origin_progress_time="2s",
                             origin_connect_time="1s",
@@ -135,9 +136,8 @@ with Story("o02 faults of the origin", seconds=180) as story:
     warm = {bucket: f"{bucket}/size-{SIZE}-x" for bucket in ("kept", "over", "still", "bucket")}
     for key in warm.values():
         must("something is read before the origin dies", server.get(key), key)
-    time.sleep(0.5)
+    server.wait_cached(warm["kept"], warm["still"])
     must("... and once more", server.get(warm["kept"]), warm["kept"])
-    port = origin.port
     origin.kill()
     start = time.monotonic()
     reply = server.get(fresh())
@@ -158,4 +158,4 @@ with Story("o02 faults of the origin", seconds=180) as story:
     origin = story.origin(port=port)
     key = fresh()
     wait_for("after it came back, all is well", lambda: server.get(key).body == expect(key, 1, 0,
-                                                                                       SIZE), 30)
+                                                                                       SIZE))

@@ -10,7 +10,7 @@ BIG = 20 * MIB
 def handshake(server, client, **how):
     """(version, protocol, cipher), or why not."""
     try:
-        wire = Wire(server.tls_port, 10, tls=client)
+        wire = Wire(server.tls_port, tls=client)
     except (ssl.SSLError, OSError) as failure:
         return str(failure).upper().replace(" ", "_")
     inside = wire.socket
@@ -31,11 +31,11 @@ def offer(authority, low=None, high=None, alpn=None, ciphers=None):
     return client
 
 
-def raw(server, data, seconds=5):
+def raw(server, data):
     """What a client hears that sends these bytes where TLS is spoken."""
-    wire = Wire(server.tls_port, 10)
+    wire = Wire(server.tls_port)
     wire.send(data)
-    return wire.hears(seconds)
+    return wire.hears()
 
 
 def install(pair, there):
@@ -102,9 +102,9 @@ def what_is_no_tls(story, server, ours):
         story.fact(f"{text}: an alert at most, and the end", heard is not None and len(heard) < 64,
                    heard)
     began = time.monotonic()
-    heard = raw(server, hello[:7], 8)
+    heard = raw(server, hello[:7])
     took = time.monotonic() - began
-    story.in_time("half a hello is given up after head_time", heard == b"" and 1.5 < took < 6,
+    story.in_time("half a hello is given up after head_time", heard == b"" and 4.5 < took < 12,
                   (heard, took))
     for end in (Wire.close, lambda wire: wire.socket.unwrap()):
         wire = Wire(server.tls_port, tls=ours.client())
@@ -144,14 +144,14 @@ def new_certificates(story, server, ours, pairs, files):
         install(pairs[name], files)
         if turn % 2:
             server.process.send_signal(signal.SIGHUP)
-        wait_for(f"the {name} certificate is shown", lambda: subject(story, ours) == name, 5)
+        wait_for(f"the {name} certificate is shown", lambda: subject(story, ours) == name)
     shutil.copy(pairs["second"][1], files[1])
-    wait_for("a key that does not fit is refused", lambda: "tls_reload_refused" in server.log(), 5)
+    wait_for("a key that does not fit is refused", lambda: "tls_reload_refused" in server.log())
     story.same("the old pair serves on", subject(story, ours), "first")
     with open(files[0], "w") as f:
         f.write("nonsense")
     server.process.send_signal(signal.SIGHUP)
-    wait_for("nonsense is refused", lambda: server.log().count("tls_reload_refused") >= 2, 5)
+    wait_for("nonsense is refused", lambda: server.log().count("tls_reload_refused") >= 2)
     story.same("and the old pair serves on", subject(story, ours), "first")
     over.set()
     for thread in threads:
@@ -160,7 +160,7 @@ def new_certificates(story, server, ours, pairs, files):
     took = server.log().count('"tls_reloaded"')
     install(pairs["first"], files)
     server.process.send_signal(signal.SIGHUP)
-    wait_for("it has reloaded", lambda: server.log().count('"event":"reloaded"') > 3, 5)
+    wait_for("it has reloaded", lambda: server.log().count('"event":"reloaded"') > 3)
     time.sleep(1.2)
     story.same("the same certificate again is no news", server.log().count('"tls_reloaded"'), took)
     story.same("... nor counted", server.metric('penstock_tls_reloads_total{result="ok"}'), took)
@@ -194,7 +194,7 @@ def what_check_says(story, server, ours, pairs, files):
     ends = time.time() + 5 * 86400 + 3600
     install(ours.sign("soon", ends=time.strftime("%Y%m%d%H%M%SZ", time.gmtime(ends))), files)
     check_it("that a certificate expires soon", 0, "expires in 5 days")
-    wait_for("the service warns too", lambda: "tls_expires" in server.log(), 5)
+    wait_for("the service warns too", lambda: "tls_expires" in server.log())
     story.fact("and tells when", abs(server.metric("penstock_tls_certificate_expires_seconds")
                                      - ends) < 60)
 
@@ -263,7 +263,7 @@ with Story("t01 https is served beside http") as story:
     origin = story.the_origin = story.origin(f"object=bkt/big {BIG}", "object=bkt/small 1000")
     port = free_port()
     server = story.server = story.penstock(
-        origin=origin.url, tls_listen=f"127.0.0.1:{port}", head_time="2s", tls_cert_file=files[0],
+        origin=origin.url, tls_listen=f"127.0.0.1:{port}", head_time="5s", tls_cert_file=files[0],
         tls_key_file=files[1])
     server.tls_port, server.tls_client = port, Client(port, tls=ours.client())
     line = next(json.loads(line) for line in server.log().splitlines() if '"ready"' in line)

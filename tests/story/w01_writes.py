@@ -61,8 +61,8 @@ def tell(freshness):
     story.fact("... from the origin", origin.counts(key)["get"] + origin.counts(key)["head"] >= 1)
 
     key = "bucket/race/size-8388608-x"
-    origin.tell("match=bucket/race/* GET", f"bandwidth={4 * MIB}")
-    fill, _ = together(lambda: server.get(key), lambda: (time.sleep(0.5), story.fact("a fill is under way", origin.totals()["requests_open"] > 0), server.put(key, body)))
+    origin.tell("match=bucket/race/* GET", f"bandwidth={2 * MIB}")
+    fill, _ = together(lambda: server.get(key), lambda: (wait_for("the fill begins", lambda: origin.totals()["requests_open"] > 0), time.sleep(0.2), story.fact("a fill is under way", origin.totals()["requests_open"] > 0), server.put(key, body)))
     origin.calm()
     story.fact("a reader during a PUT has one version or fails clearly", fill.body in (expect(key, 1, 0, 8388608), body) or (fill.error and expect(key, 1, 0, 8388608).startswith(fill.body)), fill)
     story.same("whoever reads after the PUT has the new one",

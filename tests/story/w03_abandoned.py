@@ -24,19 +24,23 @@ with Story("w03 a write that was given up does not overwrite a later one") as st
 
     # the same while the client still waits: an overtaken try is not repeated, the client decides
     key = "bucket/overtaken"
-    origin.tell("reset=rules", f"match={key}", "status=503", "retry_after=2", "times=1")
-    first, second = together(lambda: server.put(key, b"old"),
-                             lambda: (time.sleep(0.5), server.put(key, b"new"))[1])
+    origin.tell("reset=rules", f"match={key}", "status=503", "retry_after=4", "times=1")
+
+    def overtakes():
+        wait_for("the first was refused once", lambda: origin.counts(key, settle=False)["put"] == 1)
+        origin.quiet()
+        return server.put(key, b"new")
+    first, second = together(lambda: server.put(key, b"old"), overtakes)
     story.same("of two PUTs, the later one is acknowledged", second.status, 200)
     story.same("... the first one gets what SDKs retry", (first.status, first.code), (503, "ServiceUnavailable"))
     story.same("... the origin has the later one", (direct.get(key).body, server.get(key).body), (b"new", b"new"))
 
     # its turn for a connection comes after its client has left
-    origin.tell("reset=rules", "match=bucket/held/*", "first_byte_ms=2500")
+    origin.tell("reset=rules", "match=bucket/held/*", "first_byte_ms=5000")
     held = [threading.Thread(target=lambda i=i: server.get(f"bucket/held/{i}")) for i in range(2)]
     for thread in held:
         thread.start()
-    time.sleep(0.4)
+    wait_for("both connections are taken", lambda: origin.totals()["requests_open"] == 2)
     leave("PUT", "bucket/queued", b"old", 0.3)
     story.same("a PUT elsewhere while one waits in vain", direct.put("bucket/queued", b"new").status, 200)
     for thread in held:
@@ -50,6 +54,9 @@ with Story("w03 a write that was given up does not overwrite a later one") as st
     server.put(key, b"before")
     wait_for("it is warm", lambda: server.get(key).cache == "hit")
     origin.tell("reset=rules", f"match={key} PUT", "first_byte_ms=1500")
-    leave("PUT", key, b"after", 0.5)
-    time.sleep(2)
+    wire = Wire(server.port)
+    wire.send(server.client.head_of("PUT", key, body=b"after"))
+    wait_for("it is under way", lambda: origin.totals()["requests_open"] > 0)
+    wire.abort()
+    origin.quiet()
     story.same("a write that was under way when its client left is seen", server.get(key).body, b"after")

@@ -31,12 +31,12 @@ with Story("w08 what a PUT brought is served from the cache") as story:
     wait_for("what says no-store is not", lambda: dropped() == 1)
 
     # the HEAD that is to confirm it comes late
-    origin.tell("match=kept/late HEAD", "first_byte_ms=1000", "times=1")
+    origin.tell("match=kept/late HEAD", "first_byte_ms=3000", "times=1")
     server.put("kept/late", b"first, through us")
     story.same("amid it, another PUT through us", server.put("kept/late", b"second, through us").status, 200)
     wait_for("the first is dropped, the second kept", lambda: dropped() == 2 and kept() == 1)
     story.same("... which is what is read", server.get("kept/late").body, b"second, through us")
-    origin.tell("match=kept/elsewhere HEAD", "first_byte_ms=1000", "times=1")
+    origin.tell("match=kept/elsewhere HEAD", "first_byte_ms=3000", "times=1")
     server.put("kept/elsewhere", b"through us")
     direct.put("kept/elsewhere", b"by others.")
     wait_for("one that others wrote over is dropped", lambda: dropped() == 3)
@@ -46,7 +46,7 @@ with Story("w08 what a PUT brought is served from the cache") as story:
     wait_for("one that may not be asked for is dropped", lambda: dropped() == 4)
 
     # more at once than are worth holding
-    origin.tell("match=kept/many/* HEAD", "first_byte_ms=4000")
+    origin.tell("match=kept/many/* HEAD", "first_byte_ms=15000")
     before = dropped()
     loops = 2
     client = [Client(server.port, keep=True) for _ in range(8)]

@@ -38,13 +38,7 @@ def lose(server):
 def read_out(wire):
     """Waits until the daemon has read what was sent: what it reads into a file that was cut is zeroes,
     but there, and no disk that fails."""
-    ports = {f"{end[1]:04X}" for end in (wire.socket.getsockname(), wire.socket.getpeername())}
-
-    def is_read():
-        rows = [line.split() for line in open("/proc/net/tcp").readlines()[1:]]
-        return all(queues == "00000000:00000000" for _, local, remote, _, queues, *_ in rows
-                   if {local.split(":")[1], remote.split(":")[1]} == ports)
-    wait_for("the daemon has read it all", is_read)
+    wire.wait_taken()
 
 
 def begun(server, data, payload):

@@ -84,8 +84,7 @@ with Story("x01 fill", seconds=900) as story:
         reply = server.client.get(f"pile/{i}")
         story.bytes(f"{SIZES[i]} bytes by a GET", reply, f"pile/{i}", 0, SIZES[i])
         whole[str(i)] = reply.body
-    origin.quiet()
-    time.sleep(0.5)
+    server.wait_cached(*(f"pile/{i}" for i in range(len(SIZES))))
     origin.reset()
 
     # ---- random lists ----

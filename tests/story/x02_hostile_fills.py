@@ -34,8 +34,10 @@ with Story("x02 hostile fills") as story:
         story.fact("... with a sentence", reply and len(reply.get("message", "")) > 10, reply)
 
     def counted(limit, times, server=server):
-        story.same(f"... which is counted: {limit}",
-                   server.metrics()[f'penstock_fill_limited_total{{limit="{limit}"}}'], times)
+        def count():
+            return server.metrics()[f'penstock_fill_limited_total{{limit="{limit}"}}']
+        wait_for(f"{limit} is counted", lambda: count() >= times)
+        story.same(f"... which is counted: {limit}", count(), times)
 
     def large(filler, message):
         """Sends it in a memfd."""
@@ -251,7 +253,8 @@ with Story("x02 hostile fills") as story:
         sent += 1
     well("a deaf one")
     counted("fill_replies", 1)
-    story.fact("... and logged", '"limit":"fill_replies"' in server.log().split('"fill_cut"')[-1])
+    wait_for("it is logged", lambda: '"limit":"fill_replies"' in server.log().split('"fill_cut"')[-1])
+    story.fact("... and logged", True)
     deaf.close()
 
     # ---- who changes its memory under us hurts itself ----
@@ -311,21 +314,22 @@ with Story("x02 hostile fills") as story:
     silent = [Filler(path + "wide", hello=False) for _ in range(3)]
     began = time.monotonic()
     story.fact("who says no hello is cut", all(one.receive() is None for one in silent)
-               and time.monotonic() - began < 10)
+               and time.monotonic() - began < PATIENCE)
     counted("head_time", 3, wide)
     cuts = [json.loads(line) for line in wide.log().splitlines() if '"fill_cut"' in line]
     story.same("... and the log says who, and why", [(cut["pid"], cut["limit"]) for cut in cuts
                                                      if cut["limit"] == "head_time"], [(os.getpid(), "head_time")] * 3)
 
     # ---- a fill that outlives fill_time ----
-    hasty = story.penstock(origin=origin.url, fill_socket=path + "hasty", freshness="immutable", fill_time="300ms",
+    origin.tell("match=pile/slow*", "first_byte_ms=6000")
+    hasty = story.penstock(origin=origin.url, fill_socket=path + "hasty", freshness="immutable", fill_time="2s",
                            fill_threads="1", fill_gets="8", memory_fills="1MiB")
     filler = Filler(path + "hasty")
     b4 = filler.register(Memory(4096))["buffer"]
-    story.same("hello says how long", filler.hello["limits"]["deadline_ms"], 300)
+    story.same("hello says how long", filler.hello["limits"]["deadline_ms"], 2000)
     began = time.monotonic()
     refused("a fill longer than fill_time", filler.fill(b4, "pile", [["slow8", 0, 1000, 0]]), "deadline", 504)
-    story.in_time("... ends then", 0.29 < time.monotonic() - began < 0.75, time.monotonic() - began)
+    story.in_time("... ends then", 1.9 < time.monotonic() - began < 4, time.monotonic() - began)
     counted("fill_time", 1, hasty)
     began = time.monotonic()
     refused("... also where it asked for more", filler.fill(b4, "pile", [["slow9", 0, 1000, 0]], deadline_ms=60_000),
@@ -342,7 +346,7 @@ with Story("x02 hostile fills") as story:
     counted("memory_fills", 1, hasty)
     story.fact("... a long one alone is taken", hasty.metric("penstock_fill_lists_bytes") > 1 << 20)
     refused("... and goes its way", filler.reply_to(asked[0]), "deadline", 504)
-    story.same("... nothing is held after", hasty.metric("penstock_fill_lists_bytes"), 0)
+    wait_for("... nothing is held after", lambda: hasty.metric("penstock_fill_lists_bytes") == 0)
     story.fact("... and others begin", filler.say("prefetch", bucket="pile", items=["0"] * 9000)["ok"])
 
     # ---- one user's lists leave others room ----
@@ -407,9 +411,8 @@ with Story("x02 hostile fills") as story:
     good.say("unregister", buffer=mine)
     good.close()
     wait_for("no session is left", lambda: server.metric("penstock_fill_sessions") == 0)
-    story.same("no buffer is left", server.metric("penstock_fill_buffers"), 0)
-    maps = open(f"/proc/{server.pid}/maps").read()
-    story.fact("no mapping is left", "memfd:filler" not in maps, maps.count("memfd"))
+    wait_for("no buffer is left", lambda: server.metric("penstock_fill_buffers") == 0)
+    wait_for("no mapping is left", lambda: "memfd:filler" not in open(f"/proc/{server.pid}/maps").read())
     links = subprocess.run(["ls", "-l", f"/proc/{server.pid}/fd"], capture_output=True, text=True).stdout.split("\n")
     story.fact("no descriptor is left", not any("memfd" in link and "penstock-index-lock" not in link
                                                 for link in links), links)

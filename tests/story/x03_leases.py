@@ -42,7 +42,7 @@ with Story("x03 leases", seconds=900) as story:
     everything = [[str(i), 0, SIZE, i * SIZE] for i in range(40)]
     story.fact("the cache is filled", good.fill(mine, "pile", everything)["ok"])
     origin.quiet()
-    time.sleep(0.4)
+    server.wait_cached(*(f"pile/{i}" for i in range(40)))
     want = b"".join(expect(f"pile/{i}", 1, 0, SIZE) for i in range(40))
 
     def held():
@@ -81,7 +81,7 @@ with Story("x03 leases", seconds=900) as story:
         for process in dying:
             process.wait()
         began = time.monotonic()
-        while held() != base and time.monotonic() - began < 5:
+        while held() != base and time.monotonic() - began < PATIENCE:
             time.sleep(0.005)
         took = time.monotonic() - began
         slowest = max(slowest, took)
@@ -130,7 +130,7 @@ with Story("x03 leases", seconds=900) as story:
     # ---- the daemon goes, and comes again ----
     origin.tell("match=pile/slow*", "first_byte_ms=2000")
     number = good.ask("fill", buffer=mine, bucket="pile", items=[["slow-last", 0, SIZE, 0]])
-    time.sleep(0.15)
+    wait_for("it is under way", lambda: origin.counts("pile/slow-last", settle=False)["get"] > 0)
     process = server.process
     process.send_signal(signal.SIGSTOP)
     newcomers = [Filler(path, hello=False) for _ in range(8)]    # let in only when it goes down, or just before
@@ -146,7 +146,7 @@ with Story("x03 leases", seconds=900) as story:
     story.fact("what is under way at a SIGTERM is answered", reply and reply["ok"] and
                room.map[:SIZE] == expect("pile/slow-last", 1, 0, SIZE), reply)
     story.same("then the session ends", good.receive(), None)
-    story.same("and the daemon, well", process.wait(20), 0)
+    story.same("and the daemon, well", process.wait(PATIENCE), 0)
     story.fact("its socket is gone", not os.path.exists(path))
     server = server.again()
     good = Filler(path)

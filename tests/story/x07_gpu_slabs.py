@@ -39,7 +39,7 @@ with Story("x07 gpu slabs", seconds=300) as story:
     stuck = [Trainer(288 << 20), Trainer(), Trainer()]
     numbers = [one.stall(0, count) for one, count in zip(stuck, (1000, 40, 40))]
     time.sleep(0.5)
-    good.filler.socket.settimeout(5)
+    good.filler.socket.settimeout(PATIENCE)
     done = 0
     try:
         while done < 20 and good.fill():

@@ -84,8 +84,9 @@ with Story("x08 large items for a GPU", seconds=600) as story:
         dying.filler.close()
         dying.memory.close()
     wait_for("their sessions end", lambda: server.metric("penstock_fill_sessions") == 1)
-    story.fact("30 that leave amid an item: no memory of theirs is left",
-               open(f"/proc/{server.pid}/maps").read().count("fake-gpu") == 1)
+    wait_for("30 that leave amid an item: no memory of theirs is left",
+             lambda: open(f"/proc/{server.pid}/maps").read().count("fake-gpu") == 1)
+    story.fact("30 that leave amid an item: no memory of theirs is left", True)
     origin.tell("match=pile/cut*", "stall_after=20000000")
     reply = one.filler.reply_to(one.ask("cut0", deadline_ms=800))
     story.same("an origin that stalls amid an item", reply.get("error"), "deadline")

@@ -68,7 +68,7 @@ with Story("y02 commands say what is cached", seconds=120) as story:
         story.same("a read", server.get(key).status, 200)
     story.same("a read of a part", server.get("pile/a/00", 0, 99).status, 206)
     want = sorted(key[5:] for key in KEYS)
-    wait_for("all is stored", lambda: [row.get("key") for row in lines_of("ls", "s3://pile")[:-1]] == want, 10)
+    wait_for("all is stored", lambda: [row.get("key") for row in lines_of("ls", "s3://pile")[:-1]] == want)
 
     # ---- ls ----
     status, out, err = penstock("ls", "s3://pile/a/0")
@@ -157,7 +157,7 @@ with Story("y02 commands say what is cached", seconds=120) as story:
     for key in KEYS:
         if key != ODD[2]:
             server.get(key)
-    wait_for("all is stored again", lambda: len(cached("")) == len(KEYS) - 1, 10)
+    wait_for("all is stored again", lambda: len(cached("")) == len(KEYS) - 1)
     story.same("... or --yes", (penstock("purge", "--yes", "s3://pile")[:2], cached("")), ((0, "purged s3://pile/\n"), []))
     refused("a purge needs a right", 1, ['the right "cache"'], "purge", "--config", server.config_path, "s3://pile/a/",
             env={"AWS_ACCESS_KEY_ID": "LISTERKEY", "AWS_SECRET_ACCESS_KEY": "listerkey"})
@@ -166,7 +166,7 @@ with Story("y02 commands say what is cached", seconds=120) as story:
     for key in KEYS:
         if key != ODD[2]:
             server.get(key)
-    wait_for("all is stored again", lambda: len(cached("")) == len(KEYS) - 1, 10)
+    wait_for("all is stored again", lambda: len(cached("")) == len(KEYS) - 1)
 
     # ---- pin ----
     status, out, err = penstock("pin", "s3://pile/a/")
@@ -273,11 +273,11 @@ with Story("y02 commands say what is cached", seconds=120) as story:
     refused("--timeout ends it", 1, ["did not answer in time", "--timeout"], "ls", "--timeout", "1", "s3://pile/a/")
     before = origin.counts(settle=False)["list"]
     child = subprocess.Popen([PENSTOCK, "ls", "s3://pile/a/"], env={**os.environ, **none, **client}, stderr=subprocess.PIPE)
-    wait_for("it asks", lambda: origin.counts(settle=False)["list"] > before, 5)
+    wait_for("it asks", lambda: origin.counts(settle=False)["list"] > before)
     child.send_signal(signal.SIGINT)
-    story.same("Ctrl-C ends it", child.wait(10), -signal.SIGINT)
+    story.same("Ctrl-C ends it", child.wait(PATIENCE), -signal.SIGINT)
     origin.tell("reset=rules")
-    origin.tell("match=pile/ LIST", "first_byte_ms=1500")
+    origin.tell("match=pile/ LIST", "first_byte_ms=3000")
     results = together(*[lambda: penstock("ls", "s3://pile/a/")[0]] * 20)
     story.same("20 at once: those that find no place ask again", results, [0] * 20)
     story.fact("... and some found none", server.metric("penstock_walks_limited_total") > 0)
@@ -288,7 +288,7 @@ with Story("y02 commands say what is cached", seconds=120) as story:
     origin.tell(*(f"object={key} 10" for key in many))
     for key in many:
         server.get(key)
-    wait_for("all is stored", lambda: len(lines_of("ls", "s3://many")) == 1204, 20)
+    wait_for("all is stored", lambda: len(lines_of("ls", "s3://many")) == 1204)
     *rows, end = lines_of("ls", "s3://many")
     story.same("ls goes on to the last page, with one summary", ([row["key"] for row in rows], end),
                ([key[5:] for key in many], {"rows": 1203, "complete": True, "folders_out": [], "extents_unread": 0}))
@@ -298,7 +298,7 @@ with Story("y02 commands say what is cached", seconds=120) as story:
     server.stop()
     os.rename(story.path("b"), story.path("b-away"))
     server = server.again()
-    wait_for("a folder is out", lambda: server.metric("penstock_store_serving") == 1, 10)
+    wait_for("a folder is out", lambda: server.metric("penstock_store_serving") == 1)
     status, out, err = penstock("ls", "s3://many")
     story.fact("an incomplete answer is a status of its own, and a warning", status == 3 and "not all that is cached" in err and "cache folder 2 is out of service" in err
                and 0 < out.count("\n") < 1204, (status, err))

@@ -10,7 +10,7 @@ with Story("y08 walks that hang delay neither purges nor unpins", seconds=60) as
     server = story.penstock(origin=origin.url, cache_size="256MiB", extent_size="4MiB", freshness="immutable",
                             env={"PENSTOCK_FAILPOINTS": control})
 
-    def ask(method, what, seconds=15, **query):
+    def ask(method, what, seconds=PATIENCE, **query):
         query = [(f"penstock-{what}", "")] + [(n.replace("_", "-"), v) for n, v in query.items()]
         reply = Client(server.port, timeout=seconds).ask(method, "pool", query)
         return json.loads(reply.body.splitlines()[0]) if reply.status == 200 else reply.error or reply.status
@@ -58,6 +58,6 @@ with Story("y08 walks that hang delay neither purges nor unpins", seconds=60) as
         waiting.append(pin)
     late, waiting = [], []
     hanging(lambda s: ask("GET", "pin", s, prefix="none/9/"), pins)
-    waiting[0].join(20)
+    waiting[0].join(PATIENCE)
     story.same("it answers later", [row["prefix"] for row in late], ["b"])
     story.same("a pin after this", ask("POST", "pin", prefix="a/")["objects"], COUNT)

@@ -33,11 +33,11 @@ with Story("z03 quotas, admission and metrics by bucket", seconds=180) as story:
     def quiet():
         """No commit ends for longer than one stays open: what was on its way is stored, or was refused."""
         before = server.metric("penstock_store_commits_total")
-        time.sleep(0.3)
+        time.sleep(1)
         return server.metric("penstock_store_commits_total") == before
 
     def settled(bucket):
-        wait_for("all is committed", quiet, 10)
+        wait_for("all is committed", quiet)
         return of("cached_bytes", bucket)
 
     def reload(**buckets):
@@ -66,7 +66,7 @@ with Story("z03 quotas, admission and metrics by bucket", seconds=180) as story:
     story.same("reads of a bucket that is never stored", (read("never", 20), read("never", 20)), (20, 20))
     story.same("an object that is too large", [server.get("sized/large").status for _ in range(2)], [200, 200])
     story.same("HEADs of both", [server.head(key).status for key in ("never/1", "sized/large")], [200, 200])
-    wait_for("all is committed", quiet, 10)
+    wait_for("all is committed", quiet)
     story.same("cost no write", (appended(), server.metric("penstock_store_commits_total"),
                                  server.metric("penstock_store_entries")), before)
     story.same("each with its cause", int(server.metrics()['penstock_not_stored_total{cause="limits"}']), 42)
@@ -133,7 +133,7 @@ with Story("z03 quotas, admission and metrics by bucket", seconds=180) as story:
     server.stop()
     clock = story.clock()
     server = server.again(cache_dir=story.path("expiring"), buckets={"free": {"expire": "10m"}})
-    tick = 3    # seconds; the clock of expiry is looked at each second, and later on a busy machine
+    tick = 5    # seconds; the clock of expiry is looked at each second, and later on a busy machine
     story.same("a bucket that expires, and one that does not", (read("free", 100), read("capped", 50)), (100, 50))
     story.same("a large object", server.get("sized/large").status, 200)
     settled("free")
@@ -143,7 +143,7 @@ with Story("z03 quotas, admission and metrics by bucket", seconds=180) as story:
     story.same("half of it is read after 6 minutes", read("free", 50), 0)
     time.sleep(tick)
     clock.ahead(6 * 60)
-    wait_for("after 12 minutes the other half has gone", lambda: of("cached_objects", "free") == 50, 20)
+    wait_for("after 12 minutes the other half has gone", lambda: of("cached_objects", "free") == 50)
     story.same("it counts as evicted", of("evicted_bytes_total", "free"), 50 * SIZE)
     story.same("what was read is a hit, and the other bucket, too", (read("free", 50), read("capped", 50)), (0, 0))
     story.same("the rest comes from the origin again", read("free", 100), 50)
@@ -153,7 +153,7 @@ with Story("z03 quotas, admission and metrics by bucket", seconds=180) as story:
     story.same("a reload changes it", said["changed"], "free.expire, sized.expire")
     time.sleep(tick)
     clock.ahead(2 * 3600)
-    wait_for("a large object expires as a whole", lambda: of("cached_objects", "sized") == 0, 20)
+    wait_for("a large object expires as a whole", lambda: of("cached_objects", "sized") == 0)
     story.same("... and its bytes", of("cached_bytes", "sized"), 0)
     story.same("what does not expire any more stays", read("free", 100), 0)
     story.same("a HEAD of what has expired asks the origin", server.head("sized/large").headers.get("x-cache"), "MISS")
