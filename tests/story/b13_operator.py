@@ -88,7 +88,7 @@ with Story("b13 an operator can see what the service does") as story:
                 "ERR_HEAD_TOO_LARGE")
     refused_raw("a slow head", b"GET / HTTP/1.1\r\n", "ERR_TIMEOUT")
     took = refused_raw("TLS on this port", bytes.fromhex("16030100c8010000c40303"), "ERR_BAD_HEAD")
-    story.fact("... at once", took < 3, took)
+    story.in_time("... at once", took < 3, took)
     story.fact("... with what to do", any("speaks http://" in line["why"]
                                           for line in lines(server, "refused")))
 

@@ -21,7 +21,7 @@ with Story("b16 check says what serve will meet", seconds=90) as story:
         out = done.stdout + done.stderr
         story.fact(f"{text}: {want}", done.returncode == want and all(word in out for word in words),
                    (done.returncode, words, out))
-        story.fact(f"{text}: bounded in time", took < 20, took)
+        story.in_time(f"{text}: bounded in time", took < 20, took)
         return out
 
     check_it("all is well", 0, "origin default", "answers", "settings: fine")

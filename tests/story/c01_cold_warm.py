@@ -8,8 +8,14 @@ with Story("c01 cold, then warm") as story:
     sizes["bucket/big"] = 40 * MIB
     client = Client(server.port, keep=True)
     origin.reset()
-    wrong = [k for k, n in sizes.items() if (r := client.get(k)).error
-             or r.body != expect(k, 1, 0, n)]
+
+    def wrong_of(keys):
+        return [k for k in keys if (r := client.get(k)).error or r.body != expect(k, 1, 0, sizes[k])]
+    small = [k for k in sizes if k != "bucket/big"]
+    wrong = wrong_of(small)
+    # Objects that are still on their way to the disk share the room for a fetch that is ahead of its reader.
+    server.wait_cached(*small, client=client)
+    wrong += wrong_of(["bucket/big"])
     story.same("cold: 200 small objects and one of 40 MiB, all right", wrong, [])
     cold = origin.counts()
     more = {k: (n["bytes"], n["get"], n["spans"]) for k, n in cold["keys"].items() if n["bytes"] != sizes.get(k)}

@@ -25,6 +25,7 @@ with Story(f"m02 {COUNT} readers of a cached object take nothing", seconds=150) 
     for _ in range(COUNT):
         wires.append(Wire(server.port, receive_buffer=4096))
         wires[-1].send(server.client.head_of("GET", "bkt/k"))
+    wait_for("their pieces are short", lambda: server.metric("penstock_store_short_pieces_total") > short)
     time.sleep(2)
     held = anon_mib() - before
     story.fact(f"they hold at most {HELD_MIB:.0f} MiB", held <= HELD_MIB, f"{held:.1f} MiB")

@@ -44,7 +44,7 @@ with Story("u04 what was refused stays refused", seconds=150) as story:
 
     pairs = [hand_over("heard", "bucket/00", hears_a_refusal), hand_over("acl", "bucket/01", changes_an_acl),
              hand_over("crashed", "bucket/02", hears_a_refusal), hand_over("quiet", "bucket/03", None)]
-    time.sleep(1.5)    # half a second, and the disk: the note for the next one
+    time.sleep(4)    # half a second, and a slow disk: the note for the next one
     pairs[2][1].kill()
     for old, _ in pairs:
         story.same("the old one ends", old.stop(), 0)
