@@ -1,7 +1,7 @@
-/* file.h - reads small files, and opens files whose name may be that of something else.
+/* file.h - reads small files, and opens files where something else may have the file's name.
  * SPDX-License-Identifier: Apache-2.0
  *
- * In a folder that other programs can change, a FIFO or a link may have the name of a file. */
+ * In a folder that other programs can change, a FIFO or a link may lie in the place of a file. */
 #ifndef BASE_FILE_H
 #define BASE_FILE_H
 
@@ -9,8 +9,9 @@
 
 #include "base/arena.h"
 
-/* Reads a file of at most `max` bytes. On failure returns false with errno, which is EFBIG if the
- * file is larger; *ret then holds the bytes that were read before. A NUL always follows *ret. */
+/* Reads a file of at most `max` bytes. Returns false with errno after a failure; EFBIG means that
+ * the file is larger. Then *ret has the bytes that were read until the failure. A NUL always
+ * follows *ret. */
 bool file_read(const char *path, size_t max, struct arena *keep, slice *ret) MUST_USE;
 
 /* Opens the file `name` in the folder `dir`, if it is an ordinary file. On failure returns -1 with

@@ -5,11 +5,11 @@
  * counted, so that no client makes up labels. /metrics shows the 100 largest buckets with a label
  * each, and all other buckets together as "other". The size of a bucket here is the bytes that
  * clients got of it, plus the bytes of it that are cached. When 100 buckets have labels, another
- * bucket takes the label of the smallest of them only if it is more than twice as large: so labels
- * rarely change. What was counted before a bucket got its label stays in "other", so that the
+ * bucket replaces the smallest of them only if it is more than twice as large. So labels rarely
+ * change. What was counted before a bucket got its label stays in "other", so that the
  * counters of "other" never fall.
  *
- * Each thread counts in memory of its own, as in metric.c. Any thread. */
+ * Each thread counts in memory of its own, as in metric.c. Any thread may call these functions. */
 #ifndef BASE_METRIC_BUCKET_H
 #define BASE_METRIC_BUCKET_H
 

@@ -1,10 +1,11 @@
-/* daemon.c - the steps that set up the rooms, lowest floor first, and the watch over them.
+/* daemon.c - the steps that set up the parts of the service, and the watch over them.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A room is one folder of src/, such as store/; its floor says which rooms it may use (src/FLOORS).
- * A step reads the settings and the results of the steps before it. If a step fails, it leaves a
- * sentence in serve->why: what happened, why, and what to do. Threads: the main thread; loops call
- * only is_ready and functions of folders.c. */
+ * A part is a room: one folder of src/, such as store/. The floor of a room says which rooms it may
+ * use (src/FLOORS), so the rooms of the lowest floor are set up first. A step reads the settings
+ * and the results of the steps before it. If a step fails, it leaves a sentence in serve->why: what
+ * happened, why, and what to do. Threads: the main thread; loops call only is_ready and functions
+ * of folders.c. */
 #include <config.h>
 #include <inttypes.h>
 #include <malloc.h>
@@ -110,7 +111,8 @@ static void watch_tls(struct serve *serve)
         report_expiry(serve);
 }
 
-/* Notes the counters, and logs what has changed. */
+/* Saves the counters for the figures of the last minute, and logs changes of the certificate and of
+ * the cache folders. Called once a second. */
 void daemon_watch(struct serve *serve)
 {
     recent_look(&serve->recent, mono_ms());
@@ -133,8 +135,9 @@ static enum err cache_up(struct serve *serve)
     return OK;
 }
 
-/* Tells the store the names of Penstock's identities at the origins. Objects that an origin granted
- * to other credentials are served to these identities only after the origin grants them again. */
+/* Tells the store the names of Penstock's own credentials at the origins. If an object was granted
+ * to other credentials, clients that use these ones get it only after the origin grants it
+ * again. */
 static enum err names_up(struct serve *serve)
 {
     size_t count = serve->config->origin_count, name_count = 0;
@@ -221,8 +224,8 @@ static enum err admin_up(struct serve *serve)
 }
 
 /* The connections of clients get the descriptors that nothing else needs, but at least a quarter of
- * all descriptors. So even many clients leave descriptors for a new connection, an operator and a
- * read from disk. */
+ * all descriptors. So even with many clients, descriptors are left for connections to
+ * origins, for an operator and for reads from disk. */
 static unsigned connections_max(const struct serve *serve, unsigned loops)
 {
     const struct config *config = serve->config;

@@ -101,7 +101,8 @@ static int run(struct cli *cli)
 }
 
 static const struct command_option options[] = {
-    { "--depth", "N", "print a line for each prefix with N slashes after PREFIX (default 1)" },
+    { "--depth", "N", "a line for all keys that are equal up to the Nth slash after PREFIX "
+                       "(default 1)" },
     { "--bytes", NULL, "print exact numbers of bytes" },
     SERVER_OPTIONS,
     { 0 },

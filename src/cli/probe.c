@@ -79,9 +79,9 @@ static void folder(struct check *check, const struct config_folder *folder, cons
     enum err err = store_probe(path, check->keep, &why);
     if (!err && !store_is_of(path, first)) {
         err = ERR_BUSY;
-        why = arena_printf(check->keep, "it belongs to another installation than %s, which comes "
-                           "first in cache_dirs; empty the folder that can't be used, or list "
-                           "another one in its place", first);
+        why = arena_printf(check->keep, "it belongs to another installation than %s, the first "
+                           "folder in cache_dirs; empty this folder (not %s), or list another one "
+                           "in its place", first, first);
     } else if (err == ERR_BUSY && check->running) {
         check_report(check, NOTED, "cache_dir: the running Penstock with these settings uses %s",
                      path);

@@ -2,8 +2,8 @@
  *
  * A message is one JSON object in one packet. An object of more than 128 KiB lies in a memfd, and
  * the packet has the memfd's descriptor and the object's length. A reply has the id of its message.
- * Replies come in any order, so a wait for one reply keeps the replies to other fills. Threads:
- * penstock.h. */
+ * Replies come in any order, so a wait for one reply keeps the replies to other fills.
+ * penstock.h says which threads may call these functions. */
 #include "inside.h"
 
 #include <errno.h>

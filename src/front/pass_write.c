@@ -4,8 +4,8 @@
  *   body verified ─ keys found, in head and body ─ rules, rights ─ removal committed ─ origin call
  *
  * The intake (intake.h) verifies the body. The rules of a key are its origin and freshness. Before
- * the origin is called, the metadata of all these keys is removed from the cache, and the index on
- * disk has the change: the removal is committed (rule H7 in src/README.md).
+ * the origin is called, the metadata of all keys that the write may change is removed from the
+ * cache. The removal is committed when the index on disk has it, too (rule H7 in src/README.md).
  * The body goes to the origin from memory or the page cache. If the page cache has lost bytes of
  * the body, the upload pauses, and a thread started for this purpose reads them from the disk. The
  * origin's thread does not read the disk, because it has other calls, and the disk may hang.
@@ -85,7 +85,7 @@ static bool regrants(const struct pass *pass)
 }
 
 /* True if the write may change the metadata of any object in its bucket. A write with an unknown
- * header may. */
+ * header counts as such a write. */
 static bool changes_bucket(const struct pass *pass)
 {
     enum s3_mutates mutates = s3_operation(pass->origin.op)->mutates;

@@ -37,12 +37,12 @@ struct pass {
     size_t key_count;
 
     struct http_body *hold;       /* the request body, which the pass owns, or NULL */
-    size_t body_at;               /* offset in the body of the bytes for the origin */
+    size_t body_at;               /* where the bytes for the origin begin in the body */
     struct origin_body source;
     struct origin_call origin;
     struct http_field *origin_fields;    /* with room for fields that the intake adds (intake.h) */
     size_t origin_field_count;    /* number of origin_fields without the intake's fields */
-    slice plain_query;            /* the query before preflight_name_key added to it, or ptr NULL */
+    slice plain_query;            /* if preflight_name_key changed the query: the one before */
     bool running, in_intake;
 
     /* The answer. The origin's thread writes these members until it sets `headed`. From then on, it
@@ -73,19 +73,19 @@ void pass_call_origin(struct pass *pass);
 /* Called when the removal of the old metadata (write_begin) is committed, and when the origin
  * answers. */
 void pass_changed(void *pass);
-void pass_settle(struct pass *pass);    /* ends the pass for the loop, and drops its reference */
+void pass_settle(struct pass *pass);    /* the loop is done with the pass: drops its reference */
 /* Sends the error to the client, and settles. */
 void pass_refuse(struct pass *pass, enum err err, const struct s3_fault *fault);
 
-/* Returns the first fields of an answer: only the request id. */
+/* Returns the fields that each answer begins with: the request id. */
 struct fields pass_fields(struct pass *pass) MUST_USE;
 
 /* ---- preflight.c ---- */
 /* If a preflight's URL is presigned: adds to the query the access key that the origin knows, and a
  * signature of zeros. */
 void preflight_name_key(struct pass *pass);
-/* Returns true if preflight_name_key added a signature, and the origin verified and refused it. The
- * origin is then being asked again without key and signature. */
+/* Returns true if preflight_name_key added a signature, and the origin found it wrong. The origin
+ * is then being asked again without key and signature. */
 bool preflight_asks_again(struct pass *pass) MUST_USE;
 
 /* ---- pass_write.c ---- */

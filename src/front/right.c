@@ -16,7 +16,7 @@
  * request if the request's prefix begins with the row's prefix, because every listed key then
  * begins with it, too. If a row is for a bucket or prefix, it covers no key with "." or ".."
  * between its slashes: an origin that reads the key as a path would find another object. Any
- * thread. */
+ * thread may call these functions. */
 #include <assert.h>
 
 #include "base/log.h"
@@ -100,8 +100,8 @@ static bool may_take(struct trial *trial, slice key)
 }
 
 /* A source that Penstock cannot parse may be any object. Only a row for everything allows such a
- * copy, and the origin judges it. A rename of such a source is refused, because its old name could
- * not be removed from the cache. */
+ * copy; the origin then decides whether it makes the copy. A rename of such a source is refused,
+ * because its old name could not be removed from the cache. */
 static bool may_take_source(struct trial *trial)
 {
     const struct s3_request *s3 = &trial->call->s3;

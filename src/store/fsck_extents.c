@@ -95,7 +95,8 @@ static void check_name(struct visit *visit, const struct toc_row *row, const str
     if (!toc_name_of((slice){ (const char *)block, record->metadata_len }, &name) ||
         name.size != row->name.size || !slice_eq(name.name, row->name.name) ||
         row->entry->bucket != bucket_hash_of(fsck->format.secret, name.name))
-        fsck_note(fsck, FSCK_TABLE, "extents/%08x: the row of record %u is not that of the record",
+        fsck_note(fsck, FSCK_TABLE, "extents/%08x: in the table of contents, the row of record %u "
+                  "does not match the record",
                   visit->extent->number, row->ordinal);
 }
 
@@ -189,8 +190,8 @@ static void check_extent(struct fsck *fsck, struct fsck_extent *extent)
     extent_release(&visit.held);
 }
 
-/* A file that can't be opened is not in the table of extents. One that is no ordinary file was noted
- * before. */
+/* A file that can't be opened is not in the table of extents. One that is no ordinary file was
+ * noted before. */
 static void check_unopened(struct fsck *fsck)
 {
     DIR *dir = fsck_list(fsck, "extents");
