@@ -32,8 +32,9 @@ static enum ages_waste waste_of(struct volume *volume, uint32_t number, const st
 {
     const struct ages *ages = extent_ages_of(extent);
     struct ages_dead dead = ages_dead(ages);
-    if (ages_are_counting(ages) || !ages_counted(ages) ||
-        extent_is_open(volume->extents, number))
+    if (extent_is_open(volume->extents, number))
+        return WASTE_LITTLE;
+    if (ages_are_counting(ages) || !ages_counted(ages))
         return WASTE_LITTLE;
     if (!ages_entries(ages))
         return WASTE_ALL;
@@ -54,6 +55,10 @@ static void set_waste(struct volume *volume, struct ages *ages, enum ages_waste 
 /* To be called when records of an extent have gained or lost entries, or were counted. */
 static void weigh(struct volume *volume, uint32_t number)
 {
+    struct counting *counting = &volume->upkeep.counting;
+    counting->weighs = counting->weighs || counting->unpublished;
+    if (counting->unpublished)
+        return;
     struct extent *extent = extent_ref(volume->extents, number);
     if (extent)
         set_waste(volume, extent_ages_of(extent), waste_of(volume, number, extent));
@@ -68,6 +73,20 @@ void account_sealed(struct volume *volume)
     for (size_t i = 0; i < count; i++)
         weigh(volume, numbers[i]);
     arena_free(&keep);
+}
+
+void account_publishes(struct volume *volume, bool publishes)
+{
+    volume->upkeep.counting.unpublished = !publishes;
+}
+
+void account_published(struct volume *volume)
+{
+    struct counting *counting = &volume->upkeep.counting;
+    counting->unpublished = false;
+    if (counting->weighs)
+        account_sealed(volume);
+    counting->weighs = false;
 }
 
 /* Only after all changes of a commit, because records are dead until they are published. */
@@ -136,6 +155,7 @@ enum err account_commit(struct volume *volume)
 
 void account_appended(struct volume *volume, struct append_item *const *items, size_t count)
 {
+    account_publishes(volume, false);
     pthread_mutex_lock(&volume->pinned.lock);
     for (size_t i = 0; i < count; i++) {
         const struct record *record = &items[i]->record;

@@ -18,6 +18,11 @@ void account_dropped(struct volume *volume, uint32_t number, bool evicted);
  * tally that the record had. */
 uint16_t account_tally_of_copy(struct volume *volume, const struct record *record, slice name,
                                uint16_t before) MUST_USE;
+/* To be called before the transaction that publishes the appended records, and with false if it
+ * failed. */
+void account_publishes(struct volume *volume, bool publishes);
+/* To be called when the commit has ended. */
+void account_published(struct volume *volume);
 /* To be called when an extent was sealed: its dead records may be room from now on (rule.h). */
 void account_sealed(struct volume *volume);
 /* Counts some records that an earlier process wrote: at most 2,000 of one extent. Returns true if

@@ -199,8 +199,11 @@ static enum err publish_all(struct commit *commit)
         e = e ? e : publish_update(commit->volume, update);
     if (!e)
         e = removals_publish(commit->volume, true);
+    account_publishes(commit->volume, true);
     if (!e)
         e = account_commit(commit->volume);
+    if (e)
+        account_publishes(commit->volume, false);
     index_abort(index);
     return e;
 }
@@ -310,6 +313,7 @@ static void run_commit(struct commit *commit)
         service_end(volume, disk_failed ? WRITE_FAILED : INDEX_FAILED);
     else if (atomic_load(&volume->service.unproved))    /* the watch gave up on a removal */
         service_end(volume, WRITE_SLOW);
+    account_published(volume);
     answer_all(commit, e);
 }
 

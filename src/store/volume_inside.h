@@ -106,6 +106,8 @@ struct counting {
     uint32_t extent;                  /* the extent that is being counted; 0: none yet */
     bool more;
     bool again;                       /* records that are counted get their tally again */
+    /* Appended records are not published yet, so they look dead; extents are to be weighed after. */
+    bool unpublished, weighs;
     _Atomic uint64_t stalled_ms;      /* since then, another folder does not answer for a name; tests
                                        * read it */
     atomic_uint layout;               /* tallies_layout() that the records follow; any thread */

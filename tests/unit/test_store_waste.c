@@ -145,6 +145,58 @@ TEST(a_few_dead_records_are_no_room)
     unit_close(&unit);
 }
 
+/* ---- records that are not published yet ---- */
+
+#define PACKED 60                     /* in one commit: more than two extents have room for */
+
+static struct volume *watched;
+static unsigned most_waste;           /* for the committer, until the appends are answered */
+
+/* The records of the commit are written, and most of them are not published. */
+static bool looks_at_waste(const struct store_append *append)
+{
+    most_waste = MAX(most_waste, atomic_load(&watched->rule.waste.much));
+    return may_publish(append);
+}
+
+static void queue(struct unit_store *unit, struct unit_append *append, int number, sem_t *hang)
+{
+    static char bytes[SIZE];
+    char key[32];
+    snprintf(key, sizeof(key), "p%d", number);
+    append->refuse = false;
+    append->hang = hang;
+    append->append = (struct store_append){
+        .metadata = make_metadata(unit, key, "\"1\"", SIZE), .with_metadata = true,
+        .bytes = { bytes, SIZE }, .may_publish = looks_at_waste, .done = append_done };
+    sem_init(&append->ended, 0, 0);
+    ok(store_append(unit->store, &append->append) == OK);
+}
+
+TEST(records_that_are_not_published_yet_are_not_dead)
+{
+    struct unit_store unit = unit_open_sized(CACHE, EXTENT);
+    struct unit_append *appends = must_alloc((PACKED + 1) * sizeof(*appends));
+    sem_t hang;
+    watched = volume_of(&unit);
+    most_waste = 0;
+    sem_init(&hang, 0, 0);
+    queue(&unit, &appends[0], 0, &hang);
+    volume_wants_turn(watched);
+    soon(atomic_load(&watched->service.busy_since_ms) && !watched->queue.bytes);
+    for (int i = 1; i <= PACKED; i++)
+        queue(&unit, &appends[i], i, NULL);
+    sem_post(&hang);
+    for (int i = 0; i <= PACKED; i++) {
+        ok(append_wait(&appends[i]) == OK);
+        metadata_unref(&appends[i].append.metadata);
+    }
+    ok(most_waste == 0 && extents_count(watched->extents) >= 3);
+    sem_destroy(&hang);
+    free(appends);
+    unit_close(&unit);
+}
+
 #define WASTE_TEST(name) cmocka_unit_test_setup_teardown(name, folder_setup, folder_teardown)
 
 int main(void)
@@ -156,6 +208,7 @@ int main(void)
         WASTE_TEST(dead_records_are_room_after_a_clean_stop),
         WASTE_TEST(extents_with_many_dead_records_make_room_and_lose_no_live_one),
         WASTE_TEST(a_few_dead_records_are_no_room),
+        WASTE_TEST(records_that_are_not_published_yet_are_not_dead),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
