@@ -24,8 +24,9 @@ def tree(folder):
     return found
 
 
-def work(folder, seed):
-    """Writes a tree as programs do; returns what must be in it."""
+def work(folder, seed, is_stored=lambda name: True):
+    """Writes a tree as programs do. rclone writes behind them, and loses a file that gets another name while it is on its
+    way: so that one is waited for."""
     chooser = random.Random(seed)
 
     def write(name, data, how="wb"):
@@ -39,6 +40,7 @@ def work(folder, seed):
     write("log", b"first line\n")
     write("log", b"second line\n", "ab")
     write("new.tmp", chooser.randbytes(100_000))
+    wait_for("new.tmp is stored", lambda: is_stored("new.tmp"))
     os.rename(os.path.join(folder, "new.tmp"), os.path.join(folder, "renamed.bin"))
     write("space and ümlaut/ä b.txt", b"named oddly")
     write("gone", b"x")
@@ -90,7 +92,7 @@ def tell(story, client, origin, server):
     work(wanted, story.seed)
     want = tree(wanted)
     one = Mount(story, client, server.endpoint, *mine)
-    work(one.folder, story.seed)
+    work(one.folder, story.seed, lambda name: origin.client.head(f"mount-{client}/{name}").status == 200)
     story.same(f"{client}: who wrote it reads it", tree(one.folder), want)
     one.end()
     for turn in ("cold", "warm"):
