@@ -19,6 +19,15 @@ static bool is_in_flight(struct get *get)
     return found;
 }
 
+static void add_facts(const struct metadata *metadata, struct get_forecast *ret)
+{
+    uint32_t granted = atomic_load(&metadata->granted);
+    ret->confirmed_s = atomic_load(&metadata->validated_s);
+    ret->proved = ret->confirmed_s || !atomic_load(&metadata->unproved);
+    ret->refused = granted & GRANTED_REFUSED;
+    ret->unshared = !granted && metadata->unshared;
+}
+
 enum err get_forecast(struct get *get, struct get_forecast *ret)
 {
     check(get->magic == GET_MAGIC && get->phase <= GET_UNKNOWN);
@@ -38,7 +47,7 @@ enum err get_forecast(struct get *get, struct get_forecast *ret)
     };
     if (!get->metadata)
         return OK;
-    ret->confirmed_s = atomic_load(&get->metadata->validated_s);
+    add_facts(get->metadata, ret);
     ret->judgement = get_judge(get);
     return OK;
 }

@@ -86,6 +86,10 @@ struct get_forecast {
     int64_t permitted_s;              /* seconds for which the right to read is still proved; 0: not */
     bool all_permitted;               /* the origin knows no identities: no proof is needed */
     bool in_flight;                   /* a fetch of the object is in progress */
+    /* Of the metadata, if there is any. As this process knows it: the index may get it later. */
+    bool proved;                      /* needs no revalidation because of an unclean stop */
+    bool refused;                     /* the latest answer to the shared identity was a refusal */
+    bool unshared;                    /* no answer, and no proof for the shared identity on disk */
 };
 
 struct get *get_start(struct cache_loop *loop, const struct get_ask *ask,

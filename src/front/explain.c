@@ -311,10 +311,9 @@ static void set_metadata(json_t *to, const struct explain *explain,
         set_time(object, "confirmed", forecast->confirmed_s, call->keep);
         if (rules->freshness == FRESH_TTL && forecast->confirmed_s)
             set_time(object, "fresh_until", forecast->confirmed_s + rules->ttl_s, call->keep);
-    }
-    if (found.record.stored) {
-        set_flag(object, "proved", found.proved);
-        set_flag(object, "refused", found.refused);
+        set_flag(object, "proved", forecast->proved);
+        set_flag(object, "refused", forecast->refused);
+        set_flag(object, "unshared", forecast->unshared && !forecast->all_permitted);
     }
     json_object_set_new(to, "metadata", object);
 }

@@ -44,8 +44,6 @@ void explain_metadata(struct store *store, const struct object_id *id,
     if (!ret->record.stored)
         return;
     ret->whole = entry.whole;
-    ret->refused = entry.refused;
-    ret->proved = entry.generation == atomic_load(&volume->generation);
 }
 
 /* Returns the number of consecutive missing units, at most `count`. */

@@ -21,8 +21,6 @@ struct explain_record {
 struct explain_metadata {
     struct explain_record record;
     bool whole;                       /* with all bytes of the object, in one record */
-    bool refused;                     /* the origin last refused it to the shared identity */
-    bool proved;                      /* since the last unclean opening */
 };
 void explain_metadata(struct store *store, const struct object_id *id,
                       const struct object_name *name, struct explain_metadata *ret);

@@ -54,7 +54,9 @@ struct entry {
     /* Length of the data, or of the metadata block if the metadata has a record of its own. */
     uint32_t len;
     bool whole;
-    bool refused;                     /* metadata: the origin last refused the shared identity */
+    /* Metadata: nothing proves that the shared identity may read the object. The origin last refused
+     * it, or it was fetched for another identity, or not proved since an unclean opening. */
+    bool refused;
     uint32_t generation;              /* the generation in which it was last proved */
     uint64_t etag_hash;
     /* For metadata: metadata_mark(). For a unit: the CRCs of its two halves, the first one in the

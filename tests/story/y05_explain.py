@@ -55,6 +55,30 @@ with Story("y05 what explain says is what happens next", seconds=90) as story:
     found = explain("pile/small")
     story.same("a write removed it", (found["now"], found["metadata"]["left"]["event"]), ("miss", "removed"))
 
+    # ---- after a kill: not proved is not refused, and the answer does not contradict itself ----
+    facts = lambda key: {name: explain(key)["metadata"].get(name) for name in ("proved", "refused", "unshared")}
+    for number in range(4):
+        server.get(f"fill/{number}")
+    wait_for("they are stored", lambda: all(explain(f"fill/{n}")["metadata"]["stored"] for n in range(4)))
+    story.same("before it", facts("fill/0"), {"proved": True, "refused": False, "unshared": False})
+    server.kill()
+    server = server.again()
+    story.same("after a kill, nothing is proved, and nothing was refused", (explain("fill/0")["now"], facts("fill/0")),
+               ("revalidate", {"proved": False, "refused": False, "unshared": True}))
+    story.same("... the origin confirms it", server.get("fill/0").headers["x-cache"], "REVALIDATED")
+    story.same("... and so it is", (explain("fill/0")["now"], facts("fill/0")), ("hit", {"proved": True, "refused": False, "unshared": False}))
+    for number in range(1, 4):
+        found = explain(f"fill/{number}")
+        story.fact("a neighbour that a list confirmed is proved", found["metadata"]["proved"] == bool(found["metadata"].get("confirmed")), found)
+    out = run([PENSTOCK, "explain", "s3://fill/3"], server.client_env())[1]
+    story.fact("... the command says the same", "refused" not in out and "nothing proves that the shared identity" in out, out)
+    origin.tell("match=fill/0", "status=403")
+    story.same("a refusal", server.ask("GET", "fill/0", headers={"cache-control": "no-cache"}).status, 403)
+    story.same("... is said", facts("fill/0"), {"proved": True, "refused": True, "unshared": False})
+    out = run([PENSTOCK, "explain", "s3://fill/0"], server.client_env())[1]
+    story.fact("... by the command, too", "the origin refused the object to the shared identity" in out, out)
+    origin.tell("reset=rules")
+
     # ---- ranges beyond the end, empty and huge objects ----
     huge = f"pile/huge/size-{1 << 48}-x"
     origin.tell("match=pile/huge/* GET", "bandwidth=1000000")
