@@ -6,6 +6,7 @@
 
 #include <jansson.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/json.h"
 
@@ -16,10 +17,30 @@ const char *config_folders_setting(const struct config *config)
     return config->cache_dirs[0] ? "cache_dirs" : "cache_dir";
 }
 
+/* Returns the place of `name` in a folder that exists or can be made later. */
+static slice place_in(struct config *config, slice folder, slice name)
+{
+    slice above = folder;
+    if (!name.len || slice_eq(name, S(".")))
+        return folder;
+    if (slice_eq(name, S(".."))) {
+        slice_cut_last(&above, '/');
+        return above.len ? above : S("/");
+    }
+    return arena_printf(&config->arena, "%.*s%s%.*s", SLICE_ARG(folder),
+                        slice_ends(folder, S("/")) ? "" : "/", SLICE_ARG(name));
+}
+
 const char *config_resolved(struct config *config, const char *path)
 {
     char *real = realpath(path, NULL);
-    const char *kept = arena_copy(&config->arena, slice_of(real ? real : path)).ptr;
+    slice found = slice_of(real ? real : path);
+    const char *last = strrchr(path, '/');
+    if (!real && last && last > path) {
+        slice above = arena_copy(&config->arena, (slice){ path, (size_t)(last - path) });
+        found = place_in(config, slice_of(config_resolved(config, above.ptr)), slice_of(last + 1));
+    }
+    const char *kept = arena_copy(&config->arena, found).ptr;
     free(real);
     return kept;
 }

@@ -30,10 +30,33 @@ static bool has(const json_t *object, const char *member, const char *value)
     return found && strcmp(found, value) == 0;
 }
 
-/* True if a Penstock with these settings is running: its status document has the same cache folder
+/* True if one of the folders in a status document is in the settings. A reload or restart may add
+ * folders, remove them, or change their order. */
+static bool has_folder(const struct check *check, const json_t *folders)
+{
+    const json_t *row;
+    size_t at;
+    json_array_foreach((json_t *)(uintptr_t)folders, at, row)
+        for (size_t i = 0; i < check->config->folder_count; i++)
+            if (has(row, "path", check->config->folders[i].path))
+                return true;
+    return false;
+}
+
+/* True if a process holds one of the folders. */
+static bool is_held(const struct check *check)
+{
+    slice why;
+    for (size_t i = 0; i < check->config->folder_count; i++)
+        if (store_probe(check->config->folders[i].path, check->keep, &why) == ERR_BUSY)
+            return true;
+    return false;
+}
+
+/* True if a Penstock with these settings is running: its status document has one of the cache folders
  * and the same address for clients. The document may be missing, because it needs another token, or
  * its address is off or has changed. Then a Penstock that answers at `listen` counts, if a process
- * holds the cache folder. */
+ * holds a cache folder. */
 static bool is_running(const struct check *check)
 {
     const struct config *config = check->config;
@@ -41,14 +64,12 @@ static bool is_running(const struct check *check)
     bool off = strcmp(config->admin_listen, "off") == 0;
     slice document = off ? S("") : get(check, config->admin_listen, S("/status"));
     if (!document.len) {    /* the health document does not contain the folder */
-        slice why, health = get(check, config->listen, S("/_/health/ready"));
-        return store_probe(config->folders[0].path, check->keep, &why) == ERR_BUSY &&
-               slice_starts(health, S("{\"status\":\""));
+        slice health = get(check, config->listen, S("/_/health/ready"));
+        return slice_starts(health, S("{\"status\":\"")) && is_held(check);
     }
     json_t *status = json_loadb(document.ptr, document.len, 0, &error);
     json_t *folders = json_object_get(json_object_get(status, "cache"), "folders");
-    bool same = has(json_array_get(folders, 0), "path", config->folders[0].path) &&
-                has(status, "listen", config->listen);
+    bool same = has_folder(check, folders) && has(status, "listen", config->listen);
     json_decref(status);
     return same;
 }
@@ -72,16 +93,31 @@ static const char *without_it(const struct check *check, enum err err)
                                               : "run without this folder";
 }
 
+/* Returns the folder before folder `at` that has the same volume id, or NULL. */
+static const char *original_of(const struct check *check, size_t at)
+{
+    const struct config_folder *folders = check->config->folders;
+    for (size_t i = 0; i < at; i++)
+        if (store_is_copy_of(folders[at].path, folders[i].path))
+            return folders[i].path;
+    return NULL;
+}
+
 static void folder(struct check *check, const struct config_folder *folder, const char *first)
 {
     slice why;
     const char *path = folder->path;
+    const char *original = original_of(check, (size_t)(folder - check->config->folders));
     enum err err = store_probe(path, check->keep, &why);
     if (!err && !store_is_of(path, first)) {
         err = ERR_BUSY;
         why = arena_printf(check->keep, "it belongs to another installation than %s, the first "
                            "folder in cache_dirs; empty this folder (not %s), or list another one "
                            "in its place", first, first);
+    } else if (!err && original) {
+        err = ERR_BUSY;
+        why = arena_printf(check->keep, "it is a copy of %s, which comes before it in cache_dirs; "
+                           "empty the copy, or list another folder in its place", original);
     } else if (err == ERR_BUSY && check->running) {
         check_report(check, NOTED, "cache_dir: the running Penstock with these settings uses %s",
                      path);

@@ -187,8 +187,9 @@ static enum err learn_format(struct folder *folder, const struct folder_wish *wi
     }
     if (format->version == FORMAT_VERSION &&
         (!wish->self->weight || memcmp(format->volume, wish->self->id, sizeof(format->volume)) != 0)) {
-        *ret_why = "the folder is a copy of another cache folder, or another folder was at this "
-                   "path when Penstock started; put the right folder back, or restart Penstock";
+        *ret_why = "the folder is a copy of another cache folder (then empty it), or another folder "
+                   "was at this path when Penstock started (then put that folder back, or restart "
+                   "Penstock)";
         return ERR_BUSY;
     }
     format->size_bytes = wish->size_bytes ? MAX(wish->size_bytes, SIZE_LEAST)

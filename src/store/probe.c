@@ -210,6 +210,15 @@ bool store_is_of(const char *folder, const char *first)
            memcmp(mine.secret, others.secret, sizeof(mine.secret)) == 0;
 }
 
+bool store_is_copy_of(const char *folder, const char *other)
+{
+    struct format mine, others;
+    const char *why;
+    return folder_peek(folder, &mine, &why) == OK && folder_peek(other, &others, &why) == OK &&
+           mine.version == FORMAT_VERSION && others.version == FORMAT_VERSION &&
+           memcmp(mine.volume, others.volume, sizeof(mine.volume)) == 0;
+}
+
 static enum err look_inside(struct look *look)
 {
     int folder = folder_dir(look->folder.ptr);

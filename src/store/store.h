@@ -135,6 +135,9 @@ bool store_has_secret(const char *folder);
 /* Returns false if both folders have a secret, and the secrets differ. The folders belong to two
  * installations then, and the second one is not used. `first` may be NULL. */
 bool store_is_of(const char *folder, const char *first);
+/* Returns true if both folders have the same volume id: one is a copy of the other. A start uses
+ * only the first of them. */
+bool store_is_copy_of(const char *folder, const char *other);
 /* Returns the size that a folder will get if it is opened with options.size_bytes 0. The folder may
  * be missing; `on` is a path on its future file system. */
 uint64_t store_derived_size(const char *folder, const char *on);

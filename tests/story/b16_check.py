@@ -66,6 +66,25 @@ with Story("b16 check says what serve will meet", seconds=90) as story:
     check_it("the fill socket is another's", 1, "fill.sock", "listens", cache_dir=story.path("x"),
              fill_socket=story.path("fill.sock"))
     server.stop()
+
+    # ---- several folders ----
+    for name in ("one", "two", "three"):
+        os.mkdir(story.path(name))
+
+    def dirs(*names):
+        return {"cache_dir": None, "cache_size": None, "cache_dirs": [{"path": story.path(n), "size": "64MiB"} for n in names]}
+
+    server = story.penstock(origin=origin.url, **dirs("one/cache", "two/cache"))
+    for names in (["two/cache", "one/cache"], ["three/cache", "one/cache", "two/cache"], ["three/cache", "two/cache"]):
+        out = check_it(f"a running one, and {names}", 0, "running", "settings: fine",
+                       **{**server.settings, **dirs(*names)})
+        story.fact("... no error", "error" not in out and "another process" not in out, out)
+    server.stop()
+    shutil.copytree(story.path("one/cache"), story.path("three/copy"))
+    check_it("a copied folder", 1, "run without this folder", "it is a copy of " + story.path("one/cache"), **dirs("one/cache", "three/copy"))
+    check_it("... alone", 0, "settings: fine", **dirs("three/copy", "two/cache"))
+    check_it("one folder by two names", 2, "lists one folder twice", **dirs("three/new", "three/../three/new"))
+    check_it("... inside another", 2, "lies inside", **dirs("three/new", "three/new/../new/x"))
     check_it("the fill socket has no folder", 1, story.path("no"), "does not exist", fill_socket=story.path("no/fill.sock"))
 
     # ---- origins: warnings ----

@@ -372,6 +372,9 @@ static const struct seeded {
     { "{\"cache_dirs\": [{\"path\": \"/a\", \"size\": \"1KiB\"}]}", 1, 16, "cache_dirs", NULL },
     { "{\"cache_dirs\": [{\"path\": \"/a\"}, {\"path\": \"/a/\"}]}", 1, 16, "cache_dirs", NULL },
     { "{\"cache_dirs\": [{\"path\": \"/a/b\"}, {\"path\": \"/a\"}]}", 1, 16, "cache_dirs", NULL },
+    { "{\"cache_dirs\": [{\"path\": \"/a/x\"}, {\"path\": \"/a/../a/x\"}]}", 1, 16, "cache_dirs", NULL },
+    { "{\"cache_dirs\": [{\"path\": \"/tmp/../x\"}, {\"path\": \"/x/./y/../z\"}]}", 1, 16, "cache_dirs",
+      NULL },
     { "{\"origin\": \"dir:/mnt/data/\",\n \"cache_dirs\": [{\"path\": \"/a\"}, "
       "{\"path\": \"/mnt/data/cache\"}]}", 2, 16, "cache_dirs", NULL },
     { "{\"config\": \"/x\"}", 1, 2, "config", NULL },
