@@ -106,6 +106,24 @@ static void report_opened(struct serve *serve, size_t i, slice why)
     serve->folders[i].why = status.why;
 }
 
+#define UNSURE "The origin confirms each object in the other folders once, before Penstock serves it"
+
+/* Folders of which the others can't know whether they were in use alone. */
+static void report_unread(const struct serve *serve)
+{
+    for (size_t i = 0; i < serve->config->folder_count; i++)
+        if (store_folder_is_unread(serve->store, i))
+            log_warn("cache_folder_unread", "path=%s why=\"the cache folder can't be read, so "
+                     "Penstock does not know whether it was in use without the other folders. "
+                     UNSURE ". This happens at each start until the folder is back. Mount its "
+                     "disk; if the folder is lost, remove it from cache_dirs\"",
+                     serve->config->folders[i].path);
+    if (store_folder_left(serve->store))
+        log_warn("cache_folder_unread", "why=\"a cache folder was removed from cache_dirs, so "
+                 "Penstock does not know whether it was in use without the other folders. " UNSURE
+                 "\"");
+}
+
 static struct store_options options_of(struct serve *serve)
 {
     const struct config *config = serve->config;
@@ -148,6 +166,8 @@ enum err folders_up(struct serve *serve)
             report_opened(serve, i, whys[i]);
         else if (whys[i].len)
             serve->why = whys[i];
+    if (!err)
+        report_unread(serve);
     return err;
 }
 

@@ -10,6 +10,9 @@
  * has no clean mark, so all its entries are unproved (folder.c). A folder notes that another one has
  * come only after that one serves. So a crash between two writes causes doubt, and never hides it.
  *
+ * A format file that can't be read at a start may tell of a run, too. So the folders that were once
+ * in use together with that one are doubted, until it can be read, or has left their lists.
+ *
  * Threads: runs_learn is called once, before the volumes are opened; their committers call the
  * other functions. */
 #include "store/runs.h"
@@ -73,6 +76,42 @@ static void learn(struct installation *all, size_t folder, const struct format *
         runs->serial_least[folder] = MAX(runs->serial_least[folder], shared);
 }
 
+static bool is_readable(const struct installation *all, const struct page *pages,
+                        const uint8_t id[VOLUME_ID_BYTES])
+{
+    for (size_t i = 0; i < all->count; i++)
+        if (page_has_volume(&pages[i]) && same_id(pages[i].format.volume, id))
+            return true;
+    return false;
+}
+
+/* Returns the place of the volume in the route, or the number of places. */
+static size_t place_of(const struct installation *all, const uint8_t id[VOLUME_ID_BYTES])
+{
+    size_t i = 0;
+    while (i < all->count && (!all->route[i].weight || !same_id(all->route[i].id, id)))
+        i++;
+    return i;
+}
+
+/* A folder that was never in service has nothing to tell. */
+static void learn_unread(struct installation *all, size_t folder, const struct page *pages)
+{
+    const struct format *mine = &pages[folder].format;
+    struct runs *runs = &all->runs;
+    for (uint32_t i = 0; i < mine->volume_count; i++) {
+        const uint8_t *id = mine->volumes[i].id;
+        if (!mine->shared[i] || same_id(id, mine->volume) || is_readable(all, pages, id))
+            continue;
+        size_t place = place_of(all, id);
+        runs->unsure[folder] = true;
+        if (place < all->count)
+            runs->unread[place] = true;
+        else
+            runs->left = true;
+    }
+}
+
 void runs_learn(struct installation *all, const struct page *pages)
 {
     uint64_t highest = 0;
@@ -81,6 +120,8 @@ void runs_learn(struct installation *all, const struct page *pages)
         for (size_t k = 0; k < all->count && all->route[i].weight; k++)
             if (k != i && page_has_volume(&pages[k]))
                 learn(all, i, mine, &pages[k].format);
+        if (mine && all->route[i].weight)
+            learn_unread(all, i, pages);
         if (mine)
             highest = MAX(highest, mine->serial);
     }
@@ -100,15 +141,6 @@ void runs_leave(struct installation *all, size_t folder)
 {
     atomic_store(&all->runs.serving[folder], false);
     raise_serial(&all->runs, 0);
-}
-
-/* Returns the place of the volume in the route, or the number of places. */
-static size_t place_of(const struct installation *all, const uint8_t id[VOLUME_ID_BYTES])
-{
-    size_t i = 0;
-    while (i < all->count && (!all->route[i].weight || !same_id(all->route[i].id, id)))
-        i++;
-    return i;
 }
 
 bool runs_note(const struct installation *all, struct format *format)

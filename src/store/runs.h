@@ -34,6 +34,11 @@ struct runs {
     atomic_bool serving[VOLUMES_MAX];
     /* The format files told this at the start. */
     bool missed[VOLUMES_MAX];         /* the folder missed a run of another one */
+    /* The folder was in use together with one whose format file can't be read now, and that one may
+     * have had runs alone since. */
+    bool unsure[VOLUMES_MAX];
+    bool unread[VOLUMES_MAX];         /* the folder is that one */
+    bool left;                        /* the settings no longer have that one */
     uint64_t serial_least[VOLUMES_MAX];    /* the serial that its own format file must have */
     uint64_t copied[VOLUMES_MAX];     /* the highest serial of a copy of it; 0: there is none */
 };

@@ -64,7 +64,9 @@ static void add_volume(struct store *store, const struct store_folder *folder)
         .pins = store->pins, .pin_pass = store->pin_pass, .pin_percent = options->pin_percent,
     });
     volume->number = (uint32_t)store->volume_count;
-    atomic_store(&volume->service.unproved, store->installation.runs.missed[volume->number]);
+    atomic_store(&volume->service.unproved,
+                 store->installation.runs.missed[volume->number] ||
+                 store->installation.runs.unsure[volume->number]);
     store->volumes[store->volume_count++] = volume;
 }
 
@@ -144,6 +146,17 @@ const char *store_folder_emptied(struct store *store, size_t folder)
 {
     check(folder < store->volume_count);
     return atomic_load(&store->volumes[folder]->bans->emptied);
+}
+
+bool store_folder_is_unread(const struct store *store, size_t folder)
+{
+    check(folder < store->volume_count);
+    return store->installation.runs.unread[folder];
+}
+
+bool store_folder_left(const struct store *store)
+{
+    return store->installation.runs.left;
 }
 
 static void add_status(struct store_status *sum, const struct store_status *status)

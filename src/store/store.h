@@ -118,6 +118,11 @@ void store_status(struct store *store, struct store_status *ret);
 /* Returns static text: why all that the folder had counts as purged, since its latest opening; or
  * "". */
 const char *store_folder_emptied(struct store *store, size_t folder);
+/* True if the folder could not be read at the start, and may have been in use alone before. Then all
+ * that the other folders have is unproved. */
+bool store_folder_is_unread(const struct store *store, size_t folder);
+/* The same for a folder that the settings no longer have. */
+bool store_folder_left(const struct store *store);
 
 /* Reads the size of a path's file system, and the bytes that are free for this process now. Returns
  * OK, or ERR_IO if the file system does not give them. */

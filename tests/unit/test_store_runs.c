@@ -28,26 +28,6 @@ static struct unit_store open_these(const char *names)
     return unit;
 }
 
-/* True while the list of volumes in a format file is an earlier one. */
-static bool moves(struct unit_store *unit)
-{
-    bool any = false;
-    for (size_t i = 0; i < unit->store->volume_count; i++) {
-        struct volume *volume = unit->store->volumes[i];
-        pthread_mutex_lock(&volume->queue.lock);
-        any |= volume->upkeep.moved.active;
-        pthread_mutex_unlock(&volume->queue.lock);
-    }
-    return any;
-}
-
-static void run_with(const char *names)
-{
-    struct unit_store unit = open_these(names);
-    soon(!moves(&unit));
-    unit_close(&unit);
-}
-
 /* A link to nowhere takes the place of the folder, so that no new folder is made meanwhile. */
 static void away(char name)
 {
@@ -84,23 +64,52 @@ static void key_in(struct unit_store *unit, size_t folder, char key[32])
     } while (store_home(unit->store, &id) != unit->store->volumes[folder]);
 }
 
-/* An object in each folder, stored by a first run of all of them. */
+/* An object in each folder. */
 static char keys[FOLDERS_MAX][32];
 
 static void put_keys(struct unit_store *unit)
 {
     for (size_t i = 0; i < unit->store->volume_count; i++) {
+        if (!serves(unit, i))
+            continue;
         key_in(unit, i, keys[i]);
         ok(put_object(unit, keys[i], "\"1\"", 10) == OK && !is_unproved(unit, keys[i]));
     }
 }
 
-static void first_run(const char *names)
+/* True while the list of volumes in a format file is an earlier one. */
+static bool moves(struct unit_store *unit)
+{
+    bool any = false;
+    for (size_t i = 0; i < unit->store->volume_count; i++) {
+        struct volume *volume = unit->store->volumes[i];
+        pthread_mutex_lock(&volume->queue.lock);
+        any |= volume->upkeep.moved.active;
+        pthread_mutex_unlock(&volume->queue.lock);
+    }
+    return any;
+}
+
+static void run_with(const char *names)
 {
     struct unit_store unit = open_these(names);
+    soon(!moves(&unit));
+    unit_close(&unit);
+}
+
+/* The objects are proved at the end of this run. */
+static void run_and_put(const char *names)
+{
+    struct unit_store unit = open_these(names);
+    soon(!moves(&unit));
     put_keys(&unit);
     unit_close(&unit);
-    unit = open_these(names);
+}
+
+static void first_run(const char *names)
+{
+    run_and_put(names);
+    struct unit_store unit = open_these(names);
     for (size_t i = 0; names[i]; i++)
         ok(!is_unproved(&unit, keys[i]));
     unit_close(&unit);
@@ -130,15 +139,25 @@ static void doubted(const char *names, const char *expected)
 
 /* ---- folders in service one after the other ---- */
 
+static struct format page_of(char name)
+{
+    char path[80];
+    struct format format;
+    const char *why;
+    snprintf(path, sizeof(path), "%s/%c", unit_folder, name);
+    ok(folder_peek(path, &format, &why) == OK);
+    return format;
+}
+
 static void one_after_the_other(int starts)
 {
     first_run("ab");
     away('b');
     for (int i = 0; i < starts; i++)
-        run_with("ab");
+        run_and_put("ab");
     back('b');
     away('a');
-    run_with("ab");
+    run_and_put("ab");
     back('a');
     doubted("ab", "11");
 }
@@ -157,17 +176,22 @@ TEST(a_folder_that_was_there_all_the_time_keeps_its_proof)
 {
     first_run("abc");
     away('c');
-    run_with("abc");
-    run_with("abc");
+    run_and_put("abc");
+    run_and_put("abc");
     back('c');
     doubted("abc", "001");
 }
 
-TEST(a_folder_that_was_not_configured_is_doubted)
+TEST(a_folder_that_was_not_configured_missed_a_run)
 {
     first_run("abc");
     run_with("ab");
-    doubted("abc", "001");
+    struct format a = page_of('a'), b = page_of('b'), c = page_of('c');
+    ok(runs_missed(&c, &a) && runs_missed(&c, &b));
+    ok(!runs_missed(&a, &c) && !runs_missed(&b, &c) && !runs_missed(&a, &b));
+    struct unit_store unit = open_these("abc");
+    ok(is_unproved(&unit, keys[2]) && is_restated(&unit, keys[2]));
+    unit_close(&unit);
 }
 
 /* Folder c alone knows that the other two missed its run, and they know nothing of each other's. */
@@ -176,7 +200,7 @@ TEST(each_folder_tells_of_its_own_runs)
     first_run("abc");
     away('a');
     away('b');
-    run_with("abc");
+    run_and_put("abc");
     back('a');
     back('b');
     doubted("abc", "110");
@@ -193,6 +217,57 @@ TEST(a_doubt_ends_with_the_run_in_which_the_folder_is_back)
     put_keys(&unit);    /* new ones, which are proved */
     unit_close(&unit);
     doubted("ab", "00");
+}
+
+/* ---- folders that can't be read ---- */
+
+/* Another process may have used that one alone. */
+TEST(a_folder_is_doubted_while_another_one_cannot_be_read)
+{
+    struct unit_store unit;
+    first_run("ab");
+    away('b');
+    for (int i = 0; i < 2; i++) {
+        unit = open_these("ab");
+        ok(is_unproved(&unit, keys[0]) && is_restated(&unit, keys[0]));
+        ok(store_folder_is_unread(unit.store, 1) && !store_folder_is_unread(unit.store, 0));
+        put_keys(&unit);
+        unit_close(&unit);
+    }
+    back('b');
+    unit = open_these("ab");
+    ok(!is_unproved(&unit, keys[0]) && is_unproved(&unit, keys[1]));
+    ok(!store_folder_is_unread(unit.store, 1) && !store_folder_left(unit.store));
+    unit_close(&unit);
+}
+
+TEST(a_folder_that_left_the_settings_causes_one_doubt)
+{
+    struct unit_store unit;
+    first_run("ab");
+    for (int i = 0; i < 2; i++) {
+        unit = open_these("a");
+        ok(is_unproved(&unit, keys[0]) == (i == 0));
+        ok(store_folder_left(unit.store) == (i == 0));
+        soon(!moves(&unit));
+        put_keys(&unit);
+        unit_close(&unit);
+    }
+}
+
+TEST(a_folder_that_was_never_in_service_causes_no_doubt)
+{
+    struct unit_store unit;
+    ok(symlink("no/such/folder", in_folder("b")) == 0);
+    run_and_put("ab");
+    unit = open_these("ab");
+    ok(!serves(&unit, 1) && !is_unproved(&unit, keys[0]));
+    ok(!store_folder_is_unread(unit.store, 1) && !store_folder_left(unit.store));
+    unit_close(&unit);
+    ok(unlink(in_folder("b")) == 0);
+    unit = open_these("ab");
+    ok(serves(&unit, 1) && !is_unproved(&unit, keys[0]));
+    unit_close(&unit);
 }
 
 /* ---- copies ---- */
@@ -255,16 +330,6 @@ TEST(a_folder_that_left_and_came_back_costs_the_others_no_proof)
     put_keys(&unit);
     unit_close(&unit);
     doubted("abc", "000");
-}
-
-static struct format page_of(char name)
-{
-    char path[80];
-    struct format format;
-    const char *why;
-    snprintf(path, sizeof(path), "%s/%c", unit_folder, name);
-    ok(folder_peek(path, &format, &why) == OK);
-    return format;
 }
 
 TEST(the_others_write_that_a_folder_left)
@@ -337,9 +402,12 @@ TEST(a_folder_from_the_future_is_not_ahead_of_the_present_run)
 RUN_STORE(STORE_TEST(folders_in_service_one_after_the_other_both_missed_a_run),
           STORE_TEST(the_number_of_their_runs_does_not_matter),
           STORE_TEST(a_folder_that_was_there_all_the_time_keeps_its_proof),
-          STORE_TEST(a_folder_that_was_not_configured_is_doubted),
+          STORE_TEST(a_folder_that_was_not_configured_missed_a_run),
           STORE_TEST(each_folder_tells_of_its_own_runs),
           STORE_TEST(a_doubt_ends_with_the_run_in_which_the_folder_is_back),
+          STORE_TEST(a_folder_is_doubted_while_another_one_cannot_be_read),
+          STORE_TEST(a_folder_that_left_the_settings_causes_one_doubt),
+          STORE_TEST(a_folder_that_was_never_in_service_causes_no_doubt),
           STORE_TEST(a_folder_whose_copy_was_in_use_is_doubted_once),
           STORE_TEST(a_copy_that_was_never_in_use_causes_no_doubt),
           STORE_TEST(an_older_state_of_a_folder_is_doubted),
