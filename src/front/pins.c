@@ -148,7 +148,7 @@ static void pin(struct pin_job *job, struct text *to)
 
 static void sum_up(struct pin_job *job, struct text *to)
 {
-    struct pins_row row = { job->prefix, PINS_NONE };
+    struct pins_row row = { .prefix = job->prefix, .up = PINS_NONE };
     struct pin_sum sum = { .prefix = job->prefix };
     job->rows = &row;
     job->row_count = 1;

@@ -23,7 +23,7 @@ struct ages {
     _Atomic uint64_t live_bytes, entries;
     _Atomic uint8_t *stamps;
     _Atomic uint8_t *live;
-    _Atomic uint64_t *left_out, *pinned, *seen;    /* one bit for each record */
+    _Atomic uint64_t *left_out, *pinned, *seen, *before;    /* one bit for each record */
     _Atomic uint64_t pinned_bytes, seen_bytes;
     _Atomic uint16_t *tallies;
     _Atomic uint8_t *read;            /* slices; of records of tallies that expire */
@@ -47,6 +47,7 @@ struct ages *ages_new(uint32_t records)
     ages->read = must_alloc(records + 1);
     ages->pinned = must_alloc(record_set_bytes(records));
     ages->seen = must_alloc(record_set_bytes(records));
+    ages->before = must_alloc(record_set_bytes(records));
     return ages;
 }
 
@@ -64,6 +65,7 @@ void ages_free(struct ages **ages)
     free(mine->sums);
     free(mine->pinned);
     free(mine->seen);
+    free(mine->before);
     free(mine);
 }
 
@@ -104,6 +106,8 @@ static void unpin(struct ages *ages, uint32_t ordinal)
         record_set_drop(ages->pinned, ordinal);
     if (record_set_has(ages->seen, ordinal))
         record_set_drop(ages->seen, ordinal);
+    if (record_set_has(ages->before, ordinal))
+        record_set_drop(ages->before, ordinal);
 }
 
 /* To be called when an entry begins to name the record, or ceases to. */
@@ -402,6 +406,11 @@ bool ages_is_pinned(const struct ages *ages, uint32_t ordinal)
     return ordinal < ages->records && record_set_has(ages->pinned, ordinal);
 }
 
+bool ages_was_pinned(const struct ages *ages, uint32_t ordinal)
+{
+    return ordinal < ages->records && record_set_has(ages->before, ordinal);
+}
+
 uint64_t ages_pinned_bytes(const struct ages *ages)
 {
     return atomic_load_explicit(&ages->pinned_bytes, memory_order_relaxed);
@@ -412,6 +421,7 @@ void ages_pin_new(struct ages *ages, uint32_t ordinal, bool seen)
     if (ordinal >= ages->records)
         return;
     record_set_put(ages->pinned, ordinal);
+    record_set_put(ages->before, ordinal);
     if (seen)
         record_set_put(ages->seen, ordinal);
 }
@@ -444,15 +454,32 @@ uint64_t ages_seen_bytes(const struct ages *ages)
     return atomic_load_explicit(&ages->seen_bytes, memory_order_relaxed);
 }
 
+static uint64_t word_of(const _Atomic uint64_t *set, uint32_t i)
+{
+    return atomic_load_explicit(&set[i], memory_order_relaxed);
+}
+
+/* Writes only if the word differs, so that sets without a bit take no memory. */
+static void set_word(_Atomic uint64_t *set, uint32_t i, uint64_t word)
+{
+    if (word_of(set, i) != word)
+        atomic_store_explicit(&set[i], word, memory_order_relaxed);
+}
+
+void ages_see_none(struct ages *ages)
+{
+    for (uint32_t i = 0; i <= ages->records / 64; i++)
+        set_word(ages->seen, i, 0);
+    atomic_store_explicit(&ages->seen_bytes, 0, memory_order_relaxed);
+}
+
 void ages_end_pass(struct ages *ages, bool keep)
 {
     for (uint32_t i = 0; i <= ages->records / 64; i++) {
-        uint64_t seen = atomic_load_explicit(&ages->seen[i], memory_order_relaxed);
-        uint64_t pinned = atomic_load_explicit(&ages->pinned[i], memory_order_relaxed);
-        if (seen)
-            atomic_store_explicit(&ages->seen[i], 0, memory_order_relaxed);
-        if (pinned != seen && !keep)
-            atomic_store_explicit(&ages->pinned[i], seen, memory_order_relaxed);
+        if (!keep)
+            set_word(ages->pinned, i, word_of(ages->seen, i));
+        set_word(ages->before, i, word_of(ages->pinned, i) | (keep ? word_of(ages->before, i) : 0));
+        set_word(ages->seen, i, 0);
     }
     if (!keep)
         atomic_store_explicit(&ages->pinned_bytes, ages_seen_bytes(ages), memory_order_relaxed);
@@ -462,8 +489,9 @@ void ages_end_pass(struct ages *ages, bool keep)
 void ages_unpin_all(struct ages *ages)
 {
     for (uint32_t i = 0; i <= ages->records / 64; i++) {
-        atomic_store_explicit(&ages->seen[i], 0, memory_order_relaxed);
-        atomic_store_explicit(&ages->pinned[i], 0, memory_order_relaxed);
+        set_word(ages->seen, i, 0);
+        set_word(ages->pinned, i, 0);
+        set_word(ages->before, i, 0);
     }
     atomic_store_explicit(&ages->seen_bytes, 0, memory_order_relaxed);
     atomic_store_explicit(&ages->pinned_bytes, 0, memory_order_relaxed);

@@ -122,7 +122,8 @@ struct ages_stamps ages_stamps(struct ages *ages);
  *
  * A pinned record has a bit. Its weight is the sum of its entries' weights, and it loses the bit
  * with its last entry. A pass over the tables of contents (pin_pass.c) sees each record to pin. At
- * its end, the records that were not seen are unpinned. Any thread may call ages_is_pinned and
+ * its end, the records that were not seen are unpinned. A second bit says that the record was pinned
+ * before the pass, which then prefers it. Any thread may call ages_is_pinned, ages_was_pinned and
  * ages_pinned_bytes. The rest is for a caller that has the lock of the volume's pins (pinned.h). */
 
 /* About the space on the disk that an entry with `bytes` of data takes: with its record's header,
@@ -133,6 +134,9 @@ static inline uint64_t pin_weight(uint32_t bytes)
 }
 
 bool ages_is_pinned(const struct ages *ages, uint32_t ordinal);
+/* True if the record was pinned when the latest pass ended, or was pinned since when it was
+ * appended. */
+bool ages_was_pinned(const struct ages *ages, uint32_t ordinal);
 uint64_t ages_pinned_bytes(const struct ages *ages);
 /* Pins a record that the index does not name yet. `seen`: a pass runs. */
 void ages_pin_new(struct ages *ages, uint32_t ordinal, bool seen);
@@ -142,6 +146,8 @@ bool ages_is_seen(const struct ages *ages, uint32_t ordinal);
 /* Pins a record, if it is not pinned, and marks it as seen by the pass. `bytes` is its weight. */
 void ages_see(struct ages *ages, uint32_t ordinal, uint64_t bytes);
 uint64_t ages_seen_bytes(const struct ages *ages);
+/* The pass begins again: it has seen no record. */
+void ages_see_none(struct ages *ages);
 /* Ends a pass: unpins the records that were not seen, unless `keep`. */
 void ages_end_pass(struct ages *ages, bool keep);
 void ages_unpin_all(struct ages *ages);

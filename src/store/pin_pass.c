@@ -5,9 +5,8 @@
  *
  * A pass reads the tables of contents of all volumes (pin_walk.c). A record that was pinned before,
  * and that the pass does not find, is unpinned: its prefix was unpinned, or its metadata was
- * removed. A record that was pinned before keeps its place in the budget. A record that was not
- * takes the rest. If some records found no room, and the pass has unpinned others, a second pass
- * follows.
+ * removed. The budget goes to the oldest pin first; within a pin, the records that were pinned before
+ * go first. So a pass pins the same records again if nothing has changed.
  *
  * If a walk makes no progress, the disk of the volume that it is in hangs. Then the pass is given
  * up: the recyclers of the other volumes go on, and another pass begins without that volume. The
@@ -51,16 +50,15 @@ struct walking {
     bool skip[VOLUMES_MAX];           /* volumes in which another walk hangs */
     uint64_t given_up_ms;             /* when the walk was given up */
     bool passed_by;                   /* given up long ago: other walks try its volume again */
-    bool over, again;                 /* under the lock of the pass; again: another pass is due */
+    bool over;                        /* under the lock of the pass */
 };
 
 static void *walk_run(void *arg)
 {
     struct walking *walking = arg;
-    bool again = pin_walk(&walking->walk, walking->skip);
+    pin_walk(&walking->walk, walking->skip);
     pthread_mutex_lock(&walking->pass->lock);
     walking->over = true;
-    walking->again = again;
     pthread_cond_signal(&walking->pass->more);
     pthread_mutex_unlock(&walking->pass->lock);
     return NULL;
@@ -157,7 +155,7 @@ static void skip_hanging(struct pin_pass *pass, struct walking *walking)
 
 /* ---- passes ---- */
 
-/* Returns true if another pass is due at once. Under the lock, which it releases while it waits. */
+/* Returns true if the walk was given up, so that another pass is due at once. Under the lock, which it releases while it waits. */
 static bool pass_once(struct pin_pass *pass)
 {
     struct walking *walking = walking_new(pass);
@@ -169,9 +167,8 @@ static bool pass_once(struct pin_pass *pass)
         end_hanging(pass);
         return true;
     }
-    bool again = walking->again;
     walking_free(walking);
-    return again;
+    return false;
 }
 
 static bool some_found_no_room(struct store *store)

@@ -4,12 +4,19 @@
  * volumes of its stripes. So one walk covers all volumes. No extent is recycled while it runs, so
  * the records that it finds stay.
  *
+ * The budget of a volume goes to the oldest pin first, then to the next; within a pin, to the records
+ * that were pinned before. The tables of contents have the records in another order. So if some
+ * records find no room, the walk reads the tables a second time, and knows then how much of the
+ * budget each pin gets. After the folder was opened, the first reading only counts: no record is
+ * pinned yet whose place another one could take.
+ *
  * Each step that may wait for the disk of a volume begins with enter(). So another thread knows
  * which volume holds up the walk, and can let the other volumes go on. Threads: one thread makes the
  * walk. It never holds more than one volume's lock of pins, for at most one record. */
 #include "store/pin_walk.h"
 
-#include "store/pinned.h"
+#include <stdlib.h>
+
 
 /* Returns false if the walk must end. */
 static bool enter(struct pin_walk *walk, size_t volume)
@@ -30,14 +37,45 @@ static bool is_current(const struct pin_walk *walk, const struct volume *volume)
     return volume->pinned.rounds == walk->rounds[volume->number];
 }
 
+/* ---- the table of pins ---- */
+
+static int serial_order(const void *a, const void *b)
+{
+    const uint64_t *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+static void learn_pins(struct pin_walk *walk)
+{
+    walk->pin_count = pins_list(walk->store->pins, S(""), &walk->keep, &walk->pins);
+    walk->serials = arena_alloc(&walk->keep, (walk->pin_count + 1) * sizeof(*walk->serials));
+    for (size_t i = 0; i < walk->pin_count; i++)
+        walk->serials[i] = walk->pins[i].serial;
+    qsort(walk->serials, walk->pin_count, sizeof(*walk->serials), serial_order);
+    for (size_t i = 0; i < walk->store->volume_count; i++) {
+        size_t bytes = (walk->pin_count + 1) * sizeof(struct pin_share);
+        walk->parts[i].shares = arena_alloc(&walk->keep, bytes);
+    }
+}
+
+/* Returns the rank of the oldest pin of this name, or PINS_NONE. */
+static size_t rank_of(const struct pin_walk *walk, slice name)
+{
+    size_t at = pins_find(walk->pins, walk->pin_count, name);
+    if (at == PINS_NONE)
+        return PINS_NONE;
+    const uint64_t *found = bsearch(&walk->pins[at].serial, walk->serials, walk->pin_count,
+                                    sizeof(*walk->serials), serial_order);
+    while (found > walk->serials && found[-1] == *found)
+        found--;
+    return (size_t)(found - walk->serials);
+}
+
 /* ---- one object ---- */
 
 /* The records that hold the units of one aligned run. */
 struct found {
-    struct found_record {
-        uint32_t extent, ordinal;
-        uint64_t weight;
-    } records[RECORD_UNITS];
+    struct pin_found records[RECORD_UNITS];
     size_t count;
 };
 
@@ -48,13 +86,13 @@ static void add_found(struct found *found, const struct entry *entry)
                                 found->records[i].ordinal != entry->ordinal))
         i++;
     if (i == found->count)
-        found->records[found->count++] = (struct found_record){ entry->extent, entry->ordinal, 0 };
+        found->records[found->count++] = (struct pin_found){ entry->extent, entry->ordinal, 0 };
     found->records[i].weight += pin_weight(entry->len);
 }
 
 /* A record lies in one run of RECORD_UNITS units. */
 static void see_units(struct pin_walk *walk, struct volume *volume, const struct object_id *id,
-                      uint64_t etag_hash)
+                      uint64_t etag_hash, size_t rank)
 {
     struct entry entries[RECORD_UNITS];
     uint32_t unit = 0;
@@ -70,14 +108,14 @@ static void see_units(struct pin_walk *walk, struct volume *volume, const struct
                 entries[0].etag_hash == etag_hash && !entries[0].whole)
                 add_found(&found, &entries[0]);
         for (size_t i = 0; i < found.count; i++)
-            walk->over += pinned_see(volume, found.records[i].extent, found.records[i].ordinal,
-                                     found.records[i].weight);
+            pinned_see(volume, &walk->parts[volume->number], rank, &found.records[i]);
         pthread_mutex_unlock(&volume->pinned.lock);
     }
 }
 
 /* Returns false if the index does not name this row for the object's metadata. */
-static bool see_metadata(struct pin_walk *walk, const struct toc_row *row, struct entry *ret)
+static bool see_metadata(struct pin_walk *walk, const struct toc_row *row, size_t rank,
+                         struct entry *ret)
 {
     struct volume *volume = walk->rows.volume;
     uint32_t unit;
@@ -86,7 +124,8 @@ static bool see_metadata(struct pin_walk *walk, const struct toc_row *row, struc
               index_get_metadata(volume->index, &row->entry->id, &unit, ret) == OK &&
               ret->extent == walk->rows.extent && ret->ordinal == row->ordinal;
     if (is)
-        walk->over += pinned_see(volume, ret->extent, ret->ordinal, pin_weight(ret->len));
+        pinned_see(volume, &walk->parts[volume->number], rank,
+                   &(struct pin_found){ ret->extent, ret->ordinal, pin_weight(ret->len) });
     pthread_mutex_unlock(&volume->pinned.lock);
     return is;
 }
@@ -99,13 +138,13 @@ static enum err visit_row(void *arg, const struct toc_row *row)
     struct entry metadata;
     if (!enter(walk, here))
         return ERR_STOPPING;
-    if (!row->name.name.len || !pins_have(store->pins, row->name.name) ||
-        store_home(store, &row->entry->id) != walk->rows.volume ||
-        !see_metadata(walk, row, &metadata) || metadata.whole)
+    size_t rank = row->name.name.len ? rank_of(walk, row->name.name) : PINS_NONE;
+    if (rank == PINS_NONE || store_home(store, &row->entry->id) != walk->rows.volume ||
+        !see_metadata(walk, row, rank, &metadata) || metadata.whole)
         return OK;
     for (size_t i = 0; i < store->volume_count; i++)
-        if (walk->takes_part[i])
-            see_units(walk, store->volumes[i], &row->entry->id, metadata.etag_hash);
+        if (walk->takes_part[i] && walk->parts[i].look != LOOK_NONE)
+            see_units(walk, store->volumes[i], &row->entry->id, metadata.etag_hash, rank);
     return enter(walk, here) ? OK : ERR_STOPPING;
 }
 
@@ -121,12 +160,16 @@ static void begin_volumes(struct pin_walk *walk, const bool skip[VOLUMES_MAX])
         walk->takes_part[i] = takes_part;
         walk->rounds[i] = round;
         pthread_mutex_unlock(&walk->lock);
+        if (takes_part)
+            walk->parts[i].look = atomic_load(&walk->store->volumes[i]->pinned.marked) ? LOOK_TRY
+                                                                                      : LOOK_COUNT;
     }
 }
 
 static enum err read_volumes(struct pin_walk *walk)
 {
     enum err e = OK;
+    walk->unread = 0;
     for (size_t i = 0; i < walk->store->volume_count && !e; i++) {
         walk->rows = (struct volume_rows){ .volume = walk->store->volumes[i], .visit = visit_row,
                                            .arg = walk };
@@ -137,6 +180,23 @@ static enum err read_volumes(struct pin_walk *walk)
         walk->unread += walk->rows.unread;
     }
     return e;
+}
+
+/* Reads the volumes again, if some records found no room, or none are pinned yet. If some names are
+ * not known, no pinned record makes room for another. */
+static enum err read_again(struct pin_walk *walk, bool all)
+{
+    bool again = false;
+    for (size_t i = 0; i < walk->store->volume_count && enter(walk, i); i++) {
+        struct pin_part *part = &walk->parts[i];
+        bool chooses = part->look == LOOK_COUNT || (part->look == LOOK_TRY && part->over && all);
+        again |= chooses;
+        if (chooses)
+            pinned_choose(walk->store->volumes[i], walk->rounds[i], part, walk->pin_count);
+        else
+            part->look = LOOK_NONE;
+    }
+    return again ? read_volumes(walk) : OK;
 }
 
 /* If some names are not known, nothing is unpinned. */
@@ -150,20 +210,22 @@ static enum pass_end how_it_ended(const struct pin_walk *walk, enum err err)
 
 /* A walk that was stopped ends in the volume that it is in. Another thread ends it in the others
  * (pin_walk_give_up). */
-bool pin_walk(struct pin_walk *walk, const bool skip[VOLUMES_MAX])
+void pin_walk(struct pin_walk *walk, const bool skip[VOLUMES_MAX])
 {
-    uint64_t released = 0;
     begin_volumes(walk, skip);
+    learn_pins(walk);
     enum pass_end end = how_it_ended(walk, read_volumes(walk));
+    if (end != PASS_FAILED)
+        end = how_it_ended(walk, read_again(walk, end == PASS_FULL));
     bool stopped = false;
     for (size_t i = 0; i < walk->store->volume_count && !stopped; i++) {
         stopped = !enter(walk, i);
         if (walk->takes_part[i] && !stopped)
-            released += pinned_end(walk->store->volumes[i], walk->rounds[i], end);
+            pinned_end(walk->store->volumes[i], walk->rounds[i], end);
     }
     if (stopped && walk->takes_part[walk->at])
-        (void)pinned_end(walk->store->volumes[walk->at], walk->rounds[walk->at], PASS_FAILED);
-    return end == PASS_FULL && !stopped && walk->over && released;
+        pinned_end(walk->store->volumes[walk->at], walk->rounds[walk->at], PASS_FAILED);
+    arena_free(&walk->keep);
 }
 
 size_t pin_walk_stop(struct pin_walk *walk)

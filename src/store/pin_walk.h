@@ -3,12 +3,17 @@
 #define STORE_PIN_WALK_H
 
 #include "store/inside.h"
+#include "store/pinned.h"
 #include "store/volume_rows.h"
 
 struct pin_walk {
     struct store *store;
     struct volume_rows rows;          /* of the volume that is being read */
-    uint64_t over;                    /* bytes without room */
+    struct pins_row *pins;            /* the table when the walk began, in keep */
+    size_t pin_count;
+    uint64_t *serials;                /* of the pins, in ascending order: the place is the rank */
+    struct pin_part parts[VOLUMES_MAX];
+    struct arena keep;
     uint32_t unread;                  /* extents */
     _Atomic uint64_t moved_ms;        /* time of the latest progress */
     pthread_mutex_t lock;             /* guards the members below */
@@ -19,9 +24,8 @@ struct pin_walk {
 };
 
 /* Makes the walk through all volumes but the skipped ones: sets the bits of the records to pin, and
- * lets the recyclers work again. May hang with the disk of one volume. Returns true if another walk
- * would find room for more. */
-bool pin_walk(struct pin_walk *walk, const bool skip[VOLUMES_MAX]);
+ * lets the recyclers work again. May hang with the disk of one volume. */
+void pin_walk(struct pin_walk *walk, const bool skip[VOLUMES_MAX]);
 /* Lets the walk end soon. From then on it enters no other volume. Returns the volume that it is in.
  * Another thread. */
 size_t pin_walk_stop(struct pin_walk *walk);

@@ -222,37 +222,93 @@ bool pinned_begin(struct volume *volume, _Atomic uint64_t *moved_ms, uint64_t *r
     return good;
 }
 
-uint64_t pinned_see(struct volume *volume, uint32_t number, uint32_t ordinal, uint64_t bytes)
+static bool has_room(struct volume *volume, uint64_t others, uint64_t weight)
 {
-    struct pinned *pinned = &volume->pinned;
-    struct extent *extent = extent_ref(volume->extents, number);
-    struct ages *ages = extent ? extent_ages_of(extent) : NULL;
-    uint64_t over = 0;
-    if (ages && !ages_is_seen(ages, ordinal)) {
-        bool had = ages_is_pinned(ages, ordinal);
-        uint64_t others = had ? pinned->seen_bytes
-                              : MAX(pinned->seen_bytes, atomic_load(&pinned->bytes));
-        if (others + pinned->coming + bytes > pinned_budget(volume)) {
-            over = bytes;
-        } else {
-            ages_see(ages, ordinal, bytes);
-            pinned->seen_bytes += bytes;
-            atomic_fetch_add(&pinned->bytes, had ? 0 : bytes);
-        }
-    }
-    extent_release(&extent);
-    return over;
+    return others + volume->pinned.coming + weight <= pinned_budget(volume);
 }
 
-/* Under the lock of the pins. Returns the weight of the records that were unpinned. */
-static uint64_t end_round(struct volume *volume, uint64_t round, enum pass_end end)
+/* `share` has the weight that the record may still take, if the pass chooses. */
+static bool fits(struct volume *volume, enum pin_look look, bool had, uint64_t share,
+                 uint64_t weight)
+{
+    uint64_t seen = volume->pinned.seen_bytes;
+    if (look == LOOK_CHOOSE)
+        return share >= weight && has_room(volume, seen, weight);
+    return has_room(volume, had ? seen : MAX(seen, atomic_load(&volume->pinned.bytes)), weight);
+}
+
+static void see(struct volume *volume, struct pin_part *part, struct pin_share *shares,
+                struct ages *ages, const struct pin_found *found)
+{
+    bool had = ages_is_pinned(ages, found->ordinal), before = ages_was_pinned(ages, found->ordinal);
+    uint64_t *share = before ? &shares->before : &shares->others, weight = found->weight;
+    bool counts = part->look != LOOK_CHOOSE;
+    *share += counts ? weight : 0;
+    if (part->look == LOOK_COUNT || ages_is_seen(ages, found->ordinal))
+        return;
+    if (!fits(volume, part->look, had, *share, weight)) {
+        part->over += weight;
+        part->lost += before ? weight : 0;
+        return;
+    }
+    *share -= counts ? 0 : weight;
+    ages_see(ages, found->ordinal, weight);
+    volume->pinned.seen_bytes += weight;
+    atomic_fetch_add(&volume->pinned.bytes, had ? 0 : weight);
+}
+
+void pinned_see(struct volume *volume, struct pin_part *part, size_t rank,
+                const struct pin_found *found)
+{
+    struct extent *extent = NULL;
+    if (part->look != LOOK_NONE)
+        extent = extent_ref(volume->extents, found->extent);
+    if (extent)
+        see(volume, part, &part->shares[rank], extent_ages_of(extent), found);
+    extent_release(&extent);
+}
+
+/* The older pin takes what it needs, and leaves the rest to the younger ones. */
+static void divide(uint64_t left, struct pin_share *shares, size_t ranks)
+{
+    for (size_t i = 0; i < ranks; i++) {
+        shares[i].before = MIN(shares[i].before, left);
+        left -= shares[i].before;
+        shares[i].others = MIN(shares[i].others, left);
+        left -= shares[i].others;
+    }
+}
+
+void pinned_choose(struct volume *volume, uint64_t round, struct pin_part *part, size_t ranks)
 {
     struct pinned *pinned = &volume->pinned;
     struct arena keep = { 0 };
     uint32_t *numbers;
-    uint64_t bytes = 0, before = atomic_load(&pinned->bytes);
+    pthread_mutex_lock(&pinned->lock);
+    size_t count = pinned->rounds == round ? extents_numbers(volume->extents, &keep, &numbers) : 0;
+    for (size_t i = 0; i < count; i++) {
+        struct extent *extent = extent_ref(volume->extents, numbers[i]);
+        if (extent)
+            ages_see_none(extent_ages_of(extent));
+        extent_release(&extent);
+    }
+    pinned->seen_bytes = count ? 0 : pinned->seen_bytes;
+    divide(pinned_budget(volume), part->shares, ranks);
+    part->look = LOOK_CHOOSE;
+    part->over = part->lost = 0;
+    pthread_mutex_unlock(&pinned->lock);
+    arena_free(&keep);
+}
+
+/* Under the lock of the pins. */
+static void end_round(struct volume *volume, uint64_t round, enum pass_end end)
+{
+    struct pinned *pinned = &volume->pinned;
+    struct arena keep = { 0 };
+    uint32_t *numbers;
+    uint64_t bytes = 0;
     if (pinned->rounds != round)
-        return 0;
+        return;
     size_t count = extents_numbers(volume->extents, &keep, &numbers);
     for (size_t i = 0; i < count; i++) {
         struct extent *extent = extent_ref(volume->extents, numbers[i]);
@@ -269,7 +325,6 @@ static uint64_t end_round(struct volume *volume, uint64_t round, enum pass_end e
     atomic_store(&pinned->passing, false);
     if (end != PASS_FAILED)
         atomic_store(&pinned->marked, true);
-    return before > bytes ? before - bytes : 0;
 }
 
 /* The recycler may have waited for the end of the pass. */
@@ -281,20 +336,19 @@ static void wake_recycler(struct volume *volume)
     service_metrics(volume);
 }
 
-uint64_t pinned_end(struct volume *volume, uint64_t round, enum pass_end end)
+void pinned_end(struct volume *volume, uint64_t round, enum pass_end end)
 {
     pthread_mutex_lock(&volume->pinned.lock);
-    uint64_t released = end_round(volume, round, end);
+    end_round(volume, round, end);
     pthread_mutex_unlock(&volume->pinned.lock);
     wake_recycler(volume);
-    return released;
 }
 
 bool pinned_give_up(struct volume *volume, uint64_t round)
 {
     if (pthread_mutex_trylock(&volume->pinned.lock) != 0)
         return false;
-    (void)end_round(volume, round, PASS_FAILED);
+    end_round(volume, round, PASS_FAILED);
     pthread_mutex_unlock(&volume->pinned.lock);
     wake_recycler(volume);
     return true;

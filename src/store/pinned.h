@@ -41,14 +41,39 @@ uint64_t pinned_bytes_of(struct volume *volume, const struct entry *entry);
  * judges its appends by the present table. Returns false if the folder is out of service. *moved_ms
  * is set to the time while the folder makes progress. *ret_round is for the functions below. */
 bool pinned_begin(struct volume *volume, _Atomic uint64_t *moved_ms, uint64_t *ret_round) MUST_USE;
-/* To be called when the pass has found the record, whose entries weigh `bytes`. Returns the bytes
- * for which the budget has no room. Under the lock of the pins. */
-uint64_t pinned_see(struct volume *volume, uint32_t extent, uint32_t ordinal, uint64_t bytes);
+/* The budget as a pass divides it between the pins, by their rank: rank 0 is the oldest pin. Of
+ * the records of a pin, those that were pinned before the pass go first. */
+struct pin_share {
+    uint64_t before, others;
+};
+/* How a pass looks at the records of a volume. */
+enum pin_look {
+    LOOK_NONE,                        /* it leaves the bits as they are */
+    LOOK_COUNT,                       /* it adds the records to the shares */
+    LOOK_TRY,                         /* so, too; and pins all records, as long as there is room */
+    LOOK_CHOOSE,                      /* it pins the records that have a share */
+};
+/* A volume's part in a pass. */
+struct pin_part {
+    enum pin_look look;
+    struct pin_share *shares;         /* one for each rank */
+    uint64_t over;                    /* weight of the records that found no room */
+    uint64_t lost;                    /* ... of those that were pinned before */
+};
+/* A record that the pass has found, and the weight of its entries. */
+struct pin_found {
+    uint32_t extent, ordinal;
+    uint64_t weight;
+};
+/* Under the lock of the pins. */
+void pinned_see(struct volume *volume, struct pin_part *part, size_t rank,
+                const struct pin_found *found);
+/* The pass begins to look at the volume again, to choose: makes shares of the counted weights. */
+void pinned_choose(struct volume *volume, uint64_t round, struct pin_part *part, size_t ranks);
 /* Lets the recycler work again. After PASS_FULL, unpins the records that were not seen. After
- * PASS_PARTIAL, some names are not known, so it unpins no record. Returns the weight of the
- * unpinned records. */
+ * PASS_PARTIAL, some names are not known, so it unpins no record. */
 enum pass_end { PASS_FAILED, PASS_PARTIAL, PASS_FULL };
-uint64_t pinned_end(struct volume *volume, uint64_t round, enum pass_end end);
+void pinned_end(struct volume *volume, uint64_t round, enum pass_end end);
 /* Does the same after PASS_FAILED, but never waits. Returns false if the volume's lock is not
  * free. */
 bool pinned_give_up(struct volume *volume, uint64_t round) MUST_USE;

@@ -64,10 +64,11 @@ size_t pins_find(const struct pins_row *rows, size_t count, slice name)
 }
 
 /* Adds a prefix that is above all others. */
-static void add_last(struct pins_row *rows, size_t *count, slice prefix)
+static void add_last(struct pins_row *rows, size_t *count, slice prefix, uint64_t serial)
 {
-    rows[*count] = (struct pins_row){ prefix, pins_find(rows, *count, prefix) };
-    (*count)++;
+    size_t up = pins_find(rows, *count, prefix);
+    rows[(*count)++] = (struct pins_row){ prefix, up,
+                                          up == PINS_NONE ? serial : MIN(serial, rows[up].serial) };
 }
 
 /* ---- under the lock ---- */
@@ -92,7 +93,7 @@ static void changed(struct pins *pins)
     size_t count = 0;
     for (size_t i = 0; i < pins->count; i++)
         if (pins->rows[i].pinned)
-            add_last(pins->pinned, &count, pins->rows[i].prefix);
+            add_last(pins->pinned, &count, pins->rows[i].prefix, pins->rows[i].serial);
     atomic_store(&pins->pinned_count, count);
     metric_set(M_PINS, (int64_t)count);
     atomic_fetch_add(&pins->version, 1);
@@ -222,7 +223,7 @@ size_t pins_list(struct pins *pins, slice start, struct arena *keep, struct pins
     for (size_t i = 0; i < pins->count; i++) {
         const struct pin *row = &pins->rows[i];
         if (row->pinned && slice_starts(row->prefix, start))
-            add_last(*ret, &count, arena_copy(keep, row->prefix));
+            add_last(*ret, &count, arena_copy(keep, row->prefix), row->serial);
     }
     pthread_rwlock_unlock(&pins->lock);
     return count;

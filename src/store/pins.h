@@ -29,11 +29,13 @@ slice pins_file(struct pins *pins, struct arena *keep, uint64_t *ret_version);
 #define PINS_FILE_MAX (64u + PREFIX_ROWS_MAX * (16u + PREFIX_BYTES_MAX))
 
 /* The pinned prefixes that begin with `start`, in ascending order. `up` is the longest other one
- * that is a prefix of this one, by its place in the list; PINS_NONE: there is none. All in keep. */
+ * that is a prefix of this one, by its place in the list; PINS_NONE: there is none. `serial` is that
+ * of the oldest pin in the list which holds all names of this one. All in keep. */
 #define PINS_NONE SIZE_MAX
 struct pins_row {
     slice prefix;
     size_t up;
+    uint64_t serial;
 };
 size_t pins_list(struct pins *pins, slice start, struct arena *keep, struct pins_row **ret);
 /* Returns the place of the longest prefix of this name, or PINS_NONE. Pure. */

@@ -307,6 +307,80 @@ TEST(a_smaller_cache_keeps_what_is_pinned)
     unit_close(&unit);
 }
 
+/* ---- more pins than the budget has room for ---- */
+
+#define SHOWN 64
+
+/* The pinned objects of a walk, by prefix and number. */
+struct shown {
+    char prefix[8];
+    bool pinned[SHOWN];
+    int count;
+};
+
+static enum err show(void *arg, const struct walk_object *object)
+{
+    struct shown *shown = arg;
+    int number = atoi(object->key.ptr + strlen(shown->prefix));    /* the name ends with NUL */
+    ok(number >= 0 && number < SHOWN);
+    shown->pinned[number] = object->pinned_bytes == object->size;
+    shown->count += shown->pinned[number];
+    return OK;
+}
+
+static struct shown pinned_of(struct unit_store *unit, const char *prefix)
+{
+    struct shown shown = { .count = 0 };
+    struct walk_gaps gaps;
+    snprintf(shown.prefix, sizeof(shown.prefix), "%s", prefix);
+    ok(store_walk(unit->store, &(struct walk_ask){ .endpoint = S("http://origin"),
+                                                   .bucket = S("bucket"), .prefix = slice_of(prefix),
+                                                   .visit = show, .arg = &shown }, &gaps) == OK);
+    return shown;
+}
+
+static bool same_pinned(const struct shown *a, const struct shown *b)
+{
+    return memcmp(a->pinned, b->pinned, sizeof(a->pinned)) == 0;
+}
+
+/* The younger pin has the lower extents, so a search in the order of the extents meets it first. */
+TEST(the_older_pin_goes_first_at_a_restart_too)
+{
+    struct unit_store unit = open_with(25);
+    put_many(&unit, "young/", 20, 1000 * 1000);
+    put_many(&unit, "old/", 10, 1000 * 1000);
+    pin(&unit, "old/", true);
+    pin(&unit, "", true);
+    struct shown old = pinned_of(&unit, "old/"), young = pinned_of(&unit, "young/");
+    ok(old.count == 10 && young.count == 6);
+    for (int round = 0; round < 2; round++) {
+        unit_close(&unit);
+        unit = open_with(25);
+        ok(!pin(&unit, "", true));    /* changes nothing, and waits for the pass */
+        struct shown now = pinned_of(&unit, "old/"), then = pinned_of(&unit, "young/");
+        ok(same_pinned(&old, &now) && same_pinned(&young, &then));
+    }
+    unit_close(&unit);
+}
+
+/* The older pin had no room when its objects came: the next pass takes the room from the younger. */
+TEST(an_older_pin_takes_the_room_of_a_younger_one)
+{
+    struct unit_store unit = open_with(25);
+    pin(&unit, "old/", true);
+    put_many(&unit, "young/", 20, 1000 * 1000);
+    pin(&unit, "young/", true);
+    ok(pinned_of(&unit, "young/").count == 16);
+    put_many(&unit, "old/", 10, 1000 * 1000);
+    ok(pinned_of(&unit, "old/").count == 0);
+    pin(&unit, "old/", true);
+    ok(pinned_of(&unit, "old/").count == 10 && pinned_of(&unit, "young/").count == 6);
+    struct pin_bytes bytes = weight(&unit);
+    ok(bytes.pinned <= bytes.budget && bytes.pinned > bytes.budget - 1200000);
+    unit_close(&unit);
+}
+
 /* ---- several volumes ---- */
 
 /* A letter for each folder that the settings have. */
@@ -390,5 +464,7 @@ RUN_STORE(cmocka_unit_test(a_name_is_pinned_by_any_of_its_prefixes),
           STORE_TEST(a_pin_of_everything_leaves_room_for_the_recycler),
           STORE_TEST(units_without_metadata_do_not_stay_pinned),
           STORE_TEST(a_smaller_cache_keeps_what_is_pinned),
+          STORE_TEST(the_older_pin_goes_first_at_a_restart_too),
+          STORE_TEST(an_older_pin_takes_the_room_of_a_younger_one),
           STORE_TEST(a_volume_that_was_away_learns_the_pins_from_its_sibling),
           STORE_TEST(all_stripes_of_an_object_are_pinned))
