@@ -2,7 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * While the folder is in use, the recycler writes all files each time that L/4 has passed, one file
- * at a time, so that a kill -9 loses little. The live units in these files are soon wrong. So a
+ * at a time, so that a kill -9 loses little. A second after pinned records have changed, it writes
+ * the files of their extents, because a start must keep the same records pinned. The live units in these files are soon wrong. So a
  * file counts as true only if a clean stop wrote it, and nothing was changed since: the file names
  * the opening that stopped.
  *
@@ -27,6 +28,7 @@
 
 #define FRESH "fresh"                 /* a file that is being written */
 #define ROUND_TICKS (MEAN_AGE_TICKS / 4)
+#define PINS_MS 1000u                 /* between two rounds for changes of pinned records */
 
 /* ---- small files of the folder ages/ ---- */
 
@@ -79,7 +81,11 @@ static void write_ages(struct volume *volume, int dir, uint32_t number, uint32_t
     struct extent *extent = extent_ref(volume->extents, number);
     if (!extent)
         return;
-    const struct ages *ages = extent_ages_of(extent);
+    struct ages *ages = extent_ages_of(extent);
+    if (!ages_are_counting(ages))
+        ages_pins_saved(ages);
+    else if (ages_are_pins_unsaved(ages))    /* a later round writes the file */
+        atomic_store(&volume->pinned.unsaved, true);
     struct ages_file file = { .extent = number, .stop = stop };
     file.count = MIN(ages_counted(ages), AGES_RECORDS_MAX);
     uint8_t *body = must_alloc(2 * (size_t)file.count + 1);
@@ -129,11 +135,26 @@ void age_files_write(struct volume *volume)
     arena_free(&keep);
 }
 
+static bool are_all_due(struct volume *volume)
+{
+    return mean_age_tick(volume->rule.policy) >=
+           atomic_load(&volume->recycler.round.begun) + ROUND_TICKS;
+}
+
 bool age_files_are_due(struct volume *volume)
 {
     const struct age_round *round = &volume->recycler.round;
-    return round->count ||
-           mean_age_tick(volume->rule.policy) >= atomic_load(&round->begun) + ROUND_TICKS;
+    return round->count || are_all_due(volume) ||
+           (atomic_load(&volume->pinned.unsaved) && mono_ms() >= round->begun_ms + PINS_MS);
+}
+
+static bool is_due(struct volume *volume, uint32_t number)
+{
+    struct extent *extent = extent_ref(volume->extents, number);
+    bool due = extent && (!volume->recycler.round.pins ||
+                          ages_are_pins_unsaved(extent_ages_of(extent)));
+    extent_release(&extent);
+    return due;
 }
 
 static void end_round(struct age_round *round)
@@ -142,15 +163,25 @@ static void end_round(struct age_round *round)
     round->count = round->at = 0;
 }
 
+static void begin_round(struct volume *volume, struct age_round *round)
+{
+    round->pins = !are_all_due(volume);
+    round->begun_ms = mono_ms();
+    if (!round->pins)
+        atomic_store(&round->begun, mean_age_tick(volume->rule.policy));
+    atomic_store(&volume->pinned.unsaved, false);
+    round->count = extents_numbers(volume->extents, &round->keep, &round->numbers);
+}
+
 /* Under the recycler's lock. */
 static void step(struct volume *volume)
 {
     struct age_round *round = &volume->recycler.round;
     int dir = open_folder(volume, true);
-    if (!round->count) {
-        atomic_store(&round->begun, mean_age_tick(volume->rule.policy));
-        round->count = extents_numbers(volume->extents, &round->keep, &round->numbers);
-    }
+    if (!round->count)
+        begin_round(volume, round);
+    while (round->at < round->count && !is_due(volume, round->numbers[round->at]))
+        round->at++;
     if (dir >= 0 && round->at < round->count)
         write_ages(volume, dir, round->numbers[round->at], 0);
     else if (dir >= 0)
@@ -220,6 +251,7 @@ static void read_ages(struct volume *volume, int dir, const char *name, struct e
         bool counts = is_true(volume, &file);
         shift(stamps, &file, mean_age_tick(volume->rule.policy));
         ages_restore(ages, file.count, stamps, counts ? file.live : NULL, file.live_bytes);
+        ages_restore_pins(ages, file.count, file.live);
         ages_set_counting(ages, !counts);
         free(stamps);
     }

@@ -25,6 +25,7 @@ struct ages {
     _Atomic uint8_t *live;
     _Atomic uint64_t *left_out, *pinned, *seen, *before;    /* one bit for each record */
     _Atomic uint64_t pinned_bytes, seen_bytes;
+    atomic_bool unsaved;              /* `before` has changed since it was saved */
     _Atomic uint16_t *tallies;
     _Atomic uint8_t *read;            /* slices; of records of tallies that expire */
     uint32_t tallied;                 /* the records before this one have a tally */
@@ -304,7 +305,8 @@ void ages_copy(const struct ages *ages, uint32_t count, uint8_t *stamps, uint8_t
     for (uint32_t i = 0; i < count; i++) {
         stamps[i] = ages_stamp(ages, i);
         live[i] = (uint8_t)((live_of(ages, i) & LIVE_ENTRIES) |
-                            (record_set_has(ages->left_out, i) ? AGES_HEAD : 0));
+                            (record_set_has(ages->left_out, i) ? AGES_HEAD : 0) |
+                            (record_set_has(ages->before, i) ? AGES_PINNED : 0));
     }
 }
 
@@ -422,6 +424,7 @@ void ages_pin_new(struct ages *ages, uint32_t ordinal, bool seen)
         return;
     record_set_put(ages->pinned, ordinal);
     record_set_put(ages->before, ordinal);
+    atomic_store(&ages->unsaved, true);
     if (seen)
         record_set_put(ages->seen, ordinal);
 }
@@ -475,12 +478,17 @@ void ages_see_none(struct ages *ages)
 
 void ages_end_pass(struct ages *ages, bool keep)
 {
+    bool changes = false;
     for (uint32_t i = 0; i <= ages->records / 64; i++) {
         if (!keep)
             set_word(ages->pinned, i, word_of(ages->seen, i));
-        set_word(ages->before, i, word_of(ages->pinned, i) | (keep ? word_of(ages->before, i) : 0));
+        uint64_t before = word_of(ages->pinned, i) | (keep ? word_of(ages->before, i) : 0);
+        changes |= before != word_of(ages->before, i);
+        set_word(ages->before, i, before);
         set_word(ages->seen, i, 0);
     }
+    if (changes)
+        atomic_store(&ages->unsaved, true);
     if (!keep)
         atomic_store_explicit(&ages->pinned_bytes, ages_seen_bytes(ages), memory_order_relaxed);
     atomic_store_explicit(&ages->seen_bytes, 0, memory_order_relaxed);
@@ -495,4 +503,21 @@ void ages_unpin_all(struct ages *ages)
     }
     atomic_store_explicit(&ages->seen_bytes, 0, memory_order_relaxed);
     atomic_store_explicit(&ages->pinned_bytes, 0, memory_order_relaxed);
+}
+
+void ages_restore_pins(struct ages *ages, uint32_t count, const uint8_t *live)
+{
+    for (uint32_t i = 0; i < MIN(count, ages->records); i++)
+        if (live[i] & AGES_PINNED)
+            record_set_put(ages->before, i);
+}
+
+bool ages_are_pins_unsaved(const struct ages *ages)
+{
+    return atomic_load(&ages->unsaved);
+}
+
+void ages_pins_saved(struct ages *ages)
+{
+    atomic_store(&ages->unsaved, false);
 }

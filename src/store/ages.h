@@ -123,8 +123,8 @@ struct ages_stamps ages_stamps(struct ages *ages);
  * A pinned record has a bit. Its weight is the sum of its entries' weights, and it loses the bit
  * with its last entry. A pass over the tables of contents (pin_pass.c) sees each record to pin. At
  * its end, the records that were not seen are unpinned. A second bit says that the record was pinned
- * before the pass, which then prefers it. Any thread may call ages_is_pinned, ages_was_pinned and
- * ages_pinned_bytes. The rest is for a caller that has the lock of the volume's pins (pinned.h). */
+ * before the pass, which then prefers it. A file keeps this bit (age_files.h), so it is known in the
+ * next process, too. Any thread may call the first four functions. The rest is for a caller that has the lock of the volume's pins (pinned.h). */
 
 /* About the space on the disk that an entry with `bytes` of data takes: with its record's header,
  * metadata, and row in the table of contents. */
@@ -137,6 +137,11 @@ bool ages_is_pinned(const struct ages *ages, uint32_t ordinal);
 /* True if the record was pinned when the latest pass ended, or was pinned since when it was
  * appended. */
 bool ages_was_pinned(const struct ages *ages, uint32_t ordinal);
+/* True if the record must stay: it is pinned; or it was, and no pass has unpinned it. */
+static inline bool ages_must_stay(const struct ages *ages, uint32_t ordinal)
+{
+    return ages_is_pinned(ages, ordinal) || ages_was_pinned(ages, ordinal);
+}
 uint64_t ages_pinned_bytes(const struct ages *ages);
 /* Pins a record that the index does not name yet. `seen`: a pass runs. */
 void ages_pin_new(struct ages *ages, uint32_t ordinal, bool seen);
@@ -151,5 +156,11 @@ void ages_see_none(struct ages *ages);
 /* Ends a pass: unpins the records that were not seen, unless `keep`. */
 void ages_end_pass(struct ages *ages, bool keep);
 void ages_unpin_all(struct ages *ages);
+/* Restores which records were pinned, from a file. */
+void ages_restore_pins(struct ages *ages, uint32_t count, const uint8_t *live);
+/* True if pinned records changed since the latest ages_pins_saved. Any thread. */
+bool ages_are_pins_unsaved(const struct ages *ages);
+/* To be called before ages_copy. Any thread. */
+void ages_pins_saved(struct ages *ages);
 
 #endif

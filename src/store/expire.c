@@ -74,7 +74,7 @@ static bool has_expired(const struct expire *expire, uint32_t ordinal)
                                                 expire->volume->number);
     uint8_t read = ages_read(expire->ages, ordinal);
     return expiry.now && !expiry.anew && read && ages_live(expire->ages, ordinal) &&
-           !ages_is_pinned(expire->ages, ordinal) &&
+           !ages_must_stay(expire->ages, ordinal) &&
            expire_age(expiry.now, read) > EXPIRE_SLICES;
 }
 

@@ -87,7 +87,8 @@ static bool are_possible(const uint8_t *live, uint32_t count)
 {
     uint32_t wrong = 0;
     for (uint32_t i = 0; i < count; i++)
-        wrong += (live[i] & AGES_UNITS) > RECORD_UNITS || (live[i] & ~(AGES_UNITS | AGES_HEAD));
+        wrong += (live[i] & AGES_UNITS) > RECORD_UNITS ||
+                 (live[i] & ~(AGES_UNITS | AGES_HEAD | AGES_PINNED));
     return wrong == 0;
 }
 

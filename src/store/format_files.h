@@ -16,9 +16,10 @@
 
 /* For each record of an extent, in the order of ordinals: the low byte of the tick in which the
  * record was last read; and the number of its units to which the index still points (WHOLE and
- * HEAD: 0 or 1), with AGES_HEAD if it is a HEAD record. */
+ * HEAD: 0 or 1), with AGES_HEAD if it is a HEAD record, and AGES_PINNED if it was pinned. */
 #define AGES_UNITS 0x0fu
 #define AGES_HEAD 0x10u
+#define AGES_PINNED 0x20u
 struct ages_file {
     uint32_t extent, count;
     uint64_t tick;                    /* when the file was written */

@@ -4,7 +4,9 @@
  * A pinned record has a bit in RAM (ages.h). A new record gets it when it is appended. For other
  * records, a pass over the tables of contents sets it (pin_pass.c): when the table of pins has
  * changed, and when a folder was opened. Until then the pinned records are not known, so the
- * recycler waits. Records that do not fit in the budget are ordinary records, and are counted.
+ * recycler waits. Records that do not fit in the budget are ordinary records, and are counted. The
+ * files of ages say which records were pinned in the process before, so that the first pass prefers
+ * them (ages.h). These stay until a pass over all folders ends.
  *
  * The lock guards the bits and the bytes, and keeps them in step with the index. The committer
  * holds it while it commits, so the pass sees the entries of a commit only together with its
@@ -156,6 +158,14 @@ void pinned_appended(struct volume *volume, struct ages *ages, const struct reco
     }
     pinned->coming += weight;
     ages_pin_new(ages, record->ordinal, atomic_load(&pinned->passing));
+    atomic_store(&pinned->unsaved, true);
+}
+
+/* No pass runs: it waits for the recycler. */
+void pinned_copied(struct volume *volume, struct ages *ages, const struct record *record)
+{
+    ages_pin_new(ages, record->ordinal, false);
+    atomic_store(&volume->pinned.unsaved, true);
 }
 
 void pinned_settled(struct volume *volume, const struct record *record)
@@ -322,6 +332,7 @@ static void end_round(struct volume *volume, uint64_t round, enum pass_end end)
     pinned->rounds++;
     pinned->seen_bytes = 0;
     atomic_store(&pinned->bytes, bytes);
+    atomic_store(&pinned->unsaved, true);
     atomic_store(&pinned->passing, false);
     if (end != PASS_FAILED)
         atomic_store(&pinned->marked, true);

@@ -20,6 +20,8 @@ bool pinned_turn(struct volume *volume) MUST_USE;
 void pinned_dropped(struct volume *volume, uint32_t extent);
 /* To be called when a record was appended, after ages_add, under the lock of the pins. */
 void pinned_appended(struct volume *volume, struct ages *ages, const struct record *record);
+/* To be called when a record that must stay was copied, as pinned_appended. */
+void pinned_copied(struct volume *volume, struct ages *ages, const struct record *record);
 /* To be called when its commit has ended. */
 void pinned_settled(struct volume *volume, const struct record *record);
 

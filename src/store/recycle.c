@@ -449,7 +449,7 @@ static void copy_row(struct pass *pass, const struct toc_entry *row, uint32_t or
         forget_row(pass, row, ordinal, EVENT_DAMAGED);
         return;
     }
-    bool pinned = ages_is_pinned(extent_ages_of(pass->victim), ordinal);
+    bool pinned = ages_must_stay(extent_ages_of(pass->victim), ordinal);
     slice name;
     pass->err = add_copy(pass, item, ordinal, &name);
     if (pass->err == ERR_FULL && pinned)
@@ -482,7 +482,7 @@ static void copy_row(struct pass *pass, const struct toc_entry *row, uint32_t or
 static bool is_kept(struct pass *pass, const struct toc_entry *row, uint32_t ordinal)
 {
     const struct ages *ages = extent_ages_of(pass->victim);
-    if (ages_is_pinned(ages, ordinal) && guard_on(GUARD_PINS))
+    if (ages_must_stay(ages, ordinal) && guard_on(GUARD_PINS))
         return !pass->keep_no_pins;
     if (pass->keep_nothing)
         return false;

@@ -125,8 +125,8 @@ static void add_copies(struct volume *volume, const struct relocation *relocatio
         if (ages)
             ages_set_read(ages, record->ordinal,
                           ages_read(extent_ages_of(old), move->copied.old_ordinal));
-        if (ages && move->pinned)    /* no pass runs: it waits for the recycler */
-            ages_pin_new(ages, record->ordinal, false);
+        if (ages && move->pinned)
+            pinned_copied(volume, ages, record);
     }
     pthread_mutex_unlock(&volume->pinned.lock);
     extent_release(&old);

@@ -131,7 +131,9 @@ struct moved {
 /* A round in which the recycler writes the files of ages (age_files.c). All members but `begun` are
  * for the recycler. */
 struct age_round {
-    _Atomic uint64_t begun;           /* tick of the latest round */
+    _Atomic uint64_t begun;           /* tick of the latest round that wrote all files */
+    uint64_t begun_ms;                /* time of the latest round */
+    bool pins;                        /* only the extents whose pinned records have changed */
     size_t count, at;                 /* of the numbers; count 0: no round */
     uint32_t *numbers;                /* of extents, in keep */
     struct arena keep;
@@ -174,6 +176,7 @@ struct pinned {
     atomic_bool passing;              /* a pass runs */
     atomic_bool marked;               /* a pass has ended since the folder was opened */
     atomic_bool over;                 /* a record found no room in the budget */
+    atomic_bool unsaved;              /* some files of ages do not have the pinned records */
 };
 
 /* State about metadata that is in RAM, beside the index. */

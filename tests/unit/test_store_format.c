@@ -231,7 +231,7 @@ TEST(an_impossible_list_of_volumes_is_refused)
 
 TEST(ages_come_back_and_any_flip_is_found)
 {
-    static const uint8_t stamps[] = { 0, 255, 17 }, live[] = { 8, 0, AGES_HEAD | 1 };
+    static const uint8_t stamps[] = { 0, 255, 17 }, live[] = { 8, AGES_PINNED, AGES_HEAD | 1 };
     struct ages_file ages = { 5, 3, UINT64_C(1) << 40, UINT64_C(1) << 33, 77, stamps, live }, back;
     uint8_t bytes[40 + 6];
     slice all = { (char *)bytes, sizeof(bytes) };
@@ -257,7 +257,7 @@ TEST(ages_come_back_and_any_flip_is_found)
 
 TEST(live_units_that_no_record_has_are_refused)
 {
-    static const uint8_t wrong[] = { 9, AGES_HEAD | 15, 0x20, 0x81 };
+    static const uint8_t wrong[] = { 9, AGES_HEAD | 15, 0x40, 0x81 };
     for (size_t i = 0; i < sizeof(wrong); i++) {
         struct ages_file ages = { .extent = 5, .count = 1, .stamps = wrong, .live = &wrong[i] }, back;
         uint8_t bytes[42];

@@ -381,6 +381,66 @@ TEST(an_older_pin_takes_the_room_of_a_younger_one)
     unit_close(&unit);
 }
 
+/* The pinned objects do not lie in the extents with the lowest numbers. */
+static void pin_the_first_16(struct unit_store *unit)
+{
+    pin(unit, "keep/", true);
+    put_many(unit, "keep/", 30, 1000 * 1000);
+    for (int i = 0; i < 16; i++) {    /* the second time, the old version has left its room */
+        char key[40];
+        snprintf(key, sizeof(key), "keep/%d", i / 2);
+        ok(put_object(unit, key, "\"1\"", 1000 * 1000) == OK);
+    }
+}
+
+static bool are_the_first_16(struct unit_store *unit)
+{
+    struct shown shown = pinned_of(unit, "keep/");
+    for (int i = 0; i < 30; i++)
+        if (shown.pinned[i] != (i < 16))
+            return false;
+    return true;
+}
+
+TEST(a_restart_pins_the_records_that_were_pinned_before)
+{
+    struct unit_store unit = open_with(25);
+    pin_the_first_16(&unit);
+    ok(are_the_first_16(&unit));
+    unit_close(&unit);
+    unit = open_with(25);
+    pin(&unit, "keep/", true);
+    ok(are_the_first_16(&unit));
+    unit_close(&unit);
+}
+
+static bool are_pins_saved(struct volume *volume)
+{
+    pthread_mutex_lock(&volume->recycler.lock);
+    bool saved = !atomic_load(&volume->pinned.unsaved) && !volume->recycler.round.count;
+    pthread_mutex_unlock(&volume->recycler.lock);
+    return saved;
+}
+
+TEST(so_does_a_start_after_a_kill)
+{
+    int status;
+    pid_t child = fork();
+    if (child == 0) {
+        struct unit_store unit = open_with(25);
+        pin_the_first_16(&unit);
+        soon(are_pins_saved(unit.store->volumes[0]));
+        _exit(0);
+    }
+    ok(waitpid(child, &status, 0) == child && status == 0);
+    for (int i = 0; i < 2; i++) {
+        struct unit_store unit = open_with(25);
+        pin(&unit, "keep/", true);
+        ok(are_the_first_16(&unit));
+        unit_close(&unit);
+    }
+}
+
 /* ---- several volumes ---- */
 
 /* A letter for each folder that the settings have. */
@@ -466,5 +526,7 @@ RUN_STORE(cmocka_unit_test(a_name_is_pinned_by_any_of_its_prefixes),
           STORE_TEST(a_smaller_cache_keeps_what_is_pinned),
           STORE_TEST(the_older_pin_goes_first_at_a_restart_too),
           STORE_TEST(an_older_pin_takes_the_room_of_a_younger_one),
+          STORE_TEST(a_restart_pins_the_records_that_were_pinned_before),
+          STORE_TEST(so_does_a_start_after_a_kill),
           STORE_TEST(a_volume_that_was_away_learns_the_pins_from_its_sibling),
           STORE_TEST(all_stripes_of_an_object_are_pinned))
