@@ -19,6 +19,7 @@ struct folder_reported {
                                       false again when the folder has three quarters of its size */
     uint64_t size;                 /* 0: none yet */
     const char *emptied;           /* why all objects counted as purged */
+    uint64_t unpinned;             /* store_folder_unpinned() */
 };
 
 static void report_anew(const struct store_status *status)
@@ -75,6 +76,18 @@ static void watch_room(struct folder_reported *reported, const struct store_stat
     else
         log_info("cache_squeezed", "path=%s over=1 capacity=%" PRIu64 " size=%" PRIu64,
                  status->folder, status->capacity_bytes, status->size_bytes);
+}
+
+static void watch_pins(struct folder_reported *reported, uint64_t unpinned,
+                       const struct store_status *status)
+{
+    if (unpinned == reported->unpinned)
+        return;
+    log_warn("pins_unpinned", "path=%s bytes=%" PRIu64 " budget=%" PRIu64 " why=\"pin_budget has no "
+             "room for these bytes and for all older pins, so they are no longer pinned, and may be "
+             "evicted. Unpin another prefix, or raise pin_budget and restart Penstock\"",
+             status->folder, unpinned - reported->unpinned, status->pin_budget_bytes);
+    reported->unpinned = unpinned;
 }
 
 /* Says how reads are served while a folder is out of service. */
@@ -206,6 +219,7 @@ static void watch(struct serve *serve, size_t i)
     store_folder_status(serve->store, i, &status);
     watch_room(reported, &status);
     watch_size(reported, &status);
+    watch_pins(reported, store_folder_unpinned(serve->store, i), &status);
     report_emptied(reported, store_folder_emptied(serve->store, i), status.folder);
     if (!status.serving)
         report_out(serve, reported, &status);

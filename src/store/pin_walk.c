@@ -17,6 +17,7 @@
 
 #include <stdlib.h>
 
+#include "base/metric.h"
 
 /* Returns false if the walk must end. */
 static bool enter(struct pin_walk *walk, size_t volume)
@@ -208,6 +209,16 @@ static enum pass_end how_it_ended(const struct pin_walk *walk, enum err err)
     return err ? PASS_FAILED : all && !walk->unread ? PASS_FULL : PASS_PARTIAL;
 }
 
+/* Counts the records that lost their pin for want of room. */
+static void end_volume(struct pin_walk *walk, size_t i, enum pass_end end)
+{
+    struct volume *volume = walk->store->volumes[i];
+    uint64_t lost = end == PASS_FULL ? walk->parts[i].lost : 0;
+    metric_add(M_PINS_UNPINNED, lost);
+    atomic_fetch_add(&volume->pinned.unpinned, lost);
+    pinned_end(volume, walk->rounds[i], end);
+}
+
 /* A walk that was stopped ends in the volume that it is in. Another thread ends it in the others
  * (pin_walk_give_up). */
 void pin_walk(struct pin_walk *walk, const bool skip[VOLUMES_MAX])
@@ -221,10 +232,10 @@ void pin_walk(struct pin_walk *walk, const bool skip[VOLUMES_MAX])
     for (size_t i = 0; i < walk->store->volume_count && !stopped; i++) {
         stopped = !enter(walk, i);
         if (walk->takes_part[i] && !stopped)
-            pinned_end(walk->store->volumes[i], walk->rounds[i], end);
+            end_volume(walk, i, end);
     }
     if (stopped && walk->takes_part[walk->at])
-        pinned_end(walk->store->volumes[walk->at], walk->rounds[walk->at], PASS_FAILED);
+        end_volume(walk, walk->at, PASS_FAILED);
     arena_free(&walk->keep);
 }
 

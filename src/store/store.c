@@ -159,6 +159,12 @@ bool store_folder_left(const struct store *store)
     return store->installation.runs.left;
 }
 
+uint64_t store_folder_unpinned(struct store *store, size_t folder)
+{
+    check(folder < store->volume_count);
+    return atomic_load(&store->volumes[folder]->pinned.unpinned);
+}
+
 static void add_status(struct store_status *sum, const struct store_status *status)
 {
     if (*sum->why == '\0' && *status->why) {

@@ -123,6 +123,9 @@ const char *store_folder_emptied(struct store *store, size_t folder);
 bool store_folder_is_unread(const struct store *store, size_t folder);
 /* The same for a folder that the settings no longer have. */
 bool store_folder_left(const struct store *store);
+/* Returns the bytes that were unpinned since the process began, because the pin budget of the folder
+ * had no room for them and for older pins. */
+uint64_t store_folder_unpinned(struct store *store, size_t folder);
 
 /* Reads the size of a path's file system, and the bytes that are free for this process now. Returns
  * OK, or ERR_IO if the file system does not give them. */

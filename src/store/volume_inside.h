@@ -177,6 +177,8 @@ struct pinned {
     atomic_bool marked;               /* a pass has ended since the folder was opened */
     atomic_bool over;                 /* a record found no room in the budget */
     atomic_bool unsaved;              /* some files of ages do not have the pinned records */
+    _Atomic uint64_t unpinned;        /* the weight of records that lost their room to older pins, or
+                                       * because the budget became smaller; in this process */
 };
 
 /* State about metadata that is in RAM, beside the index. */

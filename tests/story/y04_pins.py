@@ -110,6 +110,15 @@ with Story("y04 what is pinned stays", seconds=300) as story:
                (row, end, server.metric("penstock_pinned_bytes")))
     story.fact("what was pinned first stays", sum(pinned("keep/").values()) >= KEPT, pinned("keep/"))
     story.fact("stat shows it", json.loads(plain(server.admin_port, "GET", "/status").body)["cache"]["pinned_bytes"] > 0)
+    then = {key for key, is_pinned in pinned().items() if is_pinned}
+    server = server.restart()
+    story.same("a restart pins", ask("POST", "pin", prefix="bulk/")[0][0]["pinned"], True)
+    story.same("... the same objects", {key for key, is_pinned in pinned().items() if is_pinned}, then)
+    story.fact("... and the log has no word of it", "pins_unpinned" not in server.log())
+    server = server.restart(pin_budget=20)
+    wait_for("the log says that a smaller budget does not keep all", lambda: "pins_unpinned" in server.log(), 20)
+    story.fact("... and a counter has the bytes", server.metric("penstock_pins_unpinned_bytes_total") > 0)
+    story.fact("... the older pin stays", sum(pinned("keep/").values()) >= KEPT, pinned("keep/"))
     for prefix in ("bulk/", "keep/"):
         ask("POST", "unpin", prefix=prefix)
     for n in range(min(SETS, 4)):

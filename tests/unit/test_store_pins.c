@@ -247,8 +247,12 @@ TEST(what_does_not_fit_in_the_budget_is_an_ordinary_object)
         ok(put_object(&unit, "keep/3", i % 2 ? "\"1\"" : "\"2\"", 1000 * 1000) == OK);
     ok(weight(&unit).pinned == bytes.pinned);
     unit_close(&unit);
+    uint64_t unpinned = metric_read(M_PINS_UNPINNED);
     unit = open_with(12);    /* a smaller budget: what fits */
     pin(&unit, "keep/", true);
+    unpinned = metric_read(M_PINS_UNPINNED) - unpinned;
+    ok(unpinned > 8000000 && unpinned < 10000000);
+    ok(store_folder_unpinned(unit.store, 0) == unpinned);
     bytes = weight(&unit);
     ok(bytes.pinned <= bytes.budget && bytes.pinned > bytes.budget - 1200000);
     unit_close(&unit);
