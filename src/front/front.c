@@ -16,6 +16,7 @@
 #include "front/inside.h"
 #include "s3/encode.h"
 #include "s3/integrity.h"
+#include "store/pin.h"
 
 #define FACT_BYTES_MAX 200     /* a longer name is cut in a log line */
 #define SMALL_BODY_BYTES (16 * KIB)    /* a body up to this size is read even if it is refused */
@@ -41,6 +42,7 @@ void front_free(struct front **front)
     if (!*front)
         return;
     intakes_free(&(*front)->intakes);
+    store_pin_end(cache_store((*front)->options.cache));    /* else a pool might wait for a disk */
     pools_end(*front);
     lend_free(&(*front)->lend);
     free(*front);

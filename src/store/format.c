@@ -122,7 +122,8 @@ void entry_encode(const struct entry *entry, const uint8_t key[ENTRY_KEY_BYTES],
 enum err entry_decode(const uint8_t key[ENTRY_KEY_BYTES], slice value, struct entry *ret)
 {
     struct disk_entry disk;
-    if (value.len != sizeof(disk))
+    uint32_t unit = entry_key_unit(key);
+    if (value.len != sizeof(disk) || (unit >= UNITS_MAX && unit != METADATA_UNIT))
         return ERR_GONE;
     memcpy(&disk, value.ptr, sizeof(disk));
     if (guard_on(GUARD_CRC) && disk.crc != entry_crc(key, &disk))
@@ -137,7 +138,7 @@ enum err entry_decode(const uint8_t key[ENTRY_KEY_BYTES], slice value, struct en
         .etag_hash = disk.etag_hash,
         .mark = disk.mark,
     };
-    if (ret->whole || entry_key_unit(key) == METADATA_UNIT) {
+    if (ret->whole || unit == METADATA_UNIT) {
         ret->refused = ret->offset & OFFSET_REFUSED;
         ret->offset &= ~(uint32_t)OFFSET_REFUSED;
     }

@@ -166,6 +166,9 @@ struct toc_footer {
 
 /* The row of a record, with the bucket hash that a record of units has. */
 struct toc_entry toc_entry_of(const struct record *record, uint64_t offset);
+/* The number of units that an object can have. No record and no entry has a unit beyond, except
+ * METADATA_UNIT. */
+#define UNITS_MAX ((uint32_t)(STORE_OBJECT_BYTES_MAX / UNIT_BYTES))
 /* Returns true if a record may have this kind, these lengths and this first unit. */
 bool toc_entry_is_valid(const struct toc_entry *entry) MUST_USE;
 /* Returns true if the names of a table have one for this row. */

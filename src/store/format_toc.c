@@ -75,7 +75,8 @@ bool toc_entry_is_valid(const struct toc_entry *entry)
         return false;
     switch (entry->kind) {
     case KIND_UNITS:
-        return entry->data_len && !entry->metadata_len && first_unit < METADATA_UNIT - RECORD_UNITS;
+        return entry->data_len && !entry->metadata_len && first_unit < UNITS_MAX &&
+               entry->data_len <= (uint64_t)(UNITS_MAX - first_unit) * UNIT_BYTES;
     case KIND_WHOLE:
         return entry->metadata_len && first_unit == 0;
     case KIND_HEAD:

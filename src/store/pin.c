@@ -82,6 +82,11 @@ enum err store_pin(struct store *store, const struct pin_name *names, size_t cou
     return e;
 }
 
+void store_pin_end(struct store *store)
+{
+    pin_pass_end(store->pin_pass);
+}
+
 void store_pins_missing(struct store *store, bool ret[VOLUMES_MAX])
 {
     uint64_t version = pins_version(store->pins);

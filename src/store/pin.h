@@ -22,6 +22,9 @@ struct pin_name {
 #define PIN_NAMES_MAX 64u
 enum err store_pin(struct store *store, const struct pin_name *names, size_t count, bool pinned,
                    bool *ret_changed) MUST_USE;
+/* To be called at the stop: from now on, store_pin does not wait for a pass that still runs, and
+ * returns ERR_STOPPING. Never waits. */
+void store_pin_end(struct store *store);
 /* The volumes, in the order of the settings, that do not have the present pins on their disks. */
 void store_pins_missing(struct store *store, bool ret[VOLUMES_MAX]);
 

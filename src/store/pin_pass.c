@@ -235,12 +235,18 @@ void pin_pass_start(struct pin_pass *pass)
     check(thread_start(&pass->thread, run, pass, "pins"));
 }
 
-void pin_pass_stop(struct pin_pass *pass)
+void pin_pass_end(struct pin_pass *pass)
 {
     pthread_mutex_lock(&pass->lock);
     pass->stopping = true;
     pthread_cond_signal(&pass->more);
+    pthread_cond_broadcast(&pass->ended);
     pthread_mutex_unlock(&pass->lock);
+}
+
+void pin_pass_stop(struct pin_pass *pass)
+{
+    pin_pass_end(pass);
     if (pass->thread)
         pthread_join(pass->thread, NULL);
     pass->thread = 0;

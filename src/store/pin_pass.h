@@ -9,7 +9,9 @@ struct store;
 
 struct pin_pass *pin_pass_new(struct store *store) MUST_USE;
 void pin_pass_start(struct pin_pass *pass);    /* starts the thread; the volumes must exist */
-/* Ends the pass that runs, and the thread. To be called before the volumes are freed. */
+/* Ends all waits for a pass, now and later, and the pass that runs, soon. Never waits. */
+void pin_pass_end(struct pin_pass *pass);
+/* Does so, too, and waits for the end. To be called before the volumes are freed. */
 void pin_pass_stop(struct pin_pass *pass);
 void pin_pass_free(struct pin_pass **pass);
 /* A pass begins after this call, and after the start of the thread. Any thread; cheap. */

@@ -97,11 +97,11 @@ static void see_units(struct pin_walk *walk, struct volume *volume, const struct
 {
     struct entry entries[RECORD_UNITS];
     uint32_t unit = 0;
-    while (enter(walk, volume->number) &&
+    while (unit < UNITS_MAX && enter(walk, volume->number) &&
            index_get_next(volume->index, id, unit, &unit, &entries[0]) == OK &&
-           unit != METADATA_UNIT && !entries[0].whole) {
+           unit < UNITS_MAX && !entries[0].whole) {
         struct found found = { .count = 0 };
-        uint32_t end = rule_first_unit(unit) + RECORD_UNITS;
+        uint32_t end = rule_first_unit(unit) + RECORD_UNITS;    /* at most UNITS_MAX */
         pthread_mutex_lock(&volume->pinned.lock);
         for (; unit < end; unit++)
             if (is_current(walk, volume) &&

@@ -255,6 +255,29 @@ TEST(ages_come_back_and_any_flip_is_found)
     ok(ages_file_decode((slice){ all.ptr, 40 }, 9, &back) == OK && back.count == 0);
 }
 
+TEST(units_beyond_the_largest_object_are_refused)
+{
+    struct toc_entry row = { .kind = KIND_UNITS, .data_len = UNIT_BYTES, .first_unit = UNITS_MAX - 1 };
+    ok(toc_entry_is_valid(&row));
+    row.data_len++;
+    ok(!toc_entry_is_valid(&row));
+    row = (struct toc_entry){ .kind = KIND_UNITS, .data_len = 1, .first_unit = UNITS_MAX };
+    ok(!toc_entry_is_valid(&row));
+    row.first_unit = 0xfffffff6u;
+    ok(!toc_entry_is_valid(&row));
+    static const struct { uint32_t unit; enum err err; } units[] = {
+        { UNITS_MAX - 1, OK }, { UNITS_MAX, ERR_GONE }, { 0xfffffff6u, ERR_GONE },
+        { METADATA_UNIT, OK } };
+    for (size_t i = 0; i < countof(units); i++) {
+        struct object_id id = { .bytes = { 1 } };
+        struct entry entry = { .extent = 1, .len = 5, .generation = 1 }, back;
+        uint8_t key[ENTRY_KEY_BYTES], value[ENTRY_BYTES];
+        entry_key(&id, units[i].unit, key);
+        entry_encode(&entry, key, value);
+        ok(entry_decode(key, (slice){ (char *)value, sizeof(value) }, &back) == units[i].err);
+    }
+}
+
 TEST(live_units_that_no_record_has_are_refused)
 {
     static const uint8_t wrong[] = { 9, AGES_HEAD | 15, 0x40, 0x81 };
@@ -396,6 +419,7 @@ RUN(cmocka_unit_test(a_head_page_has_kind_volume_and_number_where_the_page_says)
     cmocka_unit_test(a_format_file_without_shared_runs_is_read),
           cmocka_unit_test(an_impossible_list_of_volumes_is_refused),
     cmocka_unit_test(ages_come_back_and_any_flip_is_found),
+    cmocka_unit_test(units_beyond_the_largest_object_are_refused),
     cmocka_unit_test(live_units_that_no_record_has_are_refused),
     cmocka_unit_test(the_rule_comes_back_and_any_flip_is_found),
     cmocka_unit_test(a_ban_covers_what_was_there_and_nothing_later),

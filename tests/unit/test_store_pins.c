@@ -445,6 +445,33 @@ TEST(so_does_a_start_after_a_kill)
     }
 }
 
+/* ---- the stop ---- */
+
+static void *pin_late(void *arg)
+{
+    struct unit_store *unit = arg;
+    struct pin_name name = { S("http://origin"), S("bucket"), S("late/") };
+    bool changed;
+    return store_pin(unit->store, &name, 1, true, &changed) == ERR_STOPPING ? arg : NULL;
+}
+
+/* The lock of the pins holds up the pass, as a disk might. */
+TEST(a_stop_ends_the_wait_for_a_pass_that_does_not_end)
+{
+    struct unit_store unit = open_with(50);
+    struct pinned *pinned = &unit.store->volumes[0]->pinned;
+    pthread_t thread;
+    void *result;
+    pthread_mutex_lock(&pinned->lock);
+    ok(pthread_create(&thread, NULL, pin_late, &unit) == 0);
+    soon(!pins_are_none(unit.store->pins));
+    store_pin_end(unit.store);
+    pthread_join(thread, &result);
+    pthread_mutex_unlock(&pinned->lock);
+    ok(result == &unit);
+    unit_close(&unit);
+}
+
 /* ---- several volumes ---- */
 
 /* A letter for each folder that the settings have. */
@@ -532,5 +559,6 @@ RUN_STORE(cmocka_unit_test(a_name_is_pinned_by_any_of_its_prefixes),
           STORE_TEST(an_older_pin_takes_the_room_of_a_younger_one),
           STORE_TEST(a_restart_pins_the_records_that_were_pinned_before),
           STORE_TEST(so_does_a_start_after_a_kill),
+          STORE_TEST(a_stop_ends_the_wait_for_a_pass_that_does_not_end),
           STORE_TEST(a_volume_that_was_away_learns_the_pins_from_its_sibling),
           STORE_TEST(all_stripes_of_an_object_are_pinned))
