@@ -48,6 +48,27 @@ const struct store_limits *limits_row(const struct limits *limits, slice bucket,
     return row && slice_eq(row->prefix, prefix) ? row : NULL;
 }
 
+static bool counts(const struct store_limits *row)
+{
+    return row->quota_bytes || row->expire_ms;
+}
+
+bool limits_count(const struct limits *limits, slice bucket)
+{
+    for (size_t i = 0; i < limits->count; i++)
+        if (counts(&limits->rows[i]) && slice_eq(limits->rows[i].bucket, bucket))
+            return true;
+    return false;
+}
+
+bool limits_any_count(const struct limits *limits)
+{
+    for (size_t i = 0; i < limits->count; i++)
+        if (counts(&limits->rows[i]))
+            return true;
+    return false;
+}
+
 bool limits_split(const struct limits *limits, slice bucket)
 {
     bool prefix = false, counts = false;

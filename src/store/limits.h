@@ -22,6 +22,10 @@ const struct store_limits *limits_row(const struct limits *limits, slice bucket,
 /* Returns true if the prefixes of this bucket are accounted for one by one: it has a row with a
  * prefix, and a row with a quota or a time of expiry. */
 bool limits_split(const struct limits *limits, slice bucket);
+/* Returns true if the bucket has a row with a quota or a time of expiry. */
+bool limits_count(const struct limits *limits, slice bucket);
+/* Returns true if any row has a quota or a time of expiry. */
+bool limits_any_count(const struct limits *limits);
 /* Returns true if any bucket is split. */
 bool limits_any_split(const struct limits *limits);
 /* Returns true if any row has a time of expiry. */

@@ -106,10 +106,11 @@ static void learn_name(struct tallies *all, struct tally *row, slice name)
     atomic_store(&row->label, metric_bucket(name));
 }
 
-static uint32_t add(struct tallies *all, uint64_t bucket, slice prefix)
+/* `limited`: the bucket has a quota or a time of expiry. */
+static uint32_t add(struct tallies *all, uint64_t bucket, slice prefix, bool limited)
 {
     uint32_t number = atomic_load(&all->count), *chain = &all->chains[bucket % CHAINS];
-    if (number == TALLIES_MAX)
+    if (number >= (limited ? TALLIES_MAX : TALLIES_MAX - TALLIES_KEPT))
         return 0;
     struct tally *row = &all->rows[number];
     row->bucket = bucket;
@@ -121,13 +122,13 @@ static uint32_t add(struct tallies *all, uint64_t bucket, slice prefix)
     return number;
 }
 
-static uint32_t find(struct tallies *all, uint64_t bucket, slice prefix)
+static uint32_t find(struct tallies *all, uint64_t bucket, slice prefix, bool limited)
 {
     uint32_t number = all->chains[bucket % CHAINS];
     while (number && (all->rows[number].bucket != bucket ||
                       !slice_eq(all->rows[number].prefix, prefix)))
         number = all->rows[number].next;
-    return number ? number : add(all, bucket, prefix);
+    return number ? number : add(all, bucket, prefix, limited);
 }
 
 void tallies_set_limits(struct tallies *all, const struct store_limits *rows, size_t count)
@@ -175,11 +176,12 @@ uint16_t tallies_of_name(struct tallies *all, slice name)
     if (!bucket.len)
         return 0;
     pthread_mutex_lock(&all->lock);
-    uint32_t number = find(all, hash, S(""));
+    bool limited = limits_count(&all->limits, bucket);
+    uint32_t number = find(all, hash, S(""), limited);
     learn_name(all, &all->rows[number], number ? bucket : S(""));
     if (all->rows[number].split) {
         const struct store_limits *row = limits_find(&all->limits, bucket, key);
-        number = find(all, hash, row ? row->prefix : S(""));
+        number = find(all, hash, row ? row->prefix : S(""), limited);
         learn_name(all, &all->rows[number], number ? bucket : S(""));
     }
     pthread_mutex_unlock(&all->lock);
@@ -192,9 +194,11 @@ bool tallies_of_bucket(struct tallies *all, uint64_t bucket, uint16_t *ret)
     if (!bucket)
         return true;
     pthread_mutex_lock(&all->lock);
-    uint32_t number = find(all, bucket, S(""));
+    uint32_t number = find(all, bucket, S(""), false);
     const struct tally *row = &all->rows[number];
     bool known = row->name.len ? !row->split : !limits_any_split(&all->limits);
+    if (!number)    /* the name decides whether the bucket gets one of the kept numbers */
+        known = !limits_any_count(&all->limits);
     pthread_mutex_unlock(&all->lock);
     *ret = (uint16_t)number;
     return known;

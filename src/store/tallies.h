@@ -8,7 +8,9 @@
  * appended, or its name was read in a table of contents.
  *
  * Numbers are never used again in a process. Beyond TALLIES_MAX (rule H8 in src/README.md), and for
- * records whose bucket is not known, the tally is 0. Any thread. */
+ * records whose bucket is not known, the tally is 0. The last TALLIES_KEPT numbers are for buckets
+ * with a quota or a time of expiry: other buckets, however many are read, do not use them up. Any
+ * thread. */
 #ifndef STORE_TALLIES_H
 #define STORE_TALLIES_H
 
@@ -17,6 +19,7 @@
 #include "store/route.h"
 
 #define TALLIES_MAX 16384u
+#define TALLIES_KEPT 4096u
 
 struct tallies;
 struct tallies *tallies_new(const uint8_t *secret) MUST_USE;

@@ -187,6 +187,32 @@ TEST(a_quota_bounds_its_bucket_and_no_other)
     unit_close(&unit);
 }
 
+TEST(a_quota_holds_however_many_other_buckets_were_read)
+{
+    const struct store_limits rows[] = { row("bucket", "", 4 * MIB), row("second", "a/", 2 * MIB) };
+    struct unit_store unit = unit_open_sized(256 * MIB, EXTENT);
+    struct tallies *tallies = unit.store->installation.tallies;
+    uint16_t tally;
+    set_limits(&unit, rows, 2);
+    for (uint64_t i = 1; i <= TALLIES_MAX; i++)
+        (void)!tallies_of_bucket(tallies, i << 32 | i, &tally);
+    ok(!tallies_of_bucket(tallies, 12345, &tally) && tally == 0);    /* its name decides */
+    for (int i = 0; i < 2; i++) {
+        unsigned stored = 0, limit = i ? 2 * MIB / SMALL : 4 * MIB / SMALL;
+        unit_bucket = i ? "second" : "bucket";
+        for (unsigned k = 0; k <= limit; k++) {
+            char key[16];
+            snprintf(key, sizeof(key), "a/%u", k);
+            stored += put_object(&unit, key, "\"1\"", SMALL) == OK;
+        }
+        ok(stored == limit);
+    }
+    unit_bucket = "third";
+    ok(put_object(&unit, "a", "\"1\"", SMALL) == OK && held(&unit, "a").objects == 1);
+    unit_bucket = "bucket";
+    unit_close(&unit);
+}
+
 TEST(a_bucket_beyond_its_quota_is_evicted_first)
 {
     const struct store_limits rows[] = { row("second", "", 8 * MIB) };
@@ -231,5 +257,6 @@ RUN_STORE(STORE_TEST(the_row_with_the_longest_prefix_has_the_limits),
           STORE_TEST(prefixes_are_told_apart_also_in_units_and_after_a_restart),
           STORE_TEST(a_reload_splits_a_bucket_that_is_full_of_records),
           STORE_TEST(a_quota_bounds_its_bucket_and_no_other),
+          STORE_TEST(a_quota_holds_however_many_other_buckets_were_read),
           STORE_TEST(a_bucket_beyond_its_quota_is_evicted_first),
           STORE_TEST(never_and_too_large_allow_nothing))
