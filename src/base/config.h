@@ -60,6 +60,7 @@ struct config_key {
 };
 
 #define CONFIG_FOLDERS_MAX 64u
+#define CONFIG_ORIGINS_MAX 256u
 
 struct config_folder {
     const char *path;

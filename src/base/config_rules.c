@@ -259,6 +259,18 @@ static void there_is_an_origin(struct config *config, const struct config_group 
                      config->config[0] ? config->config : "--config FILE");
 }
 
+/* Each cache folder keeps the owner of the credentials at each origin, in a file of that many rows
+ * (store/names.c). */
+static void origins_are_few(struct config *config, const struct config_group *all)
+{
+    if (config->origin_count > CONFIG_ORIGINS_MAX)
+        config_mistake_add(config, config_where_of(all, "origin"), "origins", NULL,
+                           "has %zu origins, with the one of the setting \"origin\"; Penstock "
+                           "keeps facts about at most %u. Remove origins, or give some of their "
+                           "buckets to another Penstock", config->origin_count,
+                           CONFIG_ORIGINS_MAX);
+}
+
 static void origin_has_a_url(struct config *config, const struct config_group *group)
 {
     const struct config_origin *origin = group->values;
@@ -455,7 +467,7 @@ void config_rules(struct config *config)
         { SCOPE_GLOBAL, strangers_need_keys }, { SCOPE_GLOBAL, config_folders_rule },
         { SCOPE_GLOBAL, extent_fits_the_cache }, { SCOPE_KEY, config_key_rules },
         { SCOPE_GLOBAL, global_keys_are_whole }, { SCOPE_ORIGIN, origin_keys_are_whole },
-        { SCOPE_GLOBAL, there_is_an_origin }, { SCOPE_ORIGIN, origin_has_a_url },
+        { SCOPE_GLOBAL, there_is_an_origin }, { SCOPE_GLOBAL, origins_are_few }, { SCOPE_ORIGIN, origin_has_a_url },
         { SCOPE_ORIGIN, origin_is_not_penstock }, { SCOPE_ORIGIN, cache_dir_is_outside },
         { SCOPE_ORIGIN, ca_file_holds_certificates }, { SCOPE_ORIGIN, endpoint_has_one_identity },
         { SCOPE_BUCKET, bucket_name_is_valid }, { SCOPE_BUCKET, bucket_has_an_origin },

@@ -12,9 +12,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/config.h"
 #include "base/log.h"
 
 #define NAMES_MAX 256u
+static_assert(CONFIG_ORIGINS_MAX <= NAMES_MAX, "a row for each origin");
 
 struct row {
     struct object_id endpoint, name;

@@ -694,6 +694,31 @@ TEST(an_empty_part_of_a_list_or_name_is_a_mistake)
     }
 }
 
+static struct config *load_origins(unsigned count)
+{
+    struct arena keep = { 0 };
+    struct text text = text_in(&keep);
+    text_add(&text, S("{\"origin\": \"dir:/tmp\", \"origins\": {"));
+    for (unsigned i = 1; i < count; i++)
+        text_add(&text, arena_printf(&keep, "%s\"o%u\": {\"url\": \"dir:/tmp/%u\"}", i > 1 ? ", " : "",
+                                     i, i));
+    text_add(&text, S("}}"));
+    text_char(&text, '\0');
+    struct config *config = load(text_slice(&text).ptr, NULL, NULL);
+    arena_free(&keep);
+    return config;
+}
+
+TEST(there_are_at_most_256_origins)
+{
+    struct config *config = load_origins(CONFIG_ORIGINS_MAX);
+    ok(count_mistakes(config) == 0 && config->origin_count == CONFIG_ORIGINS_MAX);
+    config_free(&config);
+    config = load_origins(CONFIG_ORIGINS_MAX + 1);
+    ok(count_mistakes(config) == 1);
+    config_free(&config);
+}
+
 TEST(a_value_and_its_file_stand_beside_each_other_only_where_one_beats_the_other)
 {
     char secret[] = "/tmp/penstock-secret-XXXXXX", file[128], env[128];
@@ -890,6 +915,7 @@ int main(void)
         cmocka_unit_test(a_mistake_shows_the_value_and_the_rule_it_breaks),
         cmocka_unit_test(a_secret_that_is_wrong_is_not_shown),
         cmocka_unit_test(what_is_wrong_with_a_policy_is_said_once),
+        cmocka_unit_test(there_are_at_most_256_origins),
         cmocka_unit_test(
             a_value_and_its_file_stand_beside_each_other_only_where_one_beats_the_other),
         cmocka_unit_test(
