@@ -1,7 +1,9 @@
 /* fsck_files.c - fsck: the small files of a cache folder. SPDX-License-Identifier: Apache-2.0 */
 #include <dirent.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -64,8 +66,12 @@ static void check_kinds(struct fsck *fsck)
     static const char *const names[] = { "names", "restated", "bans", "pins", "clean", "doubt",
                                          FOLDER_FRESH, FOLDER_FRESH_NAMES, "ages/" RULE_FILE,
                                          "ages/fresh", "index/" INDEX_SUSPECT };
+    struct stat st;
     for (size_t i = 0; i < countof(names); i++)
         note_odd(fsck, names[i]);
+    /* Anything else there is replaced by a start. */
+    if (fstatat(fsck->folder, "index/lock.mdb", &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode))
+        fsck_note(fsck, FSCK_LOCK, "index/lock.mdb");
     check_kinds_in(fsck, "extents");
     check_kinds_in(fsck, "ages");
 }

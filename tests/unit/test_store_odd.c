@@ -174,6 +174,22 @@ static void replaced_if_no_folder(const char *name, enum odd odd)
     put_back(name);
 }
 
+/* A start replaces anything but a folder, so fsck names only a folder. */
+static void is_named_if_a_folder(const char *name, enum odd odd)
+{
+    put_odd(name, odd);
+    struct fsck_report report = fsck(false);
+    ok(report.checked && report.findings[FSCK_LOCK].count == (odd == FOLDER));
+    ok(report.findings[FSCK_ODD].count == 0);
+    struct unit_store unit;
+    ok(unit_try(&unit, options_of(64 * MIB, 4 * MIB)) == OK);
+    ok(serving(&unit) == (odd != FOLDER));
+    unit_close(&unit);
+    ok(outside_is_untouched());
+    put_back(name);
+}
+
+TEST(odd_index_lock) { all_kinds("index/lock.mdb", is_named_if_a_folder); }
 TEST(odd_restated) { all_kinds("restated", replaced_if_no_folder); }
 TEST(odd_fresh) { all_kinds("fresh", replaced_if_no_folder); }
 
@@ -212,5 +228,5 @@ TEST(odd_inner_folders)
 RUN(STORE_TEST(odd_format), STORE_TEST(odd_lock), STORE_TEST(odd_index_data),
     STORE_TEST(odd_names), STORE_TEST(odd_pins), STORE_TEST(odd_clean),
     STORE_TEST(odd_doubt), STORE_TEST(odd_extent), STORE_TEST(odd_ages), STORE_TEST(odd_rule),
-    STORE_TEST(odd_fresh_ages), STORE_TEST(odd_restated), STORE_TEST(odd_fresh), STORE_TEST(odd_bans),
+    STORE_TEST(odd_fresh_ages), STORE_TEST(odd_index_lock), STORE_TEST(odd_restated), STORE_TEST(odd_fresh), STORE_TEST(odd_bans),
     STORE_TEST(odd_inner_folders))
