@@ -126,7 +126,7 @@ static slice event_of(const json_t *root, const json_t *row, struct arena *keep)
     slice out_at = text_of(kept_out, "at", keep), left_at = text_of(left, "at", keep);
     bool is_left = left && (!kept_out || slice_cmp(left_at, out_at) >= 0);
     if (is_set(root, "listed_only"))
-        return S("Penstock tells the reason only to clients without an origin identity of their own");
+        return S("Penstock does not tell the reason to a client with an origin identity of its own");
     if (!kept_out && !left)
         return S("no reason is known since the start of the service");
     return arena_printf(keep, "%s %.*s: %.*s", is_left ? "it left the cache" : "it was not stored",

@@ -195,7 +195,8 @@ void folders_down(struct serve *serve)
 static void report_out(struct serve *serve, struct folder_reported *reported,
                        const struct store_status *status)
 {
-    if (!reported->serving && status->why == reported->why)
+    bool opens = !*status->why;    /* it will serve in a moment */
+    if (opens || (!reported->serving && status->why == reported->why))
         return;
     reported->why = status->why;
     log_warn("cache_folder", "path=%s serving=0 why=\"the cache folder is out of service: %s; %s\"",

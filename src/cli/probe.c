@@ -109,15 +109,17 @@ static void folder(struct check *check, const struct config_folder *folder, cons
     const char *path = folder->path;
     const char *original = original_of(check, (size_t)(folder - check->config->folders));
     enum err err = store_probe(path, check->keep, &why);
-    if (!err && !store_is_of(path, first)) {
+    bool usable = !err || (err == ERR_BUSY && check->running);    /* at the next start */
+    if (usable && !store_is_of(path, first)) {
         err = ERR_BUSY;
         why = arena_printf(check->keep, "it belongs to another installation than %s, the first "
                            "folder in cache_dirs; empty this folder (not %s), or list another one "
                            "in its place", first, first);
-    } else if (!err && original) {
+    } else if (usable && original) {
         err = ERR_BUSY;
-        why = arena_printf(check->keep, "it is a copy of %s, which comes before it in cache_dirs; "
-                           "empty the copy, or list another folder in its place", original);
+        why = arena_printf(check->keep, "it and %s, which comes before it in cache_dirs, are copies of "
+                           "one folder; empty the one that is not the original, or list another "
+                           "folder in its place", original);
     } else if (err == ERR_BUSY && check->running) {
         check_report(check, NOTED, "cache_dir: the running Penstock with these settings uses %s",
                      path);

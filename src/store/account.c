@@ -27,13 +27,11 @@
 /* ---- room ---- */
 
 /* Two shares must agree. That of the records is the rule's; that of the bytes bounds what is copied
- * for a byte of room. Unknown records may be live. An open extent can't be recycled. */
-static enum ages_waste waste_of(struct volume *volume, uint32_t number, const struct extent *extent)
+ * for a byte of room. Unknown records may be live. */
+static enum ages_waste waste_of(const struct extent *extent)
 {
     const struct ages *ages = extent_ages_of(extent);
     struct ages_dead dead = ages_dead(ages);
-    if (extent_is_open(volume->extents, number))
-        return WASTE_LITTLE;
     if (ages_are_counting(ages) || !ages_counted(ages))
         return WASTE_LITTLE;
     if (!ages_entries(ages))
@@ -52,20 +50,32 @@ static void set_waste(struct volume *volume, struct ages *ages, enum ages_waste 
     atomic_fetch_add(&sum->all, (unsigned)(waste == WASTE_ALL) - (before == WASTE_ALL));
 }
 
+/* The extent is weighed when the commit has ended and the extent is sealed: an open one can't be
+ * recycled. If the list is full, all extents are weighed then. */
+static void weigh_later(struct counting *counting, uint32_t number)
+{
+    for (unsigned i = 0; i < MIN(counting->later_count, WEIGH_LATER); i++)
+        if (counting->later[i] == number)
+            return;
+    if (counting->later_count < WEIGH_LATER)
+        counting->later[counting->later_count] = number;
+    counting->later_count = MIN(counting->later_count + 1, WEIGH_LATER + 1);
+}
+
 /* To be called when records of an extent have gained or lost entries, or were counted. */
 static void weigh(struct volume *volume, uint32_t number)
 {
-    struct counting *counting = &volume->upkeep.counting;
-    counting->weighs = counting->weighs || counting->unpublished;
-    if (counting->unpublished)
+    if (volume->upkeep.counting.unpublished || extent_is_open(volume->extents, number)) {
+        weigh_later(&volume->upkeep.counting, number);
         return;
+    }
     struct extent *extent = extent_ref(volume->extents, number);
     if (extent)
-        set_waste(volume, extent_ages_of(extent), waste_of(volume, number, extent));
+        set_waste(volume, extent_ages_of(extent), waste_of(extent));
     extent_release(&extent);
 }
 
-void account_sealed(struct volume *volume)
+static void weigh_all(struct volume *volume)
 {
     struct arena keep = { 0 };
     uint32_t *numbers;
@@ -75,6 +85,21 @@ void account_sealed(struct volume *volume)
     arena_free(&keep);
 }
 
+void account_sealed(struct volume *volume)
+{
+    struct counting *counting = &volume->upkeep.counting;
+    uint32_t later[WEIGH_LATER];
+    unsigned count = counting->later_count;
+    if (counting->unpublished)
+        return;
+    memcpy(later, counting->later, sizeof(later));
+    counting->later_count = 0;
+    if (count > WEIGH_LATER)
+        weigh_all(volume);
+    for (unsigned i = 0; i < count && count <= WEIGH_LATER; i++)
+        weigh(volume, later[i]);
+}
+
 void account_publishes(struct volume *volume, bool publishes)
 {
     volume->upkeep.counting.unpublished = !publishes;
@@ -82,11 +107,8 @@ void account_publishes(struct volume *volume, bool publishes)
 
 void account_published(struct volume *volume)
 {
-    struct counting *counting = &volume->upkeep.counting;
-    counting->unpublished = false;
-    if (counting->weighs)
-        account_sealed(volume);
-    counting->weighs = false;
+    volume->upkeep.counting.unpublished = false;
+    account_sealed(volume);
 }
 
 /* Only after all changes of a commit, because records are dead until they are published. */
@@ -162,6 +184,7 @@ void account_appended(struct volume *volume, struct append_item *const *items, s
         struct ages *ages = extent_ages(volume->extents, record->extent);
         if (!ages)
             continue;
+        weigh_later(&volume->upkeep.counting, record->extent);
         ages_add(ages, record->ordinal, &(struct ages_record){
             .stamp = rule_stamp(&volume->rule), .metadata = record->kind == KIND_HEAD,
             .tally = items[i]->tally });
@@ -256,7 +279,7 @@ void account_begin(struct volume *volume)
     atomic_store(&volume->service.counted, false);
     volume->upkeep.counting.layout = tallies_layout(volume_tallies(volume));
     volume->upkeep.counting.last = extents_highest(volume->extents);
-    account_sealed(volume);    /* all extents */
+    weigh_all(volume);
 }
 
 void account_end(struct volume *volume)

@@ -23,7 +23,8 @@ uint16_t account_tally_of_copy(struct volume *volume, const struct record *recor
 void account_publishes(struct volume *volume, bool publishes);
 /* To be called when the commit has ended. */
 void account_published(struct volume *volume);
-/* To be called when an extent was sealed: its dead records may be room from now on (rule.h). */
+/* To be called when an extent was sealed: its dead records may be room from now on (rule.h). Cheap:
+ * only extents that have changed are weighed. */
 void account_sealed(struct volume *volume);
 /* Counts some records that an earlier process wrote: at most 2,000 of one extent. Returns true if
  * there are more. No transaction may be running. */

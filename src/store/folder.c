@@ -278,11 +278,27 @@ static enum err open_dir(struct folder *folder, const char **ret_why)
     return ERR_IO;
 }
 
+/* Remembers on which file system the folder lies. fstab need not name it: it may be mounted by hand,
+ * or by the runtime of a container. */
+static void note_point(struct folder *folder)
+{
+    struct arena keep = { 0 };
+    slice point = mounts_point(folder->path, &mounts_here, &keep);
+    if (point.len) {
+        free(folder->point);
+        folder->point = must_strndup(point.ptr, point.len);
+    }
+    arena_free(&keep);
+}
+
 static enum err take_lock(struct folder *folder, const char **ret_why)
 {
     enum err e = folder->fd < 0 ? make_folder(folder, ret_why) : OK;
-    if (!e && folder->fd < 0)
+    if (!e && folder->fd < 0) {
         e = open_dir(folder, ret_why);
+        if (!e)
+            note_point(folder);
+    }
     if (e || folder->lock_fd >= 0)
         return e;
     folder->lock_fd = file_open(folder->fd, "lock", O_RDWR | O_CREAT);
@@ -297,17 +313,6 @@ static enum err take_lock(struct folder *folder, const char **ret_why)
         : "the file 'lock' in the folder can't be locked, probably because the file system lacks "
           "flock; set cache_dir to a folder of a local file system";
     return errno == EWOULDBLOCK ? ERR_BUSY : ERR_IO;
-}
-
-/* Remembers on which file system the folder lies. fstab need not name it: it may be mounted by hand,
- * or by the runtime of a container. */
-static void note_point(struct folder *folder)
-{
-    struct arena keep = { 0 };
-    slice point = mounts_point(folder->path, &mounts_here, &keep);
-    free(folder->point);
-    folder->point = must_strndup(point.ptr, point.len);
-    arena_free(&keep);
 }
 
 /* ---- building the index ---- */
@@ -555,7 +560,6 @@ enum err folder_open(struct folder *folder, const struct folder_wish *wish,
         folder_close(folder, false);
         return e;
     }
-    note_point(folder);
     *ret_why = "";
     return OK;
 }

@@ -199,7 +199,7 @@ bool mounts_gone(slice point, const struct mounts_files *files)
 {
     struct arena keep = { 0 };
     struct search search = { .keep = &keep, .mounted = points_in(&keep, files->mounts) };
-    bool gone = search.mounted.len && !is_mounted(&search, point);
+    bool gone = point.len && search.mounted.len && !is_mounted(&search, point);
     arena_free(&keep);
     return gone;
 }

@@ -27,7 +27,8 @@ bool mounts_missing(const char *path, const struct mounts_files *files, struct a
                     struct mounts_missing *ret) MUST_USE;
 /* Returns the mount point of the file system that `path` lies on, in keep. */
 slice mounts_point(const char *path, const struct mounts_files *files, struct arena *keep) MUST_USE;
-/* Returns true if nothing is mounted on `point` any more. `point` is a result of mounts_point. */
+/* Returns true if nothing is mounted on `point` any more. `point` is a result of mounts_point; ""
+ * (below a chroot, or while `mounts` can't be read) is never gone. */
 bool mounts_gone(slice point, const struct mounts_files *files) MUST_USE;
 
 #endif

@@ -229,13 +229,11 @@ static size_t choose_without_ages(struct volume *volume, size_t victim, bool mus
 
 /* Takes an extent with many dead records, unless the rule has one for any record: that one may be
  * of more use. The room that comes is for any record. */
-static bool choose_wasted(struct volume *volume, struct choice *ret)
+static bool choose_wasted(const struct rule *rule, size_t victim, struct choice *ret)
 {
-    struct rule *rule = &volume->rule;
     bool any = ret->why == RECYCLE_FOR_ANY && !ret->must && mean_age_is_stale(rule->policy);
     if (ret->why == ADMIT_NO || ret->shrinks || any)
         return false;
-    size_t victim = victim_wasted(volume, rule->numbers, rule->extent_count);
     ret->wasted = victim < rule->extent_count;
     if (!ret->wasted)
         return false;
@@ -249,9 +247,10 @@ static bool choose(struct volume *volume, struct choice *ret)
 {
     struct rule *rule = &volume->rule;
     sweep(volume);
-    pthread_mutex_lock(&rule->lock);
+    size_t wasted = victim_wasted(volume, rule->numbers, rule->extent_count);
+    pthread_mutex_lock(&rule->lock);    /* loops wait for it: no look at each extent */
     *ret = (struct choice){ .why = rule->wanted, .shrinks = rule->shrinks, .must = rule->must };
-    if (choose_wasted(volume, ret)) {
+    if (choose_wasted(rule, wasted, ret)) {
         pthread_mutex_unlock(&rule->lock);
         return true;
     }

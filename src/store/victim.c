@@ -39,7 +39,8 @@ size_t victim_wasted(struct volume *volume, const uint32_t *numbers, size_t coun
 {
     size_t found = count;
     uint64_t least = UINT64_MAX;
-    for (size_t i = 0; i < count; i++) {
+    bool any = atomic_load(&volume->rule.waste.much) > 0;
+    for (size_t i = 0; i < count && any; i++) {
         struct extent *extent = extent_ref(volume->extents, numbers[i]);
         uint64_t bytes = extent && is_wasted(volume, extent_ages_of(extent))
             ? ages_live_bytes(extent_ages_of(extent)) : UINT64_MAX;

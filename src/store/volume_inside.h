@@ -100,14 +100,18 @@ struct queue {
     bool stopping;
 };
 
+#define WEIGH_LATER 32u
+
 /* The count of records that an earlier process wrote (account.c); for the committer only. */
 struct counting {
     uint32_t last;                    /* the highest extent that is to be counted */
     uint32_t extent;                  /* the extent that is being counted; 0: none yet */
     bool more;
     bool again;                       /* records that are counted get their tally again */
-    /* Appended records are not published yet, so they look dead; extents are to be weighed after. */
-    bool unpublished, weighs;
+    bool unpublished;                 /* appended records are not published yet, so they look dead */
+    /* The extents that changed and are to be weighed later; more than WEIGH_LATER: all extents. */
+    uint32_t later[WEIGH_LATER];
+    unsigned later_count;
     _Atomic uint64_t stalled_ms;      /* since then, another folder does not answer for a name; tests
                                        * read it */
     atomic_uint layout;               /* tallies_layout() that the records follow; any thread */

@@ -135,6 +135,9 @@ TEST(a_path_lies_on_the_innermost_mount_above_it_until_that_is_unmounted)
     put("mounts", "/dev/root / ext4 rw 0 0\n/dev/x /pt-nvme ext4 rw 0 0\n");
     ok(mounts_gone(inner, &files) && !mounts_gone(S("/"), &files));
     ok(slice_eq(mounts_point("/pt-nvme2/cache", &files, &keep), S("/")));
+    put("mounts", "proc /proc proc rw 0 0\n");    /* a chroot whose root is no mount point */
+    slice none = mounts_point("/pt-nvme/cache", &files, &keep);
+    ok(none.len == 0 && !mounts_gone(none, &files));
     unlink(in(&keep, "mounts"));
     ok(!mounts_gone(inner, &files));
     ok(mounts_point("/pt-nvme/cache", &files, &keep).len == 0);
