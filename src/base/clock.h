@@ -1,7 +1,7 @@
 /* clock.h - the clocks. SPDX-License-Identifier: Apache-2.0
  *
- * These functions are for code that waits, or that measures time. Pure functions take the time as an argument,
- * `now` (rule H9 in src/README.md). There are three clocks:
+ * These functions are for code that waits, or that measures time. Pure functions take the time as
+ * an argument, `now` (rule H9 in src/README.md). There are three clocks:
  * - wall time is for times that other machines or people see: signatures, logs, HTTP dates;
  * - monotonic time is for waiting and measuring: timers, timeouts, durations;
  * - ageing time is for the age of what an origin answered: the freshness of objects, grants (proofs

@@ -6,9 +6,9 @@
  * an instance, the address of the metadata service is 169.254.169.254, unless the environment gives
  * another address. A PUT gets a token, then two GETs read the role's name and its credentials
  * (IMDSv2). The packet with the token may take only one network hop, so a container on an instance
- * may not get it. If the service that renews an instance's credentials fails, AWS accepts the old ones after
- * their expiry. So Penstock uses them until the origin refuses them, as the SDKs do ("static
- * stability"). */
+ * may not get it. If the service that renews an instance's credentials fails, AWS accepts the old
+ * ones after their expiry. So Penstock uses them until the origin refuses them, as the SDKs do
+ * ("static stability"). */
 
 #include "base/json.h"
 #include "base/url_kind.h"

@@ -3,9 +3,9 @@
  *
  * While the folder is in use, the recycler writes all files each time that L/4 has passed, one file
  * at a time, so that a kill -9 loses little. A second after pinned records have changed, it writes
- * the files of their extents, because a start must keep the same records pinned. The live units in these files are soon wrong. So a
- * file counts as true only if a clean stop wrote it, and nothing was changed since: the file names
- * the opening that stopped.
+ * the files of their extents, because a start must keep the same records pinned. The live units in
+ * these files are soon wrong. So a file counts as true only if a clean stop wrote it, and nothing
+ * was changed since: the file names the opening that stopped.
  *
  * The rule's own file comes last in each round. Its tick is the time of the next process, so no age
  * grows while Penstock does not run. Nothing is synced: a file that a power cut spoils fails its

@@ -122,9 +122,10 @@ struct ages_stamps ages_stamps(struct ages *ages);
  *
  * A pinned record has a bit. Its weight is the sum of its entries' weights, and it loses the bit
  * with its last entry. A pass over the tables of contents (pin_pass.c) sees each record to pin. At
- * its end, the records that were not seen are unpinned. A second bit says that the record was pinned
- * before the pass, which then prefers it. A file keeps this bit (age_files.h), so it is known in the
- * next process, too. Any thread may call the first four functions. The rest is for a caller that has the lock of the volume's pins (pinned.h). */
+ * its end, the records that were not seen are unpinned. A second bit says that the record was
+ * pinned before the pass, which then prefers it. A file keeps this bit (age_files.h), so it is
+ * known in the next process, too. Any thread may call the first four functions. The rest is for a
+ * caller that has the lock of the volume's pins (pinned.h). */
 
 /* About the space on the disk that an entry with `bytes` of data takes: with its record's header,
  * metadata, and row in the table of contents. */

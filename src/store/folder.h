@@ -13,8 +13,8 @@
 struct folder {
     char *path;
     char *point;                      /* the mount point of its file system at the last opening, or NULL */
-    /* The folder itself; -1: it is not open. While it is open, the path may begin to lead to another
-     * folder. So all its files are opened from here. */
+    /* The folder itself; -1: it is not open. While it is open, the path may begin to lead to
+     * another folder. So all its files are opened from here. */
     int fd;
     int lock_fd;                      /* -1: this process does not have the lock */
     struct format format;             /* as on disk, while this process has the lock */
@@ -45,10 +45,10 @@ struct folder_wish {
  * (yet); ERR_GONE if it is damaged; ERR_FORMAT if its version is newer. *ret_why is static text. */
 enum err folder_peek(const char *path, struct format *ret, const char **ret_why) MUST_USE;
 enum err folder_peek_at(int folder, struct format *ret, const char **ret_why) MUST_USE;
-/* Takes the lock, finds extents and index, rebuilds what is lost, removes the clean mark. The caller
- * may have the folder and its lock open already, in folder->fd and lock_fd; folder_close closes both. `fresh`
- * is the secret for a folder that is made now, or begins anew (folder->anew). Returns OK, or
- * ERR_BUSY, ERR_FORMAT, ERR_IO or ERR_FULL, each with *ret_why. */
+/* Takes the lock, finds extents and index, rebuilds what is lost, removes the clean mark. The
+ * caller may have the folder and its lock open already, in folder->fd and lock_fd; folder_close
+ * closes both. `fresh` is the secret for a folder that is made now, or begins anew (folder->anew).
+ * Returns OK, or ERR_BUSY, ERR_FORMAT, ERR_IO or ERR_FULL, each with *ret_why. */
 enum err folder_open(struct folder *folder, const struct folder_wish *wish,
                      const uint8_t fresh[STORE_SECRET_BYTES], const char **ret_why) MUST_USE;
 /* Replace the format file of an open folder, or the list of volumes in it. After another error than

@@ -5,14 +5,14 @@
  *
  * A pass reads the tables of contents of all volumes (pin_walk.c). A record that was pinned before,
  * and that the pass does not find, is unpinned: its prefix was unpinned, or its metadata was
- * removed. The budget goes to the oldest pin first; within a pin, the records that were pinned before
- * go first. So a pass pins the same records again if nothing has changed.
+ * removed. The budget goes to the oldest pin first; within a pin, the records that were pinned
+ * before go first. So a pass pins the same records again if nothing has changed.
  *
  * If a walk makes no progress, the disk of the volume that it is in hangs. Then the pass is given
  * up: the recyclers of the other volumes go on, and another pass begins without that volume. The
- * walk ends when its disk answers, and a pass with that volume follows. If only one read of the disk
- * is lost, the walk never ends, but its volume answers. So while the volume is in service, another
- * walk tries it after a while; at most HANGING_MAX walks hang in one volume.
+ * walk ends when its disk answers, and a pass with that volume follows. If only one read of the
+ * disk is lost, the walk never ends, but its volume answers. So while the volume is in service,
+ * another walk tries it after a while; at most HANGING_MAX walks hang in one volume.
  *
  * Threads: one thread begins the passes, one after the other, and watches them. Each walk has a
  * thread of its own. */
@@ -155,7 +155,8 @@ static void skip_hanging(struct pin_pass *pass, struct walking *walking)
 
 /* ---- passes ---- */
 
-/* Returns true if the walk was given up, so that another pass is due at once. Under the lock, which it releases while it waits. */
+/* Returns true if the walk was given up, so that another pass is due at once. Under the lock, which
+ * it releases while it waits. */
 static bool pass_once(struct pin_pass *pass)
 {
     struct walking *walking = walking_new(pass);

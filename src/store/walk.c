@@ -3,9 +3,9 @@
  * A row of a WHOLE or HEAD record has the object's name. The row counts if the index names this
  * record for the object's metadata; otherwise the object was removed, replaced or moved. The ages
  * of the extent tell that, unless they are still being counted (account.h). They save a look-up in
- * the index, which takes longer than all other work. Extents of format version 1 have no names. They
- * count as unnamed as long as the index names one of their objects. The units of an object lie in the volumes of
- * its stripes, and the index finds them by the object's id. Threads: any. */
+ * the index, which takes longer than all other work. Extents of format version 1 have no names.
+ * They count as unnamed as long as the index names one of their objects. The units of an object lie
+ * in the volumes of its stripes, and the index finds them by the object's id. Threads: any. */
 #include "store/walk.h"
 
 #include <string.h>
