@@ -153,18 +153,8 @@ enum err own_list_ask(struct call *call, const struct own_list_ask *ask,
 
 const struct listed *own_list_find(const struct own_list *list, slice key)
 {
-    size_t low = 0, high = list->count;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        int order = slice_cmp(list->objects[middle].key, key);
-        if (order == 0)
-            return &list->objects[middle];
-        if (order < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return NULL;
+    struct listed wanted = { .key = key };
+    return list->count ? bsearch(&wanted, list->objects, list->count, sizeof(wanted), by_key) : NULL;
 }
 
 bool own_list_has_more(const struct own_list *list, slice *ret)

@@ -47,26 +47,16 @@ void page_free(struct page **page)
     free(mine);
 }
 
-/* Returns the sorted row of this name, or NULL. */
-static struct page_row *find(struct page *page, slice name)
-{
-    size_t low = 0, high = page->sorted;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        int order = slice_cmp(page->rows[middle].name, name);
-        if (order == 0)
-            return &page->rows[middle];
-        if (order < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return NULL;
-}
-
 static int by_name(const void *a, const void *b)
 {
     return slice_cmp(((const struct page_row *)a)->name, ((const struct page_row *)b)->name);
+}
+
+/* Returns the sorted row of this name, or NULL. */
+static struct page_row *find(struct page *page, slice name)
+{
+    struct page_row wanted = { .name = name };
+    return page->sorted ? bsearch(&wanted, page->rows, page->sorted, sizeof(wanted), by_name) : NULL;
 }
 
 /* If several rows have the same name, adds them up in the first of them, and drops the others. */

@@ -139,12 +139,6 @@ static bool learn(struct ban_list *list, const struct ban *ban)
     return true;
 }
 
-static int serial_order(const void *a, const void *b)
-{
-    uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
-    return (left > right) - (left < right);
-}
-
 static bool is_in(const uint64_t *serials, size_t count, uint64_t serial)
 {
     return count && bsearch(&serial, serials, count, sizeof(serial), serial_order);

@@ -314,3 +314,9 @@ enum err pins_decode(slice bytes, struct arena *keep, struct pin **ret, size_t *
     }
     return rows.rest.len ? ERR_GONE : OK;
 }
+
+int serial_order(const void *a, const void *b)
+{
+    uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+    return (left > right) - (left < right);
+}

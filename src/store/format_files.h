@@ -94,4 +94,7 @@ void pins_encode(const struct pin *pins, size_t count, uint64_t serial, uint8_t 
 enum err pins_decode(slice bytes, struct arena *keep, struct pin **ret, size_t *ret_count,
                      uint64_t *ret_serial) MUST_USE;
 
+/* Orders serials (uint64_t) for qsort and bsearch, the lowest first. */
+int serial_order(const void *a, const void *b);
+
 #endif

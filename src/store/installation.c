@@ -17,24 +17,11 @@
 
 #include "store/sizing.h"
 
-static bool same_id(const struct route_row *row, const uint8_t id[VOLUME_ID_BYTES])
-{
-    return memcmp(row->id, id, sizeof(row->id)) == 0;
-}
-
-static const struct route_row *find(const struct route_row *rows, size_t count, const uint8_t *id)
-{
-    for (size_t i = 0; i < count; i++)
-        if (rows[i].weight && same_id(&rows[i], id))
-            return &rows[i];
-    return NULL;
-}
-
 bool installation_is_same_list(const struct route_row *a, size_t a_count,
                                const struct route_row *b, size_t b_count)
 {
     for (size_t i = 0; i < a_count; i++) {
-        const struct route_row *other = find(b, b_count, a[i].id);
+        const struct route_row *other = route_find(b, b_count, a[i].id);
         if (!other || other->weight != a[i].weight)
             return false;
     }
@@ -68,7 +55,7 @@ static const struct page *claim(struct installation *all, const struct page *pag
     const struct page *latest = NULL;
     for (size_t i = 0; i < all->count; i++) {
         const struct format *format = &pages[i].format;
-        if (!page_has_volume(&pages[i]) || find(all->route, i, format->volume))
+        if (!page_has_volume(&pages[i]) || route_find(all->route, i, format->volume))
             continue;
         all->route[i].weight = format->weight;
         memcpy(all->route[i].id, format->volume, sizeof(all->route[i].id));
@@ -132,7 +119,7 @@ static const struct route_row *unclaimed(const struct installation *all, const s
 {
     while (latest && *at < latest->format.volume_count) {
         const struct route_row *row = &latest->format.volumes[(*at)++];
-        if (!find(all->route, all->count, row->id))
+        if (!route_find(all->route, all->count, row->id))
             return row;
     }
     return NULL;

@@ -71,15 +71,15 @@ bool limits_any_count(const struct limits *limits)
 
 bool limits_split(const struct limits *limits, slice bucket)
 {
-    bool prefix = false, counts = false;
+    bool prefix = false, any_counts = false;
     for (size_t i = 0; i < limits->count; i++) {
         const struct store_limits *row = &limits->rows[i];
         if (!slice_eq(row->bucket, bucket))
             continue;
         prefix |= row->prefix.len > 0;
-        counts |= row->quota_bytes || row->expire_ms;
+        any_counts |= counts(row);
     }
-    return prefix && counts;
+    return prefix && any_counts;
 }
 
 bool limits_any_split(const struct limits *limits)

@@ -40,12 +40,6 @@ static bool is_current(const struct pin_walk *walk, const struct volume *volume)
 
 /* ---- the table of pins ---- */
 
-static int serial_order(const void *a, const void *b)
-{
-    const uint64_t *x = a, *y = b;
-    return (*x > *y) - (*x < *y);
-}
-
 static void learn_pins(struct pin_walk *walk)
 {
     walk->pin_count = pins_list(walk->store->pins, S(""), &walk->keep, &walk->pins);

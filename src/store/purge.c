@@ -93,12 +93,6 @@ static bool is_stored(struct store *store, struct purge_result *ret, size_t *ret
     return !waits;
 }
 
-static int serial_order(const void *a, const void *b)
-{
-    uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
-    return (left > right) - (left < right);
-}
-
 /* If the list may have no room, tells it which bans are swept in each folder in service, so that it
  * merges these first. A folder out of service compares a merged ban when it returns. */
 static void settle(struct store *store, size_t count)

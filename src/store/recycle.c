@@ -5,8 +5,8 @@
  *                    └── the others ────────────────────┴──> committer: index, then drop
  *
  * The rule chooses the victim and the age from which records are evicted. An extent with many dead
- * records goes before, and all its live records are kept. As long as the ages are not known, the
- * victim is the extent with the fewest live bytes (victim.h). Younger records are
+ * records goes before; its live records are kept, but those of the highest age. As long as the ages
+ * are not known, the victim is the extent with the fewest live bytes (victim.h). Younger records are
  * copied into the copy, an open extent of the recycler. After the victim was dropped, the copy takes
  * the place of the log as soon as the log is full. Its room is for the records for which the rule
  * wanted it. If no record was kept, the log gets a new file. No other extent is recycled before
@@ -56,7 +56,7 @@ struct choice {
     uint32_t number;
     enum mean_age_verdict why;
     bool shrinks, must;
-    bool wasted;                      /* its dead records are the room: all live ones are kept */
+    bool wasted;                      /* its dead records are the room, not the live ones */
 };
 
 /* One pass over the rows of the victim. */
@@ -190,24 +190,6 @@ static size_t oldest(const struct rule *rule)
     return found;
 }
 
-/* Takes the oldest extent of those with the least pinned bytes, because some extent must go. */
-static size_t least_pinned(struct volume *volume)
-{
-    struct rule *rule = &volume->rule;
-    size_t found = MEAN_AGE_NONE;
-    uint64_t least = UINT64_MAX;
-    for (size_t i = 0; i < rule->extent_count; i++) {
-        struct extent *extent = extent_ref(volume->extents, rule->numbers[i]);
-        uint64_t bytes = extent ? ages_pinned_bytes(extent_ages_of(extent)) : UINT64_MAX;
-        extent_release(&extent);
-        if (bytes >= least)
-            continue;
-        least = bytes;
-        found = i;
-    }
-    return found;
-}
-
 static bool any_is_counting(struct volume *volume)
 {
     const struct rule *rule = &volume->rule;
@@ -223,8 +205,7 @@ static size_t choose_without_ages(struct volume *volume, size_t victim, bool mus
     const struct rule *rule = &volume->rule;
     if (must ? !any_is_counting(volume) : !victim_is_counting(volume, rule->numbers[victim]))
         return victim;
-    victim = victim_fewest_live(volume, rule->numbers, rule->extent_count);
-    return victim < rule->extent_count ? victim : MEAN_AGE_NONE;
+    return victim_fewest_live(volume, rule->numbers, rule->extent_count);
 }
 
 /* Takes an extent with many dead records, unless the rule has one for any record: that one may be
@@ -256,7 +237,7 @@ static bool choose(struct volume *volume, struct choice *ret)
     }
     size_t victim = MEAN_AGE_NONE;
     if (rule->shrinks)
-        victim = least_pinned(volume);
+        victim = victim_least_pinned(volume, rule->numbers, rule->extent_count);
     else if (rule->must)
         victim = oldest(rule);
     else if (rule->wanted != ADMIT_NO)
@@ -264,7 +245,7 @@ static bool choose(struct volume *volume, struct choice *ret)
     pthread_mutex_unlock(&rule->lock);
     if (victim != MEAN_AGE_NONE && !ret->shrinks)
         victim = choose_without_ages(volume, victim, ret->must);
-    if (victim == MEAN_AGE_NONE)
+    if (victim >= rule->extent_count)    /* none */
         return false;
     ret->number = rule->numbers[victim];
     return true;

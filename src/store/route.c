@@ -71,6 +71,15 @@ static bool is_lower(const struct drawn *a, const struct drawn *b)
     return memcmp(a->row->id, b->row->id, sizeof(a->row->id)) < 0;
 }
 
+const struct route_row *route_find(const struct route_row *rows, size_t count,
+                                   const uint8_t id[VOLUME_ID_BYTES])
+{
+    for (size_t i = 0; i < count; i++)
+        if (rows[i].weight && memcmp(rows[i].id, id, VOLUME_ID_BYTES) == 0)
+            return &rows[i];
+    return NULL;
+}
+
 size_t route_home(const struct route_row *rows, size_t count, const struct object_id *id,
                   uint32_t stripe)
 {

@@ -14,6 +14,9 @@ struct route_row {
     uint64_t weight;                  /* its share of all objects is weight / sum of weights */
 };
 
+/* Returns the row of the volume with this id, if it has a share, or NULL. */
+const struct route_row *route_find(const struct route_row *rows, size_t count,
+                                   const uint8_t id[VOLUME_ID_BYTES]);
 /* Returns the index of the row that has this stripe of the object. The result depends on the set of
  * rows, and not on their order. */
 size_t route_home(const struct route_row *rows, size_t count, const struct object_id *id,

@@ -88,10 +88,8 @@ static bool is_readable(const struct installation *all, const struct page *pages
 /* Returns the place of the volume in the route, or the number of places. */
 static size_t place_of(const struct installation *all, const uint8_t id[VOLUME_ID_BYTES])
 {
-    size_t i = 0;
-    while (i < all->count && (!all->route[i].weight || !same_id(all->route[i].id, id)))
-        i++;
-    return i;
+    const struct route_row *row = route_find(all->route, all->count, id);
+    return row ? (size_t)(row - all->route) : all->count;
 }
 
 /* A folder that was never in service has nothing to tell. */

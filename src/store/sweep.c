@@ -252,12 +252,6 @@ static bool sweep_volume(struct store *store, struct volume *volume, struct swee
 
 /* ---- bans that are not needed any more ---- */
 
-static int serial_order(const void *a, const void *b)
-{
-    uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
-    return (left > right) - (left < right);
-}
-
 /* Returns true if each volume of the installation serves, has this version of the list in its file,
  * and has opened all its extents. The extents of a folder out of service are not known. A purge may
  * cover an extent whose file could not be opened, and an index that is built anew after a later

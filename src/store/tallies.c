@@ -106,11 +106,12 @@ static void learn_name(struct tallies *all, struct tally *row, slice name)
     atomic_store(&row->label, metric_bucket(name));
 }
 
-/* `limited`: the bucket has a quota or a time of expiry. */
-static uint32_t add(struct tallies *all, uint64_t bucket, slice prefix, bool limited)
+/* `name` is that of the bucket, if it is known: the last numbers are for buckets with limits. */
+static uint32_t add(struct tallies *all, uint64_t bucket, slice name, slice prefix)
 {
     uint32_t number = atomic_load(&all->count), *chain = &all->chains[bucket % CHAINS];
-    if (number >= (limited ? TALLIES_MAX : TALLIES_MAX - TALLIES_KEPT))
+    if (number >= TALLIES_MAX ||
+        (number >= TALLIES_MAX - TALLIES_KEPT && !limits_count(&all->limits, name)))
         return 0;
     struct tally *row = &all->rows[number];
     row->bucket = bucket;
@@ -122,13 +123,13 @@ static uint32_t add(struct tallies *all, uint64_t bucket, slice prefix, bool lim
     return number;
 }
 
-static uint32_t find(struct tallies *all, uint64_t bucket, slice prefix, bool limited)
+static uint32_t find(struct tallies *all, uint64_t bucket, slice name, slice prefix)
 {
     uint32_t number = all->chains[bucket % CHAINS];
     while (number && (all->rows[number].bucket != bucket ||
                       !slice_eq(all->rows[number].prefix, prefix)))
         number = all->rows[number].next;
-    return number ? number : add(all, bucket, prefix, limited);
+    return number ? number : add(all, bucket, name, prefix);
 }
 
 void tallies_set_limits(struct tallies *all, const struct store_limits *rows, size_t count)
@@ -176,12 +177,11 @@ uint16_t tallies_of_name(struct tallies *all, slice name)
     if (!bucket.len)
         return 0;
     pthread_mutex_lock(&all->lock);
-    bool limited = limits_count(&all->limits, bucket);
-    uint32_t number = find(all, hash, S(""), limited);
+    uint32_t number = find(all, hash, bucket, S(""));
     learn_name(all, &all->rows[number], number ? bucket : S(""));
     if (all->rows[number].split) {
         const struct store_limits *row = limits_find(&all->limits, bucket, key);
-        number = find(all, hash, row ? row->prefix : S(""), limited);
+        number = find(all, hash, bucket, row ? row->prefix : S(""));
         learn_name(all, &all->rows[number], number ? bucket : S(""));
     }
     pthread_mutex_unlock(&all->lock);
@@ -194,7 +194,7 @@ bool tallies_of_bucket(struct tallies *all, uint64_t bucket, uint16_t *ret)
     if (!bucket)
         return true;
     pthread_mutex_lock(&all->lock);
-    uint32_t number = find(all, bucket, S(""), false);
+    uint32_t number = find(all, bucket, S(""), S(""));
     const struct tally *row = &all->rows[number];
     bool known = row->name.len ? !row->split : !limits_any_split(&all->limits);
     if (!number)    /* the name decides whether the bucket gets one of the kept numbers */

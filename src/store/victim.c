@@ -35,22 +35,45 @@ static bool is_wasted(struct volume *volume, const struct ages *ages)
     return ages_waste(ages) >= (copies ? WASTE_MUCH : WASTE_ALL);
 }
 
-size_t victim_wasted(struct volume *volume, const uint32_t *numbers, size_t count)
+/* Returns the place of the extent for which `bytes_of` gives the least, the first of several; or
+ * `count`, if it gives UINT64_MAX for each. */
+static size_t least(struct volume *volume, const uint32_t *numbers, size_t count,
+                    uint64_t (*bytes_of)(struct volume *volume, const struct ages *ages))
 {
     size_t found = count;
-    uint64_t least = UINT64_MAX;
-    bool any = atomic_load(&volume->rule.waste.much) > 0;
-    for (size_t i = 0; i < count && any; i++) {
+    uint64_t fewest = UINT64_MAX;
+    for (size_t i = 0; i < count; i++) {
         struct extent *extent = extent_ref(volume->extents, numbers[i]);
-        uint64_t bytes = extent && is_wasted(volume, extent_ages_of(extent))
-            ? ages_live_bytes(extent_ages_of(extent)) : UINT64_MAX;
+        uint64_t bytes = extent ? bytes_of(volume, extent_ages_of(extent)) : UINT64_MAX;
         extent_release(&extent);
-        if (bytes >= least)
+        if (bytes >= fewest)
             continue;
-        least = bytes;
+        fewest = bytes;
         found = i;
     }
     return found;
+}
+
+static uint64_t live_bytes_of_wasted(struct volume *volume, const struct ages *ages)
+{
+    return is_wasted(volume, ages) ? ages_live_bytes(ages) : UINT64_MAX;
+}
+
+size_t victim_wasted(struct volume *volume, const uint32_t *numbers, size_t count)
+{
+    bool any = atomic_load(&volume->rule.waste.much) > 0;
+    return any ? least(volume, numbers, count, live_bytes_of_wasted) : count;
+}
+
+static uint64_t pinned_bytes(struct volume *volume, const struct ages *ages)
+{
+    (void)volume;
+    return ages_pinned_bytes(ages);
+}
+
+size_t victim_least_pinned(struct volume *volume, const uint32_t *numbers, size_t count)
+{
+    return least(volume, numbers, count, pinned_bytes);
 }
 
 /* ---- the sample ---- */

@@ -16,6 +16,9 @@ size_t victim_fewest_live(struct volume *volume, const uint32_t *numbers, size_t
 /* Returns the place of the extent with the fewest live bytes of those whose dead records are room
  * (rule.h). Returns `count` if there is none. For the recycler. */
 size_t victim_wasted(struct volume *volume, const uint32_t *numbers, size_t count);
+/* Returns the place of the oldest extent of those with the least pinned bytes, because some extent
+ * must go. Returns `count` if there is none. For the recycler. */
+size_t victim_least_pinned(struct volume *volume, const uint32_t *numbers, size_t count);
 
 /* The stamps of all records of an extent that is still being counted. */
 struct victim_guess {
