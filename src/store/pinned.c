@@ -26,7 +26,7 @@
 uint64_t pinned_budget(struct volume *volume)
 {
     uint64_t size = volume_capacity(volume);
-    uint64_t spare = (uint64_t)SPARE_EXTENTS * atomic_load(&volume->pinned.extent_bytes);
+    uint64_t spare = (uint64_t)SPARE_EXTENTS * atomic_load(&volume->space.extent_bytes);
     return MIN(size / 100 * volume->options.pin_percent, size > spare ? size - spare : 0);
 }
 
@@ -94,7 +94,6 @@ enum err pinned_open(struct volume *volume)
     atomic_store(&pinned->bytes, 0);
     atomic_store(&pinned->passing, false);
     atomic_store(&pinned->marked, false);
-    atomic_store(&pinned->extent_bytes, volume->folder.format.extent_bytes);
     enum err e = read_file(volume);
     pthread_mutex_unlock(&pinned->lock);
     return e;

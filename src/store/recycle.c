@@ -627,7 +627,7 @@ static void note_room(struct volume *volume, enum mean_age_verdict why)
 static bool too_much_is_held(const struct volume *volume)
 {
     uint64_t most = MAX(atomic_load(&volume->space.size_bytes) / HELD_SHARE,
-                        (uint64_t)HELD_EXTENTS * volume->folder.format.extent_bytes);
+                        (uint64_t)HELD_EXTENTS * atomic_load(&volume->space.extent_bytes));
     bool much = extents_held_bytes(volume->extents) > most;
     metric_add(M_STORE_HELD_LIMITED, much);
     return much;

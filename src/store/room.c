@@ -147,7 +147,7 @@ static bool is_ready(const struct volume *volume)
 /* Returns how many more files the log may begin when the open extents are full. */
 static uint64_t free_extents(const struct volume *volume)
 {
-    uint64_t want = volume->folder.format.extent_bytes;
+    uint64_t want = atomic_load(&volume->space.extent_bytes);
     uint64_t size = atomic_load(&volume->space.size_bytes);
     uint64_t used = extents_bytes(volume->extents) + open_extent_left(volume->extents, OPEN_LOG);
     bool copies = open_extent_is_open(volume->extents, OPEN_COPY);
@@ -219,7 +219,7 @@ enum err room_next_extent(struct volume *volume)
 /* Returns the bytes that an extent without records can take. */
 static uint64_t extent_room(const struct volume *volume)
 {
-    return volume->folder.format.extent_bytes - 3 * PAGE_BYTES;
+    return atomic_load(&volume->space.extent_bytes) - 3 * PAGE_BYTES;
 }
 
 size_t room_places(const struct volume *volume, uint64_t ret[ROOM_PLACES])
@@ -287,7 +287,7 @@ bool room_is_exceeded(struct volume *volume)
  * or no room for copies. */
 static bool leaves_to_recycler(struct volume *volume)
 {
-    uint64_t pinned, want = volume->folder.format.extent_bytes;
+    uint64_t pinned, want = atomic_load(&volume->space.extent_bytes);
     bool fits = atomic_load(&volume->space.free_bytes) >= want;
     bool leaves = oldest(volume, &pinned) && pinned && fits && guard_on(GUARD_PINS);
     if (leaves) {

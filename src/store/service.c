@@ -59,7 +59,7 @@ uint64_t service_free_bytes(const struct volume *volume)
 static void grow(struct volume *volume, uint64_t free)
 {
     uint64_t size = atomic_load(&volume->space.size_bytes), own = extents_bytes(volume->extents);
-    uint64_t most = (uint64_t)SIZE_EXTENTS_MAX * volume->folder.format.extent_bytes;
+    uint64_t most = (uint64_t)SIZE_EXTENTS_MAX * atomic_load(&volume->space.extent_bytes);
     uint64_t derived = sizing_derive(size, free, own + index_size(volume->index).bytes);
     if (!volume->options.size_bytes && atomic_load(&volume->service.open))
         atomic_store(&volume->space.size_bytes, MAX(size, MIN(derived, most)));
@@ -203,6 +203,7 @@ enum err service_begin(struct volume *volume, const char **ret_why)
         reserve = MIN(space.bytes / 20, RESERVE_MAX);
     atomic_store(&volume->space.reserve_bytes, reserve);
     atomic_store(&volume->space.size_bytes, volume->folder.format.size_bytes);
+    atomic_store(&volume->space.extent_bytes, volume->folder.format.extent_bytes);
     atomic_store(&volume->generation, volume->folder.format.generation);
     age_files_read(volume);
     account_begin(volume);

@@ -54,10 +54,11 @@ struct service {
     _Atomic int64_t gauges[VOLUME_GAUGES];
 };
 
-/* Bytes of the extents and of the file system. */
+/* Bytes of the extents and of the file system. Any thread may read them. */
 struct space {
     _Atomic uint64_t size_bytes, reserve_bytes;
     _Atomic uint64_t free_bytes;      /* when the committer last looked */
+    _Atomic uint32_t extent_bytes;    /* of new extents */
 };
 
 /* The removals since the commit began. The first `done` of them are committed. For the committer
@@ -176,7 +177,6 @@ struct pinned {
     uint64_t coming;                  /* ... of those that are appended and not committed */
     uint64_t seen_bytes;              /* ... of those that the running pass has seen */
     _Atomic uint64_t written;         /* version of the table in the file; UINT64_MAX: unknown */
-    _Atomic uint32_t extent_bytes;    /* of new extents */
     atomic_bool passing;              /* a pass runs */
     atomic_bool marked;               /* a pass has ended since the folder was opened */
     atomic_bool over;                 /* a record found no room in the budget */
@@ -252,7 +252,7 @@ static inline bool volume_is_serving(struct volume *volume)
 /* Without it, a recycled extent loses its records. */
 static inline bool volume_has_space_for_copy(const struct volume *volume)
 {
-    uint64_t want = volume->folder.format.extent_bytes;
+    uint64_t want = atomic_load(&volume->space.extent_bytes);
     return atomic_load(&volume->space.free_bytes) >=
            atomic_load(&volume->space.reserve_bytes) + want;
 }
