@@ -40,6 +40,7 @@ struct ages {
 struct ages *ages_new(uint32_t records)
 {
     struct ages *ages = must_alloc(sizeof(*ages));
+    check(records <= AGES_RECORDS_MAX);    /* so that no size below wraps */
     ages->records = records;
     ages->stamps = must_alloc(records + 1);
     ages->live = must_alloc(records + 1);

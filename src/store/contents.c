@@ -39,12 +39,19 @@ bool extent_read(const struct extent *extent, void *to, size_t len, uint64_t off
 
 /* ---- version and kind ---- */
 
+/* Another program may have made the file, or made it longer. */
+static bool has_length_of_extent(const struct extent *extent)
+{
+    uint64_t size = extent_size(extent);
+    return size >= PAGE_BYTES && size <= EXTENT_FILE_MAX;
+}
+
 /* Reads the footer. Returns ERR_GONE if the file does not end in one that fits the file. */
 static enum err read_footer(const struct extent *extent, struct toc_footer *ret)
 {
     uint8_t bytes[TOC_FOOTER_BYTES];
     uint64_t size = extent_size(extent);
-    if (size < PAGE_BYTES)
+    if (!has_length_of_extent(extent))
         return ERR_GONE;
     enum err e = failpoint_err(FAIL_FOOTER_READ);
     if (!e)
@@ -59,7 +66,7 @@ static enum err read_footer(const struct extent *extent, struct toc_footer *ret)
 static enum err read_head(const struct extent *extent, struct extent_head *ret)
 {
     uint8_t bytes[EXTENT_HEAD_BYTES];
-    if (extent_size(extent) < PAGE_BYTES)
+    if (!has_length_of_extent(extent))
         return ERR_GONE;
     enum err e = read_at(extent, bytes, sizeof(bytes), 0);
     return e ? e : extent_head_decode(bytes, ret) == OK ? OK : ERR_GONE;
@@ -76,7 +83,7 @@ static bool begins_with_record(const struct extent *extent)
 {
     uint8_t bytes[RECORD_HEADER_MAX];
     struct record record;
-    return extent_size(extent) >= PAGE_BYTES && extent_read(extent, bytes, sizeof(bytes), 0) &&
+    return has_length_of_extent(extent) && extent_read(extent, bytes, sizeof(bytes), 0) &&
            record_decode((slice){ (char *)bytes, sizeof(bytes) }, &record) == OK &&
            record.extent == extent->number && record.ordinal == 0;
 }

@@ -21,6 +21,7 @@
  * are for any thread. The recycler opens the copy. All else is for the committer. */
 #include "store/extent.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -292,7 +293,9 @@ static struct extent *new_extent(struct extents *all, uint32_t number, int fd, u
     }
     extent->map_bytes = all->extent_bytes;
     atomic_init(&extent->rows, ROWS_UNKNOWN);
-    extent->ages = ages_new((uint32_t)(MAX(bytes, all->extent_bytes) / RECORD_BYTES_MIN));
+    uint64_t most = MIN(MAX(bytes, all->extent_bytes), EXTENT_FILE_MAX);
+    static_assert(EXTENT_FILE_MAX / RECORD_BYTES_MIN <= AGES_RECORDS_MAX, "ages has room for them");
+    extent->ages = ages_new((uint32_t)(most / RECORD_BYTES_MIN));
     atomic_init(&extent->refs, REF_OPEN | 2);    /* one of the table, one of the caller */
     atomic_init(&extent->bytes, bytes);
     return extent;

@@ -18,6 +18,9 @@
 
 enum mark { MARK_TIME, MARK_GRANTED, MARK_COUNT };    /* facts of a record that are kept in RAM */
 #define GATHER_MAX 128u               /* the most records in one append */
+/* No extent is longer. Its records and its table take at most 64 MiB together (sizing.h); fsck may
+ * write a second table behind a damaged one. */
+#define EXTENT_FILE_MAX (128 * MIB)
 #define EXTENT_NUMBER_MAX 0xF0000000u /* so many extents of 4 MiB are 16 PB of writes */
 
 /* Resources that run out. They are taken from an idle extent that was not held recently (CLOCK). */
