@@ -67,7 +67,8 @@ static void report_expiry(struct serve *serve)
     slice warning = cli_tls_warning(serve->tls, &keep);
     metric_set(M_TLS_EXPIRES, http_tls_expires_s(serve->tls));
     if (warning.len && !serve->expiry_reported)
-        log_warn("tls_expires", "file=%s why=\"%.*s\"", serve->config->tls_cert_file,
+        log_warn("tls_expires", "file=%.*s why=\"%.*s\"",
+                 SLICE_ARG(log_word(&keep, slice_of(serve->config->tls_cert_file))),
                  SLICE_ARG(warning));
     serve->expiry_reported = warning.len > 0;
     arena_free(&keep);
@@ -95,7 +96,8 @@ void daemon_reload(struct serve *serve)
         log_warn("tls_reload_refused", "why=\"%.*s; the old certificate stays in use\"",
                  SLICE_ARG(why));
     else if (is_new)
-        log_info("tls_reloaded", "file=%s", serve->config->tls_cert_file);
+        log_info("tls_reloaded", "file=%.*s",
+                 SLICE_ARG(log_word(&keep, slice_of(serve->config->tls_cert_file))));
     if (err || is_new)
         metric_add(err ? M_TLS_RELOAD_REFUSED : M_TLS_RELOADED, 1);
     serve->expiry_reported = false;

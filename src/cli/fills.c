@@ -57,7 +57,8 @@ enum err fills_up(struct serve *serve)
     enum err err = local_start(&options, &serve->keep, &serve->local, &serve->why);
     if (err)
         return err;
-    log_info("fill_socket", "path=%s threads=%u", options.path, options.threads);
+    log_info("fill_socket", "path=%.*s threads=%u",
+             SLICE_ARG(log_word(&serve->keep, slice_of(options.path))), options.threads);
     front_fill_page(serve->front, page, serve->local);
     return OK;
 }

@@ -12,6 +12,7 @@
 
 /* The state of a folder that was logged last. */
 struct folder_reported {
+    slice path;                    /* escaped for the log */
     bool serving;
     const char *why;               /* of the latest line about a folder out of service */
     uint64_t faults;
@@ -22,19 +23,20 @@ struct folder_reported {
     uint64_t unpinned;             /* store_folder_unpinned() */
 };
 
-static void report_anew(const struct store_status *status)
+static void report_anew(const struct folder_reported *reported, const struct store_status *status)
 {
     if (*status->anew)
-        log_warn("cache_folder_anew", "path=%s why=\"the cache folder begins empty: %s. Objects "
-                 "are fetched again when they are read\"", status->folder, status->anew);
+        log_warn("cache_folder_anew", "path=%.*s why=\"the cache folder begins empty: %s. Objects "
+                 "are fetched again when they are read\"", SLICE_ARG(reported->path), status->anew);
 }
 
 /* Logged once for each reason. */
-static void report_emptied(struct folder_reported *reported, const char *why, const char *path)
+static void report_emptied(struct folder_reported *reported, const char *why)
 {
     if (*why && why != reported->emptied)
-        log_warn("cache_folder_purged", "path=%s why=\"all objects in the cache folder count as "
-                 "purged: %s. They are fetched again when they are read\"", path, why);
+        log_warn("cache_folder_purged", "path=%.*s why=\"all objects in the cache folder count as "
+                 "purged: %s. They are fetched again when they are read\"",
+                 SLICE_ARG(reported->path), why);
     reported->emptied = why;
 }
 
@@ -47,11 +49,11 @@ static void watch_size(struct folder_reported *reported, const struct store_stat
         return;
     slice small = cli_small_cache(status->size_bytes, status->derived, &keep);
     if (reported->size)
-        log_info("cache_grown", "path=%s size=%" PRIu64 " was=%" PRIu64, status->folder,
-                 status->size_bytes, reported->size);
+        log_info("cache_grown", "path=%.*s size=%" PRIu64 " was=%" PRIu64,
+                 SLICE_ARG(reported->path), status->size_bytes, reported->size);
     if (small.len)
-        log_warn("cache_small", "path=%s size=%" PRIu64 " why=\"%.*s\"", status->folder,
-                 status->size_bytes, SLICE_ARG(small));
+        log_warn("cache_small", "path=%.*s size=%" PRIu64 " why=\"%.*s\"",
+                 SLICE_ARG(reported->path), status->size_bytes, SLICE_ARG(small));
     reported->size = status->size_bytes;
     arena_free(&keep);
 }
@@ -66,16 +68,16 @@ static void watch_room(struct folder_reported *reported, const struct store_stat
         return;
     reported->squeezed = squeezed;
     if (squeezed)
-        log_warn("cache_squeezed", "path=%s capacity=%" PRIu64 " size=%" PRIu64 " free=%" PRIu64
+        log_warn("cache_squeezed", "path=%.*s capacity=%" PRIu64 " size=%" PRIu64 " free=%" PRIu64
                  " reserve=%" PRIu64 " why=\"the file system of the cache folder has less free "
                  "space than cache_size and cache_reserve need: the cache keeps fewer objects, and "
                  "more reads go to the origin. Make room on that file system, or lower "
                  "cache_size\"",
-                 status->folder, status->capacity_bytes, status->size_bytes, status->free_bytes,
-                 status->reserve_bytes);
+                 SLICE_ARG(reported->path), status->capacity_bytes, status->size_bytes,
+                 status->free_bytes, status->reserve_bytes);
     else
-        log_info("cache_squeezed", "path=%s over=1 capacity=%" PRIu64 " size=%" PRIu64,
-                 status->folder, status->capacity_bytes, status->size_bytes);
+        log_info("cache_squeezed", "path=%.*s over=1 capacity=%" PRIu64 " size=%" PRIu64,
+                 SLICE_ARG(reported->path), status->capacity_bytes, status->size_bytes);
 }
 
 static void watch_pins(struct folder_reported *reported, uint64_t unpinned,
@@ -83,10 +85,10 @@ static void watch_pins(struct folder_reported *reported, uint64_t unpinned,
 {
     if (unpinned == reported->unpinned)
         return;
-    log_warn("pins_unpinned", "path=%s bytes=%" PRIu64 " budget=%" PRIu64 " why=\"pin_budget has no "
+    log_warn("pins_unpinned", "path=%.*s bytes=%" PRIu64 " budget=%" PRIu64 " why=\"pin_budget has no "
              "room for these bytes and for all older pins, so they are no longer pinned, and may be "
              "evicted. Unpin another prefix, or raise pin_budget and restart Penstock\"",
-             status->folder, unpinned - reported->unpinned, status->pin_budget_bytes);
+             SLICE_ARG(reported->path), unpinned - reported->unpinned, status->pin_budget_bytes);
     reported->unpinned = unpinned;
 }
 
@@ -103,20 +105,21 @@ static const char *without(const struct serve *serve)
 
 static void report_opened(struct serve *serve, size_t i, slice why)
 {
+    struct folder_reported *reported = &serve->folders[i];
     struct store_status status;
     store_folder_status(serve->store, i, &status);
     if (why.len)
-        log_warn("cache_folder", "serving=%d why=\"%.*s. %s\"", status.serving, SLICE_ARG(why),
-                 without(serve));
+        log_warn("cache_folder", "path=%.*s serving=%d why=\"%.*s. %s\"",
+                 SLICE_ARG(reported->path), status.serving, SLICE_ARG(why), without(serve));
     else
-        log_info("cache_folder", "path=%s serving=%d size=%" PRIu64 " used=%" PRIu64
-                 " free=%" PRIu64 " entries=%" PRIu64, status.folder, status.serving,
+        log_info("cache_folder", "path=%.*s serving=%d size=%" PRIu64 " used=%" PRIu64
+                 " free=%" PRIu64 " entries=%" PRIu64, SLICE_ARG(reported->path), status.serving,
                  status.size_bytes, status.used_bytes, status.free_bytes, status.entries);
-    report_anew(&status);
-    report_emptied(&serve->folders[i], store_folder_emptied(serve->store, i), status.folder);
-    watch_size(&serve->folders[i], &status);
-    serve->folders[i].serving = status.serving;
-    serve->folders[i].why = status.why;
+    report_anew(reported, &status);
+    report_emptied(reported, store_folder_emptied(serve->store, i));
+    watch_size(reported, &status);
+    reported->serving = status.serving;
+    reported->why = status.why;
 }
 
 #define UNSURE "The origin confirms each object in the other folders once, before Penstock serves it"
@@ -126,11 +129,11 @@ static void report_unread(const struct serve *serve)
 {
     for (size_t i = 0; i < serve->config->folder_count; i++)
         if (store_folder_is_unread(serve->store, i))
-            log_warn("cache_folder_unread", "path=%s why=\"the cache folder can't be read, so "
+            log_warn("cache_folder_unread", "path=%.*s why=\"the cache folder can't be read, so "
                      "Penstock does not know whether it was in use without the other folders. "
                      UNSURE ". This happens at each start until the folder is back. Mount its "
                      "disk; if the folder is lost, remove it from cache_dirs\"",
-                     serve->config->folders[i].path);
+                     SLICE_ARG(serve->folders[i].path));
     if (store_folder_left(serve->store))
         log_warn("cache_folder_unread", "why=\"a cache folder was removed from cache_dirs, so "
                  "Penstock does not know whether it was in use without the other folders. " UNSURE
@@ -173,6 +176,8 @@ enum err folders_up(struct serve *serve)
                                             config->folders[i].size_bytes };
     options.folders = folders;
     serve->folders = arena_alloc(&serve->keep, count * sizeof(*serve->folders));
+    for (size_t i = 0; i < count; i++)
+        serve->folders[i].path = log_word(&serve->keep, slice_of(config->folders[i].path));
     enum err err = store_open(&options, &serve->keep, &serve->store, whys);
     for (size_t i = 0; i < count; i++)
         if (!err)
@@ -199,8 +204,8 @@ static void report_out(struct serve *serve, struct folder_reported *reported,
     if (opens || (!reported->serving && status->why == reported->why))
         return;
     reported->why = status->why;
-    log_warn("cache_folder", "path=%s serving=0 why=\"the cache folder is out of service: %s; %s\"",
-             status->folder, status->why, without(serve));
+    log_warn("cache_folder", "path=%.*s serving=0 why=\"the cache folder is out of service: %s; "
+             "%s\"", SLICE_ARG(reported->path), status->why, without(serve));
 }
 
 /* The folder may have been out of service for less time than lies between two looks. */
@@ -208,9 +213,9 @@ static void report_back(struct folder_reported *reported, const struct store_sta
 {
     reported->faults = status->faults;
     reported->why = NULL;
-    log_info("cache_folder", "path=%s serving=1 faults=%" PRIu64 " entries=%" PRIu64, status->folder,
-             status->faults, status->entries);
-    report_anew(status);
+    log_info("cache_folder", "path=%.*s serving=1 faults=%" PRIu64 " entries=%" PRIu64,
+             SLICE_ARG(reported->path), status->faults, status->entries);
+    report_anew(reported, status);
 }
 
 static void watch(struct serve *serve, size_t i)
@@ -221,7 +226,7 @@ static void watch(struct serve *serve, size_t i)
     watch_room(reported, &status);
     watch_size(reported, &status);
     watch_pins(reported, store_folder_unpinned(serve->store, i), &status);
-    report_emptied(reported, store_folder_emptied(serve->store, i), status.folder);
+    report_emptied(reported, store_folder_emptied(serve->store, i));
     if (!status.serving)
         report_out(serve, reported, &status);
     else if (!reported->serving || status.faults != reported->faults)

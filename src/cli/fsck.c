@@ -72,28 +72,32 @@ static void print_finding(const struct fsck_report *report, enum fsck_kind kind)
     const struct fsck_words *words = &fsck_words[kind];
     if (!finding->count)
         return;
-    printf("\n  %s %s: %" PRIu64 "\n", words->grade == FSCK_WRONG ? "WRONG" : "noted", words->name,
+    printf("\n  %s %s: %" PRIu64 "\n", words->grade == FSCK_NOTED ? "noted" : "WRONG", words->name,
            finding->count);
     for (size_t i = 0; i < FSCK_EXAMPLES && i < finding->count; i++)
         printf("      %.*s\n", SLICE_ARG(finding->examples[i]));
     if (finding->count > FSCK_EXAMPLES)
         puts("      ...");
     printf("    %s.\n    %s.\n", words->what, words->start);
-    if (report->repaired && report->left[kind] && words->grade == FSCK_WRONG)
+    if (report->repaired && report->left[kind] && words->grade != FSCK_NOTED)
         printf("    The repair left %" PRIu64 ".\n", report->left[kind]);
 }
 
-static uint64_t found_wrong(const struct fsck_report *report)
+/* Findings that --repair does not change say themselves how to mend them. */
+static void print_by_hand(uint64_t by_hand, uint64_t left)
 {
-    uint64_t count = 0;
-    for (size_t i = 0; i < FSCK_KINDS; i++)
-        count += fsck_words[i].grade == FSCK_WRONG ? report->findings[i].count : 0;
-    return count;
+    if (by_hand && by_hand == left)
+        puts("  --repair does not change what is left: the findings above say what to do");
+    else if (by_hand)
+        printf("  --repair does not change %" PRIu64 " of these: the findings above say what to "
+               "do\n", by_hand);
 }
 
 static void print_result(const struct fsck_report *report, const struct fsck_ask *ask)
 {
-    uint64_t found = found_wrong(report), left = fsck_wrong(report);
+    uint64_t found = fsck_found_wrong(report), left = fsck_wrong(report);
+    uint64_t by_hand = fsck_by_hand(report);
+    const char *advice = by_hand < left ? ". penstock fsck --repair removes what is wrong" : "";
     if (!found)
         puts("  nothing is wrong");
     else if (report->repaired)
@@ -102,8 +106,8 @@ static void print_result(const struct fsck_report *report, const struct fsck_ask
     else if (ask->repair)
         printf("\n  wrong: %" PRIu64 "; nothing was repaired\n", found);
     else
-        printf("\n  wrong: %" PRIu64 "; nothing was changed. penstock fsck --repair removes what is "
-               "wrong\n", found);
+        printf("\n  wrong: %" PRIu64 "; nothing was changed%s\n", found, advice);
+    print_by_hand(by_hand, left);
 }
 
 static void print_report(struct arena *keep, const struct fsck_report *report,
@@ -136,7 +140,7 @@ static json_t *finding_json(const struct fsck_report *report, enum fsck_kind kin
     for (size_t i = 0; i < FSCK_EXAMPLES && i < finding->count; i++)
         json_array_append_new(examples, text_value(finding->examples[i]));
     return json_pack("{s:s, s:b, s:I, s:I, s:s, s:s, s:o}", "name", words->name, "wrong",
-                     words->grade == FSCK_WRONG, "count", (json_int_t)finding->count, "left",
+                     words->grade != FSCK_NOTED, "count", (json_int_t)finding->count, "left",
                      (json_int_t)(report->repaired ? report->left[kind] : finding->count), "what",
                      words->what, "start", words->start, "examples", examples);
 }

@@ -29,10 +29,12 @@
 const struct fsck_words fsck_words[FSCK_KINDS] = {
 #define NOTED FSCK_NOTED
 #define WRONG FSCK_WRONG
+#define BY_HAND FSCK_BY_HAND
 #define FSCK(id, name, grade, what, start) { name, grade, what, start },
 #include "store/fsck.def"
 #undef NOTED
 #undef WRONG
+#undef BY_HAND
 };
 
 void fsck_note(struct fsck *fsck, enum fsck_kind kind, const char *fmt, ...)
@@ -59,13 +61,29 @@ bool fsck_has(const struct fsck *fsck, const char *name)
     return faccessat(fsck->folder, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-uint64_t fsck_wrong(const struct fsck_report *report)
+/* Counts the findings of these grades. */
+static uint64_t count_grades(const struct fsck_report *report, enum fsck_grade least, bool left)
 {
     uint64_t count = 0;
     for (size_t i = 0; i < FSCK_KINDS; i++)
-        if (fsck_words[i].grade == FSCK_WRONG)
-            count += report->repaired ? report->left[i] : report->findings[i].count;
+        if (fsck_words[i].grade >= least)
+            count += left && report->repaired ? report->left[i] : report->findings[i].count;
     return count;
+}
+
+uint64_t fsck_found_wrong(const struct fsck_report *report)
+{
+    return count_grades(report, FSCK_WRONG, false);
+}
+
+uint64_t fsck_wrong(const struct fsck_report *report)
+{
+    return count_grades(report, FSCK_WRONG, true);
+}
+
+uint64_t fsck_by_hand(const struct fsck_report *report)
+{
+    return count_grades(report, FSCK_BY_HAND, true);
 }
 
 /* ---- before the check of a folder ---- */

@@ -18,7 +18,7 @@ enum fsck_kind {
 
 struct fsck_words {
     const char *name;                 /* "record_damaged": for machines */
-    enum fsck_grade { FSCK_NOTED, FSCK_WRONG } grade;
+    enum fsck_grade { FSCK_NOTED, FSCK_WRONG, FSCK_BY_HAND } grade;
     const char *what, *start;         /* sentences without the last dot */
 };
 extern const struct fsck_words fsck_words[FSCK_KINDS];
@@ -58,7 +58,10 @@ struct fsck_ask {
 /* Checks all folders, and repairs each of them if need be. Fills in ask->count reports, whose texts
  * are in keep. */
 void fsck_run(const struct fsck_ask *ask, struct arena *keep, struct fsck_report *ret);
-/* Returns the number of findings that are wrong; after a repair, of those that are left. */
+/* Each returns the number of findings that are wrong: all that the check found; those that are left,
+ * after a repair; of these, those that --repair does not change. */
+uint64_t fsck_found_wrong(const struct fsck_report *report);
 uint64_t fsck_wrong(const struct fsck_report *report);
+uint64_t fsck_by_hand(const struct fsck_report *report);
 
 #endif

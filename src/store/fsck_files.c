@@ -24,7 +24,7 @@ void fsck_note_file(struct fsck *fsck, enum fsck_kind kind, const char *name, en
     if (err == ERR_IO && !file_odd(fsck->folder, name))    /* odd ones were noted */
         fsck_note(fsck, FSCK_UNREAD, "%s", name);
     else if (err && err != ERR_IO && err != ERR_NOT_FOUND)
-        fsck_note(fsck, kind, "%s: %s", name, err_text(err));
+        fsck_note(fsck, kind, err == ERR_GONE ? "%s" : "%s: %s", name, err_text(err));
 }
 
 bool fsck_kinds_are_right(struct fsck *fsck)

@@ -28,14 +28,7 @@
 
 bool fsck_can_repair(const struct fsck_report *report)
 {
-    static const enum fsck_kind by_hand[] = { FSCK_STRANGE, FSCK_TWIN, FSCK_BANS, FSCK_PINS,
-                                              FSCK_ODD, FSCK_UNREAD };
-    uint64_t found = 0;
-    for (size_t i = 0; i < FSCK_KINDS; i++)
-        found += fsck_words[i].grade == FSCK_WRONG ? report->findings[i].count : 0;
-    for (size_t i = 0; i < countof(by_hand); i++)
-        found -= report->findings[by_hand[i]].count;
-    return found && !report->findings[FSCK_FORMAT].count;
+    return fsck_wrong(report) > fsck_by_hand(report) && !report->findings[FSCK_FORMAT].count;
 }
 
 static bool has(const struct fsck *fsck, enum fsck_kind kind)

@@ -10,6 +10,7 @@ with Story("b14 a cache folder whose mount is missing stays empty", seconds=60) 
             (one for one in map(json.loads, server.log().splitlines())
              if one["event"] == "cache_folder" and words[0] in one.get("why", "")), None), 20)
         story.fact(f"{text}: why, and what to do", all(word in line["why"] for word in words), line)
+        story.same(f"{text}: the line has the folder", line.get("path"), server.cache_dir.replace(" ", "%20"))
 
     server = story.penstock(origin=origin.url, cache_dir=story.path("no/such/cache"), log_format="json")
     kept_off("a folder above that is missing", server, story.path("no/such"), "is not there", "make that folder", "cache_dir")

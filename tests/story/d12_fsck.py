@@ -102,6 +102,20 @@ with Story("d12 penstock fsck finds damage and repairs it", 120) as story:
                ["clean_wrong", "index_damaged", "record_damaged", "table_damaged"])
     story.same("the repair: exit status", fsck("--repair")[0], 0)
     story.same("afterwards nothing is wrong", findings(fsck()[1]), {})
+    pins = os.path.join(server.cache_dir, "pins")
+    with open(pins, "wb") as file:
+        file.write(b"damage")
+    check = [PENSTOCK, "fsck", "--cache-dir", server.cache_dir]
+    status, out, err = run(check)    # the mark of the clean stop does not fit the damaged file
+    story.fact("damage that no repair removes, beside other damage",
+               status == 1 and "--repair does not change 1 of these" in out, out)
+    for text, more in (("after the repair it is left", ["--repair"]), ("a check does not advise to repair it", []),
+                       ("a repair changes nothing", ["--repair"])):
+        status, out, err = run([*check, *more])
+        story.fact(f"... {text}", status == 1 and "--repair does not change what is left" in out and
+                   "removes what is wrong" not in out, out)
+    os.remove(pins)
+
     server = server.again()
     origin.reset()
     story.same("everything is right", wrong_ones(), [])

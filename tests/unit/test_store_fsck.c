@@ -45,7 +45,7 @@ static unsigned wrong_kinds(const struct fsck_report *report)
 {
     unsigned count = 0;
     for (int i = 0; i < FSCK_KINDS; i++)
-        count += fsck_words[i].grade == FSCK_WRONG && report->findings[i].count > 0;
+        count += fsck_words[i].grade != FSCK_NOTED && report->findings[i].count > 0;
     return count;
 }
 
