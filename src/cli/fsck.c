@@ -11,20 +11,12 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cli/cli.h"
+#include "cli/show.h"
 #include "store/fsck.h"
 
 #define PROGRESS_MS 200u
 
 enum { STATUS_CLEAN = 0, STATUS_WRONG = 1, STATUS_UNCHECKED = 2 };    /* documented in penstock(1) */
-
-static slice size_text(struct arena *keep, uint64_t bytes)
-{
-    if (bytes < MIB)
-        return arena_printf(keep, "%" PRIu64 " KiB", bytes / KIB);
-    if (bytes < GIB)
-        return arena_printf(keep, "%.1f MiB", (double)bytes / (double)MIB);
-    return arena_printf(keep, "%.1f GiB", (double)bytes / (double)GIB);
-}
 
 /* ---- progress ---- */
 
@@ -39,7 +31,7 @@ static void show_progress(void *arg, const char *folder, uint64_t done, uint64_t
     uint64_t now = mono_ms();
     if (progress->shown_ms && now < progress->shown_ms + PROGRESS_MS)
         return;
-    slice part = size_text(&keep, done), whole = size_text(&keep, all);
+    slice part = show_bytes(&keep, done), whole = show_bytes(&keep, all);
     fprintf(stderr, "\r\033[K%s: %.*s of %.*s", folder, SLICE_ARG(part), SLICE_ARG(whole));
     fflush(stderr);
     progress->shown_ms = now;
@@ -57,7 +49,7 @@ static void end_progress(const struct progress *progress)
 static void print_totals(struct arena *keep, const struct fsck_report *report)
 {
     const struct fsck_totals *totals = &report->totals;
-    slice size = size_text(keep, totals->extent_bytes);
+    slice size = show_bytes(keep, totals->extent_bytes);
     printf("  format version %u, generation %u\n", report->version, report->generation);
     printf("  extents: %" PRIu64 " (%.*s)\n", totals->extents, SLICE_ARG(size));
     printf("  records: %" PRIu64 ", of which %" PRIu64 " are no longer in use\n", totals->records,

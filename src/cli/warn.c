@@ -11,6 +11,7 @@
 #include "base/testing.h"
 #include "cli/cli.h"
 #include "cli/memory.h"
+#include "cli/show.h"
 #include "store/store.h"
 
 #define SMALL_BYTES GIB
@@ -28,48 +29,61 @@ slice cli_existing_folder(const char *path, struct arena *keep, struct store_spa
     return folder;
 }
 
-/* Returns the sum of the sizes that the settings give to folders on the file system `device`. Sets
- * *ret_first to true if the folder with index `folder` is the first one on that file system. */
-static uint64_t bytes_on(const struct config *config, dev_t device, size_t folder, bool *ret_first,
-                         struct arena *keep)
+/* The cache folders on one file system. */
+struct beside {
+    uint64_t bytes;                   /* the sum of the sizes that the settings give */
+    size_t count;
+    struct text paths;
+};
+
+/* Returns false if the folder with index `folder` is not the first one on the file system
+ * `device`. */
+static bool folders_on(const struct config *config, dev_t device, size_t folder,
+                       struct beside *ret, struct arena *keep)
 {
-    uint64_t bytes = 0;
-    *ret_first = true;
+    *ret = (struct beside){ .paths = text_in(keep) };
     for (size_t i = 0; i < config->folder_count; i++) {
         struct store_space there;
         struct stat st;
         slice on = cli_existing_folder(config->folders[i].path, keep, &there);
         if (stat(on.ptr, &st) != 0 || st.st_dev != device)
             continue;
-        *ret_first = *ret_first && i >= folder;
-        bytes += config->folders[i].size_bytes;
+        if (i < folder)
+            return false;
+        text_printf(&ret->paths, "%s%s", ret->count++ ? ", " : "", config->folders[i].path);
+        ret->bytes += config->folders[i].size_bytes;
     }
-    return bytes;
+    return true;
+}
+
+static slice sizes_and_space(const struct config *config, const struct beside *all, uint64_t there,
+                             struct arena *keep)
+{
+    slice paths = text_slice(&all->paths);
+    slice bytes = show_bytes(keep, all->bytes), has = show_bytes(keep, there);
+    bool several = all->count > 1;
+    if (!config->cache_dirs[0])
+        return arena_printf(keep, "cache_size is %.*s, and the file system of %.*s has %.*s: the "
+                            "cache can't grow to cache_size. Lower cache_size, or set another "
+                            "cache_dir", SLICE_ARG(bytes), SLICE_ARG(paths), SLICE_ARG(has));
+    return arena_printf(keep, "the cache folder%s %.*s in cache_dirs may take %.*s%s, and %s file "
+                        "system has %.*s: the cache can't grow to that size. Lower the size%s, or "
+                        "list folders on other disks", several ? "s" : "", SLICE_ARG(paths),
+                        SLICE_ARG(bytes), several ? " together" : "", several ? "their" : "its",
+                        SLICE_ARG(has), several ? "s" : "");
 }
 
 /* Warns of the first file system that is smaller than the sizes of the folders on it. */
 static slice size_is_not_there(const struct config *config, struct arena *keep)
 {
-    bool several = config->cache_dirs[0];
-    slice size = setting_show(setting_find(SCOPE_GLOBAL, several ? S("cache_dirs")
-                                                                 : S("cache_size")), config, keep);
     for (size_t i = 0; i < config->folder_count; i++) {
         struct store_space there;
+        struct beside all;
         struct stat st;
-        bool first;
         slice folder = cli_existing_folder(config->folders[i].path, keep, &there);
-        if (stat(folder.ptr, &st) != 0)
-            continue;
-        uint64_t bytes = bytes_on(config, st.st_dev, i, &first, keep);
-        if (!first || bytes <= there.bytes)
-            continue;
-        return arena_printf(keep, "%s%.*s (%.1f GiB), and the file system of %.*s has %.1f GiB: "
-                            "the cache can't grow to %s", several ? "the sizes in cache_dirs on "
-                            "one file system are " : "cache_size is ", SLICE_ARG(size),
-                            (double)bytes / (double)GIB, SLICE_ARG(folder),
-                            (double)there.bytes / (double)GIB, several
-                            ? "these sizes. Lower the sizes, or list folders on other disks"
-                            : "cache_size. Lower cache_size, or set another cache_dir");
+        if (stat(folder.ptr, &st) == 0 && folders_on(config, st.st_dev, i, &all, keep) &&
+            all.bytes > there.bytes)
+            return sizes_and_space(config, &all, there.bytes, keep);
     }
     return S("");
 }
