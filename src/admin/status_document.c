@@ -98,8 +98,8 @@ void document_store(struct status_document *to, const char *path,
         uint64_t value;
     } numbers[] = {
         { "size_bytes", status->size_bytes },       { "used_bytes", status->used_bytes },
+        { "live_bytes", status->live_bytes },       { "capacity_bytes", status->capacity_bytes },
         { "free_bytes", status->free_bytes },       { "reserve_bytes", status->reserve_bytes },
-        { "capacity_bytes", status->capacity_bytes },
         { "pinned_bytes", status->pinned_bytes },
         { "pin_budget_bytes", status->pin_budget_bytes },
         { "extents", status->extents },             { "entries", status->entries },

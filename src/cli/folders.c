@@ -275,16 +275,17 @@ static uint64_t figure(const struct store_status *status, enum metric_family fam
 {
     switch (family) {
     case F_VOLUME_BYTES: return status->used_bytes;
+    case F_VOLUME_LIVE: return status->live_bytes;
     case F_VOLUME_CAPACITY: return status->capacity_bytes;
     case F_VOLUME_FREE: return status->free_bytes;
     case F_VOLUME_EXTENTS: return status->extents;
     case F_VOLUME_SERVING: return status->serving;
     case F_VOLUME_FAULTS: return status->faults;
-    case F_VOLUME_APPENDED: return status->appended_bytes;
-    case F_VOLUME_COPIED: return status->copied_bytes;
-    case F_VOLUME_RECYCLED: return status->recycled;
-    case F_VOLUME_BAD: return status->bad_blocks;
-    case F_VOLUME_SCRUBBED: return (uint64_t)status->scrubbed_s;
+    case F_VOLUME_APPENDED: return status->work.appended_bytes;
+    case F_VOLUME_COPIED: return status->work.copied_bytes;
+    case F_VOLUME_RECYCLED: return status->work.evicted;
+    case F_VOLUME_BAD: return status->work.bad_blocks;
+    case F_VOLUME_SCRUBBED: return (uint64_t)status->work.scrubbed_s;
     default: break;
     }
     check(!"a family of folders");
@@ -294,9 +295,9 @@ static uint64_t figure(const struct store_status *status, enum metric_family fam
 void folders_expose(void *arg, struct text *to)
 {
     static const enum metric_family families[] = {
-        F_VOLUME_BYTES, F_VOLUME_CAPACITY, F_VOLUME_FREE, F_VOLUME_EXTENTS, F_VOLUME_SERVING,
-        F_VOLUME_FAULTS, F_VOLUME_APPENDED, F_VOLUME_COPIED, F_VOLUME_RECYCLED, F_VOLUME_BAD,
-        F_VOLUME_SCRUBBED,
+        F_VOLUME_BYTES, F_VOLUME_LIVE, F_VOLUME_CAPACITY, F_VOLUME_FREE, F_VOLUME_EXTENTS,
+        F_VOLUME_SERVING, F_VOLUME_FAULTS, F_VOLUME_APPENDED, F_VOLUME_COPIED,
+        F_VOLUME_RECYCLED, F_VOLUME_BAD, F_VOLUME_SCRUBBED,
     };
     struct serve *serve = arg;
     size_t count = store_folder_count(serve->store);

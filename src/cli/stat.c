@@ -162,12 +162,13 @@ static void print_cache(struct arena *keep, json_t *root)
         printf("cache      %zu folders", count);
     else
         print_line(keep, root, "cache      {cache.folder}");
-    print_line(keep, root, ": {cache.used_bytes} of {cache.capacity_bytes}, "
-                           "{cache.evicted_extents} extents evicted\n");
+    print_line(keep, root, ": {cache.used_bytes} of {cache.capacity_bytes} ({cache.live_bytes} of "
+                           "objects), {cache.evicted_extents} extents evicted\n");
     json_array_foreach(folders, index, folder)
         if (count > 1)
             print_line(keep, folder, json_is_true(find(folder, "serving"))
-                       ? "           {path}: {used_bytes} of {capacity_bytes}\n"
+                       ? "           {path}: {used_bytes} of {capacity_bytes} ({live_bytes} of "
+                         "objects)\n"
                        : "           {path}: out of service\n");
 }
 

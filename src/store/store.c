@@ -178,6 +178,7 @@ static void add_status(struct store_status *sum, const struct store_status *stat
     sum->faults += status->faults;
     sum->size_bytes += status->size_bytes;
     sum->used_bytes += status->used_bytes;
+    sum->live_bytes += status->live_bytes;
     sum->entries += status->entries;
     sum->index_bytes += status->index_bytes;
     sum->metadata_bytes += status->metadata_bytes;
@@ -187,10 +188,10 @@ static void add_status(struct store_status *sum, const struct store_status *stat
     sum->pinned_bytes += status->pinned_bytes;
     sum->pin_budget_bytes += status->pin_budget_bytes;
     sum->extents += status->extents;
-    sum->appended_bytes += status->appended_bytes;
-    sum->copied_bytes += status->copied_bytes;
-    sum->recycled += status->recycled;
-    sum->bad_blocks += status->bad_blocks;
+    sum->work.appended_bytes += status->work.appended_bytes;
+    sum->work.copied_bytes += status->work.copied_bytes;
+    sum->work.evicted += status->work.evicted;
+    sum->work.bad_blocks += status->work.bad_blocks;
 }
 
 void store_status(struct store *store, struct store_status *ret)

@@ -96,15 +96,20 @@ struct store_status {
     const char *anew;
     uint64_t faults;                  /* how often the folder went out of service */
     uint64_t size_bytes, used_bytes, entries, index_bytes, metadata_bytes;
+    uint64_t live_bytes;              /* of objects, at most half a second ago; less while the records
+                                       * of earlier processes are counted */
     uint64_t free_bytes, reserve_bytes;    /* of the file system, less than a second ago */
     uint64_t capacity_bytes;          /* the part of size_bytes that the file system has room for */
     bool derived;                     /* no setting gives size_bytes */
     uint64_t pinned_bytes, pin_budget_bytes;    /* the weight of pinned records; its limit */
     uint32_t extents;
-    /* Since the process began: bytes that were appended, bytes of data of them that the recycler
-     * copied, extents that were evicted, and reads whose checksum failed. */
-    uint64_t appended_bytes, copied_bytes, recycled, bad_blocks;
-    int64_t scrubbed_s;               /* wall clock: end of the latest full scrub; 0: none */
+    struct store_work {               /* since the process began */
+        uint64_t appended_bytes;
+        uint64_t copied_bytes;        /* of these, bytes of data that the recycler copied */
+        uint64_t evicted;             /* extents */
+        uint64_t bad_blocks;          /* reads whose checksum failed */
+        int64_t scrubbed_s;           /* wall clock: end of the latest full scrub; 0: none */
+    } work;
 };
 size_t store_folder_count(const struct store *store);
 /* Adds the bytes and objects of each bucket to ret[METRIC_BUCKETS_MAX], by the numbers of the

@@ -172,6 +172,7 @@ void volume_status(struct volume *volume, struct store_status *ret)
         .size_bytes = atomic_load(&volume->space.size_bytes),
         .derived = !volume->options.size_bytes,
         .used_bytes = extents_bytes(volume->extents),
+        .live_bytes = (uint64_t)atomic_load(&volume->service.gauges[GAUGE_LIVE]),
         .reserve_bytes = atomic_load(&volume->space.reserve_bytes),
         .free_bytes = atomic_load(&volume->space.free_bytes),
         .capacity_bytes = volume_capacity(volume),
@@ -181,11 +182,13 @@ void volume_status(struct volume *volume, struct store_status *ret)
         .index_bytes = index.bytes,
         .metadata_bytes = metadata_cache_bytes(volume->known.cache),
         .extents = extents_count(volume->extents),
-        .appended_bytes = extents_appended(volume->extents),
-        .copied_bytes = atomic_load(&volume->recycler.copied),
-        .recycled = atomic_load(&volume->recycler.recycled),
-        .bad_blocks = atomic_load(&volume->service.bad) + index_damaged(volume->index),
-        .scrubbed_s = atomic_load(&volume->scrub.passed_s),
+        .work = {
+            .appended_bytes = extents_appended(volume->extents),
+            .copied_bytes = atomic_load(&volume->recycler.copied),
+            .evicted = atomic_load(&volume->recycler.recycled),
+            .bad_blocks = atomic_load(&volume->service.bad) + index_damaged(volume->index),
+            .scrubbed_s = atomic_load(&volume->scrub.passed_s),
+        },
     };
 }
 

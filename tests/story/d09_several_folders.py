@@ -47,6 +47,8 @@ with Story("d09 several cache folders are used as one", seconds=150) as story:
     story.fact("each folder has some, and the largest has most", all(shared) and shared[0] == max(shared), shared)
     story.same("the sum of the folders is what the store has", sum(volumes(server, "bytes")),
                server.metric("penstock_store_bytes"))
+    wait_for("... and so are the bytes of objects in them", lambda: 0 < sum(volumes(server, "live_bytes")) ==
+             server.metric("penstock_store_live_bytes") <= sum(shared) and all(volumes(server, "live_bytes")))
     story.same("all serve", (volumes(server, "serving"), server.metric("penstock_store_serving")), ([1] * 3, 3))
     story.bytes("an object of four stripes", server.get("pile/large"), "pile/large", 0, LARGE)
     wait_for("... is stored", lambda: server.get("pile/large").status == 200 and
@@ -58,6 +60,7 @@ with Story("d09 several cache folders are used as one", seconds=150) as story:
     story.same("... from the cache", origin.counts()["get"], 0)
     status, out, _ = run([PENSTOCK, "stat", "--admin-listen", f"127.0.0.1:{server.admin_port}"])
     story.fact("stat has a line for each", status == 0 and "works      yes" in out and "3 folders" in out
+               and len(re.findall(r"/cache: [0-9.]+ .iB of [0-9.]+ .iB \([0-9.]+ .iB of objects\)\n", out)) == 3
                and all(f"{story.path(name)}/cache: " in out for name in NAMES), out)
     server = server.restart()
     story.same("after a restart all is there", cost(server, keys), 0)

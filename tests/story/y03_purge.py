@@ -140,6 +140,8 @@ with Story("y03 a purge is complete when it answers", seconds=100 + 3 * ROUNDS) 
     story.same("a full cache stores no object that is read once", [read("b", 5), read("b", 5)], [0, 0])
     story.same("all is purged", purge(to=house.client, bucket="full", prefix="")[0], 200)
     wait_for("the sweep ends", lambda: live() == 0, 20)
+    folder = json.loads(plain(house.admin_port, "GET", "/status").body)["cache"]["folders"][0]
+    story.same("the folder's files stay, without live bytes", (folder["live_bytes"], folder["used_bytes"] >= 48 * MIB), (0, True))
     read("b", 40)
     wait_for("dead records are room at once, for each object of the first epoch", lambda: live() == 40, 20)
     story.same("... and each is a hit in the second", read("b", 40), 40)

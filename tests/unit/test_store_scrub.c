@@ -112,7 +112,7 @@ TEST(a_record_that_nothing_uses_is_not_read)
     wait_for_pass();
     ok(metric_read(M_SCRUB_BAD) == bad && metric_read(M_SCRUB_BYTES) > 0);
     store_status(unit.store, &status);
-    ok(status.scrubbed_s > 0);
+    ok(status.work.scrubbed_s > 0);
     unit_close(&unit);
 }
 
