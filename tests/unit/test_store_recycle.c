@@ -398,16 +398,19 @@ TEST(a_removal_that_comes_while_room_is_made_wins_over_what_was_handed_in_before
     uint64_t recycled = metric_read(M_STORE_RECYCLED);
     put_many_tiny(&unit, 0, TINY);
     char key[16];
-    for (int i = 0; i < 40 && metric_read(M_STORE_RECYCLED) == recycled; i++) {
+    bool stored = false;    /* on a slow machine, room may come too late for some of the fills */
+    for (int i = 0; i < 40 && !(stored && metric_read(M_STORE_RECYCLED) > recycled); i++) {
         snprintf(key, sizeof(key), "k%d", i);
         uint64_t commits = metric_read(M_STORE_COMMITS);
         struct unit_put put = put_begin(&unit, key, "\"1\"", 900000);
         while (metric_read(M_STORE_COMMITS) == commits)
             usleep(100);    /* the first of those that recycle; else its own */
         ok(remove_object(&unit, key) == OK);
-        ok(put_wait(&put) == OK && !get_metadata(&unit, key));
+        enum err e = put_wait(&put);
+        ok((e == OK || e == ERR_FULL) && !get_metadata(&unit, key));
+        stored = e == OK;
     }
-    ok(metric_read(M_STORE_RECYCLED) > recycled);
+    ok(stored && metric_read(M_STORE_RECYCLED) > recycled);
     unit_close(&unit);
 }
 
