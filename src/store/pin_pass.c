@@ -14,6 +14,10 @@
  * disk is lost, the walk never ends, but its volume answers. So while the volume is in service,
  * another walk tries it after a while; at most HANGING_MAX walks hang in one volume.
  *
+ * A pass leaves out a volume that does not serve when the pass begins, for example because a commit
+ * takes long. The recycler of this volume waits, so another pass follows as soon as the volume
+ * serves.
+ *
  * Threads: one thread begins the passes, one after the other, and watches them. Each walk has a
  * thread of its own. */
 #include "store/pin_pass.h"
@@ -30,6 +34,7 @@
 #define LOOK_MS 100u                  /* between two looks at a walk */
 #define PATIENCE 2u                   /* a walk hangs after so many times commit_ms_max */
 #define HANGING_MAX 4u                /* walks that hang in one volume */
+#define LEFT_OUT_MS 1000u             /* from a pass to the next one, for volumes that it left out */
 
 struct pin_pass {
     struct store *store;
@@ -37,6 +42,7 @@ struct pin_pass {
     pthread_mutex_t lock;             /* guards the members below */
     pthread_cond_t more, ended;
     uint64_t wanted, done;            /* numbers of passes */
+    uint64_t retry_ms, ended_ms;      /* next try of what found no room; end of the last pass */
     bool stopping;
     struct list hanging;              /* walks that were given up and have not ended */
 };
@@ -145,11 +151,12 @@ static bool look_at(struct pin_pass *pass, struct walking *walking)
     return true;
 }
 
-static void skip_hanging(struct pin_pass *pass, struct walking *walking)
+/* Finds the volumes that no walk may try. */
+static void find_hanging(struct pin_pass *pass, bool skip[VOLUMES_MAX])
 {
     list_each(struct walking, other, &pass->hanging, link) {
         size_t at = pin_walk_stop(&other->walk);
-        walking->skip[at] |= !other->passed_by;
+        skip[at] |= !other->passed_by;
     }
 }
 
@@ -160,7 +167,7 @@ static void skip_hanging(struct pin_pass *pass, struct walking *walking)
 static bool pass_once(struct pin_pass *pass)
 {
     struct walking *walking = walking_new(pass);
-    skip_hanging(pass, walking);
+    find_hanging(pass, walking->skip);
     check(thread_start(&walking->thread, walk_run, walking, "pins-walk"));
     while (!look_at(pass, walking))
         cond_wait_until(&pass->more, &pass->lock, mono_ns() + LOOK_MS * 1000000u);
@@ -180,36 +187,63 @@ static bool some_found_no_room(struct store *store)
     return some;
 }
 
-/* Under the lock. Sleeps until a pass is wanted. */
-static void wait_for_work(struct pin_pass *pass, uint64_t *retry_ms)
+/* Returns true if volumes need a pass that a pass has left out. `now`: and it would take part in one
+ * that begins now. */
+static bool some_are_left_out(struct pin_pass *pass, bool now)
 {
-    bool some_hang = !list_empty(&pass->hanging);
+    bool skip[VOLUMES_MAX] = { false }, some = false;
+    find_hanging(pass, skip);
+    for (size_t i = 0; i < pass->store->volume_count; i++) {
+        struct volume *volume = pass->store->volumes[i];
+        some |= pinned_needs_pass(volume) && (!now || (volume_is_serving(volume) && !skip[i]));
+    }
+    return some;
+}
+
+static uint64_t wake_ms(struct pin_pass *pass)
+{
+    uint64_t wake = pass->retry_ms;
+    if (some_are_left_out(pass, false))
+        wake = MIN(wake, mono_ms() + LEFT_OUT_MS);
+    return list_empty(&pass->hanging) ? wake : MIN(wake, mono_ms() + LOOK_MS);
+}
+
+/* Under the lock. Sleeps until a pass is wanted. */
+static void wait_for_work(struct pin_pass *pass)
+{
     if (pass->wanted == pass->done && !pass->stopping)
-        cond_wait_until(&pass->more, &pass->lock,
-                        (some_hang ? MIN(mono_ms() + LOOK_MS, *retry_ms) : *retry_ms) * 1000000u);
+        cond_wait_until(&pass->more, &pass->lock, wake_ms(pass) * 1000000u);
     end_hanging(pass);
     pass_by_hanging(pass);
-    if (mono_ms() < *retry_ms)
+    if (pass->wanted == pass->done && mono_ms() >= pass->ended_ms + LEFT_OUT_MS)
+        pass->wanted += some_are_left_out(pass, true);
+    if (mono_ms() < pass->retry_ms)
         return;
     pass->wanted += some_found_no_room(pass->store);
-    *retry_ms = mono_ms() + RETRY_MS;
+    pass->retry_ms = mono_ms() + RETRY_MS;
+}
+
+/* Under the lock. */
+static void do_pass(struct pin_pass *pass)
+{
+    uint64_t number = pass->wanted;
+    for (unsigned i = 0; i <= pass->store->volume_count && !pass->stopping; i++)
+        if (!pass_once(pass))
+            break;
+    pass->done = number;
+    pass->ended_ms = mono_ms();
+    pthread_cond_broadcast(&pass->ended);
 }
 
 static void *run(void *arg)
 {
     struct pin_pass *pass = arg;
-    uint64_t retry_ms = mono_ms() + RETRY_MS;
     pthread_mutex_lock(&pass->lock);
+    pass->retry_ms = mono_ms() + RETRY_MS;
     while (!pass->stopping) {
-        wait_for_work(pass, &retry_ms);
-        uint64_t number = pass->wanted;
-        if (number == pass->done || pass->stopping)
-            continue;
-        for (unsigned i = 0; i <= pass->store->volume_count && !pass->stopping; i++)
-            if (!pass_once(pass))
-                break;
-        pass->done = number;
-        pthread_cond_broadcast(&pass->ended);
+        wait_for_work(pass);
+        if (pass->wanted != pass->done && !pass->stopping)
+            do_pass(pass);
     }
     while (!list_empty(&pass->hanging)) {
         end_hanging(pass);

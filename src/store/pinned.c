@@ -43,6 +43,11 @@ bool pinned_is_known(struct volume *volume)
            (atomic_load(&pinned->marked) || pins_are_none(volume->options.pins));
 }
 
+bool pinned_needs_pass(struct volume *volume)
+{
+    return !atomic_load(&volume->pinned.marked) && !pins_are_none(volume->options.pins);
+}
+
 uint64_t pinned_bytes_of(struct volume *volume, const struct entry *entry)
 {
     struct extent *extent = NULL;

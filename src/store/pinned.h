@@ -39,6 +39,9 @@ uint64_t pinned_bytes_of(struct volume *volume, const struct entry *entry);
 
 /* ---- for the pass (pin_pass.c) ---- */
 
+/* True if there are pins, and no pass over the volume has ended since its folder was opened. */
+bool pinned_needs_pass(struct volume *volume);
+
 /* Stops the recycler, and waits until the committer has taken a turn: it has written the file, and
  * judges its appends by the present table. Returns false if the folder is out of service. *moved_ms
  * is set to the time while the folder makes progress. *ret_round is for the functions below. */

@@ -496,6 +496,44 @@ static struct unit_store open_these(const char *names)
     return unit;
 }
 
+/* Sets `key` to a name below `prefix` whose metadata and first stripe lie in this volume. */
+static void key_in(struct unit_store *unit, size_t volume, const char *prefix, char key[40])
+{
+    struct object_id id;
+    for (int i = 0;; i++) {
+        snprintf(key, 40, "%s%d", prefix, i);
+        struct object_name name = name_of(key);
+        store_object_id(unit->store, &name, &id);
+        if (store_home(unit->store, &id) == unit->store->volumes[volume])
+            return;
+    }
+}
+
+/* The committer of one folder is in a long turn while the pass runs. */
+TEST(a_folder_that_a_pass_left_out_takes_part_in_another_one)
+{
+    struct unit_store unit = open_these("ab");
+    struct volume *slow = unit.store->volumes[0];
+    sem_t hang, held;
+    struct unit_append append = { .hang = &hang, .held = &held };
+    char key[40];
+    sem_init(&hang, 0, 0);
+    sem_init(&held, 0, 0);
+    key_in(&unit, 0, "other/", key);
+    struct metadata *metadata = make_metadata(&unit, key, "\"1\"", 4);
+    append_begin(&unit, &append, metadata, 0, S("wxyz"), true);
+    while (sem_wait(&held) != 0)
+        ;
+    atomic_store(&slow->service.busy_since_ms, 1);    /* for very long */
+    pin(&unit, "keep/", true);
+    ok(!volume_is_serving(slow) && !pinned_is_known(slow));
+    sem_post(&hang);
+    ok(append_wait(&append) == OK);
+    soon(pinned_is_known(slow));
+    metadata_unref(&metadata);
+    unit_close(&unit);
+}
+
 TEST(a_volume_that_was_away_learns_the_pins_from_its_sibling)
 {
     struct unit_store unit = open_these("ab");
@@ -560,5 +598,6 @@ RUN_STORE(cmocka_unit_test(a_name_is_pinned_by_any_of_its_prefixes),
           STORE_TEST(a_restart_pins_the_records_that_were_pinned_before),
           STORE_TEST(so_does_a_start_after_a_kill),
           STORE_TEST(a_stop_ends_the_wait_for_a_pass_that_does_not_end),
+          STORE_TEST(a_folder_that_a_pass_left_out_takes_part_in_another_one),
           STORE_TEST(a_volume_that_was_away_learns_the_pins_from_its_sibling),
           STORE_TEST(all_stripes_of_an_object_are_pinned))

@@ -18,7 +18,7 @@ static struct volume *volume_of(struct unit_store *unit)
 static bool offer(struct unit_store *unit, const char *set, int number)
 {
     char key[32];
-    struct unit_append append;
+    struct unit_append append = { .refuse = false };
     uint8_t *bytes = must_alloc(SIZE);
     snprintf(key, sizeof(key), "%s%d", set, number);
     struct metadata *metadata = make_metadata(unit, key, "\"1\"", SIZE);
@@ -29,8 +29,6 @@ static bool offer(struct unit_store *unit, const char *set, int number)
                                                .bytes = { (char *)bytes, SIZE },
                                                .may_publish = may_publish, .done = append_done };
         sem_init(&append.ended, 0, 0);
-        append.refuse = false;
-        append.hang = NULL;
         ok(store_append(unit->store, &append.append) == OK);
         volume_wants_turn(volume_of(unit));
         stored = append_wait(&append) == OK;
