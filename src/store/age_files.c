@@ -251,7 +251,8 @@ static void read_ages(struct volume *volume, int dir, const char *name, struct e
         bool counts = is_true(volume, &file);
         shift(stamps, &file, mean_age_tick(volume->rule.policy));
         ages_restore(ages, file.count, stamps, counts ? file.live : NULL, file.live_bytes);
-        ages_restore_pins(ages, file.count, file.live);
+        if (ages_restore_pins(ages, file.count, file.live))
+            atomic_store(&volume->pinned.held, true);
         ages_set_counting(ages, !counts);
         free(stamps);
     }

@@ -506,11 +506,16 @@ void ages_unpin_all(struct ages *ages)
     atomic_store_explicit(&ages->pinned_bytes, 0, memory_order_relaxed);
 }
 
-void ages_restore_pins(struct ages *ages, uint32_t count, const uint8_t *live)
+bool ages_restore_pins(struct ages *ages, uint32_t count, const uint8_t *live)
 {
-    for (uint32_t i = 0; i < MIN(count, ages->records); i++)
-        if (live[i] & AGES_PINNED)
-            record_set_put(ages->before, i);
+    bool some = false;
+    for (uint32_t i = 0; i < MIN(count, ages->records); i++) {
+        if (!(live[i] & AGES_PINNED))
+            continue;
+        record_set_put(ages->before, i);
+        some = true;
+    }
+    return some;
 }
 
 bool ages_are_pins_unsaved(const struct ages *ages)

@@ -157,8 +157,8 @@ void ages_see_none(struct ages *ages);
 /* Ends a pass: unpins the records that were not seen, unless `keep`. */
 void ages_end_pass(struct ages *ages, bool keep);
 void ages_unpin_all(struct ages *ages);
-/* Restores which records were pinned, from a file. */
-void ages_restore_pins(struct ages *ages, uint32_t count, const uint8_t *live);
+/* Restores which records were pinned, from a file. Returns true if some were. */
+bool ages_restore_pins(struct ages *ages, uint32_t count, const uint8_t *live);
 /* True if pinned records changed since the latest ages_pins_saved. Any thread. */
 bool ages_are_pins_unsaved(const struct ages *ages);
 /* To be called before ages_copy. Any thread. */

@@ -194,13 +194,14 @@ static enum err read_again(struct pin_walk *walk, bool all)
     return again ? read_volumes(walk) : OK;
 }
 
-/* If some names are not known, nothing is unpinned. */
+/* If some names are not known, nothing is unpinned. Without pins, no name matters. */
 static enum pass_end how_it_ended(const struct pin_walk *walk, enum err err)
 {
     bool all = true;
     for (size_t i = 0; i < walk->store->volume_count; i++)
         all = all && walk->takes_part[i] && volume_is_serving(walk->store->volumes[i]);
-    return err ? PASS_FAILED : all && !walk->unread ? PASS_FULL : PASS_PARTIAL;
+    bool full = (all && !walk->unread) || !walk->pin_count;
+    return err ? PASS_FAILED : full ? PASS_FULL : PASS_PARTIAL;
 }
 
 /* Counts the records that lost their pin for want of room. */
@@ -213,14 +214,15 @@ static void end_volume(struct pin_walk *walk, size_t i, enum pass_end end)
     pinned_end(volume, walk->rounds[i], end);
 }
 
-/* A walk that was stopped ends in the volume that it is in. Another thread ends it in the others
- * (pin_walk_give_up). */
+/* Without pins, no table is read. A walk that was stopped ends in the volume that it is in. Another
+ * thread ends it in the others (pin_walk_give_up). */
 void pin_walk(struct pin_walk *walk, const bool skip[VOLUMES_MAX])
 {
     begin_volumes(walk, skip);
     learn_pins(walk);
-    enum pass_end end = how_it_ended(walk, read_volumes(walk));
-    if (end != PASS_FAILED)
+    bool reads = walk->pin_count > 0;
+    enum pass_end end = how_it_ended(walk, reads ? read_volumes(walk) : OK);
+    if (end != PASS_FAILED && reads)
         end = how_it_ended(walk, read_again(walk, end == PASS_FULL));
     bool stopped = false;
     for (size_t i = 0; i < walk->store->volume_count && !stopped; i++) {

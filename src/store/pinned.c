@@ -6,7 +6,7 @@
  * changed, and when a folder was opened. Until then the pinned records are not known, so the
  * recycler waits. Records that do not fit in the budget are ordinary records, and are counted. The
  * files of ages say which records were pinned in the process before, so that the first pass prefers
- * them (ages.h). These stay until a pass over all folders ends.
+ * them (ages.h). These stay until a pass over all folders ends, or one without pins.
  *
  * The lock guards the bits and the bytes, and keeps them in step with the index. The committer
  * holds it while it commits, so the pass sees the entries of a commit only together with its
@@ -45,7 +45,9 @@ bool pinned_is_known(struct volume *volume)
 
 bool pinned_needs_pass(struct volume *volume)
 {
-    return !atomic_load(&volume->pinned.marked) && !pins_are_none(volume->options.pins);
+    const struct pinned *pinned = &volume->pinned;
+    return !atomic_load(&pinned->marked) &&
+           (atomic_load(&pinned->held) || !pins_are_none(volume->options.pins));
 }
 
 uint64_t pinned_bytes_of(struct volume *volume, const struct entry *entry)
@@ -99,6 +101,7 @@ enum err pinned_open(struct volume *volume)
     atomic_store(&pinned->bytes, 0);
     atomic_store(&pinned->passing, false);
     atomic_store(&pinned->marked, false);
+    atomic_store(&pinned->held, false);
     enum err e = read_file(volume);
     pthread_mutex_unlock(&pinned->lock);
     return e;
@@ -106,7 +109,7 @@ enum err pinned_open(struct volume *volume)
 
 void pinned_opened(struct volume *volume)
 {
-    if (!pins_are_none(volume->options.pins))
+    if (pinned_needs_pass(volume))
         pin_pass_want(volume->options.pin_pass);
 }
 

@@ -11,7 +11,7 @@
 /* To be called when the folder is being opened: reads the file `pins`, and forgets which records
  * were pinned. Returns OK, or ERR_IO if the disk does not give the file. */
 enum err pinned_open(struct volume *volume) MUST_USE;
-/* To be called when the folder is in service: asks for a pass. */
+/* To be called when the folder is in service: asks for a pass if the folder needs one. */
 void pinned_opened(struct volume *volume);
 /* To be called between two commits, whether the folder is in service or not. Writes the file if the
  * table has changed. Returns false if the folder must go out of service. */
@@ -39,7 +39,8 @@ uint64_t pinned_bytes_of(struct volume *volume, const struct entry *entry);
 
 /* ---- for the pass (pin_pass.c) ---- */
 
-/* True if there are pins, and no pass over the volume has ended since its folder was opened. */
+/* True if no pass over the volume has ended since its folder was opened, and there is something to
+ * do: there are pins, or records that were pinned before. */
 bool pinned_needs_pass(struct volume *volume);
 
 /* Stops the recycler, and waits until the committer has taken a turn: it has written the file, and

@@ -534,6 +534,87 @@ TEST(a_folder_that_a_pass_left_out_takes_part_in_another_one)
     unit_close(&unit);
 }
 
+/* Puts `count` objects below `prefix` in each of the two volumes. */
+static void put_in_both(struct unit_store *unit, const char *prefix, int count)
+{
+    char below[40], key[40];
+    for (int i = 0; i < 2 * count; i++) {
+        snprintf(below, sizeof(below), "%s%d-", prefix, i / 2);
+        key_in(unit, (size_t)i % 2, below, key);
+        ok(put_object(unit, key, "\"1\"", 100000) == OK);
+    }
+}
+
+/* True if a record is pinned, or must stay because it was. */
+static bool holds_records(struct volume *volume)
+{
+    struct arena keep = { 0 };
+    uint32_t *numbers;
+    bool holds = false;
+    pthread_mutex_lock(&volume->pinned.lock);
+    size_t count = extents_numbers(volume->extents, &keep, &numbers);
+    for (size_t i = 0; i < count; i++) {
+        struct extent *extent = extent_ref(volume->extents, numbers[i]);
+        for (uint32_t k = 0; extent && k < ages_limit(extent_ages_of(extent)); k++)
+            holds |= ages_must_stay(extent_ages_of(extent), k);
+        extent_release(&extent);
+    }
+    pthread_mutex_unlock(&volume->pinned.lock);
+    arena_free(&keep);
+    return holds;
+}
+
+static bool is_out(struct volume *volume)
+{
+    return !atomic_load(&volume->service.open) && atomic_load(&volume->service.faults) == 1;
+}
+
+static void take_away(const char *path)
+{
+    char moved[100];
+    snprintf(moved, sizeof(moved), "%s-gone", path);
+    ok(rename(path, moved) == 0 && symlink("nowhere/at/all", path) == 0);    /* nor can it be made */
+}
+
+static void bring_back(const char *path)
+{
+    char moved[100];
+    snprintf(moved, sizeof(moved), "%s-gone", path);
+    ok(unlink(path) == 0 && rename(moved, path) == 0);
+}
+
+TEST(the_last_unpin_frees_all_records_while_a_folder_is_out_and_those_of_the_folder_later)
+{
+    struct unit_store unit = open_these("ab");
+    struct volume *stays = unit.store->volumes[0], *fails = unit.store->volumes[1];
+    pin(&unit, "keep/", true);
+    put_in_both(&unit, "keep/", 3);
+    ok(holds_records(stays) && holds_records(fails));
+    soon(are_pins_saved(fails));
+    take_away(in_folder("b"));
+    soon(is_out(fails));
+    pin(&unit, "keep/", false);
+    ok(!holds_records(stays));
+    bring_back(in_folder("b"));
+    soon(volume_is_serving(fails));
+    soon(!holds_records(fails));
+    unit_close(&unit);
+}
+
+TEST(a_folder_that_missed_the_last_unpin_frees_its_records_when_it_is_opened)
+{
+    struct unit_store unit = open_these("ab");
+    pin(&unit, "keep/", true);
+    put_in_both(&unit, "keep/", 3);
+    unit_close(&unit);
+    unit = open_these("a");
+    pin(&unit, "keep/", false);
+    unit_close(&unit);
+    unit = open_these("ab");
+    soon(!holds_records(unit.store->volumes[0]) && !holds_records(unit.store->volumes[1]));
+    unit_close(&unit);
+}
+
 TEST(a_volume_that_was_away_learns_the_pins_from_its_sibling)
 {
     struct unit_store unit = open_these("ab");
@@ -599,5 +680,7 @@ RUN_STORE(cmocka_unit_test(a_name_is_pinned_by_any_of_its_prefixes),
           STORE_TEST(so_does_a_start_after_a_kill),
           STORE_TEST(a_stop_ends_the_wait_for_a_pass_that_does_not_end),
           STORE_TEST(a_folder_that_a_pass_left_out_takes_part_in_another_one),
+          STORE_TEST(the_last_unpin_frees_all_records_while_a_folder_is_out_and_those_of_the_folder_later),
+          STORE_TEST(a_folder_that_missed_the_last_unpin_frees_its_records_when_it_is_opened),
           STORE_TEST(a_volume_that_was_away_learns_the_pins_from_its_sibling),
           STORE_TEST(all_stripes_of_an_object_are_pinned))
