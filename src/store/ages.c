@@ -23,9 +23,13 @@ struct ages {
     _Atomic uint64_t live_bytes, entries;
     _Atomic uint8_t *stamps;
     _Atomic uint8_t *live;
-    _Atomic uint64_t *left_out, *pinned, *seen, *before;    /* one bit for each record */
-    _Atomic uint64_t pinned_bytes, seen_bytes;
-    atomic_bool unsaved;              /* `before` has changed since it was saved */
+    _Atomic uint64_t *left_out;       /* one bit for each record */
+    struct ages_pins {
+        _Atomic uint64_t *pinned, *seen, *before;    /* one bit for each record */
+        uint32_t end;                 /* the records from this one on have no bit */
+        _Atomic uint64_t pinned_bytes, seen_bytes;
+        atomic_bool unsaved;          /* `before` has changed since it was saved */
+    } pins;
     _Atomic uint16_t *tallies;
     _Atomic uint8_t *read;            /* slices; of records of tallies that expire */
     uint32_t tallied;                 /* the records before this one have a tally */
@@ -47,9 +51,9 @@ struct ages *ages_new(uint32_t records)
     ages->left_out = must_alloc(record_set_bytes(records));
     ages->tallies = must_alloc((records + 1) * sizeof(*ages->tallies));
     ages->read = must_alloc(records + 1);
-    ages->pinned = must_alloc(record_set_bytes(records));
-    ages->seen = must_alloc(record_set_bytes(records));
-    ages->before = must_alloc(record_set_bytes(records));
+    ages->pins.pinned = must_alloc(record_set_bytes(records));
+    ages->pins.seen = must_alloc(record_set_bytes(records));
+    ages->pins.before = must_alloc(record_set_bytes(records));
     return ages;
 }
 
@@ -65,9 +69,9 @@ void ages_free(struct ages **ages)
     free(mine->tallies);
     free(mine->read);
     free(mine->sums);
-    free(mine->pinned);
-    free(mine->seen);
-    free(mine->before);
+    free(mine->pins.pinned);
+    free(mine->pins.seen);
+    free(mine->pins.before);
     free(mine);
 }
 
@@ -102,14 +106,20 @@ static bool is_known(const struct ages *ages, uint32_t ordinal)
 
 /* ---- pins ---- */
 
+static void put_bit(struct ages *ages, _Atomic uint64_t *set, uint32_t ordinal)
+{
+    record_set_put(set, ordinal);
+    ages->pins.end = MAX(ages->pins.end, ordinal + 1);
+}
+
 static void unpin(struct ages *ages, uint32_t ordinal)
 {
-    if (record_set_has(ages->pinned, ordinal))
-        record_set_drop(ages->pinned, ordinal);
-    if (record_set_has(ages->seen, ordinal))
-        record_set_drop(ages->seen, ordinal);
-    if (record_set_has(ages->before, ordinal))
-        record_set_drop(ages->before, ordinal);
+    if (record_set_has(ages->pins.pinned, ordinal))
+        record_set_drop(ages->pins.pinned, ordinal);
+    if (record_set_has(ages->pins.seen, ordinal))
+        record_set_drop(ages->pins.seen, ordinal);
+    if (record_set_has(ages->pins.before, ordinal))
+        record_set_drop(ages->pins.before, ordinal);
 }
 
 /* To be called when an entry begins to name the record, or ceases to. */
@@ -117,10 +127,10 @@ static void weigh(struct ages *ages, uint32_t ordinal, uint64_t added, uint64_t 
 {
     if (ordinal >= ages->records)
         return;
-    if (record_set_has(ages->pinned, ordinal))
-        atomic_fetch_add_explicit(&ages->pinned_bytes, added - removed, memory_order_relaxed);
-    if (record_set_has(ages->seen, ordinal))
-        atomic_fetch_add_explicit(&ages->seen_bytes, added - removed, memory_order_relaxed);
+    if (record_set_has(ages->pins.pinned, ordinal))
+        atomic_fetch_add_explicit(&ages->pins.pinned_bytes, added - removed, memory_order_relaxed);
+    if (record_set_has(ages->pins.seen, ordinal))
+        atomic_fetch_add_explicit(&ages->pins.seen_bytes, added - removed, memory_order_relaxed);
 }
 
 /* ---- records ---- */
@@ -307,7 +317,7 @@ void ages_copy(const struct ages *ages, uint32_t count, uint8_t *stamps, uint8_t
         stamps[i] = ages_stamp(ages, i);
         live[i] = (uint8_t)((live_of(ages, i) & LIVE_ENTRIES) |
                             (record_set_has(ages->left_out, i) ? AGES_HEAD : 0) |
-                            (record_set_has(ages->before, i) ? AGES_PINNED : 0));
+                            (record_set_has(ages->pins.before, i) ? AGES_PINNED : 0));
     }
 }
 
@@ -399,35 +409,35 @@ enum ages_waste ages_waste(const struct ages *ages)
 
 struct ages_stamps ages_stamps(struct ages *ages)
 {
-    return (struct ages_stamps){ ages->stamps, ages->left_out, ages->pinned, ages_counted(ages) };
+    return (struct ages_stamps){ ages->stamps, ages->left_out, ages->pins.pinned, ages_counted(ages) };
 }
 
 /* ---- pins ---- */
 
 bool ages_is_pinned(const struct ages *ages, uint32_t ordinal)
 {
-    return ordinal < ages->records && record_set_has(ages->pinned, ordinal);
+    return ordinal < ages->records && record_set_has(ages->pins.pinned, ordinal);
 }
 
 bool ages_was_pinned(const struct ages *ages, uint32_t ordinal)
 {
-    return ordinal < ages->records && record_set_has(ages->before, ordinal);
+    return ordinal < ages->records && record_set_has(ages->pins.before, ordinal);
 }
 
 uint64_t ages_pinned_bytes(const struct ages *ages)
 {
-    return atomic_load_explicit(&ages->pinned_bytes, memory_order_relaxed);
+    return atomic_load_explicit(&ages->pins.pinned_bytes, memory_order_relaxed);
 }
 
 void ages_pin_new(struct ages *ages, uint32_t ordinal, bool seen)
 {
     if (ordinal >= ages->records)
         return;
-    record_set_put(ages->pinned, ordinal);
-    record_set_put(ages->before, ordinal);
-    atomic_store(&ages->unsaved, true);
+    put_bit(ages, ages->pins.pinned, ordinal);
+    put_bit(ages, ages->pins.before, ordinal);
+    atomic_store(&ages->pins.unsaved, true);
     if (seen)
-        record_set_put(ages->seen, ordinal);
+        put_bit(ages, ages->pins.seen, ordinal);
 }
 
 void ages_unpin_dead(struct ages *ages, uint32_t ordinal)
@@ -438,24 +448,24 @@ void ages_unpin_dead(struct ages *ages, uint32_t ordinal)
 
 bool ages_is_seen(const struct ages *ages, uint32_t ordinal)
 {
-    return ordinal < ages->records && record_set_has(ages->seen, ordinal);
+    return ordinal < ages->records && record_set_has(ages->pins.seen, ordinal);
 }
 
 void ages_see(struct ages *ages, uint32_t ordinal, uint64_t bytes)
 {
     if (ordinal >= ages->records)
         return;
-    if (!record_set_has(ages->pinned, ordinal))
-        atomic_fetch_add_explicit(&ages->pinned_bytes, bytes, memory_order_relaxed);
-    if (!record_set_has(ages->seen, ordinal))
-        atomic_fetch_add_explicit(&ages->seen_bytes, bytes, memory_order_relaxed);
-    record_set_put(ages->pinned, ordinal);
-    record_set_put(ages->seen, ordinal);
+    if (!record_set_has(ages->pins.pinned, ordinal))
+        atomic_fetch_add_explicit(&ages->pins.pinned_bytes, bytes, memory_order_relaxed);
+    if (!record_set_has(ages->pins.seen, ordinal))
+        atomic_fetch_add_explicit(&ages->pins.seen_bytes, bytes, memory_order_relaxed);
+    put_bit(ages, ages->pins.pinned, ordinal);
+    put_bit(ages, ages->pins.seen, ordinal);
 }
 
 uint64_t ages_seen_bytes(const struct ages *ages)
 {
-    return atomic_load_explicit(&ages->seen_bytes, memory_order_relaxed);
+    return atomic_load_explicit(&ages->pins.seen_bytes, memory_order_relaxed);
 }
 
 static uint64_t word_of(const _Atomic uint64_t *set, uint32_t i)
@@ -470,40 +480,47 @@ static void set_word(_Atomic uint64_t *set, uint32_t i, uint64_t word)
         atomic_store_explicit(&set[i], word, memory_order_relaxed);
 }
 
+/* The words that may have bits: the others may have no memory yet. */
+static uint32_t pin_words(const struct ages *ages)
+{
+    return ages->pins.end / 64 + (ages->pins.end % 64 != 0);
+}
+
 void ages_see_none(struct ages *ages)
 {
-    for (uint32_t i = 0; i <= ages->records / 64; i++)
-        set_word(ages->seen, i, 0);
-    atomic_store_explicit(&ages->seen_bytes, 0, memory_order_relaxed);
+    for (uint32_t i = 0; i < pin_words(ages); i++)
+        set_word(ages->pins.seen, i, 0);
+    atomic_store_explicit(&ages->pins.seen_bytes, 0, memory_order_relaxed);
 }
 
 void ages_end_pass(struct ages *ages, bool keep)
 {
     bool changes = false;
-    for (uint32_t i = 0; i <= ages->records / 64; i++) {
+    for (uint32_t i = 0; i < pin_words(ages); i++) {
         if (!keep)
-            set_word(ages->pinned, i, word_of(ages->seen, i));
-        uint64_t before = word_of(ages->pinned, i) | (keep ? word_of(ages->before, i) : 0);
-        changes |= before != word_of(ages->before, i);
-        set_word(ages->before, i, before);
-        set_word(ages->seen, i, 0);
+            set_word(ages->pins.pinned, i, word_of(ages->pins.seen, i));
+        uint64_t before = word_of(ages->pins.pinned, i) |
+                          (keep ? word_of(ages->pins.before, i) : 0);
+        changes |= before != word_of(ages->pins.before, i);
+        set_word(ages->pins.before, i, before);
+        set_word(ages->pins.seen, i, 0);
     }
     if (changes)
-        atomic_store(&ages->unsaved, true);
+        atomic_store(&ages->pins.unsaved, true);
     if (!keep)
-        atomic_store_explicit(&ages->pinned_bytes, ages_seen_bytes(ages), memory_order_relaxed);
-    atomic_store_explicit(&ages->seen_bytes, 0, memory_order_relaxed);
+        atomic_store_explicit(&ages->pins.pinned_bytes, ages_seen_bytes(ages), memory_order_relaxed);
+    atomic_store_explicit(&ages->pins.seen_bytes, 0, memory_order_relaxed);
 }
 
 void ages_unpin_all(struct ages *ages)
 {
-    for (uint32_t i = 0; i <= ages->records / 64; i++) {
-        set_word(ages->seen, i, 0);
-        set_word(ages->pinned, i, 0);
-        set_word(ages->before, i, 0);
+    for (uint32_t i = 0; i < pin_words(ages); i++) {
+        set_word(ages->pins.seen, i, 0);
+        set_word(ages->pins.pinned, i, 0);
+        set_word(ages->pins.before, i, 0);
     }
-    atomic_store_explicit(&ages->seen_bytes, 0, memory_order_relaxed);
-    atomic_store_explicit(&ages->pinned_bytes, 0, memory_order_relaxed);
+    atomic_store_explicit(&ages->pins.seen_bytes, 0, memory_order_relaxed);
+    atomic_store_explicit(&ages->pins.pinned_bytes, 0, memory_order_relaxed);
 }
 
 bool ages_restore_pins(struct ages *ages, uint32_t count, const uint8_t *live)
@@ -512,7 +529,7 @@ bool ages_restore_pins(struct ages *ages, uint32_t count, const uint8_t *live)
     for (uint32_t i = 0; i < MIN(count, ages->records); i++) {
         if (!(live[i] & AGES_PINNED))
             continue;
-        record_set_put(ages->before, i);
+        put_bit(ages, ages->pins.before, i);
         some = true;
     }
     return some;
@@ -520,10 +537,10 @@ bool ages_restore_pins(struct ages *ages, uint32_t count, const uint8_t *live)
 
 bool ages_are_pins_unsaved(const struct ages *ages)
 {
-    return atomic_load(&ages->unsaved);
+    return atomic_load(&ages->pins.unsaved);
 }
 
 void ages_pins_saved(struct ages *ages)
 {
-    atomic_store(&ages->unsaved, false);
+    atomic_store(&ages->pins.unsaved, false);
 }

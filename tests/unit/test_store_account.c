@@ -2,8 +2,11 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "store_unit.h"
 
+#include <sys/prctl.h>
+
 #include "store/ages.h"
 #include "store/extent.h"
+#include "store/format_files.h"
 #include "store/inside.h"
 #include "store/leftovers.h"
 
@@ -416,6 +419,56 @@ TEST(a_record_dies_with_its_last_entry)
     ages_free(&ages);
 }
 
+/* The table of contents of the extent gives the bits no order: the highest one counts. */
+TEST(a_pass_ends_for_all_records_up_to_the_highest_that_was_pinned)
+{
+    static const uint32_t pinned[] = { 700, 0, 63, 64, 999 };
+    struct ages *ages = ages_new(1000);
+    for (uint32_t i = 0; i < 1000; i++)
+        ages_add(ages, i, &(struct ages_record){ .stamp = 1 });
+    for (size_t i = 0; i < countof(pinned); i++)
+        ages_see(ages, pinned[i], 10);
+    ages_end_pass(ages, false);
+    for (size_t i = 0; i < countof(pinned); i++)
+        ok(ages_is_pinned(ages, pinned[i]) && ages_was_pinned(ages, pinned[i]));
+    ok(ages_pinned_bytes(ages) == 10 * countof(pinned));
+    ages_see(ages, 64, 10);
+    ages_see_none(ages);
+    ages_see(ages, 999, 10);
+    ages_end_pass(ages, false);
+    for (size_t i = 0; i < countof(pinned); i++)
+        ok(ages_must_stay(ages, pinned[i]) == (pinned[i] == 999));
+    ages_unpin_all(ages);
+    ok(!ages_must_stay(ages, 999) && ages_pinned_bytes(ages) == 0);
+    ages_free(&ages);
+}
+
+static bool is_resident(const volatile void *at)
+{
+    unsigned char resident;
+    uintptr_t page = (uintptr_t)at & ~((uintptr_t)sysconf(_SC_PAGESIZE) - 1);
+    ok(mincore((void *)page, 1, &resident) == 0);
+    return resident & 1;
+}
+
+/* With TSan, all allocated memory is resident from the start, so this shows nothing. */
+TEST(the_end_of_a_pass_touches_no_memory_of_records_that_were_never_pinned)
+{
+    const uint32_t records = AGES_RECORDS_MAX;
+    ok(prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) == 0);    /* pages are small */
+    struct ages *ages = ages_new(records);
+    ages_add(ages, 5, &(struct ages_record){ .stamp = 1 });
+    ages_see(ages, 5, 10);
+    const _Atomic uint64_t *later = &ages_stamps(ages).pinned[records / 64 / 2];
+    bool lazy = !is_resident(later);
+    ages_see_none(ages);
+    ages_see(ages, 5, 10);
+    ages_end_pass(ages, false);
+    ages_unpin_all(ages);
+    ok(!lazy || !is_resident(later));
+    ages_free(&ages);
+}
+
 RUN_STORE(STORE_TEST(live_records_are_those_that_the_index_names),
           STORE_TEST(records_of_an_earlier_process_are_counted),
           STORE_TEST(changes_while_records_are_counted_are_counted_once),
@@ -426,4 +479,6 @@ RUN_STORE(STORE_TEST(live_records_are_those_that_the_index_names),
           STORE_TEST(damaged_files_of_ages_are_lost_and_strays_go),
           STORE_TEST(the_rule_goes_on_where_it_stopped),
           STORE_TEST(stamps_of_metadata_are_left_out),
-          STORE_TEST(a_record_dies_with_its_last_entry))
+          STORE_TEST(a_record_dies_with_its_last_entry),
+          cmocka_unit_test(a_pass_ends_for_all_records_up_to_the_highest_that_was_pinned),
+          cmocka_unit_test(the_end_of_a_pass_touches_no_memory_of_records_that_were_never_pinned))
