@@ -409,7 +409,8 @@ enum ages_waste ages_waste(const struct ages *ages)
 
 struct ages_stamps ages_stamps(struct ages *ages)
 {
-    return (struct ages_stamps){ ages->stamps, ages->left_out, ages->pins.pinned, ages_counted(ages) };
+    return (struct ages_stamps){ ages->stamps, ages->left_out, ages->pins.pinned,
+                                 ages_counted(ages) };
 }
 
 /* ---- pins ---- */
@@ -508,7 +509,8 @@ void ages_end_pass(struct ages *ages, bool keep)
     if (changes)
         atomic_store(&ages->pins.unsaved, true);
     if (!keep)
-        atomic_store_explicit(&ages->pins.pinned_bytes, ages_seen_bytes(ages), memory_order_relaxed);
+        atomic_store_explicit(&ages->pins.pinned_bytes, ages_seen_bytes(ages),
+                              memory_order_relaxed);
     atomic_store_explicit(&ages->pins.seen_bytes, 0, memory_order_relaxed);
 }
 

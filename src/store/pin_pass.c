@@ -34,7 +34,7 @@
 #define LOOK_MS 100u                  /* between two looks at a walk */
 #define PATIENCE 2u                   /* a walk hangs after so many times commit_ms_max */
 #define HANGING_MAX 4u                /* walks that hang in one volume */
-#define LEFT_OUT_MS 1000u             /* from a pass to the next one, for volumes that it left out */
+#define LEFT_OUT_MS 1000u             /* from a pass to one for volumes that it left out */
 
 struct pin_pass {
     struct store *store;
@@ -187,8 +187,8 @@ static bool some_found_no_room(struct store *store)
     return some;
 }
 
-/* Returns true if volumes need a pass that a pass has left out. `now`: and it would take part in one
- * that begins now. */
+/* Returns true if some volumes need a pass, because all passes left them out. `now`: and they would
+ * take part in a pass that begins now. */
 static bool some_are_left_out(struct pin_pass *pass, bool now)
 {
     bool skip[VOLUMES_MAX] = { false }, some = false;

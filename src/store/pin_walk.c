@@ -31,11 +31,11 @@ static bool enter(struct pin_walk *walk, size_t volume)
     return goes_on;
 }
 
-/* Under the volume's lock of pins. Returns false if the folder was closed, or the walk was given
- * up. */
+/* Returns false if the folder was closed, or the walk was given up. Under the volume's lock of pins
+ * this does not change. */
 static bool is_current(const struct pin_walk *walk, const struct volume *volume)
 {
-    return volume->pinned.rounds == walk->rounds[volume->number];
+    return atomic_load(&volume->pinned.rounds) == walk->rounds[volume->number];
 }
 
 /* ---- the table of pins ---- */
@@ -194,12 +194,15 @@ static enum err read_again(struct pin_walk *walk, bool all)
     return again ? read_volumes(walk) : OK;
 }
 
-/* If some names are not known, nothing is unpinned. Without pins, no name matters. */
+/* If some names are not known, nothing is unpinned. Without pins, no name matters. The names of a
+ * folder that failed while the walk ran are not known, even if the folder is back. */
 static enum pass_end how_it_ended(const struct pin_walk *walk, enum err err)
 {
     bool all = true;
-    for (size_t i = 0; i < walk->store->volume_count; i++)
-        all = all && walk->takes_part[i] && volume_is_serving(walk->store->volumes[i]);
+    for (size_t i = 0; i < walk->store->volume_count; i++) {
+        struct volume *volume = walk->store->volumes[i];
+        all = all && walk->takes_part[i] && is_current(walk, volume) && volume_is_serving(volume);
+    }
     bool full = (all && !walk->unread) || !walk->pin_count;
     return err ? PASS_FAILED : full ? PASS_FULL : PASS_PARTIAL;
 }

@@ -171,7 +171,7 @@ struct pinned {
     pthread_mutex_t lock;             /* guards the bits of ages.h, and the other members */
     pthread_cond_t turned;            /* the committer has taken a turn */
     uint64_t turns;                   /* of the committer */
-    uint64_t rounds;                  /* rises with each opening of the folder, and with each begin
+    _Atomic uint64_t rounds;          /* rises with each opening of the folder, and with each begin
                                        * and end of a pass */
     _Atomic uint64_t bytes;           /* the weight of pinned records */
     uint64_t coming;                  /* ... of those that are appended and not committed */

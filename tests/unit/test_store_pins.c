@@ -4,6 +4,7 @@
 
 #include "store/inside.h"
 #include "store/pin.h"
+#include "store/pin_pass.h"
 #include "store/pinned.h"
 #include "store/walk.h"
 
@@ -474,8 +475,8 @@ TEST(a_stop_ends_the_wait_for_a_pass_that_does_not_end)
 
 /* ---- several volumes ---- */
 
-/* A letter for each folder that the settings have. */
-static struct unit_store open_these(const char *names)
+/* A letter for each folder that the settings have. No folder counts as slow before `commit_ms`. */
+static struct unit_store open_patiently(const char *names, uint32_t commit_ms)
 {
     static char paths[2][80];
     static struct store_folder folders[2];
@@ -489,11 +490,17 @@ static struct unit_store open_these(const char *names)
     }
     options.folders = folders;
     options.queue_bytes_max = 512 * MIB;    /* a whole object waits here */
+    options.commit_ms_max = commit_ms;
     options.pin_percent = 50;
     ok(store_open(&options, &unit.keep, &unit.store, whys) == OK);
     unit.box = mailbox_new();
     unit.io = store_io_new(unit.store, unit.box);
     return unit;
+}
+
+static struct unit_store open_these(const char *names)
+{
+    return open_patiently(names, 5000);
 }
 
 /* Sets `key` to a name below `prefix` whose metadata and first stripe lie in this volume. */
@@ -573,7 +580,8 @@ static void take_away(const char *path)
 {
     char moved[100];
     snprintf(moved, sizeof(moved), "%s-gone", path);
-    ok(rename(path, moved) == 0 && symlink("nowhere/at/all", path) == 0);    /* nor can it be made */
+    ok(rename(path, moved) == 0);
+    ok(symlink("nowhere/at/all", path) == 0);    /* nor can it be made */
 }
 
 static void bring_back(const char *path)
@@ -612,6 +620,78 @@ TEST(a_folder_that_missed_the_last_unpin_frees_its_records_when_it_is_opened)
     unit_close(&unit);
     unit = open_these("ab");
     soon(!holds_records(unit.store->volumes[0]) && !holds_records(unit.store->volumes[1]));
+    unit_close(&unit);
+}
+
+/* Sets `key` to a name below `prefix` whose metadata lies in the second volume, and whose second
+ * stripe lies in the first one. */
+static void key_of_both(struct unit_store *unit, const char *prefix, char key[40])
+{
+    struct object_id id;
+    for (int i = 0;; i++) {
+        snprintf(key, 40, "%s%d", prefix, i);
+        struct object_name name = name_of(key);
+        store_object_id(unit->store, &name, &id);
+        if (store_home(unit->store, &id) == unit->store->volumes[1] &&
+            store_home_of_unit(unit->store, &id, STRIPE_UNITS) == unit->store->volumes[0])
+            return;
+    }
+}
+
+static bool must_stay(struct unit_store *unit, struct volume *volume, const char *key,
+                      uint32_t number)
+{
+    struct object_name name = name_of(key);
+    struct object_id id;
+    struct entry entry;
+    store_object_id(unit->store, &name, &id);
+    ok(find_unit(volume->index, &id, number, &entry) == OK);
+    struct extent *extent = extent_ref(volume->extents, entry.extent);
+    bool stays = ages_must_stay(extent_ages_of(extent), entry.ordinal);
+    extent_release(&extent);
+    return stays;
+}
+
+static uint64_t turns(struct volume *volume)
+{
+    pthread_mutex_lock(&volume->pinned.lock);
+    uint64_t turns = volume->pinned.turns;
+    pthread_mutex_unlock(&volume->pinned.lock);
+    return turns;
+}
+
+/* The walk waits in the first volume until the second one has failed and is back. So it finds no
+ * name in the second one, which has the name of an object with records in the first. The test holds
+ * up the next walk. */
+TEST(a_folder_that_fails_and_returns_while_a_pass_runs_costs_no_pins)
+{
+    struct unit_store unit = open_patiently("ab", 600000);
+    struct volume *stays = unit.store->volumes[0], *fails = unit.store->volumes[1];
+    char both[40];
+    pin(&unit, "keep/", true);
+    put_in_both(&unit, "keep/", 1);
+    key_of_both(&unit, "keep/large", both);
+    ok(put_object(&unit, both, "\"1\"", 65 * MIB) == OK);
+    ok(must_stay(&unit, stays, both, STRIPE_UNITS));
+
+    pthread_mutex_lock(&fails->recycler.lock);
+    uint64_t begun = stays->pinned.rounds + 1;
+    pin_pass_want(unit.store->pin_pass);
+    soon(stays->pinned.rounds == begun && atomic_load(&fails->pinned.passing));
+    pthread_mutex_lock(&stays->recycler.lock);
+    pthread_mutex_lock(&stays->pinned.lock);
+    pthread_mutex_unlock(&fails->recycler.lock);
+    uint64_t before = turns(fails);
+    soon(turns(fails) > before + 3);
+    take_away(in_folder("b"));
+    soon(is_out(fails));
+    bring_back(in_folder("b"));
+    soon(volume_is_serving(fails));
+    pthread_mutex_unlock(&stays->pinned.lock);
+    soon(stays->pinned.rounds > begun);
+    ok(must_stay(&unit, stays, both, STRIPE_UNITS));
+    pthread_mutex_unlock(&stays->recycler.lock);
+    soon(!atomic_load(&stays->pinned.passing));
     unit_close(&unit);
 }
 
@@ -682,5 +762,6 @@ RUN_STORE(cmocka_unit_test(a_name_is_pinned_by_any_of_its_prefixes),
           STORE_TEST(a_folder_that_a_pass_left_out_takes_part_in_another_one),
           STORE_TEST(the_last_unpin_frees_all_records_while_a_folder_is_out_and_those_of_the_folder_later),
           STORE_TEST(a_folder_that_missed_the_last_unpin_frees_its_records_when_it_is_opened),
+          STORE_TEST(a_folder_that_fails_and_returns_while_a_pass_runs_costs_no_pins),
           STORE_TEST(a_volume_that_was_away_learns_the_pins_from_its_sibling),
           STORE_TEST(all_stripes_of_an_object_are_pinned))
