@@ -21,6 +21,7 @@ struct folder_reported {
     uint64_t size;                 /* 0: none yet */
     const char *emptied;           /* why all objects counted as purged */
     uint64_t unpinned;             /* store_folder_unpinned() */
+    uint32_t unusable;             /* store_folder_unusable() */
 };
 
 static void report_anew(const struct folder_reported *reported, const struct store_status *status)
@@ -92,6 +93,19 @@ static void watch_pins(struct folder_reported *reported, uint64_t unpinned,
     reported->unpinned = unpinned;
 }
 
+/* Logged when the folder is opened. */
+static void watch_unusable(struct folder_reported *reported, uint32_t unusable)
+{
+    if (unusable > reported->unusable)
+        log_warn("cache_files_unusable", "path=%.*s files=%" PRIu32 " why=\"these files in extents/ "
+                 "have the names of extents, but another program or another cache folder made "
+                 "them, or they are damaged. Penstock reads nothing from them, and removes them "
+                 "before other extents when it needs their space. To see which files they are, "
+                 "stop Penstock and run penstock fsck; penstock fsck --repair removes them\"",
+                 SLICE_ARG(reported->path), unusable);
+    reported->unusable = unusable;
+}
+
 /* Says how reads are served while a folder is out of service. */
 static const char *without(const struct serve *serve)
 {
@@ -118,6 +132,7 @@ static void report_opened(struct serve *serve, size_t i, slice why)
     report_anew(reported, &status);
     report_emptied(reported, store_folder_emptied(serve->store, i));
     watch_size(reported, &status);
+    watch_unusable(reported, store_folder_unusable(serve->store, i));
     reported->serving = status.serving;
     reported->why = status.why;
 }
@@ -227,6 +242,7 @@ static void watch(struct serve *serve, size_t i)
     watch_size(reported, &status);
     watch_pins(reported, store_folder_unpinned(serve->store, i), &status);
     report_emptied(reported, store_folder_emptied(serve->store, i));
+    watch_unusable(reported, store_folder_unusable(serve->store, i));
     if (!status.serving)
         report_out(serve, reported, &status);
     else if (!reported->serving || status.faults != reported->faults)

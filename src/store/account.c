@@ -27,11 +27,13 @@
 /* ---- room ---- */
 
 /* Two shares must agree. That of the records is the rule's; that of the bytes bounds what is copied
- * for a byte of room. Unknown records may be live. */
+ * for a byte of room. Unknown records may be live. Nobody can read those of an unusable file. */
 static enum ages_waste waste_of(const struct extent *extent)
 {
     const struct ages *ages = extent_ages_of(extent);
     struct ages_dead dead = ages_dead(ages);
+    if (extent_is_unusable(extent))
+        return WASTE_ALL;
     if (ages_are_counting(ages) || !ages_counted(ages))
         return WASTE_LITTLE;
     if (!ages_entries(ages))

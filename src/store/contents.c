@@ -113,6 +113,12 @@ void extent_recognize(struct extent *extent)
     atomic_store(&extent->unread, at_end == ERR_IO || at_start == ERR_IO);
     atomic_store(&extent->sealed, (sealed || at_end == ERR_IO) && version);
     atomic_store(&extent->version, version);
+    atomic_store(&extent->unusable, !version && !atomic_load(&extent->unread));
+}
+
+bool extent_is_unusable(const struct extent *extent)
+{
+    return atomic_load(&extent->unusable);
 }
 
 enum err extent_state(struct extents *all, uint32_t number)

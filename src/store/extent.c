@@ -234,6 +234,17 @@ uint64_t extents_live_bytes(struct extents *all)
     return bytes;
 }
 
+uint32_t extents_unusable(struct extents *all)
+{
+    uint32_t count = 0;
+    pthread_mutex_lock(&all->lock);
+    for (size_t i = 0; i < CHAINS; i++)
+        for (struct extent *at = atomic_load(&all->chains[i]); at; at = atomic_load(&at->next))
+            count += extent_is_unusable(at);
+    pthread_mutex_unlock(&all->lock);
+    return count;
+}
+
 uint64_t extents_appended(const struct extents *all)
 {
     return atomic_load_explicit(&all->appended, memory_order_relaxed);
@@ -431,6 +442,13 @@ uint32_t extent_granted_raise(struct extents *all, uint32_t number, uint32_t ord
 
 /* ---- opening ---- */
 
+static void count_blocks(struct extent *extent, const struct stat *st)
+{
+    uint64_t bytes = extent_size(extent), taken = MIN(bytes, (uint64_t)st->st_blocks * 512);
+    atomic_fetch_sub(&extent->all->bytes, bytes - taken);
+    atomic_store(&extent->bytes, taken);
+}
+
 /* Adds the file of an extent. A file that can't be opened is a miss for readers (H1), and its
  * number stays in use. The next opening may open it, so purges stay in force for it (sweep.c). But
  * if descriptors run out, the result is ERR_IO: the file may be good. */
@@ -450,6 +468,8 @@ static enum err add_file(struct extents *all, uint32_t number)
     }
     struct extent *extent = extent_add(all, number, fd, (uint64_t)st.st_size);
     extent_recognize(extent);
+    if (extent_is_unusable(extent))
+        count_blocks(extent, &st);
     extent_release(&extent);
     return OK;
 }

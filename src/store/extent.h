@@ -46,6 +46,10 @@ void extent_refuse_direct(struct extents *all);    /* from now on extent_direct_
 /* Reads all of these bytes, and waits for the disk. Returns false if they can't be read. */
 bool extent_read(const struct extent *extent, void *to, size_t len, uint64_t offset) MUST_USE;
 uint64_t extent_size(const struct extent *extent);
+/* True if the file is no extent of this volume, or so damaged that it can't be held. False if the disk
+ * failed when the file was looked at, because the file may be good. The size of an unusable file is
+ * the disk space that it takes: a sparse file may seem larger than the disk. */
+bool extent_is_unusable(const struct extent *extent);
 
 /* Two facts about the metadata in record `ordinal`, kept only in RAM: when the origin last
  * confirmed the metadata (wall clock, whole seconds), and metadata->granted. 0: not known in this
@@ -83,6 +87,8 @@ uint32_t extents_count(const struct extents *all);    /* any thread */
 /* The number of files that could not be opened with the folder. The index may name their records, but
  * nobody can read their tables. Any thread. */
 uint32_t extents_unopened(const struct extents *all);
+/* The number of unusable files (extent_is_unusable). Any thread. */
+uint32_t extents_unusable(struct extents *all);
 /* The highest number that a file in the folder has, or had; 0: there was none. Any thread. */
 uint32_t extents_highest(const struct extents *all);
 /* The number of the process's file descriptors that extents may use. Any thread. */

@@ -50,6 +50,7 @@ struct extent {
     uint8_t kind;                     /* enum extent_kind */
     atomic_bool sealed;               /* the file ends with its table of contents */
     atomic_bool unread;               /* the disk failed when the extent was recognized */
+    atomic_bool unusable;             /* extent_is_unusable */
     atomic_uint rows;                 /* of its table; ROWS_UNKNOWN: not sealed, or not read */
     struct ages *ages;
     _Atomic uint64_t bytes;           /* of the file */

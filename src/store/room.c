@@ -5,7 +5,8 @@
  * copy into.
  *
  * If the disk is full, or the extents have more bytes than the size, extents are evicted here, the
- * oldest first, with all their records. Extents with pinned records come last. If the disk has room
+ * oldest first, with all their records. Files in extents/ that can't be used go before; their records
+ * are misses anyway. Extents with pinned records come last. If the disk has room
  * for copies, the recycler first copies the pinned records; otherwise they are lost, and counted.
  *
  * To evict an extent, its index entries are deleted first, a few thousand in a transaction, and
@@ -83,24 +84,45 @@ static enum err recycle(struct volume *volume, uint32_t number, struct arena *ke
     return full ? forget_extent(volume, number, entries, count) : OK;
 }
 
-/* Finds the extent to evict: not open, with the least pinned bytes, and the lowest number of such
- * extents. Returns 0 if there is none. */
+static bool is_unusable(struct volume *volume, uint32_t number)
+{
+    struct extent *extent = extent_ref(volume->extents, number);
+    bool unusable = extent && extent_is_unusable(extent);
+    extent_release(&extent);
+    return unusable;
+}
+
+/* Finds the extent to evict: an unusable one, or else one that is not open, with the least pinned
+ * bytes, and the lowest number of such extents. Returns 0 if there is none. */
 static uint32_t oldest(struct volume *volume, uint64_t *ret_pinned)
 {
     struct arena keep = { 0 };
     uint32_t *numbers, found = 0;
     size_t count = extents_numbers(volume->extents, &keep, &numbers);
     *ret_pinned = UINT64_MAX;
-    for (size_t i = 0; i < count && *ret_pinned; i++) {
+    for (size_t i = 0; i < count; i++) {
         uint64_t pinned = ages_pinned_bytes(extent_ages(volume->extents, numbers[i]));
-        if (extent_is_open(volume->extents, numbers[i]) || pinned >= *ret_pinned ||
+        bool unusable = is_unusable(volume, numbers[i]);
+        if (extent_is_open(volume->extents, numbers[i]) || (pinned >= *ret_pinned && !unusable) ||
             numbers[i] == extents_highest(volume->extents))
             continue;
         found = numbers[i];
         *ret_pinned = pinned;
+        if (unusable)
+            break;
     }
     arena_free(&keep);
     return found;
+}
+
+/* An unusable file may have the highest number, and it can go only when there is a higher one. If the
+ * disk has no room for another file, an extent goes instead. */
+static void begin_beyond_unusable(struct volume *volume)
+{
+    if (is_unusable(volume, extents_highest(volume->extents)) &&
+        !open_extent_is_open(volume->extents, OPEN_LOG) &&
+        open_extent_begin(volume->extents, OPEN_LOG) == OK)
+        atomic_store(&volume->rule.log_class, ROOM_FOR_ANY);
 }
 
 enum err room_recycle(struct volume *volume)
@@ -108,6 +130,7 @@ enum err room_recycle(struct volume *volume)
     (void)failpoint(FAIL_EVICT);
     struct arena keep = { 0 };
     uint64_t pinned;
+    begin_beyond_unusable(volume);
     uint32_t victim = oldest(volume, &pinned);
     enum err e = victim ? recycle(volume, victim, &keep) : ERR_FULL;
     arena_free(&keep);

@@ -165,6 +165,12 @@ uint64_t store_folder_unpinned(struct store *store, size_t folder)
     return atomic_load(&store->volumes[folder]->pinned.unpinned);
 }
 
+uint32_t store_folder_unusable(struct store *store, size_t folder)
+{
+    check(folder < store->volume_count);
+    return extents_unusable(store->volumes[folder]->extents);
+}
+
 static void add_status(struct store_status *sum, const struct store_status *status)
 {
     if (*sum->why == '\0' && *status->why) {

@@ -131,6 +131,9 @@ bool store_folder_left(const struct store *store);
 /* Returns the bytes that were unpinned since the process began, because the pin budget of the folder
  * had no room for them and for older pins. */
 uint64_t store_folder_unpinned(struct store *store, size_t folder);
+/* Returns the number of files in extents/ that can't be used: they are of another program or folder,
+ * or damaged. 0 if the folder is out of service. */
+uint32_t store_folder_unusable(struct store *store, size_t folder);
 
 /* Reads the size of a path's file system, and the bytes that are free for this process now. Returns
  * OK, or ERR_IO if the file system does not give them. */

@@ -4,6 +4,8 @@
  * space and dead records admit one. */
 #include "store_unit.h"
 
+#include "store/room.h"
+
 #define EXTENT (2 * MIB)
 #define CACHE (12 * MIB)
 #define SIZE 100000u
@@ -195,6 +197,63 @@ TEST(records_that_are_not_published_yet_are_not_dead)
     unit_close(&unit);
 }
 
+/* ---- files that are no extents ---- */
+
+/* Makes a file in extents/, with bytes up to `full`, and sparse from there on. */
+static const char *make_file(const char *name, uint64_t full, uint64_t bytes)
+{
+    static char path[300];
+    uint8_t *zeroes = must_alloc(MIB);
+    snprintf(path, sizeof(path), "%s", in_folder(name));
+    int fd = open(path, O_RDWR | O_CREAT, 0600);
+    ok(fd >= 0);
+    for (uint64_t at = 0; at < full; at += MIB)
+        ok(pwrite(fd, zeroes, MIB, (off_t)at) == (ssize_t)MIB);
+    ok(ftruncate(fd, (off_t)bytes) == 0 && close(fd) == 0);
+    free(zeroes);
+    return path;
+}
+
+TEST(a_huge_sparse_file_evicts_nothing)
+{
+    struct unit_store unit = unit_open_sized(CACHE, EXTENT);
+    struct store_status status;
+    int count = fill(&unit, "a", OBJECTS);
+    unit_close(&unit);
+    make_file("extents/00000500", 0, 600 * GIB);
+    unit = unit_open_sized(CACHE, EXTENT);
+    store_status(unit.store, &status);
+    ok(status.used_bytes <= CACHE && !room_is_exceeded(volume_of(&unit)));
+    ok(store_folder_unusable(unit.store, 0) == 1 && there(&unit, "a", count) == count);
+    unit_close(&unit);
+}
+
+TEST(a_file_that_is_no_extent_goes_before_all_extents)
+{
+    struct unit_store unit = unit_open_sized(CACHE, EXTENT);
+    int count = fill(&unit, "a", OBJECTS);
+    unit_close(&unit);
+    const char *path = make_file("extents/00000500", CACHE, CACHE);    /* the highest number */
+    unit = unit_open_sized(CACHE, EXTENT);
+    soon(access(path, F_OK) != 0 && store_folder_unusable(unit.store, 0) == 0);
+    ok(there(&unit, "a", count) == count && !room_is_exceeded(volume_of(&unit)));
+    ok(extents_highest(volume_of(&unit)->extents) > 0x500);
+    unit_close(&unit);
+}
+
+/* Its place is room for any record. */
+TEST(a_file_that_is_no_extent_goes_when_a_record_needs_its_place)
+{
+    struct unit_store unit = unit_open_sized(CACHE, EXTENT);
+    unit_close(&unit);
+    const char *path = make_file("extents/00000500", CACHE / 2, CACHE / 2);
+    unit = unit_open_sized(CACHE, EXTENT);
+    int count = fill(&unit, "a", OBJECTS);
+    ok(count > 70 && there(&unit, "a", count) == count);
+    ok(access(path, F_OK) != 0);
+    unit_close(&unit);
+}
+
 #define WASTE_TEST(name) cmocka_unit_test_setup_teardown(name, folder_setup, folder_teardown)
 
 int main(void)
@@ -207,6 +266,9 @@ int main(void)
         WASTE_TEST(extents_with_many_dead_records_make_room_and_lose_no_live_one),
         WASTE_TEST(a_few_dead_records_are_no_room),
         WASTE_TEST(records_that_are_not_published_yet_are_not_dead),
+        WASTE_TEST(a_huge_sparse_file_evicts_nothing),
+        WASTE_TEST(a_file_that_is_no_extent_goes_before_all_extents),
+        WASTE_TEST(a_file_that_is_no_extent_goes_when_a_record_needs_its_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
