@@ -78,14 +78,21 @@ slice show_s3(struct arena *keep, slice bucket, slice key)
     return text_slice(&text);
 }
 
-slice show_bytes(struct arena *keep, uint64_t bytes)
+slice show_bytes_as(struct arena *keep, uint64_t bytes, uint64_t other)
 {
     static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB" };
-    double value = (double)bytes;
+    double value = (double)bytes, left = (double)other;
     size_t unit = 0;
-    for (; value >= 1024 && unit + 1 < countof(units); unit++)
+    for (; left >= 1024 && unit + 1 < countof(units); unit++) {
+        left /= 1024;
         value /= 1024;
+    }
     return arena_printf(keep, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
+}
+
+slice show_bytes(struct arena *keep, uint64_t bytes)
+{
+    return show_bytes_as(keep, bytes, bytes);
 }
 
 slice show_share(struct arena *keep, uint64_t part, uint64_t whole)

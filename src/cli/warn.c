@@ -60,7 +60,7 @@ static slice sizes_and_space(const struct config *config, const struct beside *a
                              struct arena *keep)
 {
     slice paths = text_slice(&all->paths);
-    slice bytes = show_bytes(keep, all->bytes), has = show_bytes(keep, there);
+    slice bytes = show_bytes_as(keep, all->bytes, there), has = show_bytes(keep, there);
     bool several = all->count > 1;
     if (!config->cache_dirs[0])
         return arena_printf(keep, "cache_size is %.*s, and the file system of %.*s has %.*s: the "

@@ -102,7 +102,7 @@ with Story("b00 the command line says what is wrong and what is in force") as st
                "AWS_SECRET_ACCESS_KEY is not: set both" in out, out)
     status, out, _ = call("check", good, *here, "--cache-size", "60TiB")
     story.fact("a size that is not there is a warning", status == 0
-               and "warning: cache_size is 60.0 TiB" in out and "settings: fine" in out, out)
+               and "warning: cache_size is 61440.0 GiB" in out and "settings: fine" in out, out)
     status, out, _ = call("check", good, *here, "--lend", "--lend-token", "word")
     story.fact("lending takes a token", status == 0, out)
     status, out, _ = call("check", good, *here, "--lend")

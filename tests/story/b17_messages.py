@@ -21,7 +21,7 @@ with Story("b17 messages say what, why and what to do", seconds=60) as story:
     story.same("-V and --version are version", {call("version"), call("-V"), call("--version")}, {call("version")})
     out = call("check", "--offline", "--origin", "dir:/usr", "--cache-dir", story.path("x"), "--cache-size", "60TiB", "--access-key",
                "A", "--secret-key", "B", "--listen", f"127.0.0.1:{free_port()}", "--admin-listen", "off")[1]
-    story.fact("sizes that are compared have one unit", re.search(r"60TiB \(61440\.0 GiB\), and .* has [0-9.]+ GiB", out), out)
+    story.fact("sizes that are compared have one unit", re.search(r"cache_size is 61440\.0 GiB, and .* has [0-9.]+ GiB", out), out)
 
     # ---- clients ----
     origin = story.origin("object=bucket/a 1000")
