@@ -182,7 +182,38 @@ void ban_list_settle(struct ban_list *list, const uint64_t *serials, size_t coun
     pthread_mutex_unlock(&list->lock);
 }
 
-void ban_list_learn(struct ban_list *list, const struct bans_file *file)
+void ban_list_missed(struct ban_list *list, size_t volume)
+{
+    pthread_mutex_lock(&list->lock);
+    atomic_store(&list->missed[volume], true);
+    pthread_mutex_unlock(&list->lock);
+}
+
+/* Each mark stands for the same forgotten bans in all files that have it. */
+static bool knows_mark(const struct ban_list *list, size_t volume, uint64_t mark)
+{
+    if (mark == MARK_UNKNOWN)
+        return list->learned[volume] == mark;
+    bool knows = !mark || mark == list->forgotten;
+    for (size_t i = 0; i < VOLUMES_MAX && !knows; i++)
+        knows = list->learned[i] == mark;
+    return knows;
+}
+
+/* The list gets a new mark, or that of the file if it had none. Metadata in RAM may be of volumes
+ * that lack bans, so it can't be compared with earlier bans any more. */
+static void learn_mark(struct ban_list *list, uint64_t mark, const bool *missed)
+{
+    set_serial(list, next_serial(list));
+    list->unknown = ban_list_serial(list);
+    list->forgotten = list->forgotten || mark == MARK_UNKNOWN ? list->unknown : mark;
+    for (size_t i = 0; i < VOLUMES_MAX && missed; i++)
+        if (missed[i])
+            atomic_store(&list->missed[i], true);
+}
+
+void ban_list_learn(struct ban_list *list, size_t volume, const struct bans_file *file,
+                    const bool *missed)
 {
     bool changed = false;
     pthread_mutex_lock(&list->lock);
@@ -191,12 +222,11 @@ void ban_list_learn(struct ban_list *list, const struct bans_file *file)
             changed |= learn(list, &file->rows[i]);
     changed |= file->serial > ban_list_serial(list);
     set_serial(list, file->serial);
-    if (file->forgotten > list->forgotten) {
-        list->forgotten = file->forgotten;
-        set_serial(list, next_serial(list));
-        list->unknown = ban_list_serial(list);
+    if (!knows_mark(list, volume, file->forgotten)) {
+        learn_mark(list, file->forgotten, missed);
         changed = true;
     }
+    list->learned[volume] = file->forgotten;
     atomic_fetch_add(&list->version, changed);
     pthread_mutex_unlock(&list->lock);
 }
@@ -208,10 +238,13 @@ bool ban_list_forget(struct ban_list *list, uint64_t version, const uint64_t *ne
     for (size_t i = list->count; same && i-- > 0;) {
         if (is_in(needed, count, list->rows[i].serial))
             continue;
-        list->forgotten = MAX(list->forgotten, list->rows[i].serial);
         list->unknown = MAX(list->unknown, list->rows[i].arrived);
         remove_at(list, i);
         changed = true;
+    }
+    if (changed) {
+        list->forgotten = next_serial(list);
+        set_serial(list, list->forgotten);
     }
     atomic_fetch_add(&list->version, changed);
     pthread_mutex_unlock(&list->lock);

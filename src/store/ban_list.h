@@ -21,7 +21,11 @@ struct ban_list {
     /* Changed under the lock: the highest serial of a ban, also of a dropped one; the number of
      * changes of the rows. */
     _Atomic uint64_t serial, version;
-    uint64_t forgotten;               /* the highest serial of a ban that no volume needs any more */
+    uint64_t forgotten;               /* the mark of the last forgetting (bans.c); 0: none */
+    /* By the order of the settings: true if the volume missed a run, and its file may lack a ban.
+     * Changed under the lock. */
+    atomic_bool missed[VOLUMES_MAX];
+    uint64_t learned[VOLUMES_MAX];    /* the mark that each volume's file had when it was read */
     uint64_t unknown;                 /* no name can be compared with bans up to this serial */
     struct ban_row rows[BAN_ROWS_MAX];    /* in ascending order of their serials */
     size_t count;
@@ -52,10 +56,15 @@ bool ban_list_is_full(struct ban_list *list, size_t more);
 /* Notes the bans that every volume in service has swept, by their serials in ascending order. These
  * are merged first. */
 void ban_list_settle(struct ban_list *list, const uint64_t *serials, size_t count);
-/* Learns from a volume's file: adds the bans that the list lacks. */
-void ban_list_learn(struct ban_list *list, const struct bans_file *file);
-/* Removes all bans but those whose serial is in `needed`, which is in ascending order. Does nothing
- * if the list is no longer of this version. Returns true if it removed any. */
+/* A volume missed a run, so it lacks forgotten bans if its mark differs from that of the list. */
+void ban_list_missed(struct ban_list *list, size_t volume);
+/* Learns from a volume's file: adds the bans that the list lacks. If the file has a mark that the list
+ * does not know, the list gets a new one. Then the volumes in `missed`, an array with a place for
+ * each, may lack bans that this volume forgot; NULL: none. */
+void ban_list_learn(struct ban_list *list, size_t volume, const struct bans_file *file,
+                    const bool *missed);
+/* Removes all bans but those whose serial is in `needed`, which is in ascending order, and makes a
+ * new mark. Does nothing if the list is no longer of this version. Returns true if it removed any. */
 bool ban_list_forget(struct ban_list *list, uint64_t version, const uint64_t *needed, size_t count);
 /* Returns true if a ban with a higher serial than `since` has this name (as metadata->name), or if
  * that is not known any more. Cheap if no such ban exists. */

@@ -15,6 +15,7 @@
 #include "store/format_files.h"
 
 #define BAN_ROWS_MAX (PREFIX_ROWS_MAX - 1)    /* a volume may have one of its own */
+#define MARK_UNKNOWN UINT64_MAX       /* in place of the mark of a damaged file */
 
 /* A ban, without the records that it covers. */
 struct ban_row {

@@ -8,11 +8,25 @@
  * The rows of a volume are those of the list. A volume that lacks a row missed the purge, for
  * example because its disk was not mounted, and takes it for all records that it has. A row that the
  * list merged of others has a serial of its own. A volume makes that row from its rows if it had all
- * of the others. If it may lack one, it takes the merged row as it would take that one. So a row
- * leaves the list, and all volumes, only when no volume needs it any more. A volume that was not
- * there meanwhile has a lower mark `forgotten` than the others, and lacks the row with that serial.
- * Then nobody knows what it missed, and a ban of its own, of everything, takes the place of that.
- * So does it if the file is damaged. */
+ * of the others. If it may lack one, it takes the merged row as it would take that one.
+ *
+ * When no volume needs a row any more, the row is *forgotten*: it leaves the list and all volumes.
+ * This happens only while all folders of the settings are in service, and their files have the row.
+ * So a volume lacks a forgotten row only if it was not in the settings at that time. Such a volume
+ * missed a run (runs.h). Each forgetting makes a new *mark*, a serial that nothing else has, for the
+ * files of all volumes. Two volumes with the same mark lack nothing that either of them forgot. If
+ * the marks differ, a volume that missed a run may lack forgotten rows. Nobody knows these rows, so a
+ * ban of its own, of everything, takes their place. Then the volumes take a common mark. The other
+ * volumes lose nothing: for example, marks differ after a crash between the writes of two files.
+ *
+ * The highest serial of a forgotten row would not do as a mark: rows are not forgotten in the order
+ * of their serials, and two volumes may forget rows while each of them is in the settings alone.
+ *
+ * Marks are compared when a file is read: at the start, and when a folder opens. Volumes in service
+ * may lack bans that a late folder forgot. The format files note no shared run with such a volume
+ * until its file has the ban of everything. So a crash before that does not hide what it missed.
+ *
+ * A damaged file has an unknown mark, and the volume gets the ban of everything in any case. */
 #include "store/bans.h"
 
 #include <stdlib.h>
@@ -25,10 +39,11 @@
 #define FILE_NAME "bans"
 #define FILE_BYTES_MAX (64 * MIB)
 
-struct bans *bans_new(const uint8_t *secret)
+struct bans *bans_new(const uint8_t *secret, size_t number)
 {
     struct bans *bans = must_alloc(sizeof(*bans));
     bans->secret = secret;
+    bans->number = number;
     pthread_mutex_init(&bans->lock, NULL);
     pthread_mutex_init(&bans->order, NULL);
     ban_set_place_init(&bans->place);
@@ -100,7 +115,7 @@ static enum err load(int folder, struct arena *keep, struct bans_file *ret)
     if (!e)
         e = bans_decode(bytes, keep, ret);
     if (e)
-        *ret = (struct bans_file){ .count = 0 };
+        *ret = (struct bans_file){ .forgotten = e == ERR_GONE ? MARK_UNKNOWN : 0 };
     return e;
 }
 
@@ -128,13 +143,15 @@ static enum err store(struct bans *bans, const struct folder *folder)
     return e;
 }
 
-void bans_peek(const char *path, struct ban_list *list)
+void bans_peek(const struct bans *bans, const char *path, struct ban_list *list,
+               const bool *missed)
 {
     struct arena keep = { 0 };
     struct bans_file file;
     int folder = folder_dir(path);
-    if (folder >= 0 && load(folder, &keep, &file) == OK)
-        ban_list_learn(list, &file);
+    enum err e = folder < 0 ? ERR_IO : load(folder, &keep, &file);
+    if (!e || e == ERR_GONE)
+        ban_list_learn(list, bans->number, &file, missed);
     if (folder >= 0)
         close(folder);
     arena_free(&keep);
@@ -148,11 +165,12 @@ struct news {
     struct ban_row *rows;
     size_t count;
     uint64_t serial, version, forgotten;
+    bool missed;
     struct ban all;
     uint32_t extents;
 };
 
-static void read_list(struct ban_list *list, struct news *news)
+static void read_list(const struct bans *bans, struct ban_list *list, struct news *news)
 {
     pthread_mutex_lock(&list->lock);
     news->rows = arena_alloc(&news->keep, (list->count + 1) * sizeof(*news->rows));
@@ -164,6 +182,7 @@ static void read_list(struct ban_list *list, struct news *news)
     news->serial = ban_list_serial(list);
     news->version = ban_list_version(list);
     news->forgotten = list->forgotten;
+    news->missed = atomic_load(&list->missed[bans->number]);
     pthread_mutex_unlock(&list->lock);
 }
 
@@ -341,17 +360,16 @@ static void ban_everything(struct bans *bans, const struct news *news, const cha
 static void follow(struct bans *bans, struct ban_list *list, const struct folder *folder)
 {
     struct news news = { .extents = extents_count(folder->extents) };
-    read_list(list, &news);
+    read_list(bans, list, &news);
     pthread_mutex_lock(&bans->order);
     pthread_mutex_lock(&bans->lock);
     news.all.highest = extents_highest(folder->extents);
     open_extents_ends(folder->extents, news.all.open);
-    bool missed = news.forgotten > bans->forgotten &&
-                  news.all.highest && !find(bans, news.forgotten, 0);
-    if (follow_rows(bans, &news) || missed || bans->forgotten != news.forgotten ||
+    bool lacks = news.missed && news.forgotten != bans->forgotten && news.all.highest;
+    if (follow_rows(bans, &news) || lacks || bans->forgotten != news.forgotten ||
         atomic_load(&bans->applied) != news.serial)
         atomic_store(&bans->dirty, true);
-    if (missed)
+    if (lacks)
         ban_everything(bans, &news, "purges were made while the folder was out of service, and the "
                                     "list of purges no longer has all of them, so Penstock does "
                                     "not know which objects of the folder were purged");
@@ -365,6 +383,20 @@ static void follow(struct bans *bans, struct ban_list *list, const struct folder
     (void)failpoint(FAIL_BAN_TAKEN);
 }
 
+/* The file has the rows that the volume took last. If they are still those of the list, the volume
+ * lacks nothing any more. */
+static void note_written(struct bans *bans, struct ban_list *list)
+{
+    uint64_t followed = atomic_load(&bans->followed);
+    pthread_mutex_lock(&list->lock);
+    if (followed == ban_list_version(list))
+        atomic_store(&list->missed[bans->number], false);
+    atomic_store(&bans->stored, atomic_load(&bans->applied));
+    atomic_store(&bans->written, followed);
+    pthread_cond_broadcast(&list->changed);
+    pthread_mutex_unlock(&list->lock);
+}
+
 enum err bans_follow(struct bans *bans, struct ban_list *list, const struct folder *folder)
 {
     enum err e = OK;
@@ -374,15 +406,10 @@ enum err bans_follow(struct bans *bans, struct ban_list *list, const struct fold
         e = store(bans, folder);
     else if (atomic_load(&bans->written) == atomic_load(&bans->followed))
         return OK;
-    if (e) {
+    if (e)
         atomic_store(&bans->dirty, true);
-    } else {
-        atomic_store(&bans->stored, atomic_load(&bans->applied));
-        atomic_store(&bans->written, atomic_load(&bans->followed));
-    }
-    pthread_mutex_lock(&list->lock);
-    pthread_cond_broadcast(&list->changed);
-    pthread_mutex_unlock(&list->lock);
+    else
+        note_written(bans, list);
     return e;
 }
 
@@ -415,7 +442,8 @@ static void ban_lost(struct bans *bans, const struct folder *folder)
                                 "of the folder were purged");
 }
 
-enum err bans_open(struct bans *bans, struct ban_list *list, const struct folder *folder)
+enum err bans_open(struct bans *bans, struct ban_list *list, const struct folder *folder,
+                   const bool *missed)
 {
     struct arena keep = { 0 };
     struct bans_file file;
@@ -425,7 +453,9 @@ enum err bans_open(struct bans *bans, struct ban_list *list, const struct folder
         arena_free(&keep);
         return e;
     }
-    ban_list_learn(list, &file);
+    ban_list_learn(list, bans->number, &file, missed);
+    if (folder->lagging)
+        ban_list_missed(list, bans->number);
     pthread_mutex_lock(&bans->lock);
     bool lost = fill_rows(bans, &file, folder->index_stands);
     atomic_store(&bans->emptied, "");

@@ -26,6 +26,7 @@ struct bans {
     struct bans_row *rows;            /* in ascending order of their serials */
     size_t count;
     uint64_t forgotten;               /* as in the list, when the volume last followed it */
+    size_t number;                    /* of the volume, in the order of the settings */
     atomic_bool dirty;                /* the file has other rows */
     _Atomic uint64_t applied, stored; /* the highest serial that look-ups compare; in the file */
     _Atomic uint64_t followed, written;    /* versions of the list: of the rows; of the file */
@@ -33,21 +34,24 @@ struct bans {
     _Atomic(const char *) emptied;    /* why all records were banned; static text, or "" */
 };
 
-struct bans *bans_new(const uint8_t *secret) MUST_USE;
+struct bans *bans_new(const uint8_t *secret, size_t number) MUST_USE;
 void bans_free(struct bans **bans);
 
 /* For a folder that was just opened and does not serve yet. Reads the file, gives its bans to the
  * list, and takes the bans of the list that the folder missed: these cover all its records. If
- * nobody knows which bans the folder missed, all its records are banned. Returns OK, or ERR_IO or
- * ERR_FULL if the file can't be read or written. */
-enum err bans_open(struct bans *bans, struct ban_list *list, const struct folder *folder) MUST_USE;
+ * nobody knows which bans the folder missed, all its records are banned. `missed` has a place for
+ * each folder of the settings: it missed a run of this one (runs_missed_of). NULL: none did. Returns
+ * OK, or ERR_IO or ERR_FULL if the file can't be read or written. */
+enum err bans_open(struct bans *bans, struct ban_list *list, const struct folder *folder,
+                   const bool *missed) MUST_USE;
 /* Makes the rows those of the list, and writes the file. Cheap if nothing has changed. Errors: as
  * bans_open. */
 enum err bans_follow(struct bans *bans, struct ban_list *list,
                      const struct folder *folder) MUST_USE;
 /* The list learns from the file of a folder that is not open. A file that can't be read has no
- * bans. */
-void bans_peek(const char *path, struct ban_list *list);
+ * bans. `missed`: as for bans_open. */
+void bans_peek(const struct bans *bans, const char *path, struct ban_list *list,
+               const bool *missed);
 
 /* True if a ban names this bucket alone, and all of it. */
 bool bans_row_is_of_bucket(const struct bans_row *row);

@@ -160,8 +160,7 @@ static void make_volume(struct format *format, const struct folder_wish *wish, b
 }
 
 static enum err learn_format(struct folder *folder, const struct folder_wish *wish,
-                             const uint8_t fresh[STORE_SECRET_BYTES], bool *ret_lagging,
-                             const char **ret_why)
+                             const uint8_t fresh[STORE_SECRET_BYTES], const char **ret_why)
 {
     struct format *format = &folder->format;
     enum err e = folder_peek_at(folder->fd, format, ret_why);
@@ -197,7 +196,8 @@ static enum err learn_format(struct folder *folder, const struct folder_wish *wi
     format->extent_bytes = sizing_extent(format->size_bytes, wish->extent_bytes);
     if (format->version != FORMAT_VERSION)
         make_volume(format, wish, is_new);
-    *ret_lagging = !is_new && format->serial < wish->serial_least;
+    folder->lagging = !is_new && format->serial < wish->serial_least;
+    folder->last_run = is_new ? UINT64_MAX : format->serial;
     format->serial = MAX(wish->serial, format->serial);
     *ret_why = "the file 'format' in the folder can't be written; check the folder's rights, and "
                "the free space of its disk";
@@ -523,19 +523,18 @@ static enum err look_at_kinds(const struct folder *folder, const char **ret_why)
 enum err folder_open(struct folder *folder, const struct folder_wish *wish,
                      const uint8_t fresh[STORE_SECRET_BYTES], const char **ret_why)
 {
-    bool lagging = false;
     enum err e = take_lock(folder, ret_why);
     if (!e)
         e = look_at_kinds(folder, ret_why);
     if (!e)
-        e = learn_format(folder, wish, fresh, &lagging, ret_why);
+        e = learn_format(folder, wish, fresh, ret_why);
     if (e) {
         folder_close(folder, false);
         return e;
     }
-    folder->doubted = wish->unproved || lagging ||
+    folder->doubted = wish->unproved || folder->lagging ||
                       faccessat(folder->fd, "doubt", F_OK, AT_SYMLINK_NOFOLLOW) == 0;
-    if (lagging)    /* after a crash in the middle, the next opening doubts, too */
+    if (folder->lagging)    /* after a crash in the middle, the next opening doubts, too */
         leave_doubt(folder->fd);
     bool clean = clean_take(folder->fd, folder->format.opening) && !folder->doubted;
     folder->index_stands = clean;

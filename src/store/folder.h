@@ -23,6 +23,10 @@ struct folder {
     struct index *index;
     bool index_stands;                /* the opening changed nothing that a clean stop left */
     bool doubted;                     /* the folder had a note of folder_doubt when it was opened */
+    /* When it was opened: it is an older state of the folder; the serial in its format file, or
+     * UINT64_MAX if that file was lost. */
+    bool lagging;
+    uint64_t last_run;
     const char *anew;                 /* why it began anew at its opening; static text or "" */
     char stranger[STRANGER_MAX];      /* the name of a foreign file, quoted; or "" */
 };

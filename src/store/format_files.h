@@ -72,7 +72,7 @@ struct bans_file {
     struct ban *rows;                 /* in ascending order of their serials */
     size_t count;
     uint64_t serial;                  /* the highest one that the volume has ever had */
-    uint64_t forgotten;               /* the highest one of a row that is not needed any more */
+    uint64_t forgotten;               /* the mark of the last forgetting (bans.c); 0: none */
 };
 struct pin {
     uint64_t serial;

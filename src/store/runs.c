@@ -61,6 +61,14 @@ bool runs_missed(const struct format *mine, const struct format *other)
     return other->serial > shared || known_run(mine, other) < shared;
 }
 
+static void raise_least(struct runs *runs, size_t folder, uint64_t serial)
+{
+    uint64_t least = atomic_load(&runs->serial_least[folder]);
+    while (least < serial &&
+           !atomic_compare_exchange_weak(&runs->serial_least[folder], &least, serial))
+        ;
+}
+
 /* `mine` is the page of the folder; NULL: it can't be read. */
 static void learn(struct installation *all, size_t folder, const struct format *mine,
                   const struct format *other)
@@ -73,7 +81,7 @@ static void learn(struct installation *all, size_t folder, const struct format *
     if (is_copy)
         runs->copied[folder] = MAX(runs->copied[folder], other->serial);
     else
-        runs->serial_least[folder] = MAX(runs->serial_least[folder], shared);
+        raise_least(runs, folder, shared);
 }
 
 static bool is_readable(const struct installation *all, const struct page *pages,
@@ -122,8 +130,27 @@ void runs_learn(struct installation *all, const struct page *pages)
             learn_unread(all, i, pages);
         if (mine)
             highest = MAX(highest, mine->serial);
+        atomic_store(&all->runs.began[i], mine ? mine->serial : 0);
     }
     raise_serial(&all->runs, highest);
+}
+
+/* As runs_missed, but the files of the other folders have changed since the start. */
+void runs_missed_of(struct installation *all, size_t folder, const struct format *format,
+                    uint64_t last_run, bool ret[VOLUMES_MAX])
+{
+    struct runs *runs = &all->runs;
+    uint64_t unread = 0;
+    atomic_compare_exchange_strong(&runs->began[folder], &unread, last_run);
+    memset(ret, 0, VOLUMES_MAX * sizeof(*ret));
+    for (size_t i = 0; i < all->count; i++) {
+        uint64_t shared = format_shared(format, all->route[i].id);
+        uint64_t began = atomic_load(&runs->began[i]);
+        if (i == folder)
+            continue;
+        raise_least(runs, i, shared);    /* for a folder that is opened later */
+        ret[i] = last_run > shared || (began && shared > began);
+    }
 }
 
 /* ---- the present run ---- */
@@ -155,7 +182,7 @@ bool runs_note(const struct installation *all, struct format *format)
             continue;
         if (same_id(id, format->volume))
             *shared = MAX(before, runs->copied[place]);
-        else if (atomic_load(&runs->serving[place]))
+        else if (atomic_load(&runs->serving[place]) && !atomic_load(&all->bans.missed[place]))
             *shared = serial;
         news |= *shared != before;
     }

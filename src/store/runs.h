@@ -39,7 +39,9 @@ struct runs {
     bool unsure[VOLUMES_MAX];
     bool unread[VOLUMES_MAX];         /* the folder is that one */
     bool left;                        /* the settings no longer have that one */
-    uint64_t serial_least[VOLUMES_MAX];    /* the serial that its own format file must have */
+    _Atomic uint64_t serial_least[VOLUMES_MAX];    /* its own format file must have this serial */
+    /* The serial in its format file at the start, or when the folder was first opened. */
+    _Atomic uint64_t began[VOLUMES_MAX];
     uint64_t copied[VOLUMES_MAX];     /* the highest serial of a copy of it; 0: there is none */
 };
 
@@ -47,6 +49,10 @@ struct runs {
 bool runs_missed(const struct format *mine, const struct format *other);
 /* Learns from the format files at the start. */
 void runs_learn(struct installation *all, const struct page *pages);
+/* For a folder that was just opened: finds the folders that missed a run of it, by its format file,
+ * in which `last_run` was the serial. */
+void runs_missed_of(struct installation *all, size_t folder, const struct format *format,
+                    uint64_t last_run, bool ret[VOLUMES_MAX]);
 /* A folder comes into service, whose format file has this serial, or goes out. */
 void runs_join(struct installation *all, size_t folder, uint64_t serial);
 void runs_leave(struct installation *all, size_t folder);

@@ -134,7 +134,10 @@ static enum err open_beside(struct volume *volume, const char **ret_why)
           "user there, and the health of the disk";
     if (e)
         return e;
-    e = bans_open(volume->bans, &volume->options.installation->bans, &volume->folder);
+    bool missed[VOLUMES_MAX];
+    runs_missed_of(volume->options.installation, volume->number, &volume->folder.format,
+                   volume->folder.last_run, missed);
+    e = bans_open(volume->bans, &volume->options.installation->bans, &volume->folder, missed);
     *ret_why = e == ERR_FULL
         ? "the file 'bans' in the folder can't be written, because the file system is full, and "
           "without this file the folder might serve purged objects; make room there"

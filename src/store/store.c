@@ -67,7 +67,18 @@ static void add_volume(struct store *store, const struct store_folder *folder)
     atomic_store(&volume->service.unproved,
                  store->installation.runs.missed[volume->number] ||
                  store->installation.runs.unsure[volume->number]);
+    if (store->installation.runs.missed[volume->number])
+        ban_list_missed(&store->installation.bans, volume->number);
     store->volumes[store->volume_count++] = volume;
+}
+
+/* If the format file could not be read, nobody knows which folders missed a run of this one. */
+static void peek(const struct volume *volume)
+{
+    struct installation *all = volume->options.installation;
+    bool missed[VOLUMES_MAX];
+    memset(missed, !atomic_load(&all->runs.began[volume->number]), sizeof(missed));
+    bans_peek(volume->bans, volume->folder.path, &all->bans, missed);
 }
 
 enum err store_open(const struct store_options *options, struct arena *keep, struct store **ret,
@@ -82,7 +93,7 @@ enum err store_open(const struct store_options *options, struct arena *keep, str
         add_volume(store, &options->folders[i]);
         ret_whys[i] = S("");
         if (store->installation.route[i].weight)    /* before any folder opens */
-            bans_peek(options->folders[i].path, &store->installation.bans);
+            peek(store->volumes[i]);
     }
     for (size_t i = 0; i < options->folder_count && !e; i++)
         e = volume_start(store->volumes[i], keep, &ret_whys[i]);

@@ -39,7 +39,8 @@ struct volume *volume_new(const struct volume_options *options)
     volume->known.restated = restated_new();
     volume->known.reader = names_reader_new(volume);
     volume->events = events_new();
-    volume->bans = bans_new(volume->secret);
+    volume->bans = bans_new(volume->secret,
+                            (size_t)(options->self - options->installation->route));
     atomic_store(&volume->service.why, "Penstock is still opening the folder");
     atomic_store(&volume->service.anew, "");
     list_init(&volume->queue.appends);

@@ -443,18 +443,19 @@ TEST(a_damaged_file_of_bans_bans_everything)
 static char paths[FOLDERS][80];
 static struct store_folder folders[FOLDERS];
 
-/* Opens the folders from the first one on. */
-static struct unit_store open_folders(size_t first, size_t count, uint64_t size)
+/* A letter for each folder. Half of each may be pinned. */
+static struct unit_store open_these(const char *names, uint64_t size)
 {
     struct unit_store unit = { 0 };
     slice whys[FOLDERS];
     struct store_options options = options_of(0, 4 * MIB);
-    for (size_t i = 0; i < FOLDERS; i++) {
+    for (size_t i = 0; i < FOLDERS; i++)
         snprintf(paths[i], sizeof(paths[i]), "%s/%c", unit_folder, (char)('a' + i));
-        folders[i] = (struct store_folder){ paths[i], size };
-    }
-    options.folders = folders + first;
-    options.folder_count = count;
+    for (size_t i = 0; names[i]; i++)
+        folders[i] = (struct store_folder){ paths[names[i] - 'a'], size };
+    options.folders = folders;
+    options.folder_count = strlen(names);
+    options.pin_percent = 50;
     options.queue_bytes_max = 512 * MIB;    /* a whole object waits there */
     options.commit_ms_max = 60000;    /* on a busy machine */
     ok(store_open(&options, &unit.keep, &unit.store, whys) == OK);
@@ -463,9 +464,16 @@ static struct unit_store open_folders(size_t first, size_t count, uint64_t size)
     return unit;
 }
 
+/* Opens so many folders, from the first one on. */
+static struct unit_store open_folders(size_t count, uint64_t size)
+{
+    static const char *const names[] = { "", "a", "ab", "abc" };
+    return open_these(names[count], size);
+}
+
 static struct unit_store open_three(void)
 {
-    return open_folders(0, FOLDERS, 128 * MIB);
+    return open_folders(FOLDERS, 128 * MIB);
 }
 
 static bool serves(struct unit_store *unit, size_t folder)
@@ -653,16 +661,16 @@ static void forget_purges(struct unit_store *unit)
 /* The last folder is not configured at the purge. When it returns, no folder knows the purge. */
 TEST(a_folder_that_returns_after_a_purge_was_forgotten_serves_nothing_old)
 {
-    struct unit_store unit = open_folders(0, FOLDERS, SMALL_FOLDER);
+    struct unit_store unit = open_folders(FOLDERS, SMALL_FOLDER);
     put_keys(&unit, "train/");
     put_keys(&unit, "val/");
     unit_close(&unit);
-    unit = open_folders(0, 2, SMALL_FOLDER);
+    unit = open_folders(2, SMALL_FOLDER);
     ok(purge(&unit, "train/") == OK);
     forget_purges(&unit);
     unit_close(&unit);
     for (int i = 0; i < 2; i++) {
-        unit = open_folders(0, FOLDERS, SMALL_FOLDER);
+        unit = open_folders(FOLDERS, SMALL_FOLDER);
         ok(count_keys(&unit, "train/") == 0);
         for (size_t k = 0; k < FOLDERS; k++)
             ok((*store_folder_emptied(unit.store, k) != '\0') == (i == 0 && k == 2));
@@ -676,32 +684,10 @@ TEST(a_folder_that_returns_after_a_purge_was_forgotten_serves_nothing_old)
     }
 }
 
-/* The same, but another folder is out when it returns, and does not know either. */
-TEST(a_folder_that_finds_out_late_that_a_purge_was_forgotten_serves_nothing_old)
-{
-    struct unit_store unit = open_folders(0, FOLDERS, SMALL_FOLDER);
-    put_keys(&unit, "train/");
-    unit_close(&unit);
-    unit = open_folders(0, 2, SMALL_FOLDER);
-    ok(purge(&unit, "train/") == OK);
-    forget_purges(&unit);
-    unit_close(&unit);
-    take_away(NULL, 0);
-    take_away(NULL, 1);
-    unit = open_folders(0, FOLDERS, SMALL_FOLDER);
-    ok(!serves(&unit, 0) && !serves(&unit, 1) && serves(&unit, 2));
-    ok(count_keys(&unit, "train/") > 0);    /* nobody can know better */
-    bring_back(0);
-    soon(serves(&unit, 0));
-    soon(*store_folder_emptied(unit.store, 2));
-    ok(count_keys(&unit, "train/") == 0);
-    unit_close(&unit);
-}
-
 /* Folder b misses a purge, and makes another one while folder a is away. */
 static void misses_an_older_purge(bool back_at_start)
 {
-    struct unit_store unit = open_folders(0, 2, SMALL_FOLDER);
+    struct unit_store unit = open_folders(2, SMALL_FOLDER);
     put_keys(&unit, "train/");
     put_keys(&unit, "val/");
     take_away(&unit, 1);
@@ -709,14 +695,14 @@ static void misses_an_older_purge(bool back_at_start)
     unit_close(&unit);
     bring_back(1);
     take_away(NULL, 0);
-    unit = open_folders(0, 2, SMALL_FOLDER);
+    unit = open_folders(2, SMALL_FOLDER);
     ok(purge(&unit, "other/") == OK);
     ok(count_keys(&unit, "train/") > 0);    /* nobody can know better; they are in RAM now */
     if (back_at_start)
         unit_close(&unit);
     bring_back(0);
     if (back_at_start)
-        unit = open_folders(0, 2, SMALL_FOLDER);
+        unit = open_folders(2, SMALL_FOLDER);
     soon(serves(&unit, 0) && serves(&unit, 1));
     soon(count_keys(&unit, "train/") == 0);
     ok(count_keys(&unit, "val/") == KEYS);
@@ -733,6 +719,216 @@ TEST(a_folder_takes_a_purge_that_is_older_than_its_newest_one)
 TEST(a_folder_takes_such_a_purge_also_while_it_serves)
 {
     misses_an_older_purge(false);
+}
+
+static void pin(struct unit_store *unit, const char *key)
+{
+    struct pin_name name = { S("http://origin"), S("bucket"), slice_of(key) };
+    bool changed;
+    ok(store_pin(unit->store, &name, 1, true, &changed) == OK && changed);
+}
+
+/* A run of these folders, with a purge that no folder needs any more at its end. */
+static void purge_and_forget(const char *names, const char *key)
+{
+    struct unit_store unit = open_these(names, SMALL_FOLDER);
+    ok(purge(&unit, key) == OK);
+    forget_purges(&unit);
+    unit_close(&unit);
+}
+
+/* One digit for each folder: 1 if all its records were banned at its opening. */
+static void emptied(struct unit_store *unit, const char *expected)
+{
+    char found[FOLDERS + 1] = "";
+    for (size_t i = 0; i < unit->store->volume_count; i++)
+        found[i] = *store_folder_emptied(unit->store, i) ? '1' : '0';
+    same(slice_of(found), slice_of(expected));
+}
+
+/* Each of two folders forgets a purge that the other one lacks. The pin keeps the objects: they are
+ * copied from the extents that the purge covers. */
+TEST(of_two_folders_that_both_forgot_a_purge_neither_serves_anything_old)
+{
+    struct unit_store unit = open_these("ab", SMALL_FOLDER);
+    pin(&unit, "keep/");
+    put_keys(&unit, "keep/");
+    unsigned all = count_keys(&unit, "keep/");
+    unit_close(&unit);
+    purge_and_forget("a", "keep/");
+    purge_and_forget("b", "other/");
+    unit = open_these("b", SMALL_FOLDER);
+    ok(all == KEYS && count_keys(&unit, "keep/") > 0);    /* nobody can know better */
+    unit_close(&unit);
+    unit = open_these("ab", SMALL_FOLDER);
+    ok(count_keys(&unit, "keep/") == 0);
+    emptied(&unit, "11");
+    unit_close(&unit);
+    unit = open_these("ab", SMALL_FOLDER);
+    ok(count_keys(&unit, "keep/") == 0);
+    emptied(&unit, "00");
+    unit_close(&unit);
+}
+
+/* Folder b has the newest of the purges that folder a forgot, but not the other one. */
+TEST(a_folder_that_lacks_an_older_one_of_the_forgotten_purges_serves_nothing_old)
+{
+    struct unit_store unit = open_these("abc", SMALL_FOLDER);
+    put_keys(&unit, "train/");
+    unit_close(&unit);
+    static const struct { const char *names, *key; } runs[] = {
+        { "a", "train/" }, { "b", "other/" }, { "bc", NULL }, { "ac", NULL } };
+    for (size_t i = 0; i < countof(runs); i++) {
+        unit = open_these(runs[i].names, SMALL_FOLDER);
+        ok(!runs[i].key || purge(&unit, runs[i].key) == OK);
+        ok(listed(&unit) == 1 + (i == 3));
+        unit_close(&unit);
+    }
+    unit = open_these("a", SMALL_FOLDER);
+    forget_purges(&unit);
+    unit_close(&unit);
+    unit = open_these("ab", SMALL_FOLDER);
+    ok(count_keys(&unit, "train/") == 0);
+    emptied(&unit, "01");
+    unit_close(&unit);
+}
+
+/* Folder a goes on with what it has, because it was there at each purge. */
+TEST(a_folder_is_emptied_once_for_all_purges_that_it_lacks)
+{
+    struct unit_store unit = open_these("ab", SMALL_FOLDER);
+    pin(&unit, "keep/");
+    put_keys(&unit, "keep/");
+    unit_close(&unit);
+    purge_and_forget("ab", "other/");
+    purge_and_forget("a", "other/");
+    for (int i = 0; i < 3; i++) {
+        unit = open_these("ab", SMALL_FOLDER);
+        emptied(&unit, i == 0 ? "01" : "00");
+        unsigned left = count_keys(&unit, "keep/");
+        ok(left > 0 && left < KEYS);
+        ok(purge(&unit, "other/") == OK);
+        forget_purges(&unit);
+        emptied(&unit, i == 0 ? "01" : "00");
+        ok(count_keys(&unit, "keep/") == left);
+        unit_close(&unit);
+    }
+}
+
+/* The process ends when folder a has written that a purge is forgotten, and folder b has not. */
+TEST(a_crash_while_a_purge_is_forgotten_empties_no_folder)
+{
+    struct unit_store unit = open_these("ab", SMALL_FOLDER);
+    put_keys(&unit, "val/");
+    unit_close(&unit);
+    purge_and_forget("ab", "other/");
+    unit = open_these("ab", SMALL_FOLDER);
+    ok(purge(&unit, "other/") == OK);
+    ok(link(in_folder("b/bans"), in_folder("earlier")) == 0);    /* it is replaced, never changed */
+    forget_purges(&unit);
+    unit_close(&unit);
+    ok(rename(in_folder("earlier"), in_folder("b/bans")) == 0);
+    for (int i = 0; i < 2; i++) {
+        unit = open_these("ab", SMALL_FOLDER);
+        emptied(&unit, "00");
+        soon(is_written(&unit));
+        unit_close(&unit);
+    }
+}
+
+/* Folders a and b are out when folder c returns, which does not know either. The mark of folder a is
+ * the first one in this process, or a second one. */
+static void finds_out_late(bool has_mark)
+{
+    struct unit_store unit = open_these("abc", SMALL_FOLDER);
+    pin(&unit, "train/");
+    put_keys(&unit, "train/");
+    unit_close(&unit);
+    if (has_mark)
+        purge_and_forget("abc", "other/");
+    purge_and_forget("ab", "train/");
+    take_away(NULL, 0);
+    take_away(NULL, 1);
+    unit = open_these("abc", SMALL_FOLDER);
+    ok(!serves(&unit, 0) && !serves(&unit, 1) && serves(&unit, 2));
+    ok(count_keys(&unit, "train/") > 0);    /* nobody can know better */
+    bring_back(0);
+    soon(serves(&unit, 0));
+    soon(*store_folder_emptied(unit.store, 2));
+    ok(count_keys(&unit, "train/") == 0);
+    emptied(&unit, "001");
+    bring_back(1);
+    soon(serves(&unit, 1) && is_written(&unit));
+    emptied(&unit, "001");
+    unit_close(&unit);
+    for (int i = 0; i < 2; i++) {
+        unit = open_these("abc", SMALL_FOLDER);
+        ok(count_keys(&unit, "train/") == 0);
+        emptied(&unit, "000");
+        unit_close(&unit);
+    }
+}
+
+TEST(a_folder_that_finds_out_late_that_a_purge_was_forgotten_serves_nothing_old)
+{
+    finds_out_late(false);
+}
+
+TEST(a_folder_that_finds_out_late_that_another_purge_was_forgotten_serves_nothing_old)
+{
+    finds_out_late(true);
+}
+
+/* A folder in an older state lacks the purges that were forgotten since, also if Penstock runs while
+ * the older state takes its place. */
+static void returns_in_an_older_state(bool at_start)
+{
+    char command[300];
+    struct unit_store unit = open_these("ab", SMALL_FOLDER);
+    put_keys(&unit, "train/");
+    unit_close(&unit);
+    snprintf(command, sizeof(command), "cp -a %s %s", in_folder("b"), in_folder("older"));
+    ok(system(command) == 0);
+    unit = open_these("ab", SMALL_FOLDER);
+    ok(purge(&unit, "train/") == OK);
+    forget_purges(&unit);
+    if (at_start)
+        unit_close(&unit);
+    take_away(at_start ? NULL : &unit, 1);
+    remove_tree(in_folder("b-gone"));
+    ok(rename(in_folder("older"), in_folder("b-gone")) == 0);
+    bring_back(1);
+    if (at_start)
+        unit = open_these("ab", SMALL_FOLDER);
+    soon(serves(&unit, 1));
+    emptied(&unit, "01");
+    ok(count_keys(&unit, "train/") == 0);
+    unit_close(&unit);
+}
+
+TEST(an_older_state_of_a_folder_serves_nothing_that_was_purged_since)
+{
+    returns_in_an_older_state(true);
+}
+
+TEST(an_older_state_that_takes_the_place_of_a_folder_serves_nothing_that_was_purged_since)
+{
+    returns_in_an_older_state(false);
+}
+
+/* Folder a begins anew. Its file of purges stays, and tells that folder b lacks one. */
+TEST(a_folder_that_lost_its_format_file_tells_of_the_purges_that_it_forgot)
+{
+    struct unit_store unit = open_these("ab", SMALL_FOLDER);
+    pin(&unit, "keep/");
+    put_keys(&unit, "keep/");
+    unit_close(&unit);
+    purge_and_forget("ab", "other/");
+    purge_and_forget("a", "keep/");
+    ok(unlink(in_folder("a/format")) == 0);
+    unit = open_these("ab", SMALL_FOLDER);
+    ok(serves(&unit, 0) && serves(&unit, 1) && count_keys(&unit, "keep/") == 0);
+    unit_close(&unit);
 }
 
 TEST(no_folder_in_service_refuses_a_purge_that_would_be_lost)
@@ -855,7 +1051,7 @@ static unsigned count_victims(struct unit_store *unit)
  * too many, so each purge of a is merged with one of b, which b has swept already. */
 TEST(a_merge_loses_no_purge_that_a_folder_never_took)
 {
-    struct unit_store unit = open_folders(0, 2, SMALL_FOLDER);
+    struct unit_store unit = open_folders(2, SMALL_FOLDER);
     for (unsigned i = 0; i < NUMBERS; i += VICTIM_STEP)
         ok(put_object(&unit, key_of("p/", 1000 + i), "\"1\"", 1000) == OK);
     take_away(&unit, 1);
@@ -864,14 +1060,14 @@ TEST(a_merge_loses_no_purge_that_a_folder_never_took)
     unit_close(&unit);
     bring_back(1);
     take_away(NULL, 0);
-    unit = open_folders(0, 2, SMALL_FOLDER);
+    unit = open_folders(2, SMALL_FOLDER);
     purge_every_second(&unit, 1);
     ok(count_victims(&unit) > 0);    /* nobody can know better */
     soon(metric_read(M_STORE_BANS) == 0);
     unit_close(&unit);
     bring_back(0);
     uint64_t merged = metric_read(M_STORE_BANS_MERGED);
-    unit = open_folders(0, 2, SMALL_FOLDER);
+    unit = open_folders(2, SMALL_FOLDER);
     ok(metric_read(M_STORE_BANS_MERGED) > merged);
     ok(count_victims(&unit) == 0);
     soon(metric_read(M_STORE_BANS) == 0);
@@ -1079,7 +1275,15 @@ RUN_STORE(STORE_TEST(a_purge_hides_its_prefix_at_once_and_deletes_it_later),
           STORE_TEST(a_folder_that_returns_long_after_a_start_takes_the_purges_that_it_missed),
           STORE_TEST(no_folder_in_service_refuses_a_purge_that_would_be_lost),
           STORE_TEST(a_folder_that_returns_after_a_purge_was_forgotten_serves_nothing_old),
+          STORE_TEST(of_two_folders_that_both_forgot_a_purge_neither_serves_anything_old),
+          STORE_TEST(a_folder_that_lacks_an_older_one_of_the_forgotten_purges_serves_nothing_old),
+          STORE_TEST(a_folder_is_emptied_once_for_all_purges_that_it_lacks),
+          STORE_TEST(a_crash_while_a_purge_is_forgotten_empties_no_folder),
           STORE_TEST(a_folder_that_finds_out_late_that_a_purge_was_forgotten_serves_nothing_old),
+          STORE_TEST(a_folder_that_finds_out_late_that_another_purge_was_forgotten_serves_nothing_old),
+          STORE_TEST(a_folder_that_lost_its_format_file_tells_of_the_purges_that_it_forgot),
+          STORE_TEST(an_older_state_of_a_folder_serves_nothing_that_was_purged_since),
+          STORE_TEST(an_older_state_that_takes_the_place_of_a_folder_serves_nothing_that_was_purged_since),
           STORE_TEST(a_folder_takes_a_purge_that_is_older_than_its_newest_one),
           STORE_TEST(a_folder_takes_such_a_purge_also_while_it_serves),
           STORE_TEST(purging_goes_on_when_more_purges_are_needed_than_the_file_has_rows_for),

@@ -68,7 +68,7 @@ TEST(what_is_written_goes_to_the_open_folder)
     struct restated *restated = restated_new();
     struct names *names = names_new();
     static struct ban_list list;
-    struct bans *bans = bans_new(secret);
+    struct bans *bans = bans_new(secret, 0);
     struct object_id bucket = { { 3 } };
     struct format format;
     slice prefix = S("http://o\0bucket\0");
@@ -76,7 +76,7 @@ TEST(what_is_written_goes_to_the_open_folder)
     uint64_t serial;
     const char *why;
     ban_list_init(&list);
-    ok(restated_open(restated, &folder) == OK && bans_open(bans, &list, &folder) == OK);
+    ok(restated_open(restated, &folder) == OK && bans_open(bans, &list, &folder, NULL) == OK);
     replace_by_an_empty_one();
 
     struct format next = folder.format;

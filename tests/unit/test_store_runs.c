@@ -399,6 +399,52 @@ TEST(a_folder_from_the_future_is_not_ahead_of_the_present_run)
     ok(page_of('b').serial == page_of('a').serial);
 }
 
+/* ---- folders in use ---- */
+
+static void number_volumes(struct route_row *rows)
+{
+    for (uint8_t i = 0; i < 3; i++)
+        rows[i] = (struct route_row){ .id = { i }, .weight = 1 };
+}
+
+/* After a crash, its file must still lack the shared run (bans.c). */
+TEST(a_folder_that_lacks_purges_shares_no_run)
+{
+    struct installation *all = must_alloc(sizeof(*all));
+    struct format format = { .serial = 5, .volume_count = 3, .shared = { 0, 5, 5 } };
+    number_volumes(all->route);
+    number_volumes(format.volumes);
+    all->count = 3;
+    atomic_store(&all->runs.serial, 9);
+    for (size_t i = 0; i < 3; i++)
+        atomic_store(&all->runs.serving[i], true);
+    ban_list_init(&all->bans);
+    ban_list_missed(&all->bans, 2);
+    ok(runs_note(all, &format) && format.serial == 9 && format.shared[1] == 9 && format.shared[2] == 5);
+    atomic_store(&all->bans.missed[2], false);
+    ok(runs_note(all, &format) && format.shared[2] == 9 && !runs_note(all, &format));
+    ban_list_end(&all->bans);
+    free(all);
+}
+
+TEST(a_folder_that_is_opened_late_tells_which_others_missed_a_run)
+{
+    struct installation *all = must_alloc(sizeof(*all));
+    struct format format = { .volume_count = 3, .shared = { 0, 7, 5 } };
+    bool missed[VOLUMES_MAX];
+    number_volumes(all->route);
+    number_volumes(format.volumes);
+    all->count = 3;
+    atomic_store(&all->runs.began[1], 8);
+    atomic_store(&all->runs.began[2], 8);
+    runs_missed_of(all, 0, &format, 7, missed);
+    ok(!missed[0] && !missed[1] && missed[2] && !missed[3]);
+    atomic_store(&all->runs.began[1], 6);    /* an older state of the folder */
+    runs_missed_of(all, 0, &format, 7, missed);
+    ok(!missed[0] && missed[1] && missed[2] && atomic_load(&all->runs.began[0]) == 7);
+    free(all);
+}
+
 RUN_STORE(STORE_TEST(folders_in_service_one_after_the_other_both_missed_a_run),
           STORE_TEST(the_number_of_their_runs_does_not_matter),
           STORE_TEST(a_folder_that_was_there_all_the_time_keeps_its_proof),
@@ -414,4 +460,6 @@ RUN_STORE(STORE_TEST(folders_in_service_one_after_the_other_both_missed_a_run),
           STORE_TEST(a_folder_that_left_and_came_back_costs_the_others_no_proof),
           STORE_TEST(the_others_write_that_a_folder_left),
           STORE_TEST(a_crash_between_two_writes_causes_doubt),
-          STORE_TEST(a_folder_from_the_future_is_not_ahead_of_the_present_run))
+          STORE_TEST(a_folder_from_the_future_is_not_ahead_of_the_present_run),
+          STORE_TEST(a_folder_that_lacks_purges_shares_no_run),
+          STORE_TEST(a_folder_that_is_opened_late_tells_which_others_missed_a_run))
