@@ -5,12 +5,12 @@
  *     fill-0 ──> ring ──┘
  *
  * If access_log is on, each request leaves one access line. A thread takes a ring at its first
- * access line. Only that thread fills the ring, and only the writer (the thread "log") empties it;
- * at the end of the process, log_access_last empties it. So head and tail are plain counters, and
- * each has one thread that writes it. A record in a ring is the printed facts, the time and the
- * event's name. The writer turns records into lines of text or JSON, the oldest first. If a ring is
- * full, the line is dropped: if the reader of stderr stalls, lines are lost, but no loop waits.
- * Rings are never freed. When a thread ends, the next new thread takes its ring.
+ * access line. Only that thread fills the ring. Only the writer (the thread "log") empties it,
+ * except at the end of the process: then log_access_last does. So head and tail are plain counters,
+ * and each has one thread that writes it. A record in a ring has the time, the event's name, and
+ * the text of its facts. The writer turns records into lines of text or JSON, the oldest first. If
+ * a ring is full, the line is dropped: if the reader of stderr stalls, lines are lost, but no loop
+ * waits. Rings are never freed. When a thread ends, the next new thread takes its ring.
  *
  * The writer sleeps while all rings are empty. The first line wakes it; it then waits 50 ms for
  * more lines, or until a ring is half full. So a busy loop makes one system call for some hundred

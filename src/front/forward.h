@@ -16,7 +16,7 @@ struct http_field *forward_fields(struct arena *keep, const struct call *call,
  * them as Penstock did. The client's signature is left out, and so are the parameters that are sent
  * as headers. */
 slice forward_query(struct arena *keep, const struct s3_request *s3) MUST_USE;
-/* Puts Penstock's address in place of the origin's address into the Location of a form's answer. A
+/* In the answer to a form (PostObject), replaces the origin's address in Location by Penstock's. A
  * redirect keeps its Location. */
 void forward_location(const struct call *call, int status, struct fields *fields);
 /* True if forward_document changes the document of an answer: an error, or the answer to a form or

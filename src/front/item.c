@@ -3,10 +3,10 @@
  *
  * The list is that of a batch (batch.c), or of a fill request (reader.c). The same functions judge
  * an item and a GetObject request, in the same order: first the client's policy (right.c), then the
- * rules of the bucket (rules.c). After that, the read (a get, cache/get.h) needs a grant, which
- * proves that the origin lets this client read the object, or it asks the origin. So a list never
- * gives a client an object that a GetObject request would not give it. A struct call stands for the
- * item's GetObject request. Any thread; each call belongs to one thread. */
+ * rules of the bucket (rules.c). After that, the read (a get, cache/get.h) needs a grant: the proof
+ * that the origin lets this client read the object. Without a grant, the read asks the origin. So a
+ * list never gives a client an object that a GetObject request would not give it. A struct call
+ * stands for the item's GetObject request. Any thread; each call belongs to one thread. */
 #include "base/guard.h"
 
 #include "front/inside.h"

@@ -2,9 +2,10 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * A pass is a request that the origin answers (pass.c). A short answer is sent when all of it has
- * come. An answer that is long, or comes slowly, is streamed (relay.h). If a client reads slowly,
- * another call may get the answer's origin connection. If the answer is an object of a known
- * version, the rest is then requested by ranges; any other answer is cut. Threads: the loop. */
+ * come. An answer that is long, or comes slowly, is streamed (relay.h). If its client reads slowly,
+ * the connection to the origin may be taken from it for another request. If the answer is an object
+ * of a known version, the rest is then requested by ranges; any other answer is cut. Threads: the
+ * loop. */
 #include "front/passing.h"
 
 #define SLOW_ANSWER_MS 5000    /* an answer that takes longer is streamed */
@@ -89,8 +90,8 @@ static void look(void *arg)
     pass->timer = http_timer_start(http_request_loop(pass->relaying->http), SLOW_READER_MS, look,
                                    pass);
     relay_spare(&pass->relay, slow);
-    if (slow)
-        origin_resume(&pass->origin);    /* offers bytes again: relay_put returns ORIGIN_SPARE */
+    if (slow)    /* relay_put is offered the next bytes, and returns ORIGIN_SPARE */
+        origin_resume(&pass->origin);
 }
 
 static void stream(struct pass *pass)

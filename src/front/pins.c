@@ -28,7 +28,8 @@ struct pin_job {
     struct pool_task task;
     enum s3_op op;
     slice bucket, prefix;
-    const slice *endpoints;           /* first `by_rules` ones, which have keys of the prefix now */
+    /* The first ones, `by_rules` in number, have keys of the prefix now; the others have pins. */
+    const slice *endpoints;
     size_t endpoint_count, by_rules;
     const struct pins_row *rows;      /* of the endpoint that is walked through */
     size_t row_count;
@@ -81,7 +82,8 @@ static void add_sum(struct text *to, const struct pin_sum *sum, slice elsewhere)
     text_add(to, S("}\n"));
 }
 
-/* The last line. A cache folder counts as out if it did not note the pins, or could not be read. */
+/* The last line. It also names a cache folder as out of service if the folder did not note the
+ * pins, or could not be read. */
 static void add_summary(struct text *to, struct pin_job *job, size_t rows)
 {
     bool missing[VOLUMES_MAX];
@@ -100,8 +102,8 @@ static void add_summary(struct text *to, struct pin_job *job, size_t rows)
 
 /* ---- what a call does ---- */
 
-/* Appends the endpoints that have a pin of the prefix, but by the rules no key of it. For a list, a
- * pin of a longer prefix counts, too. */
+/* Appends the endpoints that have a pin of the prefix, although the rules give them no key of the
+ * prefix now. For a list, a pin of a longer prefix counts, too. */
 static void add_elsewhere(struct pin_job *job)
 {
     slice *pinned;
@@ -122,7 +124,8 @@ static void add_elsewhere(struct pin_job *job)
         job->err = ERR_NO_SUCH_BUCKET;
 }
 
-/* A pin has PIN_NAMES_MAX names at most, so it is made whole or not at all. */
+/* A pin has a name for each endpoint, at most PIN_NAMES_MAX names. One call of store_pin takes them
+ * all, so the pin is made whole or not at all. */
 static bool change(struct pin_job *job)
 {
     struct pin_name names[PIN_NAMES_MAX];
