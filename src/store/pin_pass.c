@@ -15,7 +15,7 @@
  * another walk tries it after a while; at most HANGING_MAX walks hang in one volume.
  *
  * A pass leaves out a volume that does not serve when the pass begins, for example because a commit
- * takes long. The recycler of this volume waits, so another pass follows as soon as the volume
+ * takes long. The recycler of this volume waits, so another pass follows soon after the volume
  * serves.
  *
  * Threads: one thread begins the passes, one after the other, and watches them. Each walk has a
@@ -35,6 +35,7 @@
 #define PATIENCE 2u                   /* a walk hangs after so many times commit_ms_max */
 #define HANGING_MAX 4u                /* walks that hang in one volume */
 #define LEFT_OUT_MS 1000u             /* from a pass to one for volumes that it left out */
+#define LEFT_OUT_MS_MAX 60000u        /* ... if many passes in turn left out some */
 
 struct pin_pass {
     struct store *store;
@@ -42,7 +43,8 @@ struct pin_pass {
     pthread_mutex_t lock;             /* guards the members below */
     pthread_cond_t more, ended;
     uint64_t wanted, done;            /* numbers of passes */
-    uint64_t retry_ms, ended_ms;      /* next try of what found no room; end of the last pass */
+    uint64_t retry_ms;                /* next try of what found no room */
+    uint64_t left_out_ms, pause_ms;   /* next try of volumes that were left out; the pause before */
     bool stopping;
     struct list hanging;              /* walks that were given up and have not ended */
 };
@@ -215,7 +217,7 @@ static void wait_for_work(struct pin_pass *pass)
         cond_wait_until(&pass->more, &pass->lock, wake_ms(pass) * 1000000u);
     end_hanging(pass);
     pass_by_hanging(pass);
-    if (pass->wanted == pass->done && mono_ms() >= pass->ended_ms + LEFT_OUT_MS)
+    if (pass->wanted == pass->done && mono_ms() >= pass->left_out_ms)
         pass->wanted += some_are_left_out(pass, true);
     if (mono_ms() < pass->retry_ms)
         return;
@@ -223,15 +225,25 @@ static void wait_for_work(struct pin_pass *pass)
     pass->retry_ms = mono_ms() + RETRY_MS;
 }
 
-/* Under the lock. */
+/* A volume that is always too slow must not keep the recyclers of the others waiting: each pass does
+ * that for a while. */
+static void plan_next(struct pin_pass *pass)
+{
+    bool some = some_are_left_out(pass, false);
+    pass->pause_ms = some ? MIN(MAX(2 * pass->pause_ms, LEFT_OUT_MS), LEFT_OUT_MS_MAX) : 0;
+    pass->left_out_ms = mono_ms() + pass->pause_ms;
+}
+
+/* Under the lock. A stop ends the passes early, so whoever waits for them learns of the stop. */
 static void do_pass(struct pin_pass *pass)
 {
     uint64_t number = pass->wanted;
     for (unsigned i = 0; i <= pass->store->volume_count && !pass->stopping; i++)
         if (!pass_once(pass))
             break;
-    pass->done = number;
-    pass->ended_ms = mono_ms();
+    if (!pass->stopping)
+        pass->done = number;
+    plan_next(pass);
     pthread_cond_broadcast(&pass->ended);
 }
 
