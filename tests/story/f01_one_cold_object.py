@@ -21,8 +21,8 @@ with Story("f01 64 clients, one cold object") as story:
     leader = min(r.first_byte for r in replies)
     late = sorted(r.first_byte - max(leader, r.began) for r in replies)
     story.note(f"followers' first bytes after the leader's: median {late[32] * 1000:.1f} ms, last {late[-1] * 1000:.1f} ms")
-    story.in_time("half of the followers are within 50 ms (64 Python threads)", late[32] < 0.05,
-                  late[32])
+    # A follower with a request of its own to the origin would be a second late.
+    story.in_time("half of the followers come with the leader", late[32] < 0.5, late[32])
 
     ranges = f"bucket/ranges/size-{SIZE}-x"
     spans = [(f, min(SIZE, f + story.random.randrange(1, 4 * MIB)))
