@@ -385,6 +385,19 @@ __attribute__((unused)) static bool has_object(struct unit_store *unit, const ch
     return right && read_range(unit, key, 0, size) == size;
 }
 
+/* How many of the objects SET0, SET1, ... are here, in version "1". */
+__attribute__((unused)) static int count_there(struct unit_store *unit, const char *set, int count,
+                                               uint64_t size)
+{
+    int found = 0;
+    char key[32];
+    for (int i = 0; i < count; i++) {
+        snprintf(key, sizeof(key), "%s%d", set, i);
+        found += has_object(unit, key, "\"1\"", size);
+    }
+    return found;
+}
+
 /* The entry of one unit, as readers find it. */
 __attribute__((unused)) static enum err find_unit(struct index *index, const struct object_id *id,
                                                   uint32_t unit, struct entry *ret)

@@ -19,17 +19,6 @@ static void put_many(struct unit_store *unit, const char *set, int count)
     }
 }
 
-static int there(struct unit_store *unit, const char *set, int count)
-{
-    int found = 0;
-    char key[32];
-    for (int i = 0; i < count; i++) {
-        snprintf(key, sizeof(key), "%s%d", set, i);
-        found += has_object(unit, key, "\"1\"", SIZE);
-    }
-    return found;
-}
-
 /* ---- longer than an extent can be ---- */
 
 static off_t length;
@@ -60,9 +49,9 @@ TEST(an_extent_that_is_longer_than_any_can_be_is_a_miss)
         length = lengths[i];
         ok(each_extent(cut_and_stretch) == 1);
         unit = unit_open_sized(CACHE, EXTENT);
-        ok(serving(&unit) && there(&unit, "a", 10) == 0);
+        ok(serving(&unit) && count_there(&unit, "a", 10, SIZE) == 0);
         put_many(&unit, "b", 10);
-        ok(there(&unit, "b", 10) == 10);
+        ok(count_there(&unit, "b", 10, SIZE) == 10);
         unit_close(&unit);
         remove_tree(unit_folder);
     }

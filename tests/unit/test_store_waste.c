@@ -60,24 +60,13 @@ static void remove_some(struct unit_store *unit, const char *set, int count, int
     }
 }
 
-static int there(struct unit_store *unit, const char *set, int count)
-{
-    int found = 0;
-    char key[32];
-    for (int i = 0; i < count; i++) {
-        snprintf(key, sizeof(key), "%s%d", set, i);
-        found += has_object(unit, key, "\"1\"", SIZE);
-    }
-    return found;
-}
-
 TEST(a_full_cache_stores_nothing_more)
 {
     struct unit_store unit = unit_open_sized(CACHE, EXTENT);
     int count = fill(&unit, "a", OBJECTS);
     uint64_t before = metric_read(M_STORE_RECYCLED);
     ok(count > 70 && count < 120);
-    ok(fill(&unit, "b", OBJECTS) == 0 && there(&unit, "a", count) == count);
+    ok(fill(&unit, "b", OBJECTS) == 0 && count_there(&unit, "a", count, SIZE) == count);
     ok(metric_read(M_STORE_RECYCLED) == before);
     unit_close(&unit);
 }
@@ -90,7 +79,7 @@ TEST(a_cache_whose_objects_were_all_removed_stores_as_many_new_ones_at_once)
     uint64_t copied = metric_read(M_STORE_COPIED);
     int extent = EXTENT / SIZE;    /* the last extent is not full of the new ones */
     ok(fill(&unit, "b", count - extent) == count - extent);
-    ok(there(&unit, "b", count - extent) == count - extent);
+    ok(count_there(&unit, "b", count - extent, SIZE) == count - extent);
     ok(metric_read(M_STORE_COPIED) == copied);
     unit_close(&unit);
 }
@@ -130,7 +119,7 @@ TEST(extents_with_many_dead_records_make_room_and_lose_no_live_one)
         live += i % 5 >= 2;
     int more = count / 4;
     ok(fill(&unit, "b", more) == more);
-    ok(there(&unit, "a", count) == live && there(&unit, "b", more) == more);
+    ok(count_there(&unit, "a", count, SIZE) == live && count_there(&unit, "b", more, SIZE) == more);
     unit_close(&unit);
 }
 
@@ -224,7 +213,7 @@ TEST(a_huge_sparse_file_evicts_nothing)
     unit = unit_open_sized(CACHE, EXTENT);
     store_status(unit.store, &status);
     ok(status.used_bytes <= CACHE && !room_is_exceeded(volume_of(&unit)));
-    ok(store_folder_unusable(unit.store, 0) == 1 && there(&unit, "a", count) == count);
+    ok(store_folder_unusable(unit.store, 0) == 1 && count_there(&unit, "a", count, SIZE) == count);
     unit_close(&unit);
 }
 
@@ -236,7 +225,7 @@ TEST(a_file_that_is_no_extent_goes_before_all_extents)
     const char *path = make_file("extents/00000500", CACHE, CACHE);    /* the highest number */
     unit = unit_open_sized(CACHE, EXTENT);
     soon(access(path, F_OK) != 0 && store_folder_unusable(unit.store, 0) == 0);
-    ok(there(&unit, "a", count) == count && !room_is_exceeded(volume_of(&unit)));
+    ok(count_there(&unit, "a", count, SIZE) == count && !room_is_exceeded(volume_of(&unit)));
     ok(extents_highest(volume_of(&unit)->extents) > 0x500);
     unit_close(&unit);
 }
@@ -249,7 +238,7 @@ TEST(a_file_that_is_no_extent_goes_when_a_record_needs_its_place)
     const char *path = make_file("extents/00000500", CACHE / 2, CACHE / 2);
     unit = unit_open_sized(CACHE, EXTENT);
     int count = fill(&unit, "a", OBJECTS);
-    ok(count > 70 && there(&unit, "a", count) == count);
+    ok(count > 70 && count_there(&unit, "a", count, SIZE) == count);
     ok(access(path, F_OK) != 0);
     unit_close(&unit);
 }
