@@ -7,6 +7,7 @@
 
 #define BLOCK_BYTES 4096
 #define LIST_ROOM_FIRST 32u    /* capacity of a new list, in items */
+#define SHORT_BYTES 256
 
 struct arena_block {
     struct arena_block *older;
@@ -14,10 +15,12 @@ struct arena_block {
     _Alignas(16) char bytes[];
 };
 
+static size_t rounded(size_t bytes) { return (bytes + 15) & ~(size_t)15; }
+
 void *arena_alloc(struct arena *arena, size_t bytes)
 {
     check(bytes < SIZE_MAX / 2);
-    size_t need = (bytes + 15) & ~(size_t)15;
+    size_t need = rounded(bytes);
     struct arena_block *block = arena->newest;
     if (!block || block->cap - block->used < need) {
         size_t cap = MAX(need, BLOCK_BYTES - sizeof(*block));
@@ -75,12 +78,28 @@ struct text text_in(struct arena *arena)
     return (struct text){ .arena = arena };
 }
 
+/* The newest memory of an arena can grow where it lies. */
+static bool grow_in_place(struct text *text, size_t cap)
+{
+    struct arena_block *block = text->arena->newest;
+    size_t more = cap - text->cap;
+    if (!text->cap || text->ptr + text->cap != block->bytes + block->used ||
+        block->cap - block->used < more)
+        return false;
+    block->used += more;
+    text->arena->used_bytes += more;
+    text->cap = cap;
+    return true;
+}
+
 static void text_reserve(struct text *text, size_t more)
 {
     check(text->arena && text->len <= text->cap);
     if (text->cap - text->len >= more)
         return;
-    size_t cap = MAX(MAX(2 * text->cap, text->len + more), (size_t)64);
+    size_t cap = rounded(MAX(MAX(2 * text->cap, text->len + more), (size_t)64));
+    if (grow_in_place(text, cap))
+        return;
     char *grown = arena_alloc(text->arena, cap);
     if (text->len)
         memcpy(grown, text->ptr, text->len);
@@ -101,15 +120,21 @@ void text_char(struct text *text, char c)
     text_add(text, (slice){ &c, 1 });
 }
 
+/* Most texts are short. They are formatted once, and only longer ones a second time, when their length
+ * is known. */
 static void text_vprintf(struct text *text, const char *fmt, va_list args)
 {
+    char text_short[SHORT_BYTES];
     va_list again;
     va_copy(again, args);
-    int len = vsnprintf(NULL, 0, fmt, again);
-    va_end(again);
+    int len = vsnprintf(text_short, sizeof(text_short), fmt, args);
     check(len >= 0);
     text_reserve(text, (size_t)len + 1);
-    vsnprintf(text->ptr + text->len, (size_t)len + 1, fmt, args);
+    if ((size_t)len < sizeof(text_short))
+        memcpy(text->ptr + text->len, text_short, (size_t)len + 1);
+    else
+        vsnprintf(text->ptr + text->len, (size_t)len + 1, fmt, again);
+    va_end(again);
     text->len += (size_t)len;
 }
 

@@ -118,9 +118,9 @@ static void add_cache_fields(struct fields *fields, struct call *call,
     if (answer->source != GET_MISS)
         fields_add(fields, S("age"), arena_printf(call->keep, "%" PRId64, age_s));
     fields_add(fields, S("server-timing"),
-               arena_printf(call->keep, "decide;dur=%.3f, first;dur=%.3f",
-                            (double)(cost->decided_ns / 1000) / 1000,
-                            (double)(cost->first_ns / 1000) / 1000));
+               arena_printf(call->keep, "decide;dur=%" PRIu64 ".%03u, first;dur=%" PRIu64 ".%03u",
+                            cost->decided_ns / 1000000, (unsigned)(cost->decided_ns / 1000 % 1000),
+                            cost->first_ns / 1000000, (unsigned)(cost->first_ns / 1000 % 1000)));
 }
 
 static void add_fields(struct call *call, const struct get_answer *answer,

@@ -53,6 +53,27 @@ TEST(text_grows_and_keeps_what_it_had)
     ok(arena.newest == NULL);
 }
 
+TEST(two_texts_of_one_arena_grow_apart)
+{
+    struct arena arena = { 0 };
+    struct text texts[] = { text_in(&arena), text_in(&arena) };
+    static const size_t widths[] = { 1, 63, 64, 65, 254, 255, 256, 257, 5000 };
+    size_t len = 0;
+    for (size_t i = 0; i < countof(widths); i++) {
+        text_printf(&texts[0], "%*d", (int)widths[i], 0);
+        text_printf(&texts[1], "%*d", (int)widths[i], 1);
+        if (i % 2)
+            text_printf(&texts[1], "%*d", (int)widths[i], 1);
+        len += widths[i];
+    }
+    ok(texts[0].len == len);
+    for (size_t at = 0, i = 0; i < countof(widths); at += widths[i++])
+        for (size_t k = 0; k < widths[i]; k++)
+            ok(texts[0].ptr[at + k] == (k + 1 < widths[i] ? ' ' : '0'));
+    ok(slice_ends(text_slice(&texts[1]), S("1")) && !slice_has(text_slice(&texts[1]), '0'));
+    arena_free(&arena);
+}
+
 TEST(a_list_grows_and_keeps_its_items)
 {
     struct arena arena = { 0 };
@@ -404,6 +425,7 @@ RUN(cmocka_unit_test(a_writer_waits_for_all_readers_that_are_in_an_epoch_and_for
     cmocka_unit_test(a_number_is_digits_and_nothing_else),
     cmocka_unit_test(cutting_tells_an_empty_rest_from_none),
     cmocka_unit_test(text_grows_and_keeps_what_it_had),
+    cmocka_unit_test(two_texts_of_one_arena_grow_apart),
     cmocka_unit_test(a_list_grows_and_keeps_its_items),
     cmocka_unit_test(a_part_is_found_where_it_begins_first),
     cmocka_unit_test(wakes_between_two_deliveries_are_one),
