@@ -5,8 +5,9 @@ Every object is read once, in random order, each request with a signature of its
 be remembered instead of found. Server and loader have a processor each. CPU is that of the server's
 threads, divided by the requests. A round is nginx, the subject, nginx again and nginx with its
 open_file_cache; a ratio is the subject against the mean of the two, the control one against the
-other. Penstock runs with its defaults, so it writes an access log; nginx writes none. What that costs
-is a case of its own: two loops, beside the same build with access_log off, CPU of all threads.
+other. Penstock runs with its defaults, so it writes an access log; nginx writes none. Two costs are
+cases of their own, each with the CPU of all threads: the access log (two loops, beside the same build
+with access_log off), and the second loop (beside the same build with one loop).
 With --against BINARY the subject is measured beside another build of penstock in nginx's place. """
 
 import os
@@ -142,24 +143,39 @@ def measure(figures, stage, kind, origin, static, root, pairs):
     subject.stop()
 
 
+def beside(figures, stage, kind, origin, pairs, case, baseline, other, subject):
+    """Figures of a case: the subject, beside another penstock with a cache of its own."""
+    for server in (other, subject):
+        fill(kind, server, origin, 0.3 if stage.quick else 1)
+    before = origin.totals()["bytes"]
+    runs = rounds(kind, other, subject, pairs)
+    for metric, unit in (("cpu", "us/request"), ("p50_us", "us"), ("p99_us", "us")):
+        figures_of(figures, case, runs, metric, unit, metric == "cpu", baseline)
+    if origin.totals()["bytes"] != before:
+        raise Failed(f"{case}: the origin was asked while hits were measured")
+    return runs
+
+
 def log_cost(figures, stage, kind, origin, pairs):
     """The same build twice, with and without its access log."""
     size = kind.bytes * 2 + 512 * MIB
     silent = stage.subject(origin, size, loops=2, access_log=False)
     subject = stage.subject(origin, size, loops=2)
-    for server in (silent, subject):
-        fill(kind, server, origin, 0.3 if stage.quick else 1)
-    before = origin.totals()["bytes"]
-    said, dropped = lines_of(subject)
-    runs = rounds(kind, silent, subject, pairs)
-    for metric, unit in (("cpu", "us/request"), ("p50_us", "us"), ("p99_us", "us")):
-        figures_of(figures, f"{kind.name}-log", runs, metric, unit, metric == "cpu", "access-log-off")
-    if origin.totals()["bytes"] != before:
-        raise Failed(f"{kind.name}: the origin was asked while hits were measured")
-    said, dropped = (now - then for now, then in zip(lines_of(subject), (said, dropped)))
+    fill(kind, subject, origin, 0.3 if stage.quick else 1)
+    before = lines_of(subject)
+    runs = beside(figures, stage, kind, origin, pairs, f"{kind.name}-log", "access-log-off", silent,
+                  subject)
+    said, dropped = (now - then for now, then in zip(lines_of(subject), before))
     if said < sum(run["requests"] for run in runs["subject"]):
         raise Failed(f"{kind.name}: the access log has {said:.0f} lines only")
     figures.put("hit", f"{kind.name}-log", "dropped", "lines/request", [dropped / said])
+
+
+def loops_cost(figures, stage, kind, origin, pairs):
+    """The same build twice, with one loop and with two, on all processors."""
+    size = kind.bytes * 2 + 512 * MIB
+    beside(figures, stage, kind, origin, pairs, f"{kind.name}-loops", "one-loop",
+           stage.subject(origin, size, loops=1), stage.subject(origin, size, loops=2))
 
 
 def lines_of(server):
@@ -168,18 +184,11 @@ def lines_of(server):
 
 
 def against(figures, stage, kind, origin, binary, pairs):
-    """Two builds of penstock, each with a cache of its own."""
+    """Two builds of penstock."""
     size = kind.bytes * 2 + 512 * MIB
-    other = stage.subject(origin, size, cpu=0, loops=1, binary=binary)
-    subject = stage.subject(origin, size, cpu=0, loops=1)
-    for server in (other, subject):
-        fill(kind, server, origin, 0.3 if stage.quick else 1)
-    before = origin.totals()["bytes"]
-    runs = rounds(kind, other, subject, pairs)
-    for metric, unit in (("cpu", "us/request"), ("p50_us", "us"), ("p99_us", "us")):
-        figures_of(figures, kind.name, runs, metric, unit, metric == "cpu", "other-build")
-    if origin.totals()["bytes"] != before:
-        raise Failed(f"{kind.name}: the origin was asked while hits were measured")
+    beside(figures, stage, kind, origin, pairs, kind.name, "other-build",
+           stage.subject(origin, size, cpu=0, loops=1, binary=binary),
+           stage.subject(origin, size, cpu=0, loops=1))
 
 
 def run(figures, quick, subject, binary=None):
@@ -188,9 +197,9 @@ def run(figures, quick, subject, binary=None):
             with Stage(quick, subject) as stage:
                 against(figures, stage, kind, stage.origin(), binary, 5 if quick else 9)
         return
-    if subject == "penstock":
+    for cost in (log_cost, loops_cost) if subject == "penstock" else ():
         with Stage(quick, subject) as stage:
-            log_cost(figures, stage, (QUICK if quick else FULL)[0], stage.origin(), 5 if quick else 9)
+            cost(figures, stage, (QUICK if quick else FULL)[0], stage.origin(), 5 if quick else 9)
     for kind in QUICK if quick else FULL:
         with Stage(quick, subject) as stage:
             root = stage.path("root")
