@@ -2,8 +2,8 @@
  *
  * The settings file is one JSON object, which only this file and json_place.c read. The members
  * "origins", "buckets" and "keys" hold groups: each of their entries is a group. A member whose
- * name begins with '#' is a comment. Any other member is a general setting (a GLOBAL row of
- * config.def) or a constant. Each value and each mistake has its line and column (json_place.h). */
+ * name begins with '#' is a comment. Any other member is a general setting: a GLOBAL or a CONSTANT
+ * row of config.def. Each value and each mistake has its line and column (json_place.h). */
 #include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -90,6 +90,8 @@ static bool is_group_name(slice name)
     return slice_is_one_of(name, lists + SCOPE_ORIGIN, countof(lists) - SCOPE_ORIGIN);
 }
 
+/* Also finds a setting from the beginning of its name ("fresh" for "freshness"), and from a name
+ * with a prefix too many ("origin_url" for "url" in an origin). */
 static const char *nearest_of_group(const struct config_group *group, const char *name)
 {
     const char *nearest = setting_nearest(group->scope, slice_of(name));
@@ -97,7 +99,7 @@ static const char *nearest_of_group(const struct config_group *group, const char
         if (name_distance(slice_of(lists[i]), slice_of(name)) <= 1)
             nearest = lists[i];
     for (size_t i = 0; !nearest && strlen(name) >= 3 && i < setting_count; i++)
-        if (settings[i].scope == group->scope &&    /* "fresh"; "origin_url" in an origin */
+        if (settings[i].scope == group->scope &&
             (slice_starts(slice_of(settings[i].name), slice_of(name)) ||
              slice_ends(slice_of(name), slice_of(settings[i].name))))
             nearest = settings[i].name;
@@ -149,7 +151,7 @@ static bool are_texts(const json_t *array)
 
 /* Adds a mistake at one of three places of a policy:
  * - at a row, if `list` is NULL;
- * - at the list of the row that has the name `list` ("allow", "on"), if `word` is THE_LIST;
+ * - at the row's list `list` ("allow" or "on"), if `word` is THE_LIST;
  * - otherwise at the word of that list with the index `word`. */
 static void policy_mistake(struct loading *load, const struct config_group *group, size_t row,
                            const char *list, size_t word, const char *why)

@@ -38,8 +38,8 @@ struct recent {
 void recent_init(struct recent *recent, uint64_t now_ms);
 void recent_look(struct recent *recent, uint64_t now_ms);
 struct gains gains_now(void);
-/* Returns the sums of the last minute, or since the first look if that is later. *ret_ms is the
- * length of that time. */
+/* Returns the sums of the last minute. If the first look was less than a minute ago, returns the
+ * sums since that look. *ret_ms is the length of the time. */
 struct gains recent_gains(struct recent *recent, uint64_t now_ms, uint64_t *ret_ms);
 
 #endif

@@ -1,8 +1,8 @@
 /* refusal.c - explains why the service did not do what a command asked for.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Every message says what happened, why, and what to do. A table has a row for each code of S3 that
- * has a usual cause here. */
+ * Every message says what happened, why, and what to do. A table has a row for each S3 error
+ * code that usually has the same cause at Penstock. */
 #include <string.h>
 
 #include "cli/server.h"

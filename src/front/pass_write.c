@@ -9,7 +9,8 @@
  * The body goes to the origin from memory or the page cache. If the page cache has lost bytes of
  * the body, the upload pauses, and a thread started for this purpose reads them from the disk. The
  * origin's thread does not read the disk, because it has other calls, and the disk may hang.
- * Threads: the loop; the origin's thread calls read_body. */
+ * Threads: the origin's thread calls read_body. The rest runs on the loop, except for the
+ * reads of the disk. */
 #include <stdlib.h>
 
 #include "base/thread.h"
@@ -67,8 +68,8 @@ static void find_keys(struct pass *pass)
                                                             listed->list[i].version };
 }
 
-/* True if the write changes metadata of the current version of its key, whichever version that
- * is. */
+/* True if the write changes metadata of a key and names no version. It then changes the version
+ * that is the current one at the origin. */
 static bool changes_metadata(const struct pass *pass)
 {
     enum s3_mutates mutates = s3_operation(pass->origin.op)->mutates;

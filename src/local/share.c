@@ -6,15 +6,16 @@
  * as many items as fit into one slab: 4 MiB of pinned memory of the host. When the last item has
  * been read, the GPU copies the items out of the slab as one batch. An item larger than a slab is a
  * share by itself (large.c).
- * Threads: the session's keeper (its worker, inside.h) cuts a share; the worker that read its last
- * item settles it. */
+ * Threads: the keeper of the session (the worker that has the session, inside.h) cuts the fill into
+ * shares. The worker that read the last item of a share calls share_settle. When the copies of the
+ * share have ended, too, the keeper calls settled. */
 #include <stdlib.h>
 
 #include "base/metric.h"
 #include "local/inside.h"
 
 #define SHARE_BYTES MIB
-#define OPEN_BYTES (256 * KIB)        /* assumed size of an item of open length */
+#define OPEN_BYTES (256 * KIB)        /* assumed size of an item without a length */
 
 static uint64_t weight(const struct item *item)
 {
@@ -55,7 +56,7 @@ static void gather_bytes(struct fill *fill, struct share *share)
         bytes += weight(&items->list[share->first + share->count]);
 }
 
-/* The keeper calls this when the share's items and its copies have ended. */
+/* The keeper calls this when all items of the share were read, and all its copies have ended. */
 static void settled(struct mail *mail)
 {
     struct share *share = container_of(mail, struct share, mail);
@@ -108,8 +109,8 @@ static void copied(struct mail *mail)
     settled(&share->mail);
 }
 
-/* Gives the copies of the share's items to the copier as one task. Returns false if no bytes are to
- * be copied. */
+/* Gives the thread of the GPU (the copier, device.h) one task: to copy the share's items. Returns
+ * false if no bytes are to be copied. */
 static bool copy_out(struct share *share)
 {
     struct fill *fill = share->fill;

@@ -32,14 +32,14 @@ bool form_file_ends(const struct form *form, slice bytes, size_t *ret) MUST_USE;
  * more than `max` bytes. */
 slice form_replaced(struct arena *keep, slice in, slice what, slice with, size_t max) MUST_USE;
 slice form_get(const struct form *form, slice name);    /* ptr NULL: no such field */
-/* Sets *ret to the fault that the form has no field `name`. Returns ERR_BAD_ARGUMENT. */
+/* Sets *ret to the fault of a form without a field `name`. Returns ERR_BAD_ARGUMENT. */
 enum err form_lacks(struct arena *keep, slice name, struct s3_fault *ret);
 /* True if the form has any field of a signature. */
 bool form_is_signed(const struct form *form);
 
-/* Reads what the form says about its signature, the claim (sigv4.h): access_key, session_token,
- * signature, and either v2 or date, region and service. Nothing is proved yet. Returns OK, or
- * ERR_BAD_ARGUMENT with the reason in ret->fault. */
+/* Reads the claim (sigv4.h): what the form says about its signature. Sets access_key, session_token
+ * and signature; for signatures of version 2 also v2, for those of version 4 date, region and
+ * service. Nothing is proved yet. Returns OK, or ERR_BAD_ARGUMENT with the reason in ret->fault. */
 enum err form_claim(struct arena *keep, const struct form *form, struct sigv4_claim *ret) MUST_USE;
 /* Returns OK if the policy was signed with this secret, otherwise ERR_SIGNATURE. */
 enum err form_verify(struct sigv4 *sigv4, struct arena *scratch, const struct form *form,
@@ -47,8 +47,8 @@ enum err form_verify(struct sigv4 *sigv4, struct arena *scratch, const struct fo
 
 /* Writes the form anew, signed by version 4 with the credentials `with`, for this region. If the
  * access key is empty, the form stays unsigned. Returns the bytes before the file; *ret_end has the
- * bytes after the file. If nobody can guess `boundary`, no byte of the file can be taken for
- * framing. */
+ * bytes after the file. The caller chooses a `boundary` that nobody can guess. Otherwise bytes of
+ * the file could be taken for the boundary. */
 slice form_write(struct sigv4 *sigv4, struct arena *keep, const struct form *form,
                  const struct sigv4_credentials *with, slice region, int64_t now_s, slice boundary,
                  slice *ret_end) MUST_USE;
