@@ -3,8 +3,8 @@
  *
  * The canonical request is written into one allocation, whose size is computed first. The client's
  * path and query are decoded, and encoded again by S3's rule. So the spelling of an escape, or of a
- * space in a query, does not matter. The slashes and dots of the path stay as they are. Pure: no
- * I/O and no clock (rule H9 in src/README.md). */
+ * space in a query, does not matter. The slashes and dots of the path stay as they are. The
+ * functions do no I/O and read no clock (rule H9 in src/README.md). */
 #include "s3/canon.h"
 
 #include <stdlib.h>

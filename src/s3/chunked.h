@@ -7,7 +7,7 @@
  * Nothing else is valid. Sizes are 1 to 16 hex digits. Every chunk but the last has at least 8192
  * bytes. If the header x-amz-trailer announces a trailer, the trailer must be there and have the
  * announced name. Only minio-go writes the LF after the trailer's value. Nothing may follow the
- * end. Pure: no I/O and no clock (rule H9 in src/README.md).
+ * end. The functions do no I/O and read no clock (rule H9 in src/README.md).
  *
  * The input may be cut anywhere. The output may overlap the input if the output begins at or before
  * the beginning of the input. So a body can be decoded in place. The caller verifies the

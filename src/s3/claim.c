@@ -3,7 +3,7 @@
  * A claim is what a request says about its signature: access key, date, signature and more. It
  * stands in an Authorization header or in parameters of the query. A request with both is refused,
  * and so is a claim with a part that occurs twice. Reading a claim proves nothing; sigv4.c and
- * sigv2.c prove it. Any thread. */
+ * sigv2.c prove it. Any thread may call these functions. */
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -391,7 +391,7 @@ static enum err read_v2_claim(struct arena *keep, const struct request_head *hea
     ret->v2 = true;
     if (occurs_twice(head, S("content-md5")) || occurs_twice(head, S("content-type")) ||
         (from->token.ptr && from->query_token.ptr))
-        /* one value could be signed, and the other value used */
+        /* the signature could cover one value while Penstock uses the other */
         return fault(ret, ERR_AUTH_V2, "With a signature of version 2, Content-MD5, Content-Type "
                      "and the session token may be given only once.");
     ret->session_token = from->token.ptr ? from->token : from->query_token;

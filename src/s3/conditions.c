@@ -86,7 +86,7 @@ enum err s3_range_resolve(const struct s3_range *range, uint64_t size, uint64_t 
         end = range->last < size ? range->last + 1 : size;
     } else if (range->kind == RANGE_SUFFIX) {
         first = size - MIN(range->suffix, size);
-        partial = size || !range->suffix;    /* bytes=-5 of an empty object: all of it, 200 */
+        partial = size || !range->suffix;    /* bytes=-5 of an empty object gives all of it (200) */
     }
     if (partial && first >= end)
         return ERR_BAD_RANGE;

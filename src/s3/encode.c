@@ -3,7 +3,7 @@
  *
  * Dates are read without strptime, which depends on the locale and accepts too much. Days are
  * counted from 1970 in the proleptic Gregorian calendar; an earlier day, or one that does not
- * exist, is refused. Any thread. */
+ * exist, is refused. Any thread may call these functions. */
 #include "s3/encode.h"
 
 #include <assert.h>

@@ -27,15 +27,16 @@ bool query_next(slice *rest, slice *ret_name, slice *ret_value) MUST_USE;
  * there is no such parameter. */
 slice query_get(slice query, slice name) MUST_USE;
 
-/* Reads "Sun, 06 Nov 1994 08:49:37 GMT" or one of the two obsolete forms; -1 for any other text. */
+/* Reads "Sun, 06 Nov 1994 08:49:37 GMT" or one of the two obsolete forms. Returns -1 for any other
+ * text. */
 int64_t http_date_read(slice s);
 #define HTTP_DATE_BYTES 30
 void http_date_write(int64_t unix_s, char ret[HTTP_DATE_BYTES]);
-/* Reads "20130524T000000Z"; -1 for any other text. */
+/* Reads "20130524T000000Z". Returns -1 for any other text. */
 int64_t amz_date_read(slice s);
 #define AMZ_DATE_BYTES 17
 void amz_date_write(int64_t unix_s, char ret[AMZ_DATE_BYTES]);
-/* Reads "2009-10-12T17:50:30.000Z", with or without the fraction; -1 for any other text. */
+/* Reads "2009-10-12T17:50:30.000Z", with or without the fraction. Returns -1 for any other text. */
 int64_t iso_date_read(slice s);
 slice iso_date_text(struct arena *keep, int64_t unix_s) MUST_USE;
 slice iso_date_or_never(struct arena *keep, int64_t unix_s) MUST_USE;    /* 0: "never" */

@@ -1,7 +1,8 @@
 /* error.c - errors in the form that S3 clients know. SPDX-License-Identifier: Apache-2.0
  *
  * Only error.def pairs an enum err with an S3 error code; look-ups go in both directions. Rows are
- * few and errors are rare, so a look-up walks the whole table. Any thread. */
+ * few and errors are rare, so a look-up walks the whole table. Any thread may call these
+ * functions. */
 #include "s3/error.h"
 
 #include "s3/xml.h"

@@ -10,7 +10,7 @@
 #include "s3/request.h"
 
 #define BOUNDARY_BYTES_MAX 200
-#define PADDING_MAX 64    /* the most blanks after a delimiter */
+#define PADDING_MAX 64    /* blanks allowed after a delimiter */
 
 /* ---- multipart ---- */
 
@@ -38,7 +38,7 @@ static slice parameter(slice header, slice name)
     return (slice){ NULL, 0 };
 }
 
-/* Cuts the bytes before the next delimiter off *rest, into *ret. *rest then begins after the
+/* Moves the bytes before the next delimiter from *rest to *ret. *rest then begins after the
  * delimiter's line, or is empty after the last delimiter. Returns false if there is
  * no delimiter. */
 static bool to_delimiter(slice *rest, slice delimiter, slice *ret)
@@ -125,7 +125,7 @@ static enum err put_filename(struct arena *keep, struct form *form, slice filena
         if (slice_eq_nocase(form->fields[i].name, S("policy")))
             continue;
         *value = form_replaced(keep, *value, mark, filename, FORM_FIELDS_BYTES_MAX);
-        if (value->len > FORM_FIELDS_BYTES_MAX ||    /* or the replacement formed a new mark */
+        if (value->len > FORM_FIELDS_BYTES_MAX ||    /* or the result contains a new mark */
             slice_find(*value, mark) < value->len)
             return ERR_BAD_FORM;
     }

@@ -2,7 +2,7 @@
  *
  * A form is multipart/form-data: fields, then the file. Everything after the file is ignored. The
  * author of the form signed its policy, a document that says which values the fields may have.
- * Pure: no I/O and no clock (rule H9 in src/README.md). */
+ * The functions do no I/O and read no clock (rule H9 in src/README.md). */
 #ifndef S3_FORM_H
 #define S3_FORM_H
 

@@ -3,8 +3,9 @@
  * This file reads the framing, the length of the data, and every checksum that must match before
  * the data can be trusted. x-amz-trailer announces a trailer, and is valid only with chunks. A body
  * in unsigned chunks (STREAMING-UNSIGNED-PAYLOAD-TRAILER) that announces no trailer is accepted
- * without a checksum, as in S3. Pure: no I/O and no clock (rule H9 in src/README.md). Faults are
- * reported with S3's codes, and with a sentence of S3 if the code alone says too little. */
+ * without a checksum, as in S3. The functions do no I/O and read no clock (rule H9 in
+ * src/README.md). Faults are reported with S3's codes, and with a sentence of S3 if the code alone
+ * says too little. */
 #ifndef S3_INTEGRITY_H
 #define S3_INTEGRITY_H
 

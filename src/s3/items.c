@@ -3,7 +3,7 @@
  *
  * The members of an item are rows of a table. An item in the form of a JSON array is short for a
  * JSON object. Types are strict, and an unknown member is an error: if a misspelt member were
- * ignored, the item would read the wrong bytes. Any thread. */
+ * ignored, the item would read the wrong bytes. Any thread may call these functions. */
 #include "s3/items.h"
 
 #include <jansson.h>
@@ -191,7 +191,7 @@ static enum err read_array(struct reading *r, const json_t *array)
                                         "members of the item, as in {\"if_match\": ETAG}");
 }
 
-/* Judges whether an item may have all its members together. */
+/* Judges whether the members of an item may occur together. */
 static enum err judge(struct reading *r)
 {
     struct item *item = r->item;

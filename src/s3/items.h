@@ -7,7 +7,7 @@
  *    "if_match": "\"etag\"", "version_id": V}
  *
  * Batches and the fill socket use the same grammar. A LENGTH of -1 reads to the end of the object,
- * but at most `max` bytes. Pure: no I/O and no clock (rule H9 in src/README.md). */
+ * but at most `max` bytes. The functions do no I/O and read no clock (rule H9 in src/README.md). */
 #ifndef S3_ITEMS_H
 #define S3_ITEMS_H
 

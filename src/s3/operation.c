@@ -5,7 +5,7 @@
  * operation. If two rows fit with different parameters, the request is ambiguous and is refused:
  * otherwise a client could use the right to one operation to run the other. A request with an
  * unknown operation (the last rows of op.def) is forwarded as it came, and is never answered from
- * the cache. Any thread. */
+ * the cache. Any thread may call these functions. */
 #include "s3/operation.h"
 
 #include <assert.h>
@@ -45,7 +45,8 @@ static const char signature_params[] =
     "x-amz-algorithm x-amz-credential x-amz-date x-amz-expires x-amz-signedheaders x-amz-signature "
     "x-amz-security-token x-amz-content-sha256";
 
-/* Parameters that SDKs add to any operation: about the SDK, or for a signature of version 2. */
+/* Parameters that SDKs add to any operation. They describe the SDK, or belong to a signature of
+ * version 2. */
 static const char sdk_params[] =
     "x-id x-amz-user-agent x-amz-sdk-* awsaccesskeyid signature expires";
 
@@ -76,8 +77,8 @@ static slice lower_in(char *buffer, size_t cap, slice s)
     return (slice){ buffer, s.len };
 }
 
-/* Cuts the next word: NAME, NAME* (every name that begins so) or NAME= (a parameter that takes no
- * value). *ret_end is the '*' or '=', else 0. */
+/* Cuts the next word: NAME, NAME* (every name that begins with NAME) or NAME= (a parameter that
+ * takes no value). *ret_end is the '*' or '=', else 0. */
 static slice word_cut(slice *words, char *ret_end)
 {
     slice word = slice_cut(words, ' ');

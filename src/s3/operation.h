@@ -1,7 +1,7 @@
 /* operation.h - finds the S3 operation of a request. SPDX-License-Identifier: Apache-2.0
  *
- * The operations are the rows of op.def, which explains its columns. Pure: no I/O and no clock
- * (rule H9 in src/README.md). */
+ * The operations are the rows of op.def, which explains its columns. The functions do no I/O and
+ * read no clock (rule H9 in src/README.md). */
 #ifndef S3_OPERATION_H
 #define S3_OPERATION_H
 

@@ -2,7 +2,7 @@
  *
  * Path, parameters and headers are read once. A request that can be read in two ways is refused. As
  * in S3, an x-amz- parameter counts as a header, because a presigned URL has no headers.
- * operation.c finds the operation. Any thread. */
+ * operation.c finds the operation. Any thread may call these functions. */
 #include "s3/request.h"
 
 #include "s3/encode.h"
@@ -51,7 +51,7 @@ slice s3_host_bucket(struct arena *keep, slice host, slice domains)
     while (domains.len) {
         slice domain = slice_trim(slice_cut(&domains, ','));
         if (domain.len && slice_eq(name, domain))
-            return S("");    /* the domain itself, even if it ends in another domain */
+            return S("");    /* the host is one of the domains, even if it ends in another */
         if (domain.len && name.len > domain.len + 1 && slice_ends(name, domain) &&
             name.ptr[name.len - domain.len - 1] == '.' &&
             (!bucket.len || name.len - domain.len - 1 < bucket.len))

@@ -1,8 +1,8 @@
 /* request.h - an HTTP head read as an S3 request. SPDX-License-Identifier: Apache-2.0
  *
  * Bucket and key have one canonical reading: the path is percent-decoded once, and nothing is
- * normalised. "//", "/./" and "/../" are part of the key, and '+' in a path is a plus. Pure: no I/O
- * and no clock (rule H9 in src/README.md). */
+ * normalised. "//", "/./" and "/../" are part of the key, and '+' in a path is a plus. The
+ * functions do no I/O and read no clock (rule H9 in src/README.md). */
 #ifndef S3_REQUEST_H
 #define S3_REQUEST_H
 

@@ -6,7 +6,8 @@
  * Content-Length, Transfer-Encoding, Expect, Connection) are rows of a table. They are read more
  * strictly than RFC 9112 requires: if a lenient and a strict parser could differ, the head is
  * refused. Invariant: after OK the lines are exactly method SP target SP version CRLF, then name
- * ":" value CRLF each, then CRLF, and head->bytes is their length. Any thread. */
+ * ":" value CRLF each, then CRLF, and head->bytes is their length. Any thread may call these
+ * functions. */
 #include "s3/request_head.h"
 
 #include <stdarg.h>
@@ -59,7 +60,8 @@ static enum err bad(struct scan *scan, const char *why)
     return ERR_BAD_HEAD;
 }
 
-/* As bad, for a sentence that names a header or host. The sentence is valid until the next one. */
+/* Like bad(), but makes the sentence, which names a header or host. The sentence is valid until
+ * this thread's next one. */
 static enum err PRINTF_LIKE(2, 3) bad_field(struct scan *scan, const char *fmt, ...)
 {
     static _Thread_local char why[400];

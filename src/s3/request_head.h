@@ -6,7 +6,8 @@
  * Content-Length together with a Transfer-Encoding, a Transfer-Encoding that is not exactly
  * "chunked", a missing or second Host, bare LF, bare CR, NUL and control bytes, folded lines,
  * spaces before the colon, chunked in HTTP/1.0, a target that is neither a path nor a URL of the
- * Host, and more. Pure: no I/O, no memory of its own; slices point into `bytes`. */
+ * Host, and more. The scan does no I/O and allocates no memory; the slices of its result point into
+ * `bytes`. */
 #ifndef S3_REQUEST_HEAD_H
 #define S3_REQUEST_HEAD_H
 
@@ -42,7 +43,7 @@ enum err request_head_scan(slice bytes, struct request_head *ret, const char **r
  * such field. A caller that signs or trusts a field that may be repeated must walk the fields
  * instead. */
 slice request_head_get(const struct request_head *head, slice name);
-/* As request_head_get, for any list of fields. */
+/* Does the same as request_head_get, for any list of fields. */
 slice http_field_get(const struct http_field *fields, size_t count, slice name);
 
 /* Copies fields with their texts. */

@@ -4,8 +4,8 @@
  * HMAC-SHA1 of the method, a few headers, the x-amz- headers, the path, and the parameters that
  * name a sub-resource. It covers less than version 4. So a request with a parameter that the
  * signature does not cover is refused, unless the parameter only filters or pages a list. Otherwise
- * someone could turn a signed request into another operation. Pure: no I/O and no clock (rule H9 in
- * src/README.md). */
+ * someone could turn a signed request into another operation. The functions do no I/O and read no
+ * clock (rule H9 in src/README.md). */
 #ifndef S3_SIGV2_H
 #define S3_SIGV2_H
 
@@ -19,7 +19,8 @@ enum err sigv2_verify(struct arena *scratch, const struct request_head *head,
 /* Explains an ERR_SIGNATURE: gives the text that the client should have signed. */
 void sigv2_explain(struct arena *keep, const struct request_head *head,
                    const struct sigv4_claim *claim, slice bucket, struct s3_fault *ret);
-/* True if `signature` (base64) is the signature of `text` with this secret. In constant time. */
+/* True if `signature` (base64) is the signature of `text` with this secret. Compares in constant
+ * time. */
 bool sigv2_text_is(slice secret_key, slice text, slice signature) MUST_USE;
 
 #endif

@@ -3,8 +3,8 @@
  * Verifying and making a signature use the same canonical request (canon.h).
  *
  * A day key is derived once from secret, date, region and service, and is kept as a keyed HMAC
- * context. A signature then costs one SHA-256 and one HMAC, without a look-up of algorithms. It
- * takes memory only from the scratch arena. A struct sigv4 belongs to one thread. */
+ * context. A signature then costs one SHA-256 and one HMAC, without a look-up of algorithms. Its
+ * memory comes only from the scratch arena. A struct sigv4 belongs to one thread. */
 #include "s3/sigv4.h"
 
 #include <openssl/core_names.h>

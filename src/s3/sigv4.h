@@ -102,7 +102,8 @@ void sigv4_sign(struct sigv4 *sigv4, struct arena *keep, const struct sigv4_ask 
                 const struct sigv4_credentials *with, struct sigv4_signed *ret);
 
 #define SIGNATURE_CHARS 64    /* in hex */
-/* Signs a text with the key of the claim's date, region and service. For forms. */
+/* Signs a text with the key of the claim's date, region and service. Only forms are signed in this
+ * way. */
 void sigv4_text(struct sigv4 *sigv4, struct arena *scratch, slice secret_key,
                 const struct sigv4_claim *claim, slice text, char ret[SIGNATURE_CHARS]);
 /* Compares signatures in constant time. */
@@ -119,7 +120,7 @@ struct sigv4_chain *sigv4_chain_new(struct sigv4 *sigv4, const struct sigv4_clai
 void sigv4_chain_free(struct sigv4_chain **chain);
 enum sigv4_link { LINK_CHUNK, LINK_TRAILER };
 /* Returns OK if `signature` is the next one of the chain, for bytes with this digest, otherwise
- * ERR_SIGNATURE. In constant time. */
+ * ERR_SIGNATURE. Compares in constant time. */
 enum err sigv4_chain_next(struct sigv4_chain *chain, enum sigv4_link link,
                           const uint8_t sha256[32], slice signature) MUST_USE;
 

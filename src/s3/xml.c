@@ -3,12 +3,12 @@
  * Written XML is always valid: bytes that are not UTF-8, and characters that XML 1.0 can't express,
  * become U+FFFD.
  *
- * Reading: expat walks the document. A table of paths ("/Delete/Object/Key") says what to do when
- * an element begins or ends. A document type is refused, so there are no entities to expand. The
- * size and depth of a document and the length of a value and of a tag are limited. Without a limit
- * for tags, the cost of attributes would grow with the square of their number. A name with a prefix
- * ("x:Key") is refused, because an origin that supports name spaces could read elements that
- * Penstock does not see. Any thread. */
+ * To read a document, Penstock lets expat walk it. A table of paths ("/Delete/Object/Key") says
+ * what to do when an element begins or ends. A document type is refused, so there are no entities
+ * to expand. The size and depth of a document and the length of a value and of a tag are limited.
+ * Without a limit for tags, the cost of attributes would grow with the square of their number. A
+ * name with a prefix ("x:Key") is refused, because an origin that supports name spaces could read
+ * elements that Penstock does not see. Any thread may call these functions. */
 #include "s3/xml.h"
 
 #include <expat.h>

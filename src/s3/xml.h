@@ -3,7 +3,7 @@
  * To write a document, the caller appends elements to a text; values are escaped. Documents are
  * read with expat. A document that declares a document type, or has a NUL, is refused. A document
  * has at most 8 MiB and 16 levels; a value has at most 16 KiB, and a tag 4 KiB. The results lie in
- * the arena. ERR_BAD_XML is the only error. Pure: no I/O and no clock (rule H9 in
+ * the arena. ERR_BAD_XML is the only error. The functions do no I/O and read no clock (rule H9 in
  * src/README.md). */
 #ifndef S3_XML_H
 #define S3_XML_H
