@@ -120,8 +120,8 @@ void text_char(struct text *text, char c)
     text_add(text, (slice){ &c, 1 });
 }
 
-/* Most texts are short. They are formatted once, and only longer ones a second time, when their length
- * is known. */
+/* A short text, as most texts are, is formatted once. A longer text is formatted again, when its
+ * length is known. */
 static void text_vprintf(struct text *text, const char *fmt, va_list args)
 {
     char text_short[SHORT_BYTES];

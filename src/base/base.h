@@ -28,14 +28,14 @@
 #define check(cond) ((cond) ? (void)0 : check_failed(#cond, __FILE__, __LINE__, __func__))
 void check_failed(const char *cond, const char *file, int line, const char *func) NORETURN;
 
-/* For small allocations. The caller limits their number: each queue, list and table has a limit
- * (rule H8 in src/README.md). If no memory is left, the process prints "out of memory" and aborts.
- * Large memory, such as that of request bodies, comes from a budget of bytes instead
- * (base/budget.h). */
+/* These functions are for small allocations. The caller limits their number: each queue, list and
+ * table has a limit (rule H8 in src/README.md). If no memory is left, the process prints "out of
+ * memory" and aborts. Large memory, such as that of request bodies, comes from a budget of bytes
+ * instead (base/budget.h). */
 void *must_alloc(size_t bytes) MUST_USE;    /* zeroed */
 char *must_strndup(const char *text, size_t len) MUST_USE;    /* followed by a NUL */
 
-/* Every way to fail, one row each in err.def. OK is 0. */
+/* The ways to fail: err.def has a row for each. OK is 0. */
 enum err {
 #define ERR(name, text) name,
 #include "base/err.def"

@@ -46,7 +46,7 @@ bool cgroup_line(const char *folder, const char *file, char *ret, int cap)
 
 /* A line has the form NUMBER:CONTROLLERS:PATH; in version 2 the number is 0 and there are no
  * controllers. Returns the path of this process's group in the tree of version 2 (if `second`), or
- * in the tree of the controller. The ptr of the path is NULL if no line is of that tree. */
+ * in the tree of the controller. The ptr of the path is NULL if no line belongs to that tree. */
 static slice group_of(struct walk *walk, bool second)
 {
     for (slice lines = read_lines(walk, "/proc/self/cgroup"); lines.len;) {

@@ -97,7 +97,8 @@ struct config {
     bool aws_in_env;                               /* AWS_ACCESS_KEY_ID or AWS_PROFILE is set */
     const char *aws_ca_bundle;                     /* AWS_CA_BUNDLE, or NULL */
     bool file_unread;                              /* the file's settings are unknown */
-    struct config_mistake *mistakes;               /* as found; those of one file: by place */
+    /* In the order in which they were found. Those of one file are in the order of their places. */
+    struct config_mistake *mistakes;
     struct arena arena;                            /* holds all memory of this struct */
 };
 

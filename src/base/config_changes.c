@@ -2,9 +2,9 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * A group is an entry of "origins", "buckets" or "keys" in the settings file. A group of the first
- * load is compared with the group of the second load that has the same name; for entries of "keys",
- * the same access key. The order of the groups does not matter. A group that was added or removed
- * is one change; for entries of "buckets", see name_lone_bucket. */
+ * load is compared with the group of the second load that has the same name. Entries of "keys" are
+ * compared by access key. The order of the groups does not matter. A group that was added or
+ * removed is one change; for entries of "buckets", see name_lone_bucket. */
 #include <string.h>
 
 #include "base/config.h"
@@ -97,8 +97,9 @@ static bool is_given(const struct config *config, const struct config_group *gro
                        &config->where[setting_at(SCOPE_GLOBAL, slice_of(standard + 1))]);
 }
 
-/* For an entry of "buckets" that was added or removed. A reload applies its reloadable members. The
- * entry as a whole is named as a change that needs a restart in three cases:
+/* Names the changes of an entry of "buckets" that was added or removed. A reload applies its
+ * reloadable members. The entry as a whole is named as a change that needs a restart in three
+ * cases:
  * - it has members that are not reloadable;
  * - it has no members;
  * - its name has a prefix, so the keys of that prefix move from one entry to another. */

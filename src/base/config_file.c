@@ -36,8 +36,8 @@ static const char *const lists[] = {
     [SCOPE_ORIGIN] = "origins", [SCOPE_BUCKET] = "buckets", [SCOPE_KEY] = "keys",
 };
 
-/* Returns the place of a value in a group, or of the value's name. `steps` is the path from the
- * group to the value. */
+/* Returns the place of a value in a group (if `of_value`), or the place of the value's name.
+ * `steps` is the path from the group to the value. */
 static struct setting_where place(const struct loading *load, const struct config_group *group,
                                   const struct json_step *steps, size_t step_count, bool of_value)
 {

@@ -49,10 +49,10 @@ void config_read_flags(struct config *config, size_t argc, const char *const *ar
 const char *config_file_path(const struct config_sources *from, bool *ret_given);
 
 /* ---- config_keys.c ---- */
-/* For a row of a policy: { "allow": [...], "on": [...] }. config_policy_right returns the right
- * that a word of "allow" names, or 0 if there is no such right. config_policy_on_breaks checks a
- * word of "on", and returns the mistake, or NULL. config_policy_add adds a row; an empty `on` means
- * everywhere. */
+/* These functions are for a row of a policy: { "allow": [...], "on": [...] }. config_policy_right
+ * returns the right that a word of "allow" names, or 0 if there is no such right.
+ * config_policy_on_breaks checks a word of "on", and returns the mistake, or NULL.
+ * config_policy_add adds a row; an empty `on` means everywhere. */
 unsigned config_policy_right(slice word) MUST_USE;
 const char *config_policy_on_breaks(slice on, struct arena *keep) MUST_USE;
 void config_policy_add(struct config *config, struct config_key *key, unsigned rights, slice on);

@@ -259,8 +259,8 @@ static void there_is_an_origin(struct config *config, const struct config_group 
                      config->config[0] ? config->config : "--config FILE");
 }
 
-/* Each cache folder keeps the owner of the credentials at each origin, in a file of that many rows
- * (store/names.c). */
+/* Each cache folder has a file with the owner of the credentials at each origin. This file has room
+ * for CONFIG_ORIGINS_MAX origins (store/names.c). */
 static void origins_are_few(struct config *config, const struct config_group *all)
 {
     if (config->origin_count > CONFIG_ORIGINS_MAX)

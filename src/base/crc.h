@@ -1,7 +1,8 @@
 /* crc.h - cyclic checksums, for records on disk and for bodies of clients.
  * SPDX-License-Identifier: Apache-2.0
  *
- * `seed` is 0 for the first bytes, then the result of the previous call. Any thread. */
+ * `seed` is 0 for the first bytes, then the result of the previous call. Any thread may call these
+ * functions. */
 #ifndef BASE_CRC_H
 #define BASE_CRC_H
 

@@ -1,4 +1,4 @@
-/* file.c - reads small files, and opens files whose name may be that of something else.
+/* file.c - reads small files, and opens files in folders that other programs can change.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/file.h"
 

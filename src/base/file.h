@@ -1,7 +1,7 @@
-/* file.h - reads small files, and opens files where something else may have the file's name.
+/* file.h - reads small files, and opens files in folders that other programs can change.
  * SPDX-License-Identifier: Apache-2.0
  *
- * In a folder that other programs can change, a FIFO or a link may lie in the place of a file. */
+ * In such a folder, a FIFO or a link may have the name of the file. */
 #ifndef BASE_FILE_H
 #define BASE_FILE_H
 

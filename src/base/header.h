@@ -2,7 +2,7 @@
  *
  * The rows of header.def decide, by the name of a header, whether the header is sent to an origin,
  * whether the cache may answer the request, and whether the client needs the right "admin".
- * Pure. */
+ * The functions do no I/O. */
 #ifndef BASE_HEADER_H
 #define BASE_HEADER_H
 

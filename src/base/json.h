@@ -1,6 +1,7 @@
 /* json.h - texts and single members of JSON documents. SPDX-License-Identifier: Apache-2.0
  *
- * json_read_members is for documents of one flat object, such as credentials and tokens. Pure. */
+ * json_read_members is for documents of one flat object, such as credentials and tokens. The
+ * functions do no I/O. */
 #ifndef BASE_JSON_H
 #define BASE_JSON_H
 

@@ -3,7 +3,8 @@
  *
  * Only the code in front/, local/, origin/ and cli/ logs. Code in other folders returns errors and
  * raises metrics; the one exception is a warning in store/names.c. Secret keys, session tokens and
- * signatures are never logged. Each line goes to stderr as a whole. Any thread.
+ * signatures are never logged. Each line goes to stderr as a whole. Any thread may call these
+ * functions.
  *
  * If access_log is on, each request has an access line. The thread that serves the request only
  * puts this line into a ring, and another thread writes many lines at a time (log_access.c). Other
@@ -35,15 +36,15 @@ void log_access(const char *event, const char *fmt, ...) PRINTF_LIKE(2, 3);
  * could not be started. log_access_stop writes the lines that are left, for at most 2 s. */
 bool log_access_start(void) MUST_USE;
 void log_access_stop(void);
-/* Writes the lines that are left, for at most 0.5 s. For the handler of a signal that ends the
- * process. */
+/* Writes the lines that are left, for at most 0.5 s. Only handlers of signals that end the process
+ * call this function. */
 void log_access_last(void);
 
 /* Escapes the value of a fact that comes from outside: each control byte, space, quote, backslash,
  * '%' and non-ASCII byte becomes %XX. So a line stays one line, and a fact stays one word. */
 slice log_word(struct arena *keep, slice value) MUST_USE;
-/* The same for a sentence between double quotes, in which spaces and single quotes stay, and a
- * double quote becomes a single one. */
+/* Escapes a sentence that stands between double quotes, in the same way with two exceptions: spaces
+ * and single quotes stay, and a double quote becomes a single one. */
 slice log_sentence(struct arena *keep, slice value) MUST_USE;
 
 #endif

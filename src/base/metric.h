@@ -2,8 +2,9 @@
  *
  * Each metric is a row in metric.def: KIND(id, name, labels, help). Counters and histograms are
  * counted in memory of each thread, which no other thread writes, and summed when they are read. A
- * gauge is one atomic. Labels are part of the row, except in a family: its label has values that
- * are known only at run time, such as the names of buckets. Any thread. */
+ * gauge is one atomic variable. Labels are part of the row, except in a family: its label has
+ * values that are known only at run time, such as the names of buckets. Any thread may call these
+ * functions. */
 #ifndef BASE_METRIC_H
 #define BASE_METRIC_H
 

@@ -92,7 +92,8 @@ static uint64_t get(const _Atomic uint64_t *cell)
     return atomic_load_explicit(cell, memory_order_relaxed);
 }
 
-/* Only for a cell with one writer: the thread that owns the slots, or the holder of the lock. */
+/* Call this function only for a cell with one writer: the thread that owns the slots, or the holder
+ * of the lock. */
 static void put(_Atomic uint64_t *cell, uint64_t by)
 {
     atomic_store_explicit(cell, get(cell) + by, memory_order_relaxed);

@@ -3,11 +3,11 @@
  *
  * A bucket gets a number when it is first counted. Only buckets that an origin has confirmed may be
  * counted, so that no client makes up labels. /metrics shows the 100 largest buckets with a label
- * each, and all other buckets together as "other". The size of a bucket here is the bytes that
- * clients got of it, plus the bytes of it that are cached. When 100 buckets have labels, another
- * bucket replaces the smallest of them only if it is more than twice as large. So labels rarely
- * change. What was counted before a bucket got its label stays in "other", so that the
- * counters of "other" never fall.
+ * each, and all other buckets together as "other". The size of a bucket is the number of its bytes
+ * that clients got, plus the number of its bytes that are cached. When 100 buckets have labels,
+ * another bucket replaces the smallest of them only if it is more than twice as large. So labels
+ * rarely change. Counts from before a bucket got its label stay in "other", so that the counters of
+ * "other" never fall.
  *
  * Each thread counts in memory of its own, as in metric.c. Any thread may call these functions. */
 #ifndef BASE_METRIC_BUCKET_H
@@ -32,8 +32,9 @@ void metric_bucket_add(uint32_t number, enum bucket_counter counter, uint64_t by
 struct bucket_holds {
     uint64_t bytes, objects;
 };
-/* Writes the families of all buckets, in Prometheus text. `holds` has METRIC_BUCKETS_MAX rows, by
- * the numbers of the buckets; row 0 is for records whose bucket is not known. */
+/* Writes the families of all buckets, in Prometheus text. `holds` has METRIC_BUCKETS_MAX rows, and
+ * the number of a bucket is the index of its row. Row 0 is for records whose bucket is not
+ * known. */
 void metric_buckets_expose(struct text *to, const struct bucket_holds *holds);
 
 #endif

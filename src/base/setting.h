@@ -2,7 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Flags, variables, members of the file, help, the manual, completion and the example all come from
- * these rows. Pure: reading turns a text into a member of a struct. */
+ * these rows. The functions do no I/O: to read a value is to turn a text into a member of a
+ * struct. */
 #ifndef BASE_SETTING_H
 #define BASE_SETTING_H
 
@@ -92,7 +93,7 @@ const char *setting_standard(const struct setting *setting);  /* the default, ow
 const char *setting_type_name(const struct setting *setting);    /* "size", "a|b|c", ... */
 
 /* Returns the number of edits that turn one name into the other. An edit adds, removes or replaces
- * a letter, or swaps two neighbours. Used to find nearest names. */
+ * a letter, or swaps two neighbours. Functions that look for the nearest name use this number. */
 unsigned name_distance(slice a, slice b);
 
 #endif

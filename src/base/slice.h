@@ -32,7 +32,7 @@ size_t slice_put(char *to, slice s);                    /* copies the bytes; ret
 
 bool slice_eq(slice a, slice b);
 bool slice_eq_nocase(slice a, slice b);                 /* ASCII only */
-/* For secrets: the time depends on the lengths, not on the place of a difference. */
+/* Compares secrets: the time depends on the lengths, not on the place of a difference. */
 bool slice_eq_secret(slice a, slice b) MUST_USE;
 int slice_cmp(slice a, slice b);                        /* compares bytes, as memcmp does */
 int slice_order(const void *a, const void *b);          /* slice_cmp for qsort */

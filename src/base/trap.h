@@ -17,18 +17,18 @@ void trap_install(void);
  * in the middle. Then nothing that the call was working on (what `ask` points to, the objects of
  * the library) may be used any more. */
 bool trap_run(trap_call *call, void *ask, int *ret) MUST_USE;
-/* The same for a call that reads a file's map. Only a fault of the disk (SIGBUS, in one of the
+/* Does the same for a call that reads a file's map. Only a fault of the disk (SIGBUS, in one of the
  * pages of the map) ends the call. Any other fault is a mistake in this program and ends the
  * process. */
 bool trap_read(trap_call *call, void *ask, slice map, int *ret) MUST_USE;
-/* The same for two maps. If it returns false, *ret_failed is 0 or 1: the index of the map that
- * failed. */
+/* Does the same as trap_read, for two maps. If it returns false, *ret_failed is 0 or 1: the index
+ * of the map that failed. */
 bool trap_read_two(trap_call *call, void *ask, const slice maps[2], int *ret,
                    int *ret_failed) MUST_USE;
 /* Copies to a map, like memcpy. Returns false if a write to the map faults: the disk failed, or
  * the client whose memory is mapped has removed the page. */
 bool trap_copy_to(void *to, const void *from, size_t bytes) MUST_USE;
-/* Called inside a trapped call: ends that call, as a fault would. */
+/* Ends the trapped call that the caller is a part of, as a fault would. */
 void trap_spring(void) NORETURN;
 /* Adds the path of a note. A note is an empty file. The handler creates this file if a fault or
  * abort() that no trap caught ends the process. Returns NULL if there are TRAP_NOTES already. */

@@ -2,7 +2,7 @@
  *
  * A kind of origin is, for example, an S3 server or a folder. The settings judge URLs, but the code
  * of the kinds is in src/origin (origin/kind.h), which base/ must not include. So the caller of
- * config_load passes a list of struct url_kind (config_sources). Pure: no function here uses a
+ * config_load passes a list of struct url_kind (config_sources). No function of this file uses a
  * network or a disk. */
 #ifndef BASE_URL_KIND_H
 #define BASE_URL_KIND_H
