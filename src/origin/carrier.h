@@ -1,7 +1,6 @@
 /* carrier.h - the threads that carry exchanges (an exchange is one HTTP request to an origin, with
- * its answer), and the libcurl options that every request has. Shared by curl.c, carrier.c and
- * web.c.
- * SPDX-License-Identifier: Apache-2.0 */
+ * its answer), and the libcurl options that every request has. curl.c, carrier.c and web.c share
+ * this file. SPDX-License-Identifier: Apache-2.0 */
 #ifndef ORIGIN_CARRIER_H
 #define ORIGIN_CARRIER_H
 
@@ -48,7 +47,8 @@ void curl_rules(CURL *easy, const char *ca_file);
 /* Returns the fields in libcurl's form; the caller frees the list. */
 struct curl_slist *curl_fields(const struct http_field *fields, size_t count) MUST_USE;
 
-/* In curl.c; called on the carrier. The end() of an exchange may start another one. */
+/* In curl.c: ends the exchanges that libcurl has finished. The carrier calls this function. The
+ * end() of an exchange may start another exchange. */
 void exchanges_end_finished(struct carrier *carrier);
 void exchanges_end_stuck(struct carrier *carrier, uint64_t now_ms);
 

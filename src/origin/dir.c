@@ -1,11 +1,11 @@
 /* dir.c - a POSIX directory that answers like an S3 server. SPDX-License-Identifier: Apache-2.0
  *
  * "dir:/path": each sub-directory of the path is a bucket, the files below it are objects, and a
- * file's path relative to the bucket is its key. Read-only. Relative links to files of the same
- * bucket are followed, also in listings; listings do not walk into linked directories. A file that
- * changed less than 2 s ago may change again unnoticed (dir_file.c), so its answer says
- * "cache-control: no-store".
- * Threads: those of dir_pool.c. */
+ * file's path relative to the bucket is its key. Such an origin is read-only. Relative links to
+ * files of the same bucket are followed, also in listings; listings do not walk into linked
+ * directories. A file that changed less than 2 s ago may change again unnoticed (dir_file.c), so
+ * its answer says "cache-control: no-store".
+ * The code runs on the threads of dir_pool.c. */
 #include "origin/dir.h"
 
 #include <errno.h>

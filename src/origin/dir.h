@@ -40,7 +40,7 @@ void dir_pool_start(struct origin *origin, struct origin_call *asked);
 void dir_pool_resume(struct origin_hook *hook);
 void dir_pool_cancel(struct origin_hook *hook);
 
-/* dir.c; on a thread of the pool. */
+/* dir.c. dir_answer runs on a thread of the pool. */
 enum err dir_answer(struct dir_call *call) MUST_USE;    /* gives the head, prepares the body */
 
 /* dir_file.c. dir_open_bucket and dir_open_file fail with ERR_NO_SUCH_BUCKET, ERR_NO_SUCH_KEY
@@ -51,8 +51,8 @@ enum err dir_open_file(struct dir_call *call, slice *ret_why) MUST_USE;    /* se
 /* Reads at most `bytes` bytes at call->at. *ret lies in `buffer`, or in the call's own memory.
  * Returns ERR_ORIGIN_CUT if the file has changed since it was opened, or can't be read. */
 enum err dir_read(struct dir_call *call, char *buffer, size_t bytes, slice *ret) MUST_USE;
-/* As openat2, only beneath `at`. If `follow` is set, symbolic links are followed as long as they
- * stay beneath `at`. Returns -1 and errno on failure. */
+/* Like openat2, but opens only what lies beneath `at`. If `follow` is set, symbolic links are
+ * followed as long as they stay beneath `at`. Returns -1 and errno on failure. */
 int dir_open(int at, const char *path, int flags, bool follow) MUST_USE;
 bool dir_is_file_name(slice key);                   /* true if a file could have this name */
 bool dir_is_young(const struct stat *file);         /* true if changed less than 2 s ago */

@@ -226,7 +226,7 @@ static bool is_full(const struct walk *walk)
     return walk->count > walk->ask->max;
 }
 
-/* Returns true and *ret if the entry is a regular file, or a link to a regular file inside the
+/* Returns true and sets *ret if the entry is a regular file, or a link to a regular file inside the
  * bucket. */
 static bool stat_entry(const struct walk *walk, int dir, const struct entry *entry, const char *key,
                        struct stat *ret)

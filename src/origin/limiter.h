@@ -41,10 +41,10 @@ void limiter_end(struct limiter *limiter);
 /* Returns false if the pass must wait; its errand is woken once it is inside. */
 bool limiter_enter(struct limiter *limiter, struct limiter_pass *pass) MUST_USE;
 bool limiter_is_inside(struct limiter *limiter, const struct limiter_pass *pass) MUST_USE;
-/* A waiting pass leaves its list, and from now on takes turns alone. */
+/* If the pass is waiting, takes it out of its list. From then on, the pass takes turns alone. */
 void limiter_part(struct limiter *limiter, struct limiter_pass *pass);
-/* The pass does not need its place for now. Its errand is woken when another pass needs the
- * place. */
+/* Notes that the pass does not need its place for now. Its errand is woken when another pass needs
+ * the place. */
 void limiter_spare(struct limiter *limiter, struct limiter_pass *pass);
 /* Returns false if another pass needs the place, and this one must leave. Set `needs` if the pass
  * needs its place again; then it is not asked to leave any more. */

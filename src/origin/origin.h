@@ -31,16 +31,17 @@ struct origin_reply {
 slice origin_reply_get(const struct origin_reply *reply, slice name);
 
 /* The result of body(). PAUSE: the same bytes come again after origin_resume. PAUSE is not allowed
- * for the body of a 400, 401 or 403, because these bodies come only once. SPARE: as PAUSE, but if
- * another call waits for the connection before the resume, the origin ends this call with
+ * for the body of a 400, 401 or 403, because these bodies come only once. SPARE is like PAUSE, but
+ * if another call waits for the connection before the resume, the origin ends this call with
  * ERR_YIELDED. */
 enum origin_take { ORIGIN_TAKEN, ORIGIN_PAUSE, ORIGIN_SPARE };
 
 struct origin_events {
-    /* Status and headers of the answer, also for an error status. Called once, before any body. */
+    /* Takes status and headers of the answer, also for an error status. It is called once, before
+     * any body. */
     void (*head)(struct origin_call *call, const struct origin_reply *reply);
     enum origin_take (*body)(struct origin_call *call, slice bytes);
-    /* The end of the call. The result is OK only if the whole body was delivered. Errors:
+    /* Takes the end of the call. `err` is OK only if the whole body was delivered. Errors:
      * ERR_ORIGIN_CONNECT, ERR_ORIGIN_CERT, ERR_ORIGIN_TIMEOUT, ERR_ORIGIN_CUT (in the middle of the
      * body), ERR_ORIGIN_REPLY, ERR_ORIGIN_KEYS (the origin refuses Penstock's own credentials; then
      * no head came), ERR_NO_KEYS (Penstock has no valid credentials), ERR_SLOW_DOWN (no connection
@@ -50,7 +51,7 @@ struct origin_events {
     void (*done)(struct origin_call *call, enum err err);
 };
 
-/* A request body. read() is called on origin threads, and waits for no disk. */
+/* A request body. read() is called on origin threads, and must not wait for a disk. */
 #define ORIGIN_LATER SIZE_MAX
 struct origin_body {
     uint64_t length;
@@ -94,13 +95,13 @@ struct origin_call {
     void *priv;                         /* used by src/origin; must be NULL at first */
 };
 
-/* Starts a call; any thread. It never fails: done() reports every failure. */
+/* Starts a call, on any thread. It never fails: done() reports every failure. */
 void origin_start(struct origin *origin, struct origin_call *call);
 void origin_resume(struct origin_call *call);    /* after PAUSE, SPARE or LATER; any thread */
 void origin_cancel(struct origin_call *call);    /* any thread; done() follows, if not yet called */
 /* Tells the origin that may_send would refuse now, or that the caller has set list_id to 0. If
  * may_send refuses, a waiting call ends. If list_id is 0, a waiting call goes on waiting as a
- * single call. A call that is being sent goes on. Any thread. */
+ * single call. A call that is being sent goes on. Any thread may call this function. */
 void origin_ask_again(struct origin_call *call);
 
 /* The canonical endpoint URL, which is part of every object's name. Lives as long as origin. */
@@ -123,7 +124,7 @@ struct origin_keys {
     int64_t expires_s, renewed_s, failed_s;  /* failed_s: last time that the source gave no keys */
     slice why;                          /* the last failure, in words */
 };
-/* The results of the calls of an origin. Times as above. */
+/* The results of the calls of an origin. Times are in seconds of the wall clock; 0: never. */
 struct origin_health {
     uint64_t calls;                     /* calls in progress or waiting */
     slice name;                         /* lives as long as origin */
@@ -140,7 +141,7 @@ void origin_health(struct origin *origin, struct arena *keep, struct origin_heal
 struct origin_options {
     const char *name;
     const char *url;            /* a URL of a kind in kind.def */
-    const char *region;         /* empty: of the environment or profile, else us-east-1 */
+    const char *region;         /* empty: that of environment or profile, else us-east-1 */
     const char *style;          /* "path", "host", or "auto": path for IPs and single labels */
     const char *ca_file;        /* certificates trusted for https; empty: the system's store */
     const char *access_key, *secret_key, *session_token;    /* empty: searched as the AWS SDKs do */
@@ -150,7 +151,7 @@ struct origin_options {
     unsigned connections_max;   /* to this origin, from all threads; at least 1 */
     unsigned connect_ms;        /* longest time to connect, in one try */
     unsigned progress_ms;       /* a try fails after this time without a byte; 0: no limit */
-    unsigned answer_ms;         /* as progress_ms, for a write whose last byte was sent */
+    unsigned answer_ms;         /* like progress_ms, after the last byte of a write */
     unsigned wait_ms;           /* longest wait for a free connection; 0: no limit */
     unsigned total_ms;          /* limit of all tries together; 0: no limit */
     unsigned tries_max;         /* 0 or 1: no retry */

@@ -21,7 +21,7 @@ enum err provider_new(const struct credentials_ask *ask, const char *origin, str
 void provider_free(struct provider **provider);
 
 /* Returns a snapshot, in keep, and its version; or ERR_NO_KEYS if there are no valid credentials.
- * Any thread. */
+ * Any thread may call this function. */
 enum err provider_take(struct provider *provider, struct arena *keep, struct sigv4_credentials *ret,
                        unsigned *ret_version) MUST_USE;
 unsigned provider_version(const struct provider *provider);    /* 0: it never had credentials */

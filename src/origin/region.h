@@ -1,4 +1,4 @@
-/* region.h - the regions of buckets, as origins reported them. Any thread may call it.
+/* region.h - the regions of buckets, as origins reported them. Any thread may call these functions.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef ORIGIN_REGION_H
 #define ORIGIN_REGION_H

@@ -2,7 +2,7 @@
  *
  * AssumeRole is signed with other credentials: those of source_profile, or of the source that
  * credential_source names. AssumeRoleWithWebIdentity is unsigned, and sends a token from a file
- * that an orchestrator mounts. This file is read again for each request. */
+ * that an orchestrator mounts. The token file is read again for each request. */
 #include <assert.h>
 
 #include "origin/source.h"

@@ -2,7 +2,7 @@
  *
  * Each try is built again, with its own date, and signed for the region that is known by then.
  * Penstock makes the fields about the connection or the signature itself; if the caller gives a
- * field with such a name, it is left out. Threads: carriers. */
+ * field with such a name, it is left out. The code runs on carriers. */
 #include <assert.h>
 #include <pthread.h>
 #include <sys/random.h>
@@ -13,9 +13,10 @@
 #define EXTRA_FIELDS 5      /* Host, and the fields that the signer adds */
 static_assert(EXTRA_FIELDS > countof(((struct sigv4_signed *)NULL)->fields), "Host fits, too");
 
-/* Some servers read any character of a field name that is no letter, digit, '-' or '_' as a '-',
- * and so may read another name. So Penstock refuses a request with such a name. The exception is
- * x-amz-meta-: no server acts on these names, so they may have every character of RFC 9110. */
+/* A field name may have characters other than letters, digits, '-' and '_'. Some servers read each
+ * such character as '-', and so may read another name. So Penstock refuses a request with such a
+ * name. The exception is x-amz-meta-: no server acts on these names, so they may have every
+ * character of RFC 9110. */
 static bool is_sendable_name(slice name)
 {
     if (slice_starts_nocase(name, S("x-amz-meta-")))

@@ -1,15 +1,15 @@
 /* s3_keys.c - refusals of Penstock's own credentials. SPDX-License-Identifier: Apache-2.0
  *
  * Penstock has verified the client's signature. So if an origin complains about a key or a
- * signature, it means Penstock's own. The operator must read that in the log, in a line that names
- * what to check. AccessDenied is different: the keys are valid but lack a permission, so the answer
- * goes to the caller like any other. The refusal of a HEAD gives no reason, so the last answer with
- * a reason decides.
+ * signature, the complaint is about Penstock's own. The log tells the operator so, in a line that
+ * names what to check. AccessDenied is different: the keys are valid but lack a permission, so the
+ * answer goes to the caller like any other. The refusal of a HEAD gives no reason, so the last
+ * answer with a reason decides.
  *
  * If a request signed as a client (call->as) is refused, the refusal goes to that client, and says
  * nothing about Penstock's own credentials. But a wrong signature or clock is Penstock's fault in
  * such a request, too.
- * Threads: carriers. */
+ * The code runs on carriers. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "origin/s3.h"

@@ -1,8 +1,8 @@
 /* web.h - one small HTTP request that blocks its caller. SPDX-License-Identifier: Apache-2.0
  *
- * For rare requests, such as a request for credentials, from a thread that may block. The request
- * blocks until the whole answer is there, the time is over, or *stop was set. Never call it on a
- * thread that serves clients (an HTTP loop) or talks to origins (a carrier). */
+ * This file is for rare requests, such as a request for credentials, from a thread that may block.
+ * The request blocks until the whole answer is there, the time is over, or *stop was set. Never
+ * call it on a thread that serves clients (an HTTP loop) or talks to origins (a carrier). */
 #ifndef ORIGIN_WEB_H
 #define ORIGIN_WEB_H
 
