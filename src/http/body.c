@@ -96,8 +96,9 @@ static bool may_hold(struct http_body *body, enum room kind, size_t more, size_t
     return false;
 }
 
-/* Takes room of all kinds, or of none. *ret_promised is the number of bytes that all bodies, this
- * one included, hold in the budget of disk and that the disk has not allocated yet. */
+/* Takes room of all kinds, or of none. *ret_promised is the number of bytes that all bodies, also
+ * this one, have reserved in the budget of disk, less the bytes that the disk has allocated
+ * already. */
 static bool hold(const struct http_options *options, struct http_body *body,
                  const size_t more[ROOM_KINDS], size_t *ret_promised)
 {

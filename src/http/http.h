@@ -79,9 +79,9 @@ struct http_options {
     unsigned body_progress_ms;          /* time between progress checks; 0: request_ms */
     uint64_t body_progress_bytes;       /* bytes of a body that must come between two checks */
     unsigned idle_ms;                   /* a connection without a request may stay this long */
-    /* Penstock looks at the end of each half of send_ms how much of an answer the client has taken.
-     * If it was less than send_progress_bytes in two successive halves, the connection is cut. A
-     * send_progress_bytes of 0 counts as 1. */
+    /* At the end of each half of send_ms, Penstock checks how much of an answer the client has
+     * taken. If the client took less than send_progress_bytes in two successive halves, the
+     * connection is cut. A send_progress_bytes of 0 counts as 1. */
     unsigned send_ms;
     uint64_t send_progress_bytes;
     uint64_t body_bytes_max;
@@ -114,14 +114,14 @@ struct http_options {
  * failure sets *ret_why as http_start does. */
 enum err http_could_listen(const char *setting, const char *listen_on, struct arena *keep,
                            slice *ret_why) MUST_USE;
-/* One thread, which is no loop, calls start, drain and stop.
+/* One thread must call http_start, http_drain and http_stop. It must not be the thread of a loop.
  * http_start binds every address and then starts the loops. It fails if another process listens on
  * a port, although SO_REUSEPORT would allow that. On failure *ret_why, in keep, says what failed,
  * why, and what to do. */
 enum err http_start(const struct http_options *options, struct arena *keep, struct http **ret,
                     slice *ret_why) MUST_USE;
-/* Accepts the connections that wait already, and no more. Closes idle connections. Answers from now
- * on have Connection: close. */
+/* Accepts the connections that wait already, and no more. Closes idle connections. From now on,
+ * answers have the header Connection: close. */
 void http_drain(struct http *http);
 size_t http_open_requests(struct http *http);    /* requests that apps have now; any thread */
 /* Cuts the requests that are left, joins the loops, frees everything. Also closes the loops'
@@ -131,8 +131,8 @@ void http_stop(struct http **http);
 struct mailbox *http_loop_mailbox(struct http_loop *loop);
 void *http_loop_local(struct http_loop *loop);
 
-/* Runs fn(arg) once, on this loop, after `ms`. Loop's thread only. The caller owns the timer, also
- * after it has fired, and must call http_timer_stop. */
+/* Runs fn(arg) once, on this loop, after `ms`. Call it only on the loop's thread. The caller owns
+ * the timer, also after it has fired, and must call http_timer_stop. */
 struct http_timer;
 struct http_timer *http_timer_start(struct http_loop *loop, unsigned ms, void (*fn)(void *arg),
                                     void *arg) MUST_USE;
@@ -154,15 +154,16 @@ bool http_request_is_tls(const struct http_request *request);
 struct http_body;
 struct http_body *http_body_take(struct http_request *request) MUST_USE;
 void http_body_release(struct http_body **body);
-/* For a reader in addition to the owner. The end of the last reference frees the body. The owner
- * ends its own reference by http_body_release. */
+/* Takes a reference, for a reader in addition to the owner. The end of the last reference frees the
+ * body. The owner ends its own reference by http_body_release. */
 struct http_body *http_body_ref(struct http_body *body) MUST_USE;
 void http_body_unref(struct http_body **body);
 size_t http_body_bytes(const struct http_body *body);
 bool http_body_in_file(const struct http_body *body);    /* true: reads and writes may block */
 /* Read or write bytes of the body at offset `at`. They return false if the disk failed. */
 bool http_body_read(const struct http_body *body, size_t at, char *to, size_t bytes) MUST_USE;
-/* For a thread that must not wait: returns false also if the read would wait for the disk. */
+/* Like http_body_read, but for a thread that must not wait: returns false also if the read would
+ * wait for the disk. */
 bool http_body_read_now(const struct http_body *body, size_t at, char *to, size_t bytes) MUST_USE;
 bool http_body_write(struct http_body *body, size_t at, char *from, size_t bytes) MUST_USE;
 /* Finds at most *bytes bytes of the body from offset `at` on, and sets *bytes to their number.
@@ -174,8 +175,9 @@ char *http_body_part(const struct http_body *body, size_t at, char *buffer,
 /* Sends a whole answer at once. */
 void http_reply(struct http_request *request, const struct http_answer *answer);
 
-/* An answer whose body comes in parts: one send, then wait for proceed (rule H5). For a HEAD, give
- * the length that a GET would have, and send nothing: http_reply_start completes the answer. */
+/* The source of an answer whose body comes in parts. After each send, the source waits for proceed
+ * (rule H5). For a HEAD, the caller gives the length that a GET would have, and sends nothing:
+ * http_reply_start completes the answer. */
 struct http_source {
     void (*proceed)(void *arg);         /* the bytes are out: the source may send more */
     void (*stop)(void *arg);            /* the client is gone: unhook and return, send no more */

@@ -115,7 +115,7 @@ struct http {
 /* loop.c */
 void loop_init(struct http_loop *loop, struct http *http, unsigned number);
 bool loop_start(struct http_loop *loop) MUST_USE;
-/* Only after all loops were joined, because a loop touches the listeners of other loops. */
+/* Call it only after all loops were joined, because a loop touches the listeners of other loops. */
 void loop_free(struct http_loop *loop);
 
 /* ---- a connection ---- */
@@ -173,8 +173,8 @@ void conn_written(struct conn *conn, bool ok);
 size_t conn_unchunk(struct conn *conn, char *bytes, size_t len, size_t *ret_rest);
 /* The most runs of bytes in one write: head, a chunk's line, its runs, its end. */
 #define CONN_WRITE_MAX (HTTP_RUNS_MAX + 3)
-/* Only one write at a time. done(sock, err) is called in a later turn of the loop, when all bytes
- * are out or the write has failed (err is not NULL). */
+/* Only one write may be in progress at a time. done(sock, err) is called in a later turn of the
+ * loop, when all bytes are out or the write has failed (err is not NULL). */
 void conn_write(struct conn *conn, h2o_iovec_t *bufs, size_t count, h2o_socket_cb done);
 /* Sends a few bytes now. Returns false if the connection is broken. */
 bool conn_say(struct conn *conn, slice bytes);
@@ -190,14 +190,15 @@ SSL *tls_new_ssl(struct http_tls *tls);
 void listener_open(struct listener *listener, int fd);
 void listener_drain(struct listener *listener);    /* accepts waiting connections, then closes */
 void listener_close(struct listener *listener);
-/* Wakes a paused listener, which may find room under the cap now. Any thread. */
+/* Wakes a paused listener, which may find room under the cap now. Any thread may call this
+ * function. */
 void listener_idle(struct listener *listener);
 void bound_left(struct bound *bound);      /* a connection has ended; called on any loop */
 
 /* gate.c */
 void gate_look(struct conn *conn);         /* new bytes of a head are in sock->input */
 void gate_slow(struct conn *conn);         /* the handshake or the head took too long */
-/* Sends a refusal and closes the connection. Only before the app has the request. */
+/* Sends a refusal and closes the connection. Call it only before the app has the request. */
 void gate_refuse(struct conn *conn, enum err err, const char *why);
 /* Refuses a body. `announced`: the body is larger than the head says; otherwise it is larger than
  * any body may be. */

@@ -23,8 +23,8 @@ ssize_t session_read(struct session *session, void *to, size_t bytes) MUST_USE;
 ssize_t session_peek(struct session *session) MUST_USE;
 /* Returns true if the session holds decrypted bytes, which poll does not report. */
 bool session_holds(struct session *session);
-/* The bytes must stay valid until done(sock, err) is called, in a later turn of the loop. One write
- * at a time. */
+/* The bytes must stay valid until done(sock, err) is called, in a later turn of the loop. Only one
+ * write may be in progress at a time. */
 void session_write(struct session *session, h2o_socket_t *sock, const h2o_iovec_t *bufs,
                    size_t count, h2o_socket_cb done);
 /* Sends a few bytes now. Returns false if they could not be sent; the session is then broken. */

@@ -3,8 +3,8 @@
  * Two files hold a certificate with its chain, and a key. They are read at the start, and again
  * when they change. The server speaks TLS 1.2 and 1.3, with ECDHE and AEAD ciphers, and http/1.1
  * alone. Every name that a client asks for (SNI) gets the same certificate. A new certificate and
- * key replace the old ones together or not at all; open connections keep the old ones. Any
- * thread. */
+ * key replace the old ones together or not at all; open connections keep the old ones. Any thread
+ * may call these functions. */
 #ifndef HTTP_TLS_H
 #define HTTP_TLS_H
 
