@@ -68,8 +68,8 @@ void config_folders_read(struct config *config);    /* sets config->folders */
 void config_folders_rule(struct config *config, const struct config_group *all);
 /* The setting that gives the folders: "cache_dirs" or "cache_dir". */
 const char *config_folders_setting(const struct config *config) MUST_USE;
-/* Returns the path without symbolic links, "." and "..". If its end does not exist, only the folders
- * that exist are looked at for links. */
+/* Returns the path without symbolic links, "." and "..". If its end does not exist, only the
+ * folders that exist are looked at for links. */
 const char *config_resolved(struct config *config, const char *path) MUST_USE;
 /* Returns true if `path` is `folder` or lies below it. Both are resolved. */
 bool path_is_inside(slice path, slice folder) MUST_USE;

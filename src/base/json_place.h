@@ -15,8 +15,8 @@ struct text_place {
 };
 
 /* Follows the path, and returns the places of the last step's name and value. Returns false if a
- * step is missing; both results are then the place of the last name that was found. If the text is no
- * valid JSON, the places may be wrong, but no byte outside the text is read. */
+ * step is missing; both results are then the place of the last name that was found. If the text is
+ * no valid JSON, the places may be wrong, but no byte outside the text is read. */
 bool json_place(slice text, const struct json_step *path, size_t depth, struct text_place *ret_key,
                 struct text_place *ret_value);
 

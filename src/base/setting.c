@@ -26,8 +26,9 @@ const struct setting settings[] = {
 };
 const size_t setting_count = countof(settings);
 
-/* Numbers the GLOBAL rows. FIRST_OF_id of a heading is the number of the first row below it. A name
- * in an enum takes a number; BEFORE_id gives it back, so that the row gets the same number. */
+/* Numbers the GLOBAL rows. FIRST_OF_id of a heading is the number of the first row below it.
+ * FIRST_OF_id itself takes this number in the enum. BEFORE_id gives the number back, so that the
+ * row gets it, too. */
 enum {
 #define SECTION(id, title) FIRST_OF_##id, BEFORE_##id = FIRST_OF_##id - 1,
 #define GLOBAL(id, ...) ROW_OF_##id,

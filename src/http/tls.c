@@ -2,8 +2,9 @@
  *
  * There is one SSL_CTX at a time. If a reload finds other certificates, it puts a new SSL_CTX in
  * place under the lock; a session keeps the SSL_CTX that it began with. There is no session cache:
- * a client keeps its session in a ticket. A ticket is sealed with keys of its SSL_CTX, so no session
- * is resumed after such a reload or a restart. A ticket carries no identity of the client. */
+ * a client keeps its session in a ticket. A ticket is sealed with keys of its SSL_CTX, so no
+ * session is resumed after such a reload or a restart. A ticket carries no identity of the
+ * client. */
 #include "http/inside.h"
 
 #include <errno.h>

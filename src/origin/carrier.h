@@ -1,6 +1,7 @@
 /* carrier.h - the threads that carry exchanges (an exchange is one HTTP request to an origin, with
  * its answer), and the libcurl options that every request has. curl.c, carrier.c and web.c share
- * this file. SPDX-License-Identifier: Apache-2.0 */
+ * this file.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef ORIGIN_CARRIER_H
 #define ORIGIN_CARRIER_H
 

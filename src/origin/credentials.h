@@ -22,7 +22,7 @@ struct credentials {
     slice access_key, secret_key, session_token, region;    /* token and region may be empty */
     slice from;    /* the source of the keys: "env AWS_ACCESS_KEY_ID", "profile NAME" */
     enum credentials_kind kind;
-    bool nameless;  /* `from` does not show whose keys they are, and that may change */
+    bool nameless;  /* `from` does not name the owner; later keys may be those of another role */
     int64_t expires_s;              /* 0: not known to expire */
     bool outlasts;                  /* valid even after expires_s, until newer ones come */
     unsigned source;                /* number of the source, so that the next search asks only it */

@@ -95,7 +95,8 @@ struct origin_call {
     void *priv;                         /* used by src/origin; must be NULL at first */
 };
 
-/* Starts a call, on any thread. It never fails: done() reports every failure. */
+/* Starts a call. It never fails: done() reports every failure. Any thread may call this
+ * function. */
 void origin_start(struct origin *origin, struct origin_call *call);
 void origin_resume(struct origin_call *call);    /* after PAUSE, SPARE or LATER; any thread */
 void origin_cancel(struct origin_call *call);    /* any thread; done() follows, if not yet called */

@@ -31,7 +31,7 @@ struct retry_case {
     bool reused;            /* a reused connection failed at once */
     bool no_retry;          /* the call must not happen twice */
     enum effect effect;
-    unsigned tries, tries_max;      /* tries: with this one, but without free_tries */
+    unsigned tries, tries_max;      /* tries: includes this one, but no free ones */
     unsigned free_tries;            /* earlier repetitions that were free */
 };
 /* FREE: repeat at once, at no cost to tries_max and budget. PAID: repeat if retry_spend allows. */

@@ -1,8 +1,8 @@
 /* canon.h - the canonical request, which signature version 4 signs.
  * SPDX-License-Identifier: Apache-2.0
  *
- * sigv4.c fills in a struct canon in two cases: to verify a client's request, with the head as it
- * came, and to sign a request of Penstock's own. */
+ * sigv4.c fills in a struct canon in two cases: to verify a client's request (with the head as it
+ * came), and to sign a request of Penstock's own. */
 #ifndef S3_CANON_H
 #define S3_CANON_H
 

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Clients sign forms by signature version 4, or by the older version 2. The form for the origin is
- * signed by version 4, which every origin accepts. Only the signer changes in the policy: the
+ * signed by version 4, which every origin accepts. In the policy, only the signer changes. The
  * origin judges the conditions and the expiry, and its answer goes to the client. */
 
 #include "s3/encode.h"

@@ -13,7 +13,8 @@
 
 #include "s3/conditions.h"
 
-/* As a length: up to the end of the object. As `to` or `max`: not given. */
+/* As a length, it means up to the end of the object. As `to` or `max`, it means that the member is
+ * absent. */
 #define ITEM_OPEN UINT64_MAX
 
 struct item {

@@ -6,8 +6,8 @@
  * Content-Length, Transfer-Encoding, Expect, Connection) are rows of a table. They are read more
  * strictly than RFC 9112 requires: if a lenient and a strict parser could differ, the head is
  * refused. Invariant: after OK the lines are exactly method SP target SP version CRLF, then name
- * ":" value CRLF each, then CRLF, and head->bytes is their length. Any thread may call these
- * functions. */
+ * ":" value CRLF for each field, then CRLF, and head->bytes is their length. Any thread may call
+ * these functions. */
 #include "s3/request_head.h"
 
 #include <stdarg.h>
