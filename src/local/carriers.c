@@ -24,12 +24,12 @@ void carriers_socket(int fd)
     check(setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes)) == 0);
 }
 
-/* Penstock could not empty a memfd that a client has sealed against shrinking. So a memfd is sealed
- * against further seals. The kernel makes memfds with that seal, unless vm.memfd_noexec is set
- * (Linux 6.3). */
+/* Penstock could not empty a memfd that a client has sealed against shrinking. So this function
+ * adds the seal F_SEAL_SEAL, which forbids further seals. A new memfd has this seal already, unless
+ * the sysctl vm.memfd_noexec (Linux 6.3) is set. */
 static bool may_not_be_sealed(int fd)
 {
-    (void)fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL);    /* fails if it has that seal already */
+    (void)fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL);    /* fails if the memfd has this seal already */
     int seals = fcntl(fd, F_GET_SEALS);
     return seals >= 0 && seals & F_SEAL_SEAL;
 }

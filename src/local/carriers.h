@@ -7,9 +7,9 @@
 
 #include "base/slice.h"
 
-/* The number of memfds that a session keeps. It is larger than the number of messages with a memfd
- * that wait in the socket: three at most (carriers_socket). So when a later reply empties the
- * oldest memfd, the client has already received that memfd. */
+/* The number of memfds that a session keeps. At most three messages with a memfd wait in the socket
+ * (carriers_socket). So when a later reply empties the oldest of four memfds, the client has
+ * already received that memfd. */
 #define CARRIERS_KEPT 4u
 
 struct carriers {
@@ -21,7 +21,7 @@ struct carriers {
 };
 
 /* Sets the size of the socket's send buffer: the bytes of replies that the kernel keeps for the
- * client. The machine's default size does not count then. */
+ * client. This size replaces the machine's default. */
 void carriers_socket(int fd);
 /* Returns a new memfd that holds this text and that nobody can seal, or -1 if there is no memory or
  * no descriptor for one. */

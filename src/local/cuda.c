@@ -11,9 +11,9 @@
  *         \--- pinned (host memory)         struct gpu_buffer: a mapping, and which lanes it used
  *
  * A sticky error destroys the context of its device. The device is then lost until the process
- * ends. Every call first reads a flag for that, so a lost device gets no further calls of the
- * driver. No table says which errors are sticky. So after a failed call, a harmless call is made;
- * if that call fails, too, the error is sticky. An error that shows only when a copy ends is always
+ * ends. Every call first reads the flag is_lost, so for a lost device the driver is not called any
+ * more. No table says which errors are sticky. So after a failed call, a harmless call is made; if
+ * that call fails, too, the error is sticky. An error that shows only when a copy ends is always
  * sticky.
  *
  * Threads: as gpu.h says; each call makes the device current for its thread. gpu->lock guards the
@@ -78,7 +78,8 @@ static enum err meaning(cudaError_t error)
     }
 }
 
-/* Turns a failed call into an err. If the error is sticky, the query made here fails, too. */
+/* Turns a failed call into an err. A query of a stream shows whether the error is sticky: if it is,
+ * the query fails, too. */
 enum err cuda_judge(struct gpu *gpu, cudaError_t error, const char *what, struct gpu_why *why)
 {
     if (error == cudaSuccess)

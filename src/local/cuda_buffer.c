@@ -100,7 +100,7 @@ static enum err judge_import(struct gpu *gpu, cudaError_t error, const char *wha
     return e;
 }
 
-/* Refuses memory of another GPU: it could be mapped here, but each copy would cross the bus
+/* Refuses memory of another GPU: it could be mapped on this GPU, but each copy would cross the bus
  * twice. */
 static enum err judge_chunk(struct gpu *gpu, CUmemGenericAllocationHandle chunk,
                             struct gpu_why *why)

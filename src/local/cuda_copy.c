@@ -64,8 +64,8 @@ static cudaError_t begin_all(struct gpu *gpu, unsigned lane, const struct gpu_co
     return error == cudaSuccess ? cudaEventRecord(after, stream) : error;
 }
 
-/* Checks and begins the copies without giving up the lock in between. So `lanes` of each buffer has
- * this lane already when a release of that buffer takes the lock and reads `lanes`. */
+/* Checks and begins the copies without giving up the lock in between. A release of a buffer reads
+ * the buffer's `lanes` under the same lock. So it finds this lane there. */
 static enum err judge_and_begin(struct gpu *gpu, unsigned lane, const struct gpu_copy *copies,
                                 size_t count, cudaEvent_t after, struct gpu_why *why)
 {

@@ -94,7 +94,7 @@ enum err cuda_drain(struct gpu *gpu, unsigned lanes) MUST_USE;
 void cuda_probe(struct gpu_probe *ret);
 void cuda_find_entry_points(struct driver *ret);
 bool cuda_has_vmm(const struct driver *driver, int ordinal);
-/* The device's ordinal, or -1 and *why. */
+/* Returns the device's ordinal, or -1 and *why. */
 int cuda_find_device(const char *uuid, struct gpu_why *why);
 
 /* ---- cuda_buffer.c: pinned memory, and memory of clients ---- */

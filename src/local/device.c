@@ -15,9 +15,9 @@
  * Holders (sessions) share the slabs fairly. A holder begins with a sixteenth of them. With each
  * slab that it gives back, a holder may hold one more, so its part doubles while its copies go on.
  * But a holder takes another slab only while it holds fewer slabs than are free. A holder that only
- * waits for an origin gives none back and stays small, so a new holder finds a slab. Only several
- * holders together can hold all slabs: if each of them grew while its copies went on, and then all
- * of them got stuck.
+ * waits for an origin gives none back and stays small, so a new holder finds a slab. One holder
+ * alone gets half of the slabs at most. Several holders together may get all slabs: each of them
+ * grows while its copies go on, and then all of them get stuck.
  * Threads: a lock guards tasks and slabs; only the copier touches the GPU. */
 #include "local/device.h"
 

@@ -44,10 +44,10 @@ struct slab {
     struct slabs_held *holder;
     char *mem;                        /* SLAB_BYTES */
 };
-/* Returns NULL if no slab is free, or if the holder has all that it may hold; then freed() will be
- * called when a slab was given back. Set `spare` if the holder can go on without this slab. A call
- * with `spare` gets NULL, too, while a caller without `spare` waits for freed(). After a NULL with
- * `spare`, freed() is not called for this caller. */
+/* Returns NULL if no slab is free, or if the holder has all that it may hold. After that, freed()
+ * is called when a slab is given back. Set `spare` if the holder can go on without this slab. With
+ * `spare`, slab_take also returns NULL while a caller without `spare` waits for freed(), and
+ * freed() is not called for this caller. */
 struct slab *slab_take(struct device *device, struct slabs_held *holder, bool spare) MUST_USE;
 void slab_give(struct slab **slab);               /* accepts NULL */
 

@@ -45,8 +45,8 @@ struct gpu;           /* an open device */
 struct gpu_buffer;    /* memory of a client on a device */
 struct gpu_fence;     /* one submitted batch; poll and wait tell when it has ended */
 
-/* The reason of an error, for people: one sentence without its full stop, and never with a handle
- * or a key. */
+/* The reason for an error, as people read it: one sentence without its full stop. It never contains
+ * a handle or a key. */
 struct gpu_why {
     char text[300];
 };
@@ -108,9 +108,9 @@ struct gpu_backend {
     enum err (*import_ipc)(struct gpu *gpu, const uint8_t handle[GPU_IPC_BYTES],
                            uint64_t base_offset, uint64_t bytes, struct gpu_buffer **ret,
                            struct gpu_why *why) MUST_USE;
-    /* Stops further copies into the buffer, waits for those in progress (milliseconds, so not on a
-     * loop), unmaps the memory, and sets *buffer to NULL; *buffer may be NULL. After the call no
-     * copy writes there. */
+    /* Stops further copies into the buffer, waits for those in progress, unmaps the memory, and
+     * sets *buffer to NULL; *buffer may be NULL. After the call no copy writes there. The wait
+     * takes milliseconds, so no loop may call this function. */
     void (*release)(struct gpu_buffer **buffer);
 
     /* Begins copies on one of the lanes 0 to lanes - 1. The copies of a batch run in any order.

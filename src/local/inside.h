@@ -82,7 +82,7 @@ struct session {
     struct list link;                 /* entry of worker->sessions */
     struct worker *worker;
     int fd;                           /* -1: the client has gone */
-    bool wants_out;                   /* epoll tells when the socket has room to send */
+    bool wants_out;                   /* epoll reports when the socket has room */
     bool dead;                        /* the client has gone or was cut off: nothing new begins */
     struct ucred peer;                /* the process that connected; its pid is for the log */
     struct user *user;                /* the peer's user, which counts this session */
@@ -184,7 +184,7 @@ struct fill {
     uint8_t id[ID_BYTES];
     atomic_bool canceled;             /* its items must end */
     enum err why;                     /* why it was cancelled: ERR_TIMEOUT, ERR_CANCELED */
-    atomic_bool failed;               /* "on_error" is "fail", an item failed: no other begins */
+    atomic_bool failed;               /* with "on_error" "fail": an item failed, no other begins */
     atomic_uint refused;              /* number of items that its reader may not read */
     size_t shares_left;
     size_t held_bytes;                /* its bytes in local->list_bytes */

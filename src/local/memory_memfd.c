@@ -15,9 +15,9 @@
 #include "local/holes.h"
 #include "local/inside.h"
 
-/* For the first POPULATE_BYTES of a map, all page table entries are made at once (0.1 s). For a
- * later page, the first access makes the entry. Neither of them allocates a page: the memfd has all
- * its pages already. */
+/* map() makes the page table entries of the first POPULATE_BYTES of a map at once (0.1 s). For each
+ * later page, the first access makes the entry. No page is allocated in either case: the memfd has
+ * all its pages already. */
 #define POPULATE_BYTES GIB
 
 static const char *why_off(const struct local *local)

@@ -33,7 +33,8 @@ struct message {
     enum message_op op;
     bool has_number;
     int64_t number;                   /* the message's "id", which its reply repeats */
-    /* Each comment names the operations that have this member and the next ones. */
+    /* Each comment names the operations that have this member and the members after it, up to the
+     * next such comment. */
     uint64_t version;                 /* hello */
     slice client, presigned;
     enum memory kind;                 /* register */

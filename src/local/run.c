@@ -3,10 +3,10 @@
  * A share is a part of a client's list of items. Each item is an ordinary get (cache/get.h), with
  * the rights, the checks and the shared fetches of a GET: a missing item is fetched once, however
  * many clients want it. A worker begins the items of a share one after the other, and does not
- * wait for an item before it begins the next. A hit in the page cache ends while it is begun. After
- * some mebibytes, a long item lets other items go first. Bytes go to the item's place in the buffer.
- * The owner of that memory may write to it at the same time, or take it away; only the owner's own
- * fill is harmed then.
+ * wait for an item before it begins the next. A short item that is a hit in the page cache ends
+ * before the next item begins. After some mebibytes, a long item lets other items go first. Bytes
+ * go to the item's place in the buffer. The owner of that memory may write to it at the same time,
+ * or take it away; only the owner's own fill is harmed then.
  * Threads: the worker's thread calls these functions. */
 #include <stdlib.h>
 

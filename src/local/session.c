@@ -385,8 +385,8 @@ void session_begin(struct worker *worker, int fd)
     session_settle(session);
 }
 
-/* Empties the socket before the close: if a message is unread then, the kernel reports a reset to
- * the client in place of the last reply. */
+/* Empties the socket before the close. If a message were still unread at the close, the kernel
+ * would report a reset to the client in place of the last reply. */
 static void hang_up(struct session *session)
 {
     shutdown(session->fd, SHUT_RDWR);

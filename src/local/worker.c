@@ -195,7 +195,7 @@ void worker_stop(struct worker *worker)
         ticket_wake(worker->look);
         pthread_join(worker->thread, NULL);
     }
-    cache_loop_free(&worker->cache);    /* of a worker that was never started */
+    cache_loop_free(&worker->cache);    /* if the thread ran, it has freed this */
     ticket_end(&worker->look);
     mailbox_free(&worker->box);
     arena_free(&worker->scratch);
