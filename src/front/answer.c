@@ -102,7 +102,7 @@ void reply_whole(struct call *call, int status, const struct fields *fields, sli
         .status = status, .fields = fields->list, .field_count = fields->count, .body = body });
 }
 
-/* Returns the message for an origin's error answer without a document, or an empty text: then the
+/* Returns the message for an origin's error answer without a document. Returns an empty text if the
  * usual message says enough. */
 static slice message_of_bare(struct arena *keep, const struct refusal *refusal)
 {

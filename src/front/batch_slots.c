@@ -12,7 +12,7 @@
 
 #include "base/metric.h"
 
-#define PIECE_BYTES (256 * KIB)       /* estimate of the most memory that a get holds */
+#define PIECE_BYTES (256 * KIB)       /* a get holds about this much memory at most */
 #define LOGGED_MAX 16u                /* after so many failed items, no refusal is logged */
 
 struct slot *slot_of(struct batch *batch, size_t index)

@@ -72,7 +72,8 @@ struct batch {
     size_t weight;                    /* the sum of the weights of all slots */
     size_t weight_last;               /* the weight of the latest item that was decided */
     /* If any is true, no further item begins. late: the time is up; full: the answer has as many
-     * bytes as are allowed; ending: an item failed, and the client wants no more items then. */
+     * bytes as are allowed; ending: an item failed, and the client wants no items after a
+     * failure. */
     bool late, full, ending;
     /* Each of these events is counted once in a batch. */
     bool reported_ahead, reported_gets, reported_narrow;

@@ -26,12 +26,12 @@
 #define PAGE_BYTES_LEAST MIB          /* of memory, for the rows of a page */
 #define PAGE_BYTES_MOST (16 * MIB)
 #define PIECE_BYTES (64 * KIB)
-#define DEPTH_MAX 1024u               /* a key has at most as many bytes */
+#define DEPTH_MAX 1024u               /* no key has more bytes, so none has more slashes */
 
 struct walk_job {
     struct pool_task task;
     struct list_right *right;         /* asks whether the client may list; lies in the call */
-    struct own_list *listed;          /* in place of `right`: the objects that it may see */
+    struct own_list *listed;          /* in place of `right`: the objects that the client may see */
     struct walk_ask ask;
     struct walk_gaps gaps;
     enum err err;
@@ -77,7 +77,7 @@ static slice directory_of(const struct walk_job *job, slice key)
     return slice_sub(key, 0, end);
 }
 
-/* A list tells of current versions alone, so a version that was read by its id is left out. */
+/* A list has only current versions. So a version that was read by its id is left out. */
 static bool is_listed(const struct walk_job *job, const struct walk_object *object)
 {
     const struct listed *listed = own_list_find(job->listed, object->key);
@@ -119,7 +119,7 @@ static void add_row(struct text *to, const struct walk_job *job, const struct pa
     text_add(to, S("}\n"));
 }
 
-/* The sums lack the objects behind the end of a list that is too long. */
+/* True if the origin's list is too long. The sums then lack the objects behind its end. */
 static bool is_cut(const struct walk_job *job)
 {
     slice last;
@@ -254,7 +254,7 @@ static bool read_number(const struct call *call, slice name, uint64_t least, uin
     return true;
 }
 
-/* Memory for the rows of a page. */
+/* Returns the size of the memory for the rows of a page. */
 static size_t page_bytes(const struct front *front)
 {
     return MIN(MAX(front->options.memory_bytes / 64, PAGE_BYTES_LEAST), PAGE_BYTES_MOST);
@@ -279,7 +279,7 @@ static void begin(struct walk_job *job, size_t depth, size_t rows_max)
     slice marker = param_of(call, S("marker"));
     job->sums = call->s3.op == S3_DU;
     job->depth = depth;
-    bool by_list = !job->sums && own_list_is_needed(call);    /* which begins after the marker */
+    bool by_list = !job->sums && own_list_is_needed(call);    /* the list begins after the marker */
     job->page = page_new(marker.len && !by_list ? marker : (slice){ NULL, 0 }, rows_max,
                          page_bytes(call->front));
     job->ask = (struct walk_ask){

@@ -8,7 +8,8 @@
  * tells where each record (a stored piece of the object) lies, or why it is not there
  * (store/explain.h). Some clients may know only of objects that the origin lists to them
  * (own_list.h). If the cached copy is another object, the answer is the same as if nothing were
- * cached. Such a client gets no events either: they may be those of another object with this name.
+ * cached. These clients also do not learn why a record was not stored, or left the cache: it may be
+ * a record of another object with this name.
  * Threads: the loop. */
 #include <inttypes.h>
 #include <jansson.h>
@@ -23,12 +24,12 @@
  * series of units that are all cached, or all missing. */
 #define RECORDS_MAX 256u              /* rows of an answer */
 #define RUNS_MAX 512u                 /* runs that are counted */
-#define RUN_UNITS 512u                /* units of one run; each 64 of them cost a look-up */
+#define RUN_UNITS 512u                /* units of one run; every 64 units cost a look-up */
 
 struct explain {
     struct call *call;
     struct list_right *right;         /* the question whether the client may list the key */
-    struct own_list *listed;          /* in place of `right`: the object that it may know of */
+    struct own_list *listed;          /* in place of `right`: the origin's list for the client */
     struct get *get;                  /* NULL: the right is not proved yet */
     struct s3_range range;
 };
@@ -37,7 +38,7 @@ struct explain {
 struct explain_bytes {
     uint64_t first, end;              /* the wanted bytes */
     uint64_t examined;                /* the end of the bytes that were counted */
-    uint64_t cached;                  /* of the bytes that were counted */
+    uint64_t cached;                  /* the counted bytes that the cache has */
     bool outside;                     /* the object has no byte of the range: 416 */
 };
 
@@ -168,8 +169,9 @@ static const char *why_bytes(const struct explain_bytes *bytes, uint64_t size, c
                  "them by a GET with If-Match";
 }
 
-/* Without metadata, the outcome is a miss. If the metadata may not answer, the judgement is the
- * outcome. If it may, the outcome depends on how many of the wanted bytes are cached. */
+/* Without metadata, the outcome is a miss. If the metadata must not be used for an answer, the
+ * judgement is the outcome. Otherwise the outcome depends on how many of the wanted bytes are
+ * cached. */
 static void set_outcome(json_t *to, const struct explain *explain,
                         const struct get_forecast *forecast, const struct explain_bytes *bytes)
 {

@@ -558,7 +558,7 @@ static void route(struct call *call)
         pass_form(call);
     else if (row->route == S3_CACHED)
         (call->s3.op == S3_EXPLAIN ? explain_read : cached_read)(call);
-    else if (row->route == S3_MANAGE && call->head->length)    /* parameters in it are not read */
+    else if (row->route == S3_MANAGE && call->head->length)    /* only the query is read */
         reply_error(call, ERR_BAD_REQUEST, S(NO_BODY));
     else if (row->route == S3_MANAGE)
         (call->s3.op == S3_PURGE || call->s3.op == S3_BANS ? purge_call : pins_call)(call);

@@ -206,7 +206,7 @@ struct list_right;
 enum err list_right_ask(struct call *call, slice prefix, void (*done)(void *arg, enum err err),
                         void *arg, struct list_right **ret) MUST_USE;
 void list_right_drop(struct list_right **right);    /* any time; accepts NULL */
-/* The verdict of one answer to a list call. */
+/* Returns the verdict of list_right_ask for one answer to a list call. */
 struct list_answer;
 enum err list_verdict(const struct list_answer *answer) MUST_USE;
 

@@ -1,4 +1,4 @@
-/* page.c - keeps the lowest of many names that come in any order, and sums for each name.
+/* page.c - keeps the lowest of many names that come in any order, with totals for each name.
  * SPDX-License-Identifier: Apache-2.0
  *
  * The rows have two parts. The first part is sorted, and has each name once. New names go to the

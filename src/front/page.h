@@ -1,4 +1,4 @@
-/* page.h - of many names that come in any order, keeps the lowest ones, and the totals of each.
+/* page.h - keeps the lowest of many names that come in any order, with totals for each name.
  * SPDX-License-Identifier: Apache-2.0
  *
  * A list of cached keys (cached.c) is sent page by page. To make a page, all names go through

@@ -3,8 +3,8 @@
  *
  * A pass is a request that the origin answers (pass.c). A short answer is sent when all of it has
  * come. An answer that is long, or comes slowly, is streamed (relay.h). If its client reads slowly,
- * the connection to the origin may be taken from it for another request. If the answer is an object
- * of a known version, the rest is then requested by ranges; any other answer is cut. Threads: the
+ * another request may get the answer's connection to the origin. If the answer is an object of a
+ * known version, the rest is then requested by ranges; any other answer is cut. Threads: the
  * loop. */
 #include "front/passing.h"
 

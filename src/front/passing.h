@@ -42,7 +42,7 @@ struct pass {
     struct origin_call origin;
     struct http_field *origin_fields;    /* with room for fields that the intake adds (intake.h) */
     size_t origin_field_count;    /* number of origin_fields without the intake's fields */
-    slice plain_query;            /* if preflight_name_key changed the query: the one before */
+    slice plain_query;            /* the query before preflight_name_key changed it, if it did */
     bool running, in_intake;
 
     /* The answer. The origin's thread writes these members until it sets `headed`. From then on, it

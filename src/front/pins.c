@@ -28,7 +28,7 @@ struct pin_job {
     struct pool_task task;
     enum s3_op op;
     slice bucket, prefix;
-    /* The first ones, `by_rules` in number, have keys of the prefix now; the others have pins. */
+    /* The first `by_rules` endpoints have keys of the prefix now; the others have pins. */
     const slice *endpoints;
     size_t endpoint_count, by_rules;
     const struct pins_row *rows;      /* of the endpoint that is walked through */
@@ -259,7 +259,7 @@ static void answer(struct pool_task *task)
         pool_task_reply(task, job->body);
 }
 
-/* A disk that hangs may hold each thread that walks. So changes have other threads. */
+/* A disk that hangs may block all threads that walk. So changes have threads of their own. */
 static const struct pool_task_kind
     pins_kind = { .pool = POOL_PIN, .work = work, .walk = walk_after, .answer = answer },
     unpins_kind = { .pool = POOL_PIN, .work = work, .answer = answer },

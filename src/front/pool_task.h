@@ -16,8 +16,9 @@
 struct front;
 struct call;
 
-/* A disk that hangs may hold both threads of POOL_WALK. So work that must not wait for walks has
- * pools of its own. They end before POOL_WALK, because their work may go on there. */
+/* A disk that hangs may block both threads of POOL_WALK. So work that must not wait for walks has
+ * pools of its own. These pools end before POOL_WALK, because their tasks may go on in
+ * POOL_WALK. */
 enum pool { POOL_PURGE, POOL_PIN, POOL_WALK, POOLS };
 
 struct pool_task;
@@ -56,7 +57,7 @@ bool pool_task_is_over(void *arg);
 enum err pool_task_walk(struct pool_task *task, struct walk_ask *ask,
                         struct walk_gaps *gaps) MUST_USE;
 
-/* These two answer the call, and free the task. `body` is lines of JSON. */
+/* These two functions answer the call, and free the task. `body` is lines of JSON. */
 void pool_task_reply(struct pool_task *task, slice body);
 void pool_task_refuse(struct pool_task *task, enum err err, slice detail);
 

@@ -6,12 +6,12 @@
  * answers it by the CORS rules of the bucket.
  * radosgw finds the tenant of a bucket by the access key in a presigned URL. A presigned URL names
  * the access key that a client has at Penstock. So if the URL of a preflight is presigned, Penstock
- * adds to the query the access key that this client has at the origin. The signature with it is 64
- * zeros. radosgw requires a signature here, but does not verify it. An origin that verifies it
- * answers SignatureDoesNotMatch. Penstock then asks the origin again without key and signature. No
- * text that could serve as a signature is ever sent. An unknown key is treated like the key of a
- * client with the shared identity (Penstock's own credentials), so that the answer does not reveal
- * which keys exist. Threads: the loop. */
+ * adds to the query the access key that this client has at the origin. In place of a signature,
+ * Penstock adds 64 zeros. radosgw requires a signature beside the key, but does not verify it. An
+ * origin that verifies it answers SignatureDoesNotMatch. Penstock then asks the origin again
+ * without key and signature. No text that could serve as a signature is ever sent. An unknown key
+ * is treated like the key of a client with the shared identity (Penstock's own credentials), so
+ * that the answer does not reveal which keys exist. Threads: the loop. */
 #include "front/passing.h"
 #include "s3/encode.h"
 #include "s3/xml.h"

@@ -140,7 +140,7 @@ static void answer(struct pool_task *task)
         pool_task_reply(task, job->body);
 }
 
-/* A disk that hangs may hold each thread that walks. So dry runs have other threads than purges. */
+/* A disk that hangs may block all threads that walk. So purges have threads of their own. */
 static const struct pool_task_kind kinds[] = {
     [PURGE_NOW] = { .pool = POOL_PURGE, .work = work, .answer = answer },
     [PURGE_DRY] = { .pool = POOL_WALK, .work = work, .answer = answer },

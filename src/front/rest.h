@@ -13,8 +13,8 @@ struct rest {
     slice etag;                   /* empty: the rest cannot be requested */
 };
 
-/* True if the rest of the answer can be requested, provided the answer has a length and a strong
- * ETag. */
+/* True if the request is a GET of an object, and not of a part. The rest of its answer can then be
+ * requested if the answer has a length and a strong ETag. */
 bool rest_possible(const struct s3_request *request);
 /* `reply` is the answer to the first request of the pass. */
 struct rest rest_of(struct arena *keep, const struct origin_reply *reply);
