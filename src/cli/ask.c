@@ -110,7 +110,8 @@ static void print_health(slice address, const struct answer *answer)
                SLICE_ARG(address), SLICE_ARG(answer->why));
 }
 
-/* True if a flag or variable gives the admin address, and `listen` comes from a weaker source. */
+/* True if a flag or variable gives the admin address, and `listen` comes from a source of lower
+ * precedence. */
 static bool gives_admin_alone(const struct config *config)
 {
     enum setting_source admin = config->where[setting_at(SCOPE_GLOBAL, S("admin_listen"))].from;

@@ -82,7 +82,7 @@ static void check_opening(struct check *check, const struct config_origin *origi
     if (err && origin->kind->probe == PROBE_OPEN)
         check_report(check, MISTAKEN, "%.*s: origin %s can't be used: %.*s", SLICE_ARG(where),
                      origin->name, SLICE_ARG(why));
-    else if (err)    /* the region may be wrong, so the URL's place is not named */
+    else if (err)    /* does not name `where` (the URL): the region may be wrong */
         check_report(check, MISTAKEN, "origin %s can't be used: %.*s", origin->name,
                      SLICE_ARG(why));
     origins_free(&origins);

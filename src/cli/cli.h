@@ -85,8 +85,8 @@ void manual_operations(struct text *to);
 void manual_help_operations(struct text *to);    /* penstock help operations */
 
 /* ---- help.c ---- */
-/* Calls `row` for each setting in the order of the table, and `heading` before the first one of
- * each section and of each scope that has a title. Constants are left out. */
+/* Calls `row` for each setting, in the order of the table. Calls `heading` before the first setting
+ * of a section, or of a scope that has a title. Constants are left out. */
 void help_each_setting(struct text *to, const char *const titles[SCOPE_CONSTANT],
                        void (*heading)(struct text *to, const char *title),
                        void (*row)(struct text *to, const struct setting *setting));

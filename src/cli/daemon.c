@@ -138,8 +138,8 @@ static enum err cache_up(struct serve *serve)
 }
 
 /* Tells the store the names of Penstock's own credentials at the origins. If an object was granted
- * to other credentials, clients that use these ones get it only after the origin grants it
- * again. */
+ * to other credentials, it is served to clients of Penstock's own credentials only after the origin
+ * grants it again. */
 static enum err names_up(struct serve *serve)
 {
     size_t count = serve->config->origin_count, name_count = 0;

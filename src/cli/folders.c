@@ -31,7 +31,7 @@ static void report_anew(const struct folder_reported *reported, const struct sto
                  "are fetched again when they are read\"", SLICE_ARG(reported->path), status->anew);
 }
 
-/* Logged once for each reason. */
+/* Logs each reason once. */
 static void report_emptied(struct folder_reported *reported, const char *why)
 {
     if (*why && why != reported->emptied)
@@ -93,7 +93,7 @@ static void watch_pins(struct folder_reported *reported, uint64_t unpinned,
     reported->unpinned = unpinned;
 }
 
-/* Logged when the folder is opened. */
+/* Logs the number of unusable files when it rises, for example when the folder is opened. */
 static void watch_unusable(struct folder_reported *reported, uint32_t unusable)
 {
     if (unusable > reported->unusable)
@@ -139,7 +139,8 @@ static void report_opened(struct serve *serve, size_t i, slice why)
 
 #define UNSURE "The origin confirms each object in the other folders once, before Penstock serves it"
 
-/* Folders of which the others can't know whether they were in use alone. */
+/* Logs each folder that can't be read, and that a folder was removed from the settings. Such a
+ * folder may have been in use without the other folders. */
 static void report_unread(const struct serve *serve)
 {
     for (size_t i = 0; i < serve->config->folder_count; i++)
@@ -211,7 +212,8 @@ void folders_down(struct serve *serve)
 
 /* ---- once a second ---- */
 
-/* A line for each reason: a try to open the folder may find another one than the failure. */
+/* Logs a line for each reason. Penstock tries to open the folder again, and such a try may fail for
+ * another reason than the first failure. */
 static void report_out(struct serve *serve, struct folder_reported *reported,
                        const struct store_status *status)
 {
@@ -223,7 +225,8 @@ static void report_out(struct serve *serve, struct folder_reported *reported,
              "%s\"", SLICE_ARG(reported->path), status->why, without(serve));
 }
 
-/* The folder may have been out of service for less time than lies between two looks. */
+/* Also called if the folder went out of service and came back between two calls of
+ * folders_watch. */
 static void report_back(struct folder_reported *reported, const struct store_status *status)
 {
     reported->faults = status->faults;
@@ -258,8 +261,8 @@ void folders_watch(struct serve *serve)
 
 /* ---- request bodies ---- */
 
-/* Free bytes beyond the reserve, in a folder that serves. They are read now, because many bodies may
- * have come since the store last read them. */
+/* Returns the free bytes beyond the reserve, or 0 if the folder does not serve. The free bytes are
+ * read now, because many bodies may have come since the store last read them. */
 static uint64_t room_in(const struct store_status *status)
 {
     struct store_space now;

@@ -46,7 +46,8 @@ void lines_warn_folders(const struct server *server, const struct json_t *row, c
 /* Warns on stderr if the answer lacks objects without names. `so` says what that means. */
 void lines_warn_unnamed(const struct server *server, const struct json_t *row, const char *so);
 
-/* A member that is a number or a name. A name that is not UTF-8 is decoded (NAME_url). */
+/* Return a member of the line: a number, or a name. A name that is not UTF-8 is decoded
+ * (NAME_url). */
 uint64_t lines_number(const struct json_t *row, const char *member);
 slice lines_name(const struct json_t *row, const char *member, struct arena *keep);
 

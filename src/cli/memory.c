@@ -10,7 +10,7 @@
 /* If a test or an old setting gives the size of a single budget, this size replaces the budget's
  * share of `memory`. No such budget may be larger than the memory of the machine or the cgroup: the
  * budget of grants (proofs that a client may read an object) is allocated at the start, and a
- * budget of 64 TiB ended the process. */
+ * budget of 64 TiB would end the process. */
 static void take_given(const struct config *config, uint64_t allowed_bytes, struct budgets *budgets)
 {
     const uint64_t given[] = {

@@ -203,7 +203,7 @@ static int list(struct purge *purge)
 static int ask(void *arg, const struct server *server, struct arena *keep)
 {
     struct purge *purge = arg;
-    (void)keep;    /* --wait frees its own after each request */
+    (void)keep;    /* --wait frees its own memory after each request */
     purge->server = server;
     return purge->list ? list(purge) : confirm(purge) ? ask_purge(purge) : EXIT_FAILED;
 }

@@ -112,7 +112,7 @@ bool refusal_is_busy(const struct refused *refused, struct arena *keep)
     slice code, message;
     read_error(refused, keep, &code, &message);
     return refused->status == 503 && slice_eq(code, S("SlowDown")) &&
-           slice_starts(message, S("Please reduce"));    /* other SlowDowns say what to do */
+           slice_starts(message, S("Please reduce"));    /* other messages say what to do */
 }
 
 void refusal_report(const struct server *server, const struct question *question,

@@ -1,9 +1,10 @@
 /* server.c - finds the service that a command asks, and the key that signs.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A value that the caller has set for this command beats one of the environment, and a value of the
- * environment beats the settings file. Somebody who may read the settings of the service needs
- * nothing else: they contain its address and a key. */
+ * The address comes from the first of these that is set: --url, the setting "listen" as a flag or
+ * variable, AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, "listen" in the settings file. The key comes
+ * from the AWS variables of the environment, else from the settings, else from a profile. A caller
+ * who may read the settings file needs no other values: the file has the address and a key. */
 #include "cli/server.h"
 
 #include <stdlib.h>

@@ -32,14 +32,14 @@ struct server {
     "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, from AWS_PROFILE, or from the settings, if you " \
     "may read them.\n"
 
-/* Runs a command that asks: takes the options above and the s3:// URL out of argv, reads the
- * settings from the rest of argv, finds address and key, and calls `work`. Returns the status of
- * `work`. If `work` is not called, reports the reason, and returns EXIT_USAGE or EXIT_FAILED.
- * `keep` lives longer than the work.
+/* Runs a command that sends requests to the service: takes the options above and the s3:// URL out
+ * of argv, reads the settings from the rest of argv, finds address and key, and calls `work`.
+ * Returns the status of `work`. If `work` is not called, reports the reason, and returns EXIT_USAGE
+ * or EXIT_FAILED. `keep` lives longer than the work.
  *
  * `judge`, if not NULL, looks for mistakes in the command's own options and the URL. It reports a
- * mistake, and returns false. It is called before address and key are known: a mistake that the
- * caller made comes before one of the environment. */
+ * mistake, and returns false. It is called before the search for address and key, so that a mistake
+ * of the caller is reported before a mistake in the environment. */
 typedef int server_work(void *arg, const struct server *server, struct arena *keep);
 typedef bool server_judge(const void *arg, const struct s3_url *of);
 int server_run(struct cli *cli, const char *command, server_judge *judge, server_work *work,

@@ -48,8 +48,8 @@ static void show_credentials(slice name, enum err err, const struct credentials 
     show_line(name, err ? S("") : found->access_key, "text", err ? why : found->from);
 }
 
-/* Where the settings have no keys: shows the keys that Penstock found elsewhere, for clients and
- * for itself at each origin. */
+/* If the settings have no keys, shows the keys that Penstock found elsewhere, for clients and for
+ * itself at each origin. */
 static void show_all_credentials(struct cli *cli, const struct config *config)
 {
     struct credentials found;

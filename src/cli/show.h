@@ -20,11 +20,12 @@ bool s3_url_read(const char *text, struct s3_url *ret, const char **ret_why) MUS
 void show_name(struct text *to, slice name);
 /* Returns s3://BUCKET/KEY. The key is shown as show_name does it. */
 slice show_s3(struct arena *keep, slice bucket, slice key) MUST_USE;
-/* Returns, for example, "1.5 MiB". show_bytes_as takes the unit that show_bytes takes for `other`,
- * for numbers that are compared. */
+/* Returns, for example, "1.5 MiB". show_bytes_as uses the unit that show_bytes uses for `other`, so
+ * that people can compare the two numbers. */
 slice show_bytes(struct arena *keep, uint64_t bytes) MUST_USE;
 slice show_bytes_as(struct arena *keep, uint64_t bytes, uint64_t other) MUST_USE;
-/* Returns a share in percent. Only a whole is "100 %", and only nothing is "0 %". */
+/* Returns a share in percent. The text is "100 %" only if `part` is all of `whole`, and "0 %" only
+ * if `part` is 0. */
 slice show_share(struct arena *keep, uint64_t part, uint64_t whole) MUST_USE;
 /* Returns, for example, "41s", "12m", "7h" or "3d". */
 slice show_seconds(struct arena *keep, uint64_t seconds) MUST_USE;
