@@ -277,8 +277,8 @@ def no_delay(sock):
 
 
 def unplaced(word):
-    """Reads an item of a fill (the form that items.word makes), for a batch: as items.read does, but `to` is
-    None and `max` is left out, because a batch has neither."""
+    """Reads an item of a fill, in the form that items.word makes. Returns what items.read returns, but with `to`
+    None and without `max`, because a batch has neither."""
     key, offset, length, _, more = layout.read(word)
     return key, offset, length, None, {n: v for n, v in (more or {}).items() if n != "max"}
 

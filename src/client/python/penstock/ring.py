@@ -9,8 +9,9 @@ SPDX-License-Identifier: Apache-2.0
 The end of the `with` releases the slot. When the ring fills a released slot again, the old views of the
 slot show the new bytes: clone the data that you keep. To make a new view of a released slot is an error
 (ValueError). With PENSTOCK_DEBUG=1 the release overwrites the slot's bytes with 0xDB, so that a mistaken
-use of an old view shows at once. The release of GPU memory marks the current CUDA stream. The slot is
-filled again only after the stream has done all work up to this mark. Only one thread may use a ring.
+use of an old view shows at once. The release of a slot in GPU memory marks the current CUDA stream. The
+ring fills the slot again only after the stream has done all work up to this mark. Only one thread may use
+a ring.
 """
 import os
 
