@@ -56,8 +56,8 @@ struct front_options {
     slice domains;                /* a host BUCKET.DOMAIN names a bucket; separated by commas */
     bool access_log, no_sigv2;
     slice regions;                /* clients may sign for these regions; empty: for any region */
-    /* Memory of answers that wait for slow readers, after their connection to the origin was given
-     * to another call. */
+    /* Memory of answers whose connection to the origin was given to another call, because their
+     * readers are slow. */
     uint64_t relays_bytes;
     uint64_t body_bytes_max;      /* of the data in a request body */
     uint64_t form_bytes_max;      /* of a browser's form; 0: forms are off */
