@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/guard.h"
+#include "base/raise.h"
 #include "cache/alias.h"
 
 #define EPOCHS 65536
@@ -17,7 +18,7 @@
 static struct {
     struct epoch_pair pair;
     atomic_ullong moved;      /* the moment of the last change */
-    atomic_ullong latest;     /* the highest number of a write */
+    _Atomic uint64_t latest;  /* the highest number of a write */
 } epochs[EPOCHS];    /* process-wide: pages nobody touched cost nothing */
 
 static_assert(EPOCHS == UINT16_MAX + 1, "two bytes of an id name a row");
@@ -43,10 +44,7 @@ bool epoch_write_is_latest(const struct object_id *id, uint64_t number)
 
 void epoch_write_begins(const struct object_id *id, uint64_t number)
 {
-    atomic_ullong *latest = &epochs[row_of(id)].latest;
-    unsigned long long before = atomic_load(latest);
-    while (before < number && !atomic_compare_exchange_weak(latest, &before, number))
-        ;
+    raise_64(&epochs[row_of(id)].latest, number);
     atomic_store(&epochs[row_of(id)].moved, atomic_fetch_add(&moments, 1) + 1);
     epoch_pair_begins(&epochs[row_of(id)].pair);
 }

@@ -20,6 +20,7 @@
 
 #include "base/clock.h"
 #include "base/guard.h"
+#include "base/raise.h"
 
 /* metadata->granted: when the question was asked that this answers, in ticks since the cache
  * began, + 1; and in its lowest bit, whether it was refused. So the answer to what was asked last
@@ -158,7 +159,7 @@ bool permit_proves(const struct fetch *fetch, const struct metadata *metadata)
 static void raise(struct metadata *metadata, const struct metadata *only, uint32_t granted)
 {
     if (metadata && (!only || metadata_is_same(only, metadata)))
-        granted_raise(&metadata->granted, granted);
+        raise_32(&metadata->granted, granted);
 }
 
 /* Notes an answer to the shared identity, under the lock. If there is no metadata yet, the next to

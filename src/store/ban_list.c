@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/guard.h"
 #include "base/metric.h"
+#include "base/raise.h"
 
 #define SPARE_ROWS (BAN_ROWS_MAX / 8)    /* a merge frees so many, because it takes long */
 
@@ -271,7 +272,6 @@ bool ban_list_has_metadata(struct ban_list *list, struct metadata *metadata)
         return false;
     if (ban_list_has(list, metadata->name, since))
         return true;
-    while (since < serial && !atomic_compare_exchange_weak(&metadata->compared, &since, serial))
-        ;
+    raise_64(&metadata->compared, serial);
     return false;
 }

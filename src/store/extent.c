@@ -33,6 +33,7 @@
 
 #include "base/failpoint.h"
 #include "base/metric.h"
+#include "base/raise.h"
 #include "store/extent_inside.h"
 
 #define TIME_BASE_S 1577836800        /* 2020: times are kept as 32 bits from here */
@@ -265,13 +266,6 @@ uint32_t extents_highest(const struct extents *all)
     return atomic_load(&all->highest);
 }
 
-static void note_number(struct extents *all, uint32_t number)
-{
-    unsigned highest = atomic_load(&all->highest);
-    while (highest < number && !atomic_compare_exchange_weak(&all->highest, &highest, number))
-        ;
-}
-
 bool extents_take_number(struct extents *all, uint32_t *ret)
 {
     unsigned highest = atomic_load(&all->highest);
@@ -317,7 +311,7 @@ struct extent *extent_add(struct extents *all, uint32_t number, int fd, uint64_t
     struct extent *extent = new_extent(all, number, fd, bytes);
     atomic_fetch_add(&all->bytes, bytes);
     atomic_fetch_add(&all->count, 1);
-    note_number(all, number);
+    raise_32(&all->highest, number);
     pthread_mutex_lock(&all->lock);
     _Atomic(struct extent *) *at = place_of(all, number);
     check(atomic_load(at) == NULL && number > 0 && number <= EXTENT_NUMBER_MAX);
@@ -407,7 +401,7 @@ static bool mark_set(struct extents *all, uint32_t number, enum mark which, uint
     bool there = extent != NULL;
     _Atomic uint32_t *place = there ? mark_place(extent, which, ordinal, true) : NULL;
     if (place && which == MARK_GRANTED)
-        *mark = granted_raise(place, *mark);
+        *mark = raise_32(place, *mark);
     else if (place)
         atomic_store_explicit(place, *mark, memory_order_relaxed);
     extent_release(&extent);
@@ -458,7 +452,7 @@ static enum err add_file(struct extents *all, uint32_t number)
     int fd;
     enum err e = extent_open_old(all, number, &fd);
     if (e) {
-        note_number(all, number);
+        raise_32(&all->highest, number);
         atomic_fetch_add(&all->unopened, 1);
         return e == ERR_LIMIT ? ERR_IO : OK;
     }

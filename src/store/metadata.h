@@ -41,7 +41,7 @@ struct metadata {
     slice fields;
     _Atomic int64_t validated_s;  /* wall clock when the origin last confirmed it; 0: not known */
     /* The origin's latest answer to the shared identity, in the form of cache/permit.c. The value
-     * only grows (granted_raise). GRANTED_REFUSED: the answer was a refusal. 0: not known in this
+     * only grows (raise_32). GRANTED_REFUSED: the answer was a refusal. 0: not known in this
      * process. */
     _Atomic uint32_t granted;
     atomic_bool revalidating;     /* a revalidation runs in the background */
@@ -54,15 +54,6 @@ struct metadata {
 };
 
 #define GRANTED_REFUSED 1u
-
-/* Keeps the higher value, whatever the order of the calls. Any thread. */
-static inline uint32_t granted_raise(_Atomic uint32_t *granted, uint32_t to)
-{
-    uint32_t before = atomic_load(granted);
-    while (before < to && !atomic_compare_exchange_weak(granted, &before, to))
-        ;
-    return before < to ? to : before;
-}
 
 /* Copies everything. */
 struct metadata *metadata_new(const struct object_id *id, const struct object_name *name,

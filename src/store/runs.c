@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/raise.h"
 #include "store/installation.h"
 
 #define SERIAL_RANDOM (1u << 20)
@@ -61,14 +62,6 @@ bool runs_missed(const struct format *mine, const struct format *other)
     return other->serial > shared || known_run(mine, other) < shared;
 }
 
-static void raise_least(struct runs *runs, size_t folder, uint64_t serial)
-{
-    uint64_t least = atomic_load(&runs->serial_least[folder]);
-    while (least < serial &&
-           !atomic_compare_exchange_weak(&runs->serial_least[folder], &least, serial))
-        ;
-}
-
 /* `mine` is the page of the folder; NULL: it can't be read. */
 static void learn(struct installation *all, size_t folder, const struct format *mine,
                   const struct format *other)
@@ -81,7 +74,7 @@ static void learn(struct installation *all, size_t folder, const struct format *
     if (is_copy)
         runs->copied[folder] = MAX(runs->copied[folder], other->serial);
     else
-        raise_least(runs, folder, shared);
+        raise_64(&runs->serial_least[folder], shared);
 }
 
 static bool is_readable(const struct installation *all, const struct page *pages,
@@ -148,7 +141,7 @@ void runs_missed_of(struct installation *all, size_t folder, const struct format
         uint64_t began = atomic_load(&runs->began[i]);
         if (i == folder)
             continue;
-        raise_least(runs, i, shared);    /* for a folder that is opened later */
+        raise_64(&runs->serial_least[i], shared);    /* for a folder that is opened later */
         ret[i] = last_run > shared || (began && shared > began);
     }
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/raise.h"
 #include "store/inside.h"
 
 #define RUN 64u
@@ -207,7 +208,7 @@ uint32_t volume_grant(struct volume *volume, const struct object_id *id, const s
     volume_changed(volume, id);
     struct metadata *metadata = metadata_cache_get(volume->known.cache, id);
     if (metadata && (!only || metadata_is_same(only, metadata)))
-        granted = granted_raise(&metadata->granted, granted);
+        granted = raise_32(&metadata->granted, granted);
     metadata_unref(&metadata);
     return granted;
 }
