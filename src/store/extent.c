@@ -235,17 +235,6 @@ uint64_t extents_live_bytes(struct extents *all)
     return bytes;
 }
 
-uint32_t extents_unusable(struct extents *all)
-{
-    uint32_t count = 0;
-    pthread_mutex_lock(&all->lock);
-    for (size_t i = 0; i < CHAINS; i++)
-        for (struct extent *at = atomic_load(&all->chains[i]); at; at = atomic_load(&at->next))
-            count += extent_is_unusable(at);
-    pthread_mutex_unlock(&all->lock);
-    return count;
-}
-
 uint64_t extents_appended(const struct extents *all)
 {
     return atomic_load_explicit(&all->appended, memory_order_relaxed);
@@ -253,26 +242,31 @@ uint64_t extents_appended(const struct extents *all)
 
 uint32_t extents_count(const struct extents *all)
 {
-    return atomic_load_explicit(&all->count, memory_order_relaxed);
+    return atomic_load_explicit(&all->files.count, memory_order_relaxed);
 }
 
 uint32_t extents_unopened(const struct extents *all)
 {
-    return atomic_load(&all->unopened);
+    return atomic_load(&all->files.unopened);
+}
+
+uint32_t extents_unusable(const struct extents *all)
+{
+    return atomic_load(&all->files.unusable);
 }
 
 uint32_t extents_highest(const struct extents *all)
 {
-    return atomic_load(&all->highest);
+    return atomic_load(&all->files.highest);
 }
 
 bool extents_take_number(struct extents *all, uint32_t *ret)
 {
-    unsigned highest = atomic_load(&all->highest);
+    unsigned highest = atomic_load(&all->files.highest);
     do
         if (highest >= EXTENT_NUMBER_MAX)
             return false;
-    while (!atomic_compare_exchange_weak(&all->highest, &highest, highest + 1));
+    while (!atomic_compare_exchange_weak(&all->files.highest, &highest, highest + 1));
     *ret = highest + 1;
     return true;
 }
@@ -280,7 +274,7 @@ bool extents_take_number(struct extents *all, uint32_t *ret)
 void extents_give_number(struct extents *all, uint32_t number)
 {
     unsigned highest = number;
-    (void)atomic_compare_exchange_strong(&all->highest, &highest, number - 1);
+    (void)atomic_compare_exchange_strong(&all->files.highest, &highest, number - 1);
 }
 
 static struct extent *new_extent(struct extents *all, uint32_t number, int fd, uint64_t bytes)
@@ -310,8 +304,8 @@ struct extent *extent_add(struct extents *all, uint32_t number, int fd, uint64_t
 {
     struct extent *extent = new_extent(all, number, fd, bytes);
     atomic_fetch_add(&all->bytes, bytes);
-    atomic_fetch_add(&all->count, 1);
-    raise_32(&all->highest, number);
+    atomic_fetch_add(&all->files.count, 1);
+    raise_32(&all->files.highest, number);
     pthread_mutex_lock(&all->lock);
     _Atomic(struct extent *) *at = place_of(all, number);
     check(atomic_load(at) == NULL && number > 0 && number <= EXTENT_NUMBER_MAX);
@@ -342,7 +336,8 @@ static void unlist(struct extents *all, uint32_t number)
     pthread_mutex_unlock(&all->lock);
     if (!extent)
         return;
-    atomic_fetch_sub(&all->count, 1);
+    atomic_fetch_sub(&all->files.count, 1);
+    atomic_fetch_sub(&all->files.unusable, extent_is_unusable(extent));
     extent->held_bytes = extent_size(extent);
     atomic_fetch_add(&all->held_bytes, extent->held_bytes);
     read_epochs_wait(all->epochs);    /* H1: a reader may have found it before */
@@ -452,8 +447,8 @@ static enum err add_file(struct extents *all, uint32_t number)
     int fd;
     enum err e = extent_open_old(all, number, &fd);
     if (e) {
-        raise_32(&all->highest, number);
-        atomic_fetch_add(&all->unopened, 1);
+        raise_32(&all->files.highest, number);
+        atomic_fetch_add(&all->files.unopened, 1);
         return e == ERR_LIMIT ? ERR_IO : OK;
     }
     if (fstat(fd, &st) != 0) {
@@ -462,8 +457,10 @@ static enum err add_file(struct extents *all, uint32_t number)
     }
     struct extent *extent = extent_add(all, number, fd, (uint64_t)st.st_size);
     extent_recognize(extent);
-    if (extent_is_unusable(extent))
+    if (extent_is_unusable(extent)) {
+        atomic_fetch_add(&all->files.unusable, 1);
         count_blocks(extent, &st);
+    }
     extent_release(&extent);
     return OK;
 }
@@ -514,8 +511,8 @@ void extents_close(struct extents *all)
         close(all->folder_fd);
     all->folder_fd = -1;
     pthread_rwlock_unlock(&all->folder_lock);
-    atomic_store(&all->highest, 0);
-    atomic_store(&all->unopened, 0);
+    atomic_store(&all->files.highest, 0);
+    atomic_store(&all->files.unopened, 0);
     for (size_t i = 0; i < OPEN_COUNT; i++)
         open_extent_close(all, (enum open_which)i);
 }

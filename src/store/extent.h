@@ -88,7 +88,7 @@ uint32_t extents_count(const struct extents *all);    /* any thread */
  * nobody can read their tables. Any thread. */
 uint32_t extents_unopened(const struct extents *all);
 /* The number of unusable files (extent_is_unusable). Any thread. */
-uint32_t extents_unusable(struct extents *all);
+uint32_t extents_unusable(const struct extents *all);
 /* The highest number that a file in the folder has, or had; 0: there was none. Any thread. */
 uint32_t extents_highest(const struct extents *all);
 /* The number of the process's file descriptors that extents may use. Any thread. */

@@ -100,11 +100,14 @@ struct extents {
     uint32_t extent_bytes;
     uint8_t volume[VOLUME_ID_BYTES];
     uint8_t secret[STORE_SECRET_BYTES];
-    atomic_uint highest;              /* the highest number of a file; 0: there is no file */
     _Atomic uint64_t bytes, held_bytes;
     _Atomic uint64_t appended;        /* bytes, since the process began */
-    atomic_uint count;
-    atomic_uint unopened;             /* files that could not be opened; not in the table */
+    struct extent_files {
+        atomic_uint highest;          /* the highest number of a file; 0: there is no file */
+        atomic_uint count;            /* in the table */
+        atomic_uint unusable;         /* in the table, and can't be used (extent_is_unusable) */
+        atomic_uint unopened;         /* that could not be opened; not in the table */
+    } files;
     /* The log is for the committer, the copy for the recycler, until the log takes its place. */
     struct open_extent *opens[OPEN_COUNT];
     /* Guards extent, toc and the written_ members of open_extent. The thread that appends to it

@@ -86,6 +86,8 @@ static enum err recycle(struct volume *volume, uint32_t number, struct arena *ke
 
 static bool is_unusable(struct volume *volume, uint32_t number)
 {
+    if (!extents_unusable(volume->extents))
+        return false;
     struct extent *extent = extent_ref(volume->extents, number);
     bool unusable = extent && extent_is_unusable(extent);
     extent_release(&extent);
