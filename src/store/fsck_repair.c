@@ -28,7 +28,7 @@
 
 bool fsck_can_repair(const struct fsck_report *report)
 {
-    return fsck_wrong(report) > fsck_by_hand(report) && !report->findings[FSCK_FORMAT].count;
+    return fsck_wrong(report) > fsck_by_hand(report);
 }
 
 static bool has(const struct fsck *fsck, enum fsck_kind kind)

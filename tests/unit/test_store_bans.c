@@ -231,6 +231,15 @@ TEST(a_purge_of_a_key_leaves_longer_keys)
 
 /* ---- restarts ---- */
 
+/* Closes the store when the purge of train/ is swept. */
+static void ends_without_train(struct unit_store *unit)
+{
+    ok(!has_train(unit) && has_val(unit));
+    soon(in_force(unit) == 0);
+    ok(!has_train(unit) && has_val(unit));
+    unit_close(unit);
+}
+
 /* Purges in a child that ends without a word. */
 static void purge_and_die(const char *key)
 {
@@ -250,10 +259,7 @@ TEST(a_purge_outlives_a_crash)
     unit_close(&unit);
     purge_and_die("train/");
     unit = unit_open();
-    ok(!has_train(&unit) && has_val(&unit));
-    soon(in_force(&unit) == 0);
-    ok(!has_train(&unit) && has_val(&unit));
-    unit_close(&unit);
+    ends_without_train(&unit);
 }
 
 static void lose_index(void)
@@ -273,10 +279,7 @@ TEST(an_index_that_is_built_anew_does_not_bring_purged_records_back)
     for (int i = 0; i < 2; i++) {
         lose_index();
         unit = unit_open();
-        ok(!has_train(&unit) && has_val(&unit));
-        soon(in_force(&unit) == 0);
-        ok(!has_train(&unit) && has_val(&unit));
-        unit_close(&unit);
+        ends_without_train(&unit);
     }
 }
 
@@ -411,10 +414,7 @@ TEST(a_repair_does_not_bring_purged_records_back)
     lose_index();
     repair();
     unit = unit_open();
-    ok(!has_train(&unit) && has_val(&unit));
-    soon(in_force(&unit) == 0);
-    ok(!has_train(&unit) && has_val(&unit));
-    unit_close(&unit);
+    ends_without_train(&unit);
 }
 
 TEST(a_damaged_file_of_bans_bans_everything)
@@ -539,6 +539,15 @@ static void bring_back(size_t folder)
     ok(unlink(gone) == 0);
 }
 
+/* Closes the store when the purge of train/ is swept. */
+static void ends_with_val(struct unit_store *unit)
+{
+    ok(count_keys(unit, "train/") == 0 && count_keys(unit, "val/") == KEYS);
+    soon(in_force(unit) == 0);
+    ok(count_keys(unit, "train/") == 0 && count_keys(unit, "val/") == KEYS);
+    unit_close(unit);
+}
+
 TEST(a_folder_that_was_out_takes_the_purges_that_it_missed)
 {
     struct unit_store unit = open_three();
@@ -553,10 +562,7 @@ TEST(a_folder_that_was_out_takes_the_purges_that_it_missed)
     ok(in_force(&unit) == 1);
     bring_back(1);
     soon(serves(&unit, 1));
-    ok(count_keys(&unit, "train/") == 0 && count_keys(&unit, "val/") == KEYS);
-    soon(in_force(&unit) == 0);
-    ok(count_keys(&unit, "train/") == 0 && count_keys(&unit, "val/") == KEYS);
-    unit_close(&unit);
+    ends_with_val(&unit);
 }
 
 /* It is away at the purge, and at the next start; then it is back at a start, or while Penstock
@@ -579,10 +585,7 @@ static void misses_a_purge(bool back_at_start)
         bring_back(1);
         soon(serves(&unit, 1));
     }
-    ok(count_keys(&unit, "train/") == 0 && count_keys(&unit, "val/") == KEYS);
-    soon(in_force(&unit) == 0);
-    ok(count_keys(&unit, "train/") == 0 && count_keys(&unit, "val/") == KEYS);
-    unit_close(&unit);
+    ends_with_val(&unit);
 }
 
 TEST(a_folder_that_returns_at_a_start_takes_the_purges_that_it_missed)
@@ -705,10 +708,7 @@ static void misses_an_older_purge(bool back_at_start)
         unit = open_folders(2, SMALL_FOLDER);
     soon(serves(&unit, 0) && serves(&unit, 1));
     soon(count_keys(&unit, "train/") == 0);
-    ok(count_keys(&unit, "val/") == KEYS);
-    soon(in_force(&unit) == 0);
-    ok(count_keys(&unit, "train/") == 0 && count_keys(&unit, "val/") == KEYS);
-    unit_close(&unit);
+    ends_with_val(&unit);
 }
 
 TEST(a_folder_takes_a_purge_that_is_older_than_its_newest_one)
