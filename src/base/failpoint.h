@@ -17,7 +17,7 @@
 
 #include <errno.h>
 
-#include "base/base.h"
+#include "base/file.h"
 
 enum failpoint {
 #define POINT(id, name, fails) FAIL_##id,
@@ -31,7 +31,7 @@ bool failpoint(enum failpoint where);
 /* Like failpoint(), but returns the error. */
 static inline enum err failpoint_err(enum failpoint where)
 {
-    return !failpoint(where) ? OK : errno == ENOSPC ? ERR_FULL : ERR_IO;
+    return !failpoint(where) ? OK : file_err(errno);
 }
 
 #endif

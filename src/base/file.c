@@ -24,6 +24,18 @@ bool file_read(const char *path, size_t max, struct arena *keep, slice *ret)
     return got == 0;
 }
 
+enum err file_err(int error)
+{
+    switch (error) {
+    case ENOSPC: case EDQUOT:
+        return ERR_FULL;
+    case EMFILE: case ENFILE: case ENOMEM:
+        return ERR_LIMIT;
+    default:
+        return ERR_IO;
+    }
+}
+
 /* ---- what a name stands for ---- */
 
 static const char *text_of(mode_t mode)

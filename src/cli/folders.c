@@ -7,8 +7,11 @@
 
 #include <inttypes.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/metric.h"
+
+#define REPORT_MS 60000u              /* between two lines about file descriptors */
 
 /* The state of a folder that was logged last. */
 struct folder_reported {
@@ -253,8 +256,25 @@ static void watch(struct serve *serve, size_t i)
     reported->serving = status.serving;
 }
 
+/* Logged once a minute at most. */
+static void watch_descriptors(const struct serve *serve)
+{
+    static uint64_t reported, until_ms;
+    uint64_t count = metric_read(M_STORE_NO_FD);
+    if (count == reported || mono_ms() < until_ms)
+        return;
+    log_warn("no_descriptor", "count=%" PRIu64 " limit=%" PRIu64 " why=\"Penstock had no file "
+             "descriptor left for files of the cache. The cache folders stay in service, but some "
+             "reads went to the origin, and some objects, purges or pins could not be stored. Raise "
+             "the limit of open files (LimitNOFILE in the unit, or ulimit -n), or lower "
+             "connections_max\"", count - reported, serve->files_max);
+    reported = count;
+    until_ms = mono_ms() + REPORT_MS;
+}
+
 void folders_watch(struct serve *serve)
 {
+    watch_descriptors(serve);
     for (size_t i = 0; i < serve->config->folder_count; i++)
         watch(serve, i);
 }

@@ -131,6 +131,10 @@ static void answer(struct pool_task *task)
     if (job->err == ERR_IO)
         pool_task_refuse(task, ERR_BUSY, S("No cache folder is in service, so the purge could not "
                                            "be stored. Please try again."));
+    else if (job->err == ERR_BUSY)
+        pool_task_refuse(task, ERR_BUSY, S("Penstock has no file descriptor left to store the purge, "
+                                           "so a restart may undo it. Please try again. The operator "
+                                           "must raise the limit of open files (LimitNOFILE)."));
     else if (job->err == ERR_LIMIT)
         pool_task_refuse(task, ERR_BAD_REQUEST, S("The keys of this prefix lie at too many origins "
                                                   "for one purge. Name longer prefixes."));

@@ -135,9 +135,12 @@ static enum err store(struct bans *bans, const struct folder *folder)
     uint8_t *bytes = arena_alloc(&keep, len);
     bans_encode(&file, bytes);
     pthread_mutex_unlock(&bans->lock);
-    enum err e = failpoint_err(FAIL_BANS_WRITE);
-    if (!e)
-        e = folder_write(folder->fd, FILE_NAME, bytes, len);
+    enum err e;
+    do {
+        e = failpoint_err(FAIL_BANS_WRITE);
+        if (!e)
+            e = folder_write(folder->fd, FILE_NAME, bytes, len);
+    } while (e == ERR_LIMIT && folder_frees_file(folder));
     (void)failpoint(FAIL_BANS_WRITTEN);
     arena_free(&keep);
     return e;
@@ -397,6 +400,15 @@ static void note_written(struct bans *bans, struct ban_list *list)
     pthread_mutex_unlock(&list->lock);
 }
 
+/* No file descriptor is left. The purges that wait for the file need not wait any longer. */
+static void note_refused(struct bans *bans, struct ban_list *list)
+{
+    pthread_mutex_lock(&list->lock);
+    atomic_store(&bans->refused, atomic_load(&bans->applied));
+    pthread_cond_broadcast(&list->changed);
+    pthread_mutex_unlock(&list->lock);
+}
+
 enum err bans_follow(struct bans *bans, struct ban_list *list, const struct folder *folder)
 {
     enum err e = OK;
@@ -410,6 +422,8 @@ enum err bans_follow(struct bans *bans, struct ban_list *list, const struct fold
         atomic_store(&bans->dirty, true);
     else
         note_written(bans, list);
+    if (e == ERR_LIMIT)
+        note_refused(bans, list);
     return e;
 }
 

@@ -29,6 +29,10 @@ struct bans {
     size_t number;                    /* of the volume, in the order of the settings */
     atomic_bool dirty;                /* the file has other rows */
     _Atomic uint64_t applied, stored; /* the highest serial that look-ups compare; in the file */
+    /* The highest serial for which the file could not be written because no file descriptor was
+     * left. The committer tries again at again_ms, which is for the committer only. */
+    _Atomic uint64_t refused;
+    uint64_t again_ms;
     _Atomic uint64_t followed, written;    /* versions of the list: of the rows; of the file */
     atomic_uint opening;              /* how often the folder was opened */
     _Atomic(const char *) emptied;    /* why all records were banned; static text, or "" */
@@ -41,11 +45,11 @@ void bans_free(struct bans **bans);
  * list, and takes the bans of the list that the folder missed: these cover all its records. If
  * nobody knows which bans the folder missed, all its records are banned. `missed` has a place for
  * each folder of the settings: it missed a run of this one (runs_missed_of). NULL: none did. Returns
- * OK, or ERR_IO or ERR_FULL if the file can't be read or written. */
+ * OK, or ERR_IO, ERR_FULL or ERR_LIMIT (no file descriptor) if the file can't be read or written. */
 enum err bans_open(struct bans *bans, struct ban_list *list, const struct folder *folder,
                    const bool *missed) MUST_USE;
 /* Makes the rows those of the list, and writes the file. Cheap if nothing has changed. Errors: as
- * bans_open. */
+ * bans_open. After any error, look-ups compare the new bans, and the next call writes the file. */
 enum err bans_follow(struct bans *bans, struct ban_list *list,
                      const struct folder *folder) MUST_USE;
 /* The list learns from the file of a folder that is not open. A file that can't be read has no

@@ -34,6 +34,7 @@
 #define ROOM_TRIES 3u                 /* a record that must be stored asks this often */
 #define COUNT_MS 5u                   /* between two batches of the count of live records */
 #define READER_CHECK_MS 60000u
+#define FILES_MS 200u                 /* before the file of purges is tried again without descriptors */
 
 /* Why the folder goes out of service, as texts for people. */
 #define WRITE_FAILED \
@@ -88,7 +89,7 @@ static enum err write_items(struct volume *volume, struct append_item **items, u
             break;
     }
     *ret_done = done;
-    return e;
+    return e == ERR_LIMIT ? ERR_FULL : e;    /* the kernel has no memory for the write */
 }
 
 static enum err write_records(struct commit *commit)
@@ -412,9 +413,10 @@ static void take_commit(struct volume *volume, struct commit *commit)
 
 static bool has_new_bans(const struct volume *volume)
 {
+    const struct bans *bans = volume->bans;
     return atomic_load_explicit(&volume->service.open, memory_order_relaxed) &&
-           atomic_load(&volume->bans->written) !=
-           ban_list_version(&volume->options.installation->bans);
+           atomic_load(&bans->written) != ban_list_version(&volume->options.installation->bans) &&
+           mono_ms() >= bans->again_ms;
 }
 
 /* Under the lock: returns how long the commit may still stay open. */
@@ -501,7 +503,7 @@ static bool follow_installation(struct volume *volume)
         volume_still_alive(volume);
         e = moved_step(volume);
     }
-    return !e || e == ERR_FULL;
+    return !e || e == ERR_FULL || e == ERR_LIMIT;
 }
 
 /* Returns false if the folder must go out of service. */
@@ -530,17 +532,19 @@ static enum err make_room_for_bans(struct volume *volume)
 }
 
 /* Takes new purges. They wait for the file (H3). If the disk is full, an extent makes room for the
- * file. */
+ * file. If no file descriptor is left, the purges fail, and the file is written later. */
 static void follow_bans(struct volume *volume)
 {
     struct ban_list *list = &volume->options.installation->bans;
-    if (!atomic_load(&volume->service.open))
+    struct bans *bans = volume->bans;
+    if (!atomic_load(&volume->service.open) || mono_ms() < bans->again_ms)
         return;
     volume_still_alive(volume);
-    enum err e = bans_follow(volume->bans, list, &volume->folder);
+    enum err e = bans_follow(bans, list, &volume->folder);
     if (e == ERR_FULL)
         e = make_room_for_bans(volume);
-    if (e)
+    bans->again_ms = e == ERR_LIMIT ? mono_ms() + FILES_MS : 0;
+    if (e && e != ERR_LIMIT)
         service_end(volume, BANS_FAILED);
 }
 

@@ -32,6 +32,7 @@
 #include <unistd.h>
 
 #include "base/failpoint.h"
+#include "base/file.h"
 #include "base/metric.h"
 #include "base/raise.h"
 #include "store/extent_inside.h"
@@ -440,7 +441,7 @@ static void count_blocks(struct extent *extent, const struct stat *st)
 
 /* Adds the file of an extent. A file that can't be opened is a miss for readers (H1), and its
  * number stays in use. The next opening may open it, so purges stay in force for it (sweep.c). But
- * if descriptors run out, the result is ERR_IO: the file may be good. */
+ * if descriptors run out, the result is ERR_LIMIT: the file may be good. */
 static enum err add_file(struct extents *all, uint32_t number)
 {
     struct stat st;
@@ -449,7 +450,7 @@ static enum err add_file(struct extents *all, uint32_t number)
     if (e) {
         raise_32(&all->files.highest, number);
         atomic_fetch_add(&all->files.unopened, 1);
-        return e == ERR_LIMIT ? ERR_IO : OK;
+        return e == ERR_LIMIT ? e : OK;
     }
     if (fstat(fd, &st) != 0) {
         close(fd);
@@ -480,7 +481,7 @@ bool extent_number_of(const char *name, uint32_t *ret)
 enum err extents_open(struct extents *all, int folder, const struct format *format)
 {
     if (mkdirat(folder, "extents", 0700) != 0 && errno != EEXIST)
-        return ERR_IO;
+        return file_err(errno);
     all->folder_fd = openat(folder, "extents", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     int fd = openat(folder, "extents", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);    /* closedir closes it */
     DIR *dir = fd < 0 ? NULL : fdopendir(fd);
@@ -488,7 +489,7 @@ enum err extents_open(struct extents *all, int folder, const struct format *form
     memcpy(all->volume, format->volume, sizeof(all->volume));
     if (memcmp(all->secret, format->secret, sizeof(all->secret)) != 0)    /* others read it */
         memcpy(all->secret, format->secret, sizeof(all->secret));
-    enum err e = all->folder_fd >= 0 && dir ? OK : ERR_IO;
+    enum err e = all->folder_fd >= 0 && dir ? OK : file_err(errno);
     struct dirent *item;
     uint32_t number;
     while (!e && (item = readdir(dir)))

@@ -31,8 +31,10 @@
 
 #include "base/failpoint.h"
 #include "base/file.h"
+#include "base/metric.h"
 #include "store/clean.h"
 #include "store/clearing.h"
+#include "store/extent_inside.h"
 #include "store/mounts.h"
 #include "store/publish.h"
 #include "store/sizing.h"
@@ -54,6 +56,13 @@ static struct path path_in(const char *folder, const char *name)
     return path;
 }
 
+bool folder_frees_file(const struct folder *folder)
+{
+    bool freed = extent_close_idle(folder->extents);
+    metric_add(M_STORE_NO_FD, !freed);
+    return freed;
+}
+
 /* ---- the format file ---- */
 
 enum err folder_peek_at(int folder, struct format *ret, const char **ret_why)
@@ -64,6 +73,8 @@ enum err folder_peek_at(int folder, struct format *ret, const char **ret_why)
         *ret_why = "the name 'format' in the folder is that of a link, FIFO, device or folder, but "
                    "must be that of an ordinary file; put the right file there, or empty the "
                    "folder";
+    if (fd < 0 && file_err(errno) == ERR_LIMIT)
+        *ret_why = FOLDER_NO_FILES;
     if (fd < 0)
         return errno == ENOENT || errno == ENOTDIR ? ERR_NOT_FOUND : ERR_IO;
     char bytes[FORMAT_BYTES_MAX];
@@ -87,7 +98,11 @@ static enum err write_format(const struct folder *folder, const struct format *f
 {
     uint8_t bytes[FORMAT_BYTES_MAX];
     size_t len = format_encode(format, bytes);
-    return folder_write(folder->fd, "format", bytes, len);
+    enum err e;
+    do
+        e = folder_write(folder->fd, "format", bytes, len);
+    while (e == ERR_LIMIT && folder_frees_file(folder));
+    return e;
 }
 
 static enum err throw_index_away(const struct folder *folder)
@@ -226,8 +241,8 @@ static const char *why_no_folder(int error)
         return "the folder above the cache folder is not there; make that folder, mount its disk, "
                "or set another cache_dir";
     case EMFILE:
-        return "Penstock has no file descriptor left for the folder; raise Penstock's limit of open "
-               "files (LimitNOFILE)";
+    case ENFILE:
+        return FOLDER_NO_FILES;
     case ENAMETOOLONG:
     case ELOOP:
         return "the folder's path is too long, or its links form a circle; set another cache_dir";
@@ -270,6 +285,8 @@ static enum err open_dir(struct folder *folder, const char **ret_why)
     folder->fd = folder_dir(folder->path);
     if (folder->fd >= 0)
         return OK;
+    if (file_err(errno) == ERR_LIMIT)
+        return ERR_LIMIT;
     *ret_why = "the path is not a folder; set another cache_dir";
     if (stat(folder->path, &st) == 0 && !S_ISDIR(st.st_mode))
         return ERR_FORMAT;
@@ -497,14 +514,11 @@ static bool may_open_again(struct folder *folder, enum err e, bool *was_bad)
 
 /* ---- the whole ---- */
 
-static void leave_doubt(int folder)
+/* If something else has the name, that is a note, too. */
+static bool leave_doubt(int folder)
 {
-    int fd = file_open(folder, "doubt", O_WRONLY | O_CREAT);
-    if (fd < 0)
-        return;    /* it can't be written, or something has the name, which is a note, too */
-    (void)!fsync(fd);
-    close(fd);
-    (void)!fsync(folder);
+    return (mknodat(folder, "doubt", S_IFREG | 0600, 0) == 0 || errno == EEXIST) &&
+           fsync(folder) == 0;
 }
 
 /* LMDB would follow a link, and wait at a FIFO. */
@@ -520,6 +534,14 @@ static enum err look_at_kinds(const struct folder *folder, const char **ret_why)
     return OK;
 }
 
+static enum err give_up(struct folder *folder, enum err e, const char **ret_why)
+{
+    folder_close(folder, false);
+    if (e == ERR_LIMIT)
+        *ret_why = FOLDER_NO_FILES;
+    return e;
+}
+
 enum err folder_open(struct folder *folder, const struct folder_wish *wish,
                      const uint8_t fresh[STORE_SECRET_BYTES], const char **ret_why)
 {
@@ -528,14 +550,12 @@ enum err folder_open(struct folder *folder, const struct folder_wish *wish,
         e = look_at_kinds(folder, ret_why);
     if (!e)
         e = learn_format(folder, wish, fresh, ret_why);
-    if (e) {
-        folder_close(folder, false);
-        return e;
-    }
+    if (e)
+        return give_up(folder, e, ret_why);
     folder->doubted = wish->unproved || folder->lagging ||
                       faccessat(folder->fd, "doubt", F_OK, AT_SYMLINK_NOFOLLOW) == 0;
     if (folder->lagging)    /* after a crash in the middle, the next opening doubts, too */
-        leave_doubt(folder->fd);
+        (void)leave_doubt(folder->fd);
     bool clean = clean_take(folder->fd, folder->format.opening) && !folder->doubted;
     folder->index_stands = clean;
     bool used_up = !clean && raise_generation(&folder->format);
@@ -555,29 +575,25 @@ enum err folder_open(struct folder *folder, const struct folder_wish *wish,
                 e = set_opening(folder);
         } while (may_open_again(folder, e, &was_bad));
     }
-    if (e) {
-        folder_close(folder, false);
-        return e;
-    }
+    if (e)
+        return give_up(folder, e, ret_why);
     *ret_why = "";
     return OK;
 }
 
-void folder_doubt(const struct folder *folder, const uint8_t secret[STORE_SECRET_BYTES])
+bool folder_doubt(const struct folder *folder, const uint8_t secret[STORE_SECRET_BYTES])
 {
     struct format format;
     const char *why;
-    if (folder->fd >= 0) {
-        leave_doubt(folder->fd);
-        return;
-    }
+    if (folder->fd >= 0)
+        return leave_doubt(folder->fd);
     int fd = folder_dir(folder->path);
     enum err e = fd < 0 ? ERR_IO : folder_peek_at(fd, &format, &why);
     /* the path may lead to the folder of another installation now, or to any other folder */
-    if (!e && memcmp(format.secret, secret, STORE_SECRET_BYTES) == 0)
-        leave_doubt(fd);
+    bool left = !e && memcmp(format.secret, secret, STORE_SECRET_BYTES) == 0 && leave_doubt(fd);
     if (fd >= 0)
         close(fd);
+    return left;
 }
 
 void folder_doubt_ends(const struct folder *folder)

@@ -52,11 +52,20 @@ enum err folder_peek_at(int folder, struct format *ret, const char **ret_why) MU
 /* Takes the lock, finds extents and index, rebuilds what is lost, removes the clean mark. The
  * caller may have the folder and its lock open already, in folder->fd and lock_fd; folder_close
  * closes both. `fresh` is the secret for a folder that is made now, or begins anew (folder->anew).
- * Returns OK, or ERR_BUSY, ERR_FORMAT, ERR_IO or ERR_FULL, each with *ret_why. */
+ * Returns OK, or ERR_BUSY, ERR_FORMAT, ERR_IO, ERR_FULL, or ERR_LIMIT if no file descriptor is left,
+ * each with *ret_why. */
 enum err folder_open(struct folder *folder, const struct folder_wish *wish,
                      const uint8_t fresh[STORE_SECRET_BYTES], const char **ret_why) MUST_USE;
+/* To be called when a small file could not be opened because no file descriptor is left (ERR_LIMIT).
+ * Closes the file of an idle extent, so that the caller can try again. If there is none, counts the
+ * failure and returns false. A lack of descriptors says nothing about the folder, so it stays in
+ * service. */
+bool folder_frees_file(const struct folder *folder) MUST_USE;
+#define FOLDER_NO_FILES \
+    "Penstock has no file descriptor left for the folder; raise Penstock's limit of open files " \
+    "(LimitNOFILE in the unit, or ulimit -n), or lower connections_max"
 /* Replace the format file of an open folder, or the list of volumes in it. After another error than
- * ERR_FULL the folder must be closed. */
+ * ERR_FULL and ERR_LIMIT the folder must be closed. */
 enum err folder_set_format(struct folder *folder, const struct format *next) MUST_USE;
 enum err folder_set_list(struct folder *folder, const struct route_row *list,
                          size_t count) MUST_USE;
@@ -66,8 +75,9 @@ bool folder_give_oldest(struct folder *folder);
 /* Leaves a note in the folder: a write or a refusal happened which the folder does not know. If the
  * folder is not open, its path leads to it, unless that folder has another secret. The note stays
  * until a process has opened the folder and applied its names (names.h). If the folder can't be
- * written, there is no note. */
-void folder_doubt(const struct folder *folder, const uint8_t secret[STORE_SECRET_BYTES]);
+ * written, there is no note, and the result is false. The note in an open folder needs no file
+ * descriptor. */
+bool folder_doubt(const struct folder *folder, const uint8_t secret[STORE_SECRET_BYTES]);
 void folder_doubt_ends(const struct folder *folder);    /* for an open folder */
 /* Returns NULL if the path still leads to the folder that this process has open. Otherwise returns
  * the reason, as static text: the folder was removed, or another folder or an older copy was put in

@@ -34,7 +34,7 @@ enum err folder_sync(int folder, const char *inner)
 {
     int fd = openat(folder, inner, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
-        return ERR_IO;
+        return file_err(errno);
     int rc = fsync(fd);
     close(fd);
     return rc == 0 ? OK : ERR_IO;
@@ -52,7 +52,7 @@ enum err folder_write(int folder, const char *name, const void *bytes, size_t le
     const char *fresh = temporary_for(name);
     int fd = file_make_new(folder, fresh);
     if (fd < 0)
-        return errno == ENOSPC || errno == EDQUOT ? ERR_FULL : ERR_IO;
+        return file_err(errno);
     errno = 0;
     ssize_t wrote = failpoint(FAIL_FILE_WRITE) ? -1 : write(fd, bytes, len);
     if (wrote >= 0 && wrote < (ssize_t)len)
@@ -60,12 +60,12 @@ enum err folder_write(int folder, const char *name, const void *bytes, size_t le
     bool good = wrote == (ssize_t)len && fsync(fd) == 0;
     good = close(fd) == 0 && good;
     if (!good || failpoint(FAIL_FILE_RENAME) || renameat(folder, fresh, folder, name) != 0) {
-        bool full = errno == ENOSPC || errno == EDQUOT;
+        enum err e = file_err(errno);
         unlinkat(folder, fresh, 0);
-        return full ? ERR_FULL : ERR_IO;
+        return e;
     }
     (void)failpoint(FAIL_FILE_RENAMED);
-    return folder_sync(folder, ".");
+    return fsync(folder) == 0 ? OK : ERR_IO;
 }
 
 enum err folder_read(int folder, const char *name, size_t max, struct arena *keep, slice *ret)

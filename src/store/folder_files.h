@@ -20,14 +20,14 @@ int folder_dir(const char *path) MUST_USE;
 extern const char *const folder_needed[FOLDER_NEEDED];
 /* Returns what has this name instead: "a FIFO". Otherwise, and if nothing has it, returns NULL. */
 const char *folder_odd(int folder, const char *name);
-/* Syncs the folder `inner` of the folder; "." is the folder itself. */
+/* Syncs the folder `inner` of the folder. */
 enum err folder_sync(int folder, const char *inner) MUST_USE;
 /* Reads a small file of the folder, in keep. Returns OK, ERR_NOT_FOUND if there is no such file,
  * ERR_GONE if it has more than `max` bytes, or ERR_IO. */
 enum err folder_read(int folder, const char *name, size_t max, struct arena *keep,
                      slice *ret) MUST_USE;
-/* Replaces a small file as a whole, and syncs it. Returns OK, ERR_FULL or ERR_IO; the old file then
- * stays. For one thread at a time. */
+/* Replaces a small file as a whole, and syncs it. Returns OK, ERR_FULL, ERR_LIMIT (file_err) or
+ * ERR_IO; the old file then stays. For one thread at a time. */
 enum err folder_write(int folder, const char *name, const void *bytes, size_t len) MUST_USE;
 /* Read and write a small file of rows, followed by their CRC. `rows` must have room for one row
  * more than `max`, or than `count`. Reading returns OK, ERR_NOT_FOUND if there is no such file,

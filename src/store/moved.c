@@ -44,7 +44,7 @@ void moved_begin(struct volume *volume)
     moved->next_unit = 0;
     pthread_mutex_unlock(&volume->queue.lock);
     if (moved->active)
-        folder_doubt(&volume->folder, volume->secret);
+        (void)folder_doubt(&volume->folder, volume->secret);
 }
 
 bool moved_may_append(const struct volume *volume, const struct store_append *append)
@@ -96,7 +96,9 @@ static enum err take_list(struct volume *volume)
     pthread_mutex_lock(&volume->queue.lock);
     volume->upkeep.moved.active = false;
     pthread_mutex_unlock(&volume->queue.lock);
-    if (!atomic_load(&volume->service.unproved))
+    /* the note may also stand for rows that the file `restated` lacks (removal.c) */
+    if (!atomic_load(&volume->service.unproved) &&
+        restated_save(volume->known.restated, &volume->folder) == OK)
         folder_doubt_ends(&volume->folder);
     return OK;
 }

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "base/failpoint.h"
+#include "base/file.h"
 #include "base/metric.h"
 #include "store/extent_inside.h"
 
@@ -46,11 +47,6 @@ static bool write_parts(int fd, struct iovec *parts, int count, uint64_t offset)
         }
     }
     return true;
-}
-
-static enum err errno_err(void)
-{
-    return errno == ENOSPC || errno == EDQUOT ? ERR_FULL : ERR_IO;
 }
 
 /* Makes a footer with the number of entries and their totals. The caller sets the other members. */
@@ -83,7 +79,7 @@ enum err extent_write_toc(struct extent *extent, uint64_t at, const struct toc *
     toc_footer_encode(&footer, bytes + len - TOC_FOOTER_BYTES);
     struct iovec part = { bytes, len };
     bool good = !failpoint(FAIL_SEAL) && write_parts(extent->fd, &part, 1, at);
-    enum err e = good ? OK : errno_err();
+    enum err e = good ? OK : file_err(errno);
     free(bytes);
     if (e)
         return e;
@@ -187,7 +183,7 @@ enum err open_extent_write(struct extents *all, enum open_which which)
     uint64_t len = open->gathered_end - open->end;
     bool good = !failpoint(which == OPEN_COPY ? FAIL_COPY : FAIL_APPEND) &&
                 write_parts(open->extent->fd, open->parts, open->part_count, open->end);
-    enum err e = good ? OK : errno_err();
+    enum err e = good ? OK : file_err(errno);
     (void)failpoint(which == OPEN_COPY ? FAIL_COPIED : FAIL_APPENDED);
     open->part_count = 0;
     if (!e) {
@@ -268,7 +264,7 @@ static enum err make_file(struct extents *all, uint32_t number, enum extent_kind
         return e;
     struct iovec part = { page, sizeof(page) };
     if (failpoint(FAIL_EXTENT_HEAD) || !write_parts(fd, &part, 1, 0)) {
-        e = errno_err();
+        e = file_err(errno);
         close(fd);
         extent_remove_file(all, number);    /* no record was ever in it */
         return e;

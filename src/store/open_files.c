@@ -113,14 +113,12 @@ enum err extent_open_file(struct extents *all, uint32_t number, int flags, int *
 {
     char name[16];
     snprintf(name, sizeof(name), "%08x", number);
-    bool is_short;
+    enum err e;
     do {
         *ret = file_open(all->folder_fd, name, flags);
-        is_short = *ret < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM);
-    } while (is_short && extent_close_idle(all));
-    if (*ret >= 0)
-        return OK;
-    return is_short ? ERR_LIMIT : errno == ENOSPC || errno == EDQUOT ? ERR_FULL : ERR_IO;
+        e = *ret < 0 ? file_err(errno) : OK;
+    } while (e == ERR_LIMIT && extent_close_idle(all));
+    return e;
 }
 
 enum err extent_open_old(struct extents *all, uint32_t number, int *ret)

@@ -118,7 +118,10 @@ static enum err write_file(struct volume *volume)
     struct arena keep = { 0 };
     uint64_t version;
     slice bytes = pins_file(volume->options.pins, &keep, &version);
-    enum err e = folder_write(volume->folder.fd, FILE_NAME, bytes.ptr, bytes.len);
+    enum err e;
+    do
+        e = folder_write(volume->folder.fd, FILE_NAME, bytes.ptr, bytes.len);
+    while (e == ERR_LIMIT && folder_frees_file(&volume->folder));
     if (!e)
         atomic_store(&volume->pinned.written, version);
     arena_free(&keep);
@@ -135,7 +138,7 @@ bool pinned_turn(struct volume *volume)
     pinned->turns++;
     pthread_cond_broadcast(&pinned->turned);
     pthread_mutex_unlock(&pinned->lock);
-    return !e || e == ERR_FULL;
+    return !e || e == ERR_FULL || e == ERR_LIMIT;
 }
 
 bool pinned_has_written(struct volume *volume, uint64_t version)

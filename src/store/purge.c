@@ -6,7 +6,11 @@
  * are refused by their notes (ban_list.h). Then the committer of each volume notes which records
  * are covered. A volume that is out of service finds the purge in the list when it returns, or, in
  * a later process, in the file of another volume. If a commit hangs, its folder goes out of
- * service, as for a removal. */
+ * service, as for a removal.
+ *
+ * If a folder can't write its file because no file descriptor is left, the purge fails. It stays in
+ * the list and in force, because nothing tells which bans it replaced. The committer writes the file
+ * later. */
 #include "store/purge.h"
 
 #include <stdlib.h>
@@ -52,7 +56,7 @@ bool store_is_metadata_purged(struct store *store, struct metadata *metadata)
 
 /* ---- a purge ---- */
 
-enum purge_step { STEP_WAIT, STEP_DONE, STEP_OUT };
+enum purge_step { STEP_WAIT, STEP_DONE, STEP_REFUSED, STEP_OUT };
 
 /* Under the lock of the list. A folder opens under that lock, and only with the newest purge. */
 static enum purge_step look(struct volume *volume, uint64_t serial)
@@ -61,6 +65,8 @@ static enum purge_step look(struct volume *volume, uint64_t serial)
         return STEP_OUT;
     if (atomic_load(&volume->bans->stored) >= serial)
         return STEP_DONE;
+    if (atomic_load(&volume->bans->refused) >= serial)
+        return STEP_REFUSED;
     if (volume_is_serving(volume))
         return STEP_WAIT;
     atomic_store(&volume->service.unproved, true);    /* it hangs; the committer closes it */
@@ -77,20 +83,19 @@ static void wake(struct store *store)
     }
 }
 
-/* Returns false while a folder in service has not stored the purge. */
-static bool is_stored(struct store *store, struct purge_result *ret, size_t *ret_stored)
+/* Returns ERR_WAIT while a folder in service has neither stored nor refused the purge. The other
+ * results are those of store_purge. */
+static enum err look_at_all(struct store *store, struct purge_result *ret)
 {
-    bool waits = false;
-    *ret_stored = 0;
-    ret->any_out = false;
+    size_t steps[STEP_OUT + 1] = { 0 };
     for (size_t i = 0; i < store->volume_count; i++) {
         enum purge_step step = look(store->volumes[i], ret->serial);
-        waits |= step == STEP_WAIT;
-        *ret_stored += step == STEP_DONE;
+        steps[step]++;
         ret->folders[i] = step == STEP_OUT;
-        ret->any_out |= step == STEP_OUT;
     }
-    return !waits;
+    ret->any_out = steps[STEP_OUT] > 0;
+    return steps[STEP_WAIT] ? ERR_WAIT : steps[STEP_REFUSED] ? ERR_BUSY
+         : steps[STEP_DONE] ? OK : ERR_IO;
 }
 
 /* If the list may have no room, tells it which bans are swept in each folder in service, so that it
@@ -122,7 +127,6 @@ enum err store_purge(struct store *store, const slice *prefixes, size_t count,
                      struct purge_result *ret)
 {
     struct ban_list *list = &store->installation.bans;
-    size_t stored = 0;
     *ret = (struct purge_result){ .serial = 0 };
     for (size_t i = 0; i < count; i++)
         if (prefixes[i].len > PREFIX_BYTES_MAX)
@@ -134,10 +138,10 @@ enum err store_purge(struct store *store, const slice *prefixes, size_t count,
     (void)failpoint(FAIL_BAN_LISTED);
     wake(store);
     pthread_mutex_lock(&list->lock);
-    while (!is_stored(store, ret, &stored))
+    while ((e = look_at_all(store, ret)) == ERR_WAIT)
         cond_wait_until(&list->changed, &list->lock, mono_ns() + LOOK_MS * 1000000u);
     pthread_mutex_unlock(&list->lock);
-    return stored ? OK : ERR_IO;
+    return e;
 }
 
 /* ---- purges in force ---- */

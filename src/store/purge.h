@@ -22,7 +22,9 @@ struct purge_result {
 };
 /* Waits until the committer of each folder in service has written the purge down. Returns OK;
  * ERR_LIMIT if there are too many prefixes; ERR_TOO_LARGE if a prefix is too long; ERR_IO if no
- * folder is in service: then the purge is lost at the end of the process. Not for a loop. */
+ * folder is in service; ERR_BUSY if a folder in service had no file descriptor for its file. After
+ * ERR_IO and ERR_BUSY, the purge is in force, but may be lost at the end of the process. Not for a
+ * loop. */
 enum err store_purge(struct store *store, const slice *prefixes, size_t count,
                      struct purge_result *ret) MUST_USE;
 

@@ -44,10 +44,18 @@ void removals_take(struct volume *volume)
     pthread_mutex_unlock(&volume->queue.lock);
 }
 
+/* If no file descriptor is left for the file, a note of doubt takes its place: then the next opening
+ * has restated metadata only. This process knows the bucket from RAM. */
+static enum err restate(struct volume *volume, const struct object_id *bucket)
+{
+    enum err e = restated_add(volume->known.restated, &volume->folder, bucket);
+    return e == ERR_LIMIT && folder_doubt(&volume->folder, volume->secret) ? OK : e;
+}
+
 static enum err publish(struct volume *volume, const struct removed_id *removed)
 {
     if (removed->bucket)
-        return restated_add(volume->known.restated, &volume->folder, &removed->id);
+        return restate(volume, &removed->id);
     return removed->refused ? publish_refusal(volume->index, &removed->id)
                             : publish_removal(volume->index, &removed->id);
 }

@@ -72,8 +72,11 @@ static enum err write_rows(struct restated *restated, const struct folder *folde
 {
     if (!restated->unwritten)
         return OK;
-    enum err e = folder_write_rows(folder->fd, "restated", restated->rows, sizeof(struct row),
-                                   restated->count);
+    enum err e;
+    do
+        e = folder_write_rows(folder->fd, "restated", restated->rows, sizeof(struct row),
+                              restated->count);
+    while (e == ERR_LIMIT && folder_frees_file(folder));
     restated->unwritten = e != OK;
     return e;
 }
@@ -107,6 +110,14 @@ enum err restated_add(struct restated *restated, const struct folder *folder,
 {
     pthread_mutex_lock(&restated->lock);
     put(restated, bucket, extents_highest(folder->extents));
+    enum err e = write_rows(restated, folder);
+    pthread_mutex_unlock(&restated->lock);
+    return e;
+}
+
+enum err restated_save(struct restated *restated, const struct folder *folder)
+{
+    pthread_mutex_lock(&restated->lock);
     enum err e = write_rows(restated, folder);
     pthread_mutex_unlock(&restated->lock);
     return e;

@@ -20,9 +20,11 @@ enum err restated_open(struct restated *restated, const struct folder *folder) M
 /* Returns OK, ERR_NOT_FOUND, ERR_GONE or ERR_IO, as folder_read_rows does for the file. */
 enum err restated_look(int folder) MUST_USE;
 /* `bucket` is the id of the name with endpoint and bucket alone. Returns OK when the row is on
- * disk. */
+ * disk. After an error, this process has the row, and the file lacks it. */
 enum err restated_add(struct restated *restated, const struct folder *folder,
                       const struct object_id *bucket) MUST_USE;
+/* Writes the rows that the file lacks. Returns OK if there are none. */
+enum err restated_save(struct restated *restated, const struct folder *folder) MUST_USE;
 bool restated_has(struct restated *restated, const struct object_id *bucket,
                   uint32_t extent) MUST_USE;
 /* Returns true if metadata in this extent is restated, because its bucket is. */

@@ -109,7 +109,7 @@ static void begin_service(struct volume *volume)
 
 /* A purge either sees that the folder is open and waits for it, or the folder takes its ban before
  * it opens. */
-static bool open_with_bans(struct volume *volume)
+static enum err open_with_bans(struct volume *volume)
 {
     struct ban_list *list = &volume->options.installation->bans;
     for (;;) {
@@ -118,8 +118,9 @@ static bool open_with_bans(struct volume *volume)
         if (current)
             begin_service(volume);
         pthread_mutex_unlock(&list->lock);
-        if (current || bans_follow(volume->bans, list, &volume->folder))
-            return current;
+        enum err e = current ? OK : bans_follow(volume->bans, list, &volume->folder);
+        if (current || e)
+            return e;
     }
 }
 
@@ -170,6 +171,8 @@ static enum err open_folder(struct volume *volume, struct folder_wish *wish, con
     if (!e && (e = pinned_open(volume)) != OK)
         *ret_why = "the file 'pins' in the folder can't be read; check the rights of Penstock's user "
                    "there, and the health of the disk";
+    if (e == ERR_LIMIT)
+        *ret_why = FOLDER_NO_FILES;
     if (e) {
         folder_close(&volume->folder, false);
         wish->unproved = true;
@@ -221,9 +224,11 @@ enum err service_begin(struct volume *volume, const char **ret_why)
     service_measure(volume);
     room_note(volume);
     recycle_resume(volume);
-    if (!open_with_bans(volume)) {
-        *ret_why = "the file 'bans' in the folder can't be written; check the free space and the "
-                   "health of the disk";
+    if ((e = open_with_bans(volume)) != OK) {
+        *ret_why = e == ERR_LIMIT
+            ? FOLDER_NO_FILES
+            : "the file 'bans' in the folder can't be written; check the free space and the health "
+              "of the disk";
         service_end(volume, *ret_why);
         return ERR_IO;
     }
@@ -243,7 +248,7 @@ void service_end(struct volume *volume, const char *why)
     account_end(volume);
     leftovers_end(volume);
     if (atomic_load(&volume->service.unproved))    /* this one, even if the path leads elsewhere */
-        folder_doubt(&volume->folder, volume->secret);
+        (void)folder_doubt(&volume->folder, volume->secret);
     folder_close(&volume->folder, false);
     metadata_cache_clear(volume->known.cache);
     /* The other folders write this. If the note of doubt can't be written here, the next process
@@ -258,7 +263,7 @@ void service_end(struct volume *volume, const char *why)
 void service_note_doubt(struct volume *volume)
 {
     if (atomic_load(&volume->service.unproved) && !volume->service.doubted)
-        folder_doubt(&volume->folder, volume->secret);
+        (void)folder_doubt(&volume->folder, volume->secret);
     volume->service.doubted = atomic_load(&volume->service.unproved);
 }
 
