@@ -124,7 +124,8 @@ static void read_member(struct loading *load, const struct config_group *group, 
     }
     if (group->scope == SCOPE_GLOBAL && slice_eq(slice_of(name), S("config"))) {
         config_mistake_add(config, &at_key, key, NULL, "can't be set in the settings file, "
-                           "because it names that file: use --config FILE or PENSTOCK_CONFIG");
+                           "because this setting names the file: use --config FILE or "
+                           "PENSTOCK_CONFIG");
         return;
     }
     struct setting_where at_value = place_of(load, group, name, true);
@@ -310,9 +311,9 @@ static void read_groups(struct loading *load, json_t *root)
     if (keys && !json_is_array(keys))
         list_mistake(load, "keys", "must be an array: [ ... ]");
     else if (keys && !json_array_size(keys))
-        list_mistake(load, "keys", "is an empty array. That does not lock clients out: it has "
-                     "the same effect as a file without keys. Add a row, or remove keys from the "
-                     "file");
+        list_mistake(load, "keys", "is an empty array, which does not lock clients out: an "
+                     "empty array has the same effect as a file without \"keys\". Add a row, or "
+                     "remove \"keys\" from the file");
     size_t index;
     json_array_foreach(keys, index, value)
         read_group(load, SCOPE_KEY, arena_printf(&config->arena, "keys[%zu]", index).ptr, value);
