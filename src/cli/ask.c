@@ -144,7 +144,7 @@ static int run_health(struct cli *cli)
 
 static const struct command_option options[] = {
     { "--url", "URL", "ask this URL, not the address of the setting \"listen\"; "
-                      "it must begin with http://" },
+                      "the URL must begin with http://" },
     { 0 },
 };
 

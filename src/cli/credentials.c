@@ -22,8 +22,8 @@ static enum err find_fixed(slice profile, const char *so, struct arena *keep,
     enum err err = credentials_find(keep, &ask, ret, ret_why);
     if (err || ret->kind != CREDENTIALS_LENT)
         return err;
-    *ret_why = arena_printf(keep, "Penstock found credentials, but they are temporary ones that "
-                            "only Penstock gets (from: %.*s). So %s", SLICE_ARG(ret->from), so);
+    *ret_why = arena_printf(keep, "Penstock found temporary credentials, which only Penstock "
+                            "gets (from: %.*s). So %s", SLICE_ARG(ret->from), so);
     return ERR_NOT_FOUND;
 }
 

@@ -105,7 +105,7 @@ static void print_facts(const json_t *root, struct arena *keep)
         print_fact("", S("the origin refused the object to the shared identity"));
     else if (is_set(metadata, "unshared"))
         print_fact("", S("nothing proves that the shared identity may read the object: the origin "
-                         "must confirm it once"));
+                         "must confirm this right once"));
     print_fact("freshness", rules_of(root, keep));
     print_fact("permission", permission_of(json_object_get(root, "permission"), keep));
     print_fact("origin", text_of(root, "origin", keep));

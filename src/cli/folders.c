@@ -39,7 +39,7 @@ static void report_emptied(struct folder_reported *reported, const char *why)
 {
     if (*why && why != reported->emptied)
         log_warn("cache_folder_purged", "path=%.*s why=\"all objects in the cache folder count as "
-                 "purged: %s. They are fetched again when they are read\"",
+                 "purged: %s. Objects are fetched again when they are read\"",
                  SLICE_ARG(reported->path), why);
     reported->emptied = why;
 }
@@ -90,8 +90,9 @@ static void watch_pins(struct folder_reported *reported, uint64_t unpinned,
     if (unpinned == reported->unpinned)
         return;
     log_warn("pins_unpinned", "path=%.*s bytes=%" PRIu64 " budget=%" PRIu64 " why=\"pin_budget has no "
-             "room for these bytes and for all older pins, so they are no longer pinned, and may be "
-             "evicted. Unpin another prefix, or raise pin_budget and restart Penstock\"",
+             "room for all older pins and for these bytes. So these bytes are no longer pinned, "
+             "and may be evicted. Unpin another prefix, or raise pin_budget and restart "
+             "Penstock\"",
              SLICE_ARG(reported->path), unpinned - reported->unpinned, status->pin_budget_bytes);
     reported->unpinned = unpinned;
 }
@@ -140,7 +141,9 @@ static void report_opened(struct serve *serve, size_t i, slice why)
     reported->why = status.why;
 }
 
-#define UNSURE "The origin confirms each object in the other folders once, before Penstock serves it"
+#define UNSURE "may have been in use without the other folders, so the other folders may have " \
+               "missed writes. The origin confirms each object in the other folders once, before " \
+               "Penstock serves the object"
 
 /* Logs each folder that can't be read, and that a folder was removed from the settings. Such a
  * folder may have been in use without the other folders. */
@@ -148,15 +151,13 @@ static void report_unread(const struct serve *serve)
 {
     for (size_t i = 0; i < serve->config->folder_count; i++)
         if (store_folder_is_unread(serve->store, i))
-            log_warn("cache_folder_unread", "path=%.*s why=\"the cache folder can't be read, so "
-                     "Penstock does not know whether it was in use without the other folders. "
-                     UNSURE ". This happens at each start until the folder is back. Mount its "
-                     "disk; if the folder is lost, remove it from cache_dirs\"",
+            log_warn("cache_folder_unread", "path=%.*s why=\"the cache folder can't be read. The "
+                     "folder " UNSURE ". This happens at each start until the folder is back. "
+                     "Mount its disk; if the folder is lost, remove it from cache_dirs\"",
                      SLICE_ARG(serve->folders[i].path));
     if (store_folder_left(serve->store))
-        log_warn("cache_folder_unread", "why=\"a cache folder was removed from cache_dirs, so "
-                 "Penstock does not know whether it was in use without the other folders. " UNSURE
-                 "\"");
+        log_warn("cache_folder_unread", "why=\"a cache folder was removed from cache_dirs. The "
+                 "removed folder " UNSURE "\"");
 }
 
 static struct store_options options_of(struct serve *serve)

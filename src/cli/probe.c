@@ -112,14 +112,14 @@ static void folder(struct check *check, const struct config_folder *folder, cons
     bool usable = !err || (err == ERR_BUSY && check->running);    /* at the next start */
     if (usable && !store_is_of(path, first)) {
         err = ERR_BUSY;
-        why = arena_printf(check->keep, "it belongs to another installation than %s, the first "
-                           "folder in cache_dirs; empty this folder (not %s), or list another one "
-                           "in its place", first, first);
+        why = arena_printf(check->keep, "this folder belongs to another installation than %s, "
+                           "the first folder in cache_dirs; empty this folder (not %s), or list "
+                           "another folder in its place", first, first);
     } else if (usable && original) {
         err = ERR_BUSY;
-        why = arena_printf(check->keep, "it and %s, which comes before it in cache_dirs, are copies of "
-                           "one folder; empty the one that is not the original, or list another "
-                           "folder in its place", original);
+        why = arena_printf(check->keep, "this folder and %s, an earlier folder in cache_dirs, "
+                           "have the same volume id, so one of the two is a copy; empty the copy, "
+                           "or list another folder in place of the copy", original);
     } else if (err == ERR_BUSY && check->running) {
         check_report(check, NOTED, "cache_dir: the running Penstock with these settings uses %s",
                      path);

@@ -155,8 +155,8 @@ static int wait_for_sweep(struct purge *purge)
         if (mono_ms() >= purge->server->until_ms) {
             fprintf(stderr, "penstock purge: the copies are no longer served, but not all of them "
                     "were deleted from the index in time: %" PRIu64 " of %" PRIu64 " files of the "
-                    "cache are left. Give it more time by --timeout SECONDS\n", purge->left,
-                    purge->extents);
+                    "cache are left. Give the command more time by --timeout SECONDS\n",
+                    purge->left, purge->extents);
             return EXIT_FAILED;
         }
         if (mono_ms() >= notice_ms) {
@@ -221,7 +221,7 @@ static int run(struct cli *cli)
 }
 
 static const struct command_option options[] = {
-    { "--key", NULL, "the URL names exactly one key, and not all keys that begin like it" },
+    { "--key", NULL, "the URL names exactly one key, not a prefix" },
     { "--dry-run", NULL, "change nothing; show how much a purge would remove" },
     { "--wait", NULL, "also wait until the purge is no longer in progress" },
     { "--list", NULL, "show the purges that are still in progress" },

@@ -17,12 +17,12 @@ static const struct {
     const char *code, *text;
 } rows[] = {
     { "InvalidAccessKeyId", "%U does not know the access key %K. Set AWS_ACCESS_KEY_ID and "
-      "AWS_SECRET_ACCESS_KEY to a pair that it knows: its access_key and secret_key, or a row of "
-      "its keys" },
+      "AWS_SECRET_ACCESS_KEY to a pair that the service knows: its access_key and secret_key, or a "
+      "row of its keys" },
     { "SignatureDoesNotMatch", "%U knows the access key %K, but with another secret key. Set the "
       "secret key that belongs to this access key" },
-    { "InvalidToken", "%U refuses the session token of the access key %K. Use a key pair that it "
-      "knows, or set AWS_SESSION_TOKEN to the token of this pair" },
+    { "InvalidToken", "%U refuses the session token of the access key %K. Use a key pair that "
+      "the service knows, or set AWS_SESSION_TOKEN to the token of this access key" },
     { "RequestTimeTooSkewed", "the clock of this machine and that of %U differ by more than 15 "
       "minutes. Set the clock that is wrong" },
     { "AuthorizationHeaderMalformed", "%U refuses the signature: %M. If its setting \"regions\" "
@@ -91,8 +91,9 @@ static void report_other(const struct server *server, const struct question *que
                     "command, or this address is its admin_listen. Give the address of the setting "
                     "\"listen\", or upgrade the service", SLICE_ARG(name));
     else
-        text_printf(&text, " to %.*s, so it is not a Penstock, or not one of this version. Give "
-                    "the address of the Penstock by --url http://HOST:PORT or AWS_ENDPOINT_URL",
+        text_printf(&text, " to %.*s, so this server is not a Penstock, or is a Penstock of "
+                    "another version. Give the address of the Penstock by --url http://HOST:PORT "
+                    "or AWS_ENDPOINT_URL",
                     SLICE_ARG(name));
     report(server, question, arena_copy(keep, text_slice(&text)).ptr, message, keep);
 }

@@ -26,7 +26,7 @@ bool s3_url_read(const char *text, struct s3_url *ret, const char **ret_why)
     else if (slice_has_control(ret->bucket) || slice_has(ret->bucket, ' '))
         *ret_why = "has a space or a control character in the name of the bucket";
     else if (ret->key.len > KEY_BYTES_MAX)
-        *ret_why = "has more than 1024 bytes after the bucket, and no key of S3 is longer";
+        *ret_why = "has more than 1024 bytes after the bucket, and a key of S3 has at most 1024";
     return !*ret_why;
 }
 

@@ -202,16 +202,17 @@ struct question {
     bool raw, watch;
 };
 
-#define OTHER_ADDRESS "Is this the admin_listen of a Penstock? If not, give the right address by " \
-                      "--admin-listen HOST:PORT, --url http://HOST:PORT or PENSTOCK_ADMIN_LISTEN\n"
+#define OTHER_ADDRESS "Is this address the admin_listen of a Penstock? If not, give the right " \
+                      "address by --admin-listen HOST:PORT, --url http://HOST:PORT or " \
+                      "PENSTOCK_ADMIN_LISTEN\n"
 
 static int print_page(struct arena *keep, const struct question *question, slice body)
 {
     json_error_t error;
     json_t *root = json_loadb(body.ptr, body.len, 0, &error);
     if (!json_is_object(root)) {
-        fprintf(stderr, "penstock: the answer of http://%.*s%.*s is not a JSON object. The "
-                "/status of Penstock is one. " OTHER_ADDRESS, SLICE_ARG(question->address),
+        fprintf(stderr, "penstock: the answer of http://%.*s%.*s is not a JSON object, as "
+                "Penstock's /status always is. " OTHER_ADDRESS, SLICE_ARG(question->address),
                 SLICE_ARG(question->path));
         json_decref(root);
         return EXIT_FAILED;

@@ -156,10 +156,10 @@ static slice grants_cost(const struct config *config, struct arena *keep)
                  "its own origin identity. For faster reads, set a longer grant_time");
     if (strcmp(config->grant_scope, "object") != 0 || config->grant_time_ms >= 10 * MINUTES)
         return S("");
-    return arena_printf(keep, "for each client with its own origin identity, Penstock sends the "
-                        "origin a HEAD for each object that the client reads, once in grant_time "
-                        "(%" PRIu64 " s). If the objects are many and small, a longer grant_time "
-                        "or a wider grant_scope makes reads faster",
+    return arena_printf(keep, "a client with its own origin identity needs a grant for each cached "
+                        "object: Penstock asks the origin by a HEAD, and the grant is valid for "
+                        "grant_time (%" PRIu64 " s). If the objects are many and small, a longer "
+                        "grant_time or a wider grant_scope makes reads faster",
                         config->grant_time_ms / 1000);
 }
 
@@ -235,8 +235,9 @@ static slice old_name(const struct setting *setting, const struct setting_where 
                             "shows how)",
                             setting->name, SLICE_ARG(place));
     bool derived = strcmp(setting->standard, "0") == 0;
-    return arena_printf(keep, "%s (%.*s) is an old setting: it still has its effect, and will be a "
-                        "mistake in the next version, where its value is always %s. Remove it",
+    return arena_printf(keep, "%s (%.*s) is an old setting, which still has an effect. In the next "
+                        "version, the setting will be a mistake, and the value will always be %s. "
+                        "Remove the setting",
                         setting->name, SLICE_ARG(place),
                         derived ? "derived from other settings" : setting->standard);
 }

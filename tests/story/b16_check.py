@@ -81,7 +81,7 @@ with Story("b16 check says what serve will meet", seconds=90) as story:
         story.fact("... no error", "error" not in out and "another process" not in out, out)
     server.stop()
     shutil.copytree(story.path("one/cache"), story.path("three/copy"))
-    check_it("a copied folder", 1, "run without this folder", "copies of one folder", story.path("one/cache"), **dirs("one/cache", "three/copy"))
+    check_it("a copied folder", 1, "run without this folder", "one of the two is a copy", story.path("one/cache"), **dirs("one/cache", "three/copy"))
     check_it("... alone", 0, "settings: fine", **dirs("three/copy", "two/cache"))
     check_it("one folder by two names", 2, "lists one folder twice", **dirs("three/new", "three/../three/new"))
     check_it("... inside another", 2, "lies inside", **dirs("three/new", "three/new/../new/x"))

@@ -53,8 +53,8 @@ with Story("m03 one setting for memory", seconds=100) as story:
     story.fact("those of budgets name memory", sum("Set memory instead" in w for w in warnings) == 2
                and any(w.startswith(f"warning: memory_slots ({old}:1)") for w in warnings)
                and any(w.startswith("warning: memory_readers (env PENSTOCK_MEMORY_READERS)") for w in warnings), warnings)
-    story.fact("those of constants say what holds", any(w.startswith("warning: fill_gets (flag --fill-gets) is an old setting: it still has "
-               "its effect") and "always 64" in w for w in warnings), warnings)
+    story.fact("those of constants say what holds", any(w.startswith("warning: fill_gets (flag --fill-gets) is an old setting, which still has "
+               "an effect") and "always be 64" in w for w in warnings), warnings)
     story.fact("those of rows that are gone, too", any("origins.west.tries" in w and "without effect" in w and "4 tries" in w
                                                        for w in warnings), warnings)
     rows = {line.split()[0]: line.split()[1] for line in run("config", *given[0], env=given[1])[1].splitlines()}
