@@ -70,9 +70,8 @@ enum err folder_peek_at(int folder, struct format *ret, const char **ret_why)
     *ret_why = "the file 'format' in the folder can't be read; check its rights, and the disk";
     int fd = file_open(folder, "format", O_RDONLY);
     if (fd < 0 && errno == FILE_ODD)
-        *ret_why = "the name 'format' in the folder is that of a link, FIFO, device or folder, but "
-                   "must be that of an ordinary file; put the right file there, or empty the "
-                   "folder";
+        *ret_why = "'format' in the folder must be an ordinary file, but is a link, FIFO, device "
+                   "or folder; put the right file there, or empty the cache folder";
     if (fd < 0 && file_err(errno) == ERR_LIMIT)
         *ret_why = FOLDER_NO_FILES;
     if (fd < 0)
@@ -195,8 +194,8 @@ static enum err learn_format(struct folder *folder, const struct folder_wish *wi
     if (memcmp(format->secret, fresh, sizeof(format->secret)) != 0) {
         *ret_why = "this folder is from another installation of Penstock than the cache folders that "
                    "Penstock found at its start (another disk may be mounted here); mount the "
-                   "right disk, or empty this folder; if it is the only cache folder, a restart "
-                   "makes Penstock use it as it is";
+                   "right disk, or empty this folder; if this is the only cache folder, a restart "
+                   "makes Penstock use this folder and its objects";
         return ERR_BUSY;
     }
     if (format->version == FORMAT_VERSION &&
@@ -247,8 +246,8 @@ static const char *why_no_folder(int error)
     case ELOOP:
         return "the folder's path is too long, or its links form a circle; set another cache_dir";
     case FILE_ODD:
-        return "the name 'lock' in the folder is that of a link, FIFO, device or folder, but must "
-               "be that of an ordinary file; remove it";
+        return "'lock' in the folder must be an ordinary file, but is a link, FIFO, device or "
+               "folder; remove it";
     case EIO:
         return "the disk of the folder failed (EIO); check that disk and the kernel log, or set "
                "another cache_dir";
@@ -269,8 +268,8 @@ static enum err make_folder(struct folder *folder, const char **ret_why)
                "another cache_dir";
     if (unmounted)
         return ERR_IO;
-    *ret_why = "the folder's disk was unmounted while Penstock ran; mount it again. If the folder "
-               "is to be on the disk that this path leads to without that mount, restart Penstock";
+    *ret_why = "the folder's disk was unmounted while Penstock ran; mount it again. To use the "
+               "disk on which this path lies now, restart Penstock";
     if (folder->point && mounts_gone(slice_of(folder->point), &mounts_here))
         return ERR_IO;
     if (mkdir(folder->path, 0700) == 0 || errno == EEXIST)
@@ -526,9 +525,9 @@ static enum err look_at_kinds(const struct folder *folder, const char **ret_why)
 {
     for (size_t i = 0; i < FOLDER_NEEDED; i++)
         if (folder_odd(folder->fd, folder_needed[i])) {
-            *ret_why = "one of the names 'extents', 'index', 'ages' and 'index/data.mdb' in the folder "
-                       "is that of a link, a FIFO, or something else that Penstock does not open "
-                       "(penstock fsck says which); remove it";
+            *ret_why = "'extents', 'index', 'ages' or 'index/data.mdb' in the folder is a link, a "
+                       "FIFO, or something else that Penstock does not open; remove it (penstock "
+                       "fsck says which of them to remove)";
             return ERR_IO;
         }
     return OK;

@@ -34,7 +34,7 @@ bool fsck_kinds_are_right(struct fsck *fsck)
         if (odd)
             fsck->report->why = arena_printf(
                 fsck->keep, "%s/%s is %s, which fsck does not open. Put the right file there, or "
-                "remove it: Penstock makes a missing one anew", fsck->report->path, name, odd);
+                "remove it: Penstock makes a missing file anew", fsck->report->path, name, odd);
     }
     return !fsck->report->why.len;
 }

@@ -221,7 +221,7 @@ enum err fsck_repair(struct fsck *fsck, const char **ret_why)
                "version 2. Then repair the folder";
     if (fsck->format.version != FORMAT_VERSION)
         return ERR_FORMAT;
-    *ret_why = "the folder belongs to another user than the one who runs fsck. Run the repair as its "
+    *ret_why = "the user who runs fsck is not the owner of the folder. Run the repair as the "
                "owner, so that the service can use the new files (penstock-operating(7))";
     if (!fsck_is_owner(fsck))
         return ERR_DENIED;

@@ -160,7 +160,7 @@ static enum err look_at_kinds(struct look *look, int folder)
         if (odd)
             return judged(look, ERR_IO, arena_printf(look->keep, "%.*s/%s is %s, which Penstock does "
                                                      "not open; put the right file there, or remove "
-                                                     "it: Penstock makes a missing one anew",
+                                                     "it: Penstock makes a missing file anew",
                                                      SLICE_ARG(look->folder), name, odd));
     }
     return OK;
