@@ -76,7 +76,8 @@ static void purge(struct purge_job *job, struct text *to)
     if (result.merged)
         log_warn("purges_merged", "count=%zu why=\"there are more purges than Penstock can keep "
                  "apart, so it replaced some of them by purges of shorter prefixes. Such a purge "
-                 "may also remove other objects with its prefix that were stored before it\"",
+                 "may also remove other objects that have its prefix and were stored before the "
+                 "purge\"",
                  result.merged);
     text_printf(to, "{\"purged\":true,\"serial\":%" PRIu64 ",\"folders_out\":", result.serial);
     line_add_folders(to, result.folders);

@@ -177,8 +177,8 @@ static enum err refused(const struct trial *trial, const char *why)
 static enum err outcome_of(const struct trial *trial, bool may)
 {
     return may ? OK : refused(trial, "no row of the client's policy gives this right "
-                                         "on this bucket and key: if the client should have it, "
-                                         "add it to the policy");
+                                         "on this bucket and key: if the client should have the "
+                                         "right, add the right to the policy");
 }
 
 enum err right_judge(const struct call *call)

@@ -15,7 +15,7 @@
 #include "origin/s3.h"
 #include "s3/xml.h"
 
-#define SOURCE " (if it is not set: the AWS credentials in Penstock's environment or profile)"
+#define SOURCE " (if it is not set, check the AWS credentials in Penstock's environment or profile)"
 #define CLOCKS "the clocks of the origin and of this machine differ: set the clock that is wrong"
 
 static const struct {

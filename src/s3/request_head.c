@@ -125,8 +125,8 @@ static enum err url_front(struct scan *scan)
     if (slice_eq(scan->head->method, S("PRI")))
         return bad(scan, "the client began with HTTP/2, and Penstock speaks only HTTP/1.1");
     if (slice_eq(scan->head->method, S("CONNECT")))
-        return bad(scan, "the method CONNECT is for proxies, and Penstock is none: remove Penstock "
-                         "from the client's proxy settings");
+        return bad(scan, "the method CONNECT is for proxies, and Penstock is not a proxy: remove "
+                         "Penstock from the client's proxy settings");
     bool secure = slice_eq_nocase(scheme, S("https"));
     if (!secure && !slice_eq_nocase(scheme, S("http")))
         return bad(scan, why);
