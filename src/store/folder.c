@@ -151,6 +151,13 @@ static enum err clear(struct folder *folder, const char *why, const char **ret_w
     return e ? e : throw_extents_away(folder);
 }
 
+/* If something else has the name, that is a note, too. */
+static bool leave_doubt(int folder)
+{
+    return (mknodat(folder, "doubt", S_IFREG | 0600, 0) == 0 || errno == EEXIST) &&
+           fsync(folder) == 0;
+}
+
 static enum err make_format(struct folder *folder, const uint8_t secret[STORE_SECRET_BYTES],
                             const char *why, const char **ret_why)
 {
@@ -171,6 +178,14 @@ static void make_volume(struct format *format, const struct folder_wish *wish, b
     format->volume_count = is_new ? (uint32_t)wish->list_count : 1;
     memcpy(format->volumes, is_new ? wish->list : wish->self,
            format->volume_count * sizeof(format->volumes[0]));
+}
+
+/* The folder is one of the settings, and no other process uses it. This process goes on without it, so
+ * the folder misses writes. The process that uses it next must know that. */
+static enum err leave_alone(const struct folder *folder)
+{
+    (void)leave_doubt(folder->fd);
+    return ERR_BUSY;
 }
 
 static enum err learn_format(struct folder *folder, const struct folder_wish *wish,
@@ -196,14 +211,14 @@ static enum err learn_format(struct folder *folder, const struct folder_wish *wi
                    "Penstock found at its start (another disk may be mounted here); mount the "
                    "right disk, or empty this folder; if this is the only cache folder, a restart "
                    "makes Penstock use this folder and its objects";
-        return ERR_BUSY;
+        return leave_alone(folder);
     }
     if (format->version == FORMAT_VERSION &&
         (!wish->self->weight || memcmp(format->volume, wish->self->id, sizeof(format->volume)) != 0)) {
         *ret_why = "the folder is a copy of another cache folder (then empty it), or another folder "
                    "was at this path when Penstock started (then put that folder back, or restart "
                    "Penstock)";
-        return ERR_BUSY;
+        return leave_alone(folder);
     }
     format->size_bytes = wish->size_bytes ? MAX(wish->size_bytes, SIZE_LEAST)
                                           : store_derived_size(folder->path, folder->path);
@@ -512,13 +527,6 @@ static bool may_open_again(struct folder *folder, enum err e, bool *was_bad)
 }
 
 /* ---- the whole ---- */
-
-/* If something else has the name, that is a note, too. */
-static bool leave_doubt(int folder)
-{
-    return (mknodat(folder, "doubt", S_IFREG | 0600, 0) == 0 || errno == EEXIST) &&
-           fsync(folder) == 0;
-}
 
 /* LMDB would follow a link, and wait at a FIFO. */
 static enum err look_at_kinds(const struct folder *folder, const char **ret_why)
