@@ -2,13 +2,14 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * A client may see the names that it may list. So the call first asks the origin for a list of the
- * same prefix, in the name of the client, as an ordinary list call does (cache/lists.h). Without an
- * answer from the origin, no name is sent. For some clients, the answer has only objects of that
- * list (own_list.h). Then the page of penstock-ls ends with the last key of the list at the latest,
- * so that "next" is never the name of an object that the client can't see.
+ * same prefix, in the name of the client (own_list.h). Without an answer from the origin, no name
+ * is sent. For some clients, the answer has only objects of that list. Then the page of penstock-ls
+ * ends with the last key of the list at the latest, so that "next" is never the name of an object
+ * that the client can't see. The loop asks for the pages of the list, and a thread of a pool reads
+ * each of them, so the task starts once for each page.
  *
- * Then a thread of a pool walks through the store (store/walk.h). It keeps the rows with the lowest
- * names after the parameter "marker" of the request, one page at most (page.h), so memory is
+ * Then a thread of another pool walks through the store (store/walk.h). It keeps the rows with the
+ * lowest names after the parameter "marker" of the request, one page at most (page.h), so memory is
  * bounded. The number of calls that want a large page is limited, too (rule H8 in src/README.md).
  * The answer has a JSON object on each line: the rows, then the summary. The loop writes the answer
  * piece by piece. To get the next page, a client sends the last name as "marker". If the client
@@ -30,13 +31,13 @@
 
 struct walk_job {
     struct pool_task task;
-    struct list_right *right;         /* asks whether the client may list; lies in the call */
-    struct own_list *listed;          /* in place of `right`: the objects that the client may see */
+    struct own_list *listed;          /* the objects that the client may see; NULL: all */
     struct walk_ask ask;
     struct walk_gaps gaps;
     enum err err;
     bool sums;                        /* penstock-du */
-    bool large;                       /* more than PAGE_ROWS rows, or keys of a list */
+    bool large;                       /* more than PAGE_ROWS rows */
+    bool listed_only, list_cut;       /* only objects of a list; the list was too long for sums */
     size_t depth;
     struct page *page;
     const struct page_row *rows;      /* of the page, after the walk */
@@ -119,22 +120,14 @@ static void add_row(struct text *to, const struct walk_job *job, const struct pa
     text_add(to, S("}\n"));
 }
 
-/* True if the origin's list is too long. The sums then lack the objects behind its end. */
-static bool is_cut(const struct walk_job *job)
-{
-    slice last;
-    return job->sums && job->listed && own_list_has_more(job->listed, &last);
-}
-
 /* The last line: where the next page begins, and what could not be read. */
 static void add_summary(struct text *to, const struct walk_job *job)
 {
-    bool cut = is_cut(job);
     text_printf(to, "{\"rows\":%zu,\"complete\":%s", job->count,
-                job->gaps.any || cut ? "false" : "true");
-    if (job->listed)
+                job->gaps.any || job->list_cut ? "false" : "true");
+    if (job->listed_only)
         text_add(to, S(",\"listed_only\":true"));
-    if (cut)
+    if (job->list_cut)
         text_add(to, S(",\"list_cut\":true"));
     if (job->next.ptr) {
         text_char(to, ',');
@@ -173,13 +166,26 @@ static void left(void *arg)    /* the client has left before it had the whole an
 
 static const struct http_source source = { proceed, left };
 
+static void await(struct walk_job *job, enum err err);
+
+static void refuse(struct walk_job *job, enum err err)
+{
+    slice why = own_list_why(job->listed);    /* static text */
+    own_list_free(&job->listed);
+    pool_task_refuse(&job->task, err, why);
+}
+
 static void answer(struct pool_task *task)
 {
     struct walk_job *job = container_of(task, struct walk_job, task);
     struct call *call = task->call;
     struct fields fields = { .keep = call->keep };
+    if (job->err == ERR_WAIT) {
+        await(job, own_list_next(job->listed));
+        return;
+    }
     if (job->err) {
-        pool_task_refuse(task, job->err, S(""));
+        refuse(job, job->err);
         return;
     }
     fields_add(&fields, S("content-type"), S("application/x-ndjson"));
@@ -188,19 +194,31 @@ static void answer(struct pool_task *task)
     proceed(job);
 }
 
-/* Ends the page, and finds the name before the next one. */
+/* Ends the page, and finds the name before the next one. The list ends here: if the client sends its
+ * next request when it has the answer, there must be a place for another list. */
 static void end_page(struct walk_job *job)
 {
     bool more;
     slice last;
+    bool list_has_more = job->listed && own_list_has_more(job->listed, &last);
     job->count = page_end(job->page, &job->rows, &more);
+    job->listed_only = job->listed;
+    job->list_cut = job->sums && list_has_more;
     if (more && job->count)
         job->next = job->rows[job->count - 1].name;
-    else if (!job->sums && job->listed && own_list_has_more(job->listed, &last))
-        job->next = last;
+    else if (!job->sums && list_has_more)
+        job->next = arena_copy(&job->task.keep, last);
+    own_list_free(&job->listed);
 }
 
-static void work(struct pool_task *task)
+static void read_list(struct pool_task *task)
+{
+    struct walk_job *job = container_of(task, struct walk_job, task);
+    job->err = job->listed ? own_list_read(job->listed) : OK;
+    task->walks = !job->err;
+}
+
+static void walk(struct pool_task *task)
 {
     struct walk_job *job = container_of(task, struct walk_job, task);
     job->err = pool_task_walk(task, &job->ask, &job->gaps);
@@ -209,7 +227,7 @@ static void work(struct pool_task *task)
 }
 
 static const struct pool_task_kind kind = {
-    .pool = POOL_WALK, .work = work, .answer = answer, .free = job_free,
+    .pool = POOL_LIST, .work = read_list, .walk = walk, .answer = answer, .free = job_free,
 };
 
 /* ---- the call, on its loop ---- */
@@ -218,19 +236,30 @@ static const struct pool_task_kind kind = {
 static void gone(void *arg)
 {
     struct walk_job *job = arg;
-    list_right_drop(&job->right);
-    own_list_free(&job->listed);
     job_end(job);
 }
 
-static void judged(void *arg, enum err err)
+/* Called when the origin has answered. */
+static void answered(void *arg, enum err err)
 {
     struct walk_job *job = arg;
     job->task.call->gone = NULL;
-    if (err)
-        pool_task_refuse(&job->task, err, S(""));
-    else
-        pool_task_start(&job->task);
+    if (err) {
+        refuse(job, err);
+        return;
+    }
+    if (!own_list_is_needed(job->task.call))
+        own_list_free(&job->listed);
+    pool_task_start(&job->task);
+}
+
+/* Goes on when the origin has answered. `err` is the result of the question to it. */
+static void await(struct walk_job *job, enum err err)
+{
+    job->task.call->gone = gone;
+    job->task.call->gone_arg = job;
+    if (err != ERR_WAIT)
+        answered(job, err);
 }
 
 static slice param_of(const struct call *call, slice name)
@@ -260,18 +289,6 @@ static size_t page_bytes(const struct front *front)
     return MIN(MAX(front->options.memory_bytes / 64, PAGE_BYTES_LEAST), PAGE_BYTES_MOST);
 }
 
-/* Asks the origin whether the client may list, or for the list. Sums need all keys of the list. */
-static enum err ask_origin(struct walk_job *job, slice marker, size_t rows_max)
-{
-    struct call *call = job->task.call;
-    struct own_list_ask ask = { .prefix = job->ask.prefix, .after = job->sums ? S("") : marker,
-                                .keys_max = job->sums ? PAGE_ROWS_MAX : rows_max,
-                                .bytes_max = page_bytes(call->front) };
-    if (own_list_is_needed(call))
-        return own_list_ask(call, &ask, judged, job, &job->listed);
-    return list_right_ask(call, job->ask.prefix, judged, job, &job->right);
-}
-
 static void begin(struct walk_job *job, size_t depth, size_t rows_max)
 {
     struct call *call = job->task.call;
@@ -287,11 +304,10 @@ static void begin(struct walk_job *job, size_t depth, size_t rows_max)
         .bucket = arena_copy(keep, call->s3.bucket),
         .prefix = arena_copy(keep, param_of(call, S("prefix"))),
         .wants_age = !job->sums, .visit = visit };
-    call->gone = gone;
-    call->gone_arg = job;
-    enum err err = ask_origin(job, marker, rows_max);
-    if (err != ERR_WAIT)
-        judged(job, err);
+    struct own_list_ask ask = { .prefix = job->ask.prefix, .after = job->sums ? S("") : marker,
+                                .keys_max = job->sums ? PAGE_ROWS_MAX : rows_max,
+                                .bytes_max = page_bytes(call->front) };
+    await(job, own_list_ask(call, &ask, answered, job, &job->listed));
 }
 
 /* Counts a call with a large page. Returns false if LARGE_MAX of them are in progress already. */
@@ -316,8 +332,7 @@ void cached_read(struct call *call)
     struct walk_job *job = pool_task_new(call, &kind, sizeof(*job));
     if (!job)
         return;
-    bool large = rows_max > PAGE_ROWS || (call->s3.op == S3_DU && own_list_is_needed(call));
-    if (large && !take_large(job))
+    if (rows_max > PAGE_ROWS && !take_large(job))
         pool_task_refuse(&job->task, ERR_SLOW_DOWN, S(""));
     else
         begin(job, depth, rows_max);

@@ -1,15 +1,14 @@
 /* explain.c - what the cache would do with a key now, and why: penstock-explain.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The answer tells whether a key is cached, so the client must be allowed to list it
- * (list_right.c). Then a get, the read of an object through the cache, makes a forecast
- * (get_forecast in cache/get.h). The forecast is the decision that a GetObject of this client would
- * get now. A forecast sends no request to the origin, and reads no bytes of the object. The store
- * tells where each record (a stored piece of the object) lies, or why it is not there
- * (store/explain.h). Some clients may know only of objects that the origin lists to them
- * (own_list.h). If the cached copy is another object, the answer is the same as if nothing were
- * cached. These clients also do not learn why a record was not stored, or left the cache: it may be
- * a record of another object with this name.
+ * The answer tells whether a key is cached, so the client must be allowed to list it (own_list.h).
+ * Then a get, the read of an object through the cache, makes a forecast (get_forecast in
+ * cache/get.h). The forecast is the decision that a GetObject of this client would get now. A
+ * forecast sends no request to the origin, and reads no bytes of the object. The store tells where
+ * each record (a stored piece of the object) lies, or why it is not there (store/explain.h). Some
+ * clients may know only of objects that the origin lists to them. If the cached copy is another
+ * object, the answer is the same as if nothing were cached. These clients also do not learn why a
+ * record was not stored, or left the cache: it may be a record of another object with this name.
  * Threads: the loop. */
 #include <inttypes.h>
 #include <jansson.h>
@@ -28,8 +27,7 @@
 
 struct explain {
     struct call *call;
-    struct list_right *right;         /* the question whether the client may list the key */
-    struct own_list *listed;          /* in place of `right`: the origin's list for the client */
+    struct own_list *listed;          /* the object that the client may know of; NULL: any */
     struct get *get;                  /* NULL: the right is not proved yet */
     struct s3_range range;
 };
@@ -352,7 +350,6 @@ static json_t *document(const struct explain *explain, const struct get_forecast
 static void gone(void *arg)
 {
     struct explain *explain = arg;
-    list_right_drop(&explain->right);
     own_list_free(&explain->listed);
     get_end(&explain->get);
 }
@@ -400,30 +397,28 @@ static void step(void *arg)
     reply(explain, &forecast);
 }
 
-static void judged(void *arg, enum err err)
+/* Called when the origin has answered. A page without keys may have another page behind it. */
+static void answered(void *arg, enum err err)
 {
     struct explain *explain = arg;
     struct call *call = explain->call;
+    while (!err && own_list_is_needed(call) && (err = own_list_read(explain->listed)) == ERR_WAIT)
+        err = own_list_next(explain->listed);
+    if (err == ERR_WAIT)
+        return;
     if (err) {
+        slice why = own_list_why(explain->listed);
         call->gone = NULL;
         own_list_free(&explain->listed);
-        reply_error(call, err, S(""));
+        reply_error(call, err, why);
         return;
     }
+    if (!own_list_is_needed(call))
+        own_list_free(&explain->listed);
     struct get_ask ask = object_ask(call, S(""));
     ask.range = explain->range;
     explain->get = get_start(call->loop->cache, &ask, step, explain);
     step(explain);
-}
-
-/* The key itself is the first key of a list with the key as its prefix. */
-static enum err ask_origin(struct explain *explain)
-{
-    struct call *call = explain->call;
-    struct own_list_ask ask = { .prefix = call->s3.key, .keys_max = 1, .bytes_max = MIB };
-    if (own_list_is_needed(call))
-        return own_list_ask(call, &ask, judged, explain, &explain->listed);
-    return list_right_ask(call, call->s3.key, judged, explain, &explain->right);
 }
 
 void explain_read(struct call *call)
@@ -442,7 +437,9 @@ void explain_read(struct call *call)
     }
     call->gone = gone;
     call->gone_arg = explain;
-    enum err err = ask_origin(explain);
+    /* The key itself is the first key of a list with the key as its prefix. */
+    struct own_list_ask ask = { .prefix = call->s3.key, .keys_max = 1, .bytes_max = MIB };
+    enum err err = own_list_ask(call, &ask, answered, explain, &explain->listed);
     if (err != ERR_WAIT)
-        judged(explain, err);
+        answered(explain, err);
 }

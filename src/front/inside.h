@@ -28,6 +28,9 @@
 #define SIGV2_OFF \
     "The authorization mechanism you have provided is not supported. Please use AWS4-HMAC-SHA256."
 
+/* Long lists of an origin that are made at a time (own_list.c). */
+#define OWN_LISTS_LONG 4u
+
 /* The most fields of an answer: those of an origin's response head, and Penstock's own. */
 #define ANSWER_FIELDS_MAX (HTTP_FIELDS_MAX + 16)
 
@@ -46,6 +49,8 @@ struct front {
         atomic_uint calls;        /* that run or wait */
     } pools[POOLS];               /* threads that wait for disks (pool_task.c) */
     atomic_uint large_count;      /* calls of cached.c that want more than a usual page */
+    /* identities for which own_list.c makes a long list; 0: none */
+    atomic_uint_fast64_t own_lists[OWN_LISTS_LONG];
 };
 
 bool front_logs(const struct front *front);    /* true: access lines are written */
@@ -196,19 +201,6 @@ enum err item_span(const struct item *item, const struct get_answer *answer, uin
 /* ---- batch.c ---- */
 void batch_read(struct call *call);     /* judges each item as a request of its own */
 void batch_buffers_free(struct front_loop *loop);    /* batch_load.c */
-
-/* ---- list_right.c ---- */
-/* Asks the origin whether the call's client may list this prefix of the bucket. Returns ERR_WAIT:
- * done() is called with the verdict, unless list_right_drop is called first. Otherwise returns the
- * verdict: OK, ERR_DENIED, ERR_NO_SUCH_BUCKET, ERR_SLOW_DOWN, or why the origin gave no answer.
- * *ret lives as long as the call. */
-struct list_right;
-enum err list_right_ask(struct call *call, slice prefix, void (*done)(void *arg, enum err err),
-                        void *arg, struct list_right **ret) MUST_USE;
-void list_right_drop(struct list_right **right);    /* any time; accepts NULL */
-/* Returns the verdict of list_right_ask for one answer to a list call. */
-struct list_answer;
-enum err list_verdict(const struct list_answer *answer) MUST_USE;
 
 /* ---- cached.c ---- */
 void cached_read(struct call *call);    /* penstock-ls, penstock-du */

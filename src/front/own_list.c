@@ -1,33 +1,61 @@
-/* own_list.c - the objects that the origin lists to a client. SPDX-License-Identifier: Apache-2.0
+/* own_list.c - what the origin lists to a client. SPDX-License-Identifier: Apache-2.0
+ *
+ *   loop: own_list_ask, own_list_next ──> list call ──> take: copies the page ──> done
+ *   any thread: own_list_read: objects of the page ──> sorted list, or ERR_WAIT: own_list_next
  *
  * The list calls are sent one after another, in the name of the client (cache/lists.h). No earlier
  * answer is used again. Some origins list keys in another order than that of their bytes, so a call
- * goes on with the token of the call before, and the objects are sorted in the end. */
+ * goes on with the token of the call before, and the objects are sorted in the end.
+ *
+ * Limits (rule H8 in src/README.md): the calls for one list take at most LIST_MS, and there are at
+ * most CALLS_MAX of them. A list that reaches such a limit ends with the key before, as one that is
+ * full. If it has no key, the request fails. A list of more than one page is long. There are at
+ * most OWN_LISTS_LONG long ones at a time, and one for each identity: so a user with a slow origin
+ * can't keep all others from such requests. */
 #include "front/own_list.h"
 
 #include <stdlib.h>
 
+#include "base/clock.h"
+#include "base/metric.h"
 #include "cache/lists.h"
 #include "s3/encode.h"
 
 #define PAGE_KEYS 1000u
+#define KEY_BYTES (8 * KIB)           /* a page has at most so many bytes for each key ... */
+#define HEAD_BYTES (64 * KIB)         /* ... and besides */
+#define CALLS_MAX 1000u
+#define LIST_MS 60000u
+#define TICK_MS 1000u
 
 struct own_list {
-    struct call *call;                /* until the verdict */
+    struct call *call;                /* while the origin is asked */
     struct list_get *get;             /* the list call in progress, or NULL */
+    struct http_timer *timer;         /* of that call */
     void (*done)(void *arg, enum err err);
     void *arg;
-    struct own_list_ask ask;
-    struct arena keep;                /* holds the objects' texts */
-    struct listed *objects;           /* after the verdict: sorted by key */
+    struct own_list_ask ask;          /* keys_max 0: only the status counts */
+    atomic_uint_fast64_t *place;      /* a long list: among those of front->own_lists */
+    uint64_t until_ms;                /* ageing time */
+    unsigned calls;
+    struct arena page_keep, keep;     /* hold the page that has come; the objects' texts */
+    slice page;
+    struct listed *objects;           /* in the end: sorted by key */
     size_t count, capacity;
-    slice last, token;                /* the last key; the place at which the next page begins */
+    slice first, last, token;         /* keys of the last page; where the next page begins */
     bool more;                        /* the last page was not the end of the origin's list */
+    const char *why;                  /* of an error, or NULL */
 };
 
 bool own_list_is_needed(const struct call *call)
 {
     return identity_id(&call->client->who) && call->rules->grant_scope == GRANT_OBJECT;
+}
+
+static void end_call(struct own_list *list)
+{
+    http_timer_stop(&list->timer);
+    list_end(&list->get);
 }
 
 void own_list_free(struct own_list **list)
@@ -36,18 +64,163 @@ void own_list_free(struct own_list **list)
     *list = NULL;
     if (!mine)
         return;
-    list_end(&mine->get);
+    end_call(mine);
+    if (mine->place)
+        atomic_store(mine->place, 0);
+    arena_free(&mine->page_keep);
     arena_free(&mine->keep);
     free(mine->objects);
     free(mine);
 }
 
-/* ---- the list calls ---- */
+static enum err fail(struct own_list *list, enum err err, const char *why)
+{
+    list->why = why;
+    return err;
+}
+
+slice own_list_why(const struct own_list *list)
+{
+    return list && list->why ? slice_of(list->why) : S("");
+}
+
+/* ---- the list calls, on the loop ---- */
+
+/* The number of keys that the next page may have. */
+static size_t keys_wanted(const struct own_list *list)
+{
+    return MIN(MAX(list->ask.keys_max, (size_t)1) - list->count, (size_t)PAGE_KEYS);
+}
+
+/* Takes the answer to the call in progress. */
+static enum err take(struct own_list *list, const struct list_answer *answer)
+{
+    if (answer->err)
+        return answer->err;
+    if (answer->status != 200)
+        return answer->status == 404 ? ERR_NO_SUCH_BUCKET : ERR_DENIED;
+    if (!list->ask.keys_max)
+        return OK;
+    if (!answer->body.len)
+        return ERR_ORIGIN_REPLY;
+    if (answer->body.len > keys_wanted(list) * KEY_BYTES + HEAD_BYTES)
+        return fail(list, ERR_ORIGIN_REPLY, "The origin's list is larger than a list of the keys "
+                    "that Penstock asked for: the origin ignores max-keys.");
+    list->page = arena_copy(&list->page_keep, answer->body);
+    return OK;
+}
+
+static enum err look(struct own_list *list)
+{
+    const struct list_answer *answer;
+    if (list_answer(list->get, &answer) == ERR_WAIT)
+        return ERR_WAIT;
+    enum err err = take(list, answer);
+    end_call(list);
+    return err;
+}
+
+static void changed(void *arg)
+{
+    struct own_list *list = arg;
+    enum err err = list->get ? look(list) : ERR_WAIT;
+    if (err != ERR_WAIT)
+        list->done(list->arg, err);
+}
+
+static enum err no_key_in_time(struct own_list *list)
+{
+    return fail(list, ERR_ORIGIN_TIMEOUT, "The origin's list had no key within 60 s, or in 1000 "
+                "pages. Please try again. If it fails again, ask for a longer prefix.");
+}
+
+/* Called each second while the origin is asked. Its clock is the ageing clock, which tests move. */
+static void tick(void *arg)
+{
+    struct own_list *list = arg;
+    http_timer_stop(&list->timer);
+    if (ageing_ms() < list->until_ms) {
+        list->timer = http_timer_start(http_request_loop(list->call->http), TICK_MS, tick, list);
+        return;
+    }
+    end_call(list);
+    list->done(list->arg, list->count ? OK : no_key_in_time(list));
+}
+
+enum err own_list_next(struct own_list *list)
+{
+    struct call *call = list->call;
+    struct arena scratch = { 0 };
+    struct text query = text_in(&scratch);
+    text_printf(&query, "encoding-type=url&list-type=2&max-keys=%zu&prefix=", keys_wanted(list));
+    uri_encode(&query, list->ask.prefix, true);
+    slice place = list->token.len ? list->token : list->last;
+    if (place.len) {
+        text_add(&query, list->token.len ? S("&continuation-token=") : S("&start-after="));
+        uri_encode(&query, place, true);
+    }
+    struct list_ask ask = { .rules = call->rules, .who = &call->client->who,
+                            .op = S3_LIST_OBJECTS_V2, .bucket = call->s3.bucket,
+                            .query = text_slice(&query), .newest = true };
+    list->get = list_start(call->loop->cache, &ask, changed, list);
+    arena_free(&scratch);
+    if (!list->get)
+        return ERR_SLOW_DOWN;
+    list->calls++;
+    list->timer = http_timer_start(http_request_loop(call->http), TICK_MS, tick, list);
+    return look(list);
+}
+
+/* Takes a place for a long list. Two loops may take places for one identity at the same moment;
+ * that does no harm. */
+static bool take_place(struct own_list *list)
+{
+    atomic_uint_fast64_t *places = list->call->front->own_lists;
+    uint64_t id = identity_id(&list->call->client->who);
+    for (size_t i = 0; i < OWN_LISTS_LONG; i++)
+        if (atomic_load(&places[i]) == id)
+            return false;
+    for (size_t i = 0; i < OWN_LISTS_LONG && !list->place; i++) {
+        uint_fast64_t none = 0;
+        if (atomic_compare_exchange_strong(&places[i], &none, id))
+            list->place = &places[i];
+    }
+    return list->place != NULL;
+}
+
+enum err own_list_ask(struct call *call, const struct own_list_ask *ask,
+                      void (*done)(void *arg, enum err err), void *arg, struct own_list **ret)
+{
+    struct own_list *list = must_alloc(sizeof(*list));
+    check(ask->keys_max > 0);
+    *list = (struct own_list){ .call = call, .done = done, .arg = arg, .ask = *ask };
+    list->ask.prefix = arena_copy(&list->keep, ask->prefix);
+    list->until_ms = ageing_ms() + LIST_MS;
+    *ret = list;
+    if (!own_list_is_needed(call))
+        list->ask.keys_max = 0;
+    else
+        list->last = arena_copy(&list->keep, ask->after);
+    if (list->ask.keys_max > PAGE_KEYS && !take_place(list)) {
+        metric_add(M_WALKS_LIMITED, 1);
+        return fail(list, ERR_SLOW_DOWN, "Please reduce your request rate: at most 4 requests that "
+                    "need long lists of the origin may be in progress, and one for each identity.");
+    }
+    return own_list_next(list);
+}
+
+/* ---- pages, on any thread ---- */
 
 static bool is_full(const struct own_list *list)
 {
     return list->count >= list->ask.keys_max ||
            list->keep.used_bytes + list->count * sizeof(list->objects[0]) >= list->ask.bytes_max;
+}
+
+/* True if no key may come before the end of the next call. */
+static bool is_late(const struct own_list *list)
+{
+    return list->calls >= CALLS_MAX || ageing_ms() >= list->until_ms;
 }
 
 static void add(struct own_list *list, const struct listed *object)
@@ -64,43 +237,56 @@ static void add(struct own_list *list, const struct listed *object)
     list->last = copy->key;
 }
 
-/* Adds the objects of a page. Returns OK or ERR_ORIGIN_REPLY. */
-static enum err read_page(struct own_list *list, slice document)
+/* False if `key` is `before`, or comes before it both in the order of bytes and in that of a tree
+ * of folders, where "a/b" comes before "a-b". */
+static bool is_after(slice key, slice before)
+{
+    size_t same = 0;
+    while (same < MIN(key.len, before.len) && key.ptr[same] == before.ptr[same])
+        same++;
+    if (same == key.len || same == before.len)
+        return same < key.len;
+    return (uint8_t)key.ptr[same] > (uint8_t)before.ptr[same] || before.ptr[same] == '/';
+}
+
+/* Returns a message if the page does not go on where the one before ended. Otherwise calls might
+ * never come to an end, or an answer might repeat keys. */
+static const char *fault_of(const struct own_list *list, const struct listing *page)
+{
+    slice key = page->object_count ? page->objects[0].key : S("");
+    bool by_token = list->token.len;
+    if (page->truncated && !key.len && !page->next_token.len)
+        return "The origin's list has no keys on this page, and says that more keys follow, but "
+               "not where: NextContinuationToken is missing.";
+    if (by_token && (slice_eq(page->next_token, list->token) ||
+                     (key.len && slice_eq(key, list->first))))
+        return "The origin's list has the same page again: the origin ignores continuation-token.";
+    if (!by_token && key.len && list->last.len && !is_after(key, list->last))
+        return "The origin's list begins before the key that Penstock named: the origin ignores "
+               "start-after, so Penstock can't ask for the rest of a list.";
+    return NULL;
+}
+
+/* Adds the objects of the page. */
+static enum err read_page(struct own_list *list)
 {
     struct arena scratch = { 0 };
     struct listing page = { .truncated = false };
-    bool good = xml_read_listing(&scratch, document, &page) == OK;
-    for (size_t i = 0; i < page.object_count && good; i++)
+    enum err err = xml_read_listing(&scratch, list->page, &page) == OK ? OK : ERR_ORIGIN_REPLY;
+    const char *fault = err ? NULL : fault_of(list, &page);
+    if (fault)
+        err = fail(list, ERR_ORIGIN_REPLY, fault);
+    size_t first = list->count;
+    for (size_t i = 0; i < page.object_count && !err; i++)
         add(list, &page.objects[i]);
+    if (list->count > first)
+        list->first = list->objects[first].key;
     list->more = page.truncated;
     list->token = arena_copy(&list->keep, page.next_token);
-    good = good && (page.object_count || !page.truncated);    /* calls must come to an end */
     arena_free(&scratch);
-    return good ? OK : ERR_ORIGIN_REPLY;
-}
-
-static void changed(void *arg);
-
-/* Sends the next list call. Returns false if too many calls are in progress. */
-static bool ask_page(struct own_list *list)
-{
-    struct call *call = list->call;
-    struct arena scratch = { 0 };
-    struct text query = text_in(&scratch);
-    text_printf(&query, "encoding-type=url&list-type=2&max-keys=%zu&prefix=",
-                MIN(list->ask.keys_max - list->count, (size_t)PAGE_KEYS));
-    uri_encode(&query, list->ask.prefix, true);
-    slice place = list->token.len ? list->token : list->last;
-    if (place.len) {
-        text_add(&query, list->token.len ? S("&continuation-token=") : S("&start-after="));
-        uri_encode(&query, place, true);
-    }
-    struct list_ask ask = { .rules = call->rules, .who = &call->client->who,
-                            .op = S3_LIST_OBJECTS_V2, .bucket = call->s3.bucket,
-                            .query = text_slice(&query), .newest = true };
-    list->get = list_start(call->loop->cache, &ask, changed, list);
-    arena_free(&scratch);
-    return list->get != NULL;
+    arena_free(&list->page_keep);
+    list->page = S("");
+    return err;
 }
 
 static int by_key(const void *a, const void *b)
@@ -108,48 +294,24 @@ static int by_key(const void *a, const void *b)
     return slice_cmp(((const struct listed *)a)->key, ((const struct listed *)b)->key);
 }
 
-/* Takes the answers that are there, and asks for the next page as long as there is room. Returns
- * ERR_WAIT or the verdict. */
-static enum err look(struct own_list *list)
+/* The list has no page if the time of the last call was over. */
+enum err own_list_read(struct own_list *list)
 {
-    const struct list_answer *answer;
-    enum err err = OK;
-    do {
-        if (!list->get && !ask_page(list))
-            return ERR_SLOW_DOWN;
-        if (list_answer(list->get, &answer) == ERR_WAIT)
+    enum err err = list->page.len ? read_page(list) : OK;
+    if (!list->ask.keys_max || err)
+        return err;
+    if (list->more && !is_full(list)) {
+        if (!is_late(list))
             return ERR_WAIT;
-        err = list_verdict(answer);
-        if (!err)
-            err = read_page(list, answer->body);
-        list_end(&list->get);
-    } while (!err && list->more && !is_full(list));
+        if (!list->count)
+            return no_key_in_time(list);
+    }
     if (list->count)
         qsort(list->objects, list->count, sizeof(list->objects[0]), by_key);
-    return err;
+    return OK;
 }
 
-static void changed(void *arg)
-{
-    struct own_list *list = arg;
-    enum err err = list->get ? look(list) : ERR_WAIT;
-    if (err != ERR_WAIT)
-        list->done(list->arg, err);
-}
-
-enum err own_list_ask(struct call *call, const struct own_list_ask *ask,
-                      void (*done)(void *arg, enum err err), void *arg, struct own_list **ret)
-{
-    struct own_list *list = must_alloc(sizeof(*list));
-    check(ask->keys_max > 0);
-    *list = (struct own_list){ .call = call, .done = done, .arg = arg, .ask = *ask };
-    list->ask.prefix = arena_copy(&list->keep, ask->prefix);
-    list->last = arena_copy(&list->keep, ask->after);
-    *ret = list;
-    return look(list);
-}
-
-/* ---- after the verdict ---- */
+/* ---- the list ---- */
 
 const struct listed *own_list_find(const struct own_list *list, slice key)
 {

@@ -1,11 +1,16 @@
-/* own_list.h - the objects that the origin lists to a client. SPDX-License-Identifier: Apache-2.0
+/* own_list.h - what the origin lists to a client. SPDX-License-Identifier: Apache-2.0
  *
- * Two users of one origin may have different buckets of the same name, and the cache has objects of
- * both. A client with an origin identity of its own may learn only of objects that its own requests
- * to the origin would show (penstock-access(7), "Two buckets with the same name"). So the answers
- * about the cache have, for such a client, only objects that the origin lists to it: the same key,
- * with the ETag of the cached version. If a grant is valid for a whole bucket or prefix, the
- * operator has said that the name of the bucket stands for one bucket. Then no list is needed. */
+ * Answers about the cache contain names of cached objects. Only a client that may list these names
+ * at the origin gets such an answer. So each of these requests first sends the origin a list call,
+ * as the client's identity. For most clients, a list of one key is enough: only its status counts.
+ *
+ * For other clients, the keys count, too. Two users of one origin may have different buckets of the
+ * same name, and the cache has objects of both. A client with an origin identity of its own may
+ * learn only of objects that its own requests to the origin would show (penstock-access(7), "Two
+ * buckets with the same name"). So the answer to such a client has only objects that the origin
+ * lists to it: the same key, with the ETag of the cached version. If a grant is valid for a whole
+ * bucket or prefix, the operator has said that the name of the bucket stands for one bucket. Then
+ * the keys do not count. */
 #ifndef FRONT_OWN_LIST_H
 #define FRONT_OWN_LIST_H
 
@@ -19,18 +24,27 @@ struct own_list_ask {
 };
 struct own_list;
 
-/* True if the call's client may see only objects of such a list. */
+/* True if the call's client may see only objects of the list. */
 bool own_list_is_needed(const struct call *call) MUST_USE;
-/* Asks the origin for the list, page by page. Returns ERR_WAIT: done() is called with the verdict,
- * unless own_list_free is called first. Otherwise returns the verdict, as list_right_ask does. The
- * list lives until own_list_free, so it may outlive the call. */
+/* Asks the origin for the first page of the list. Only if own_list_is_needed, the list will have
+ * objects. On the loop of the call. Returns ERR_WAIT: done() is called with the result, unless
+ * own_list_free is called first. Otherwise returns the result: OK, ERR_DENIED, ERR_NO_SUCH_BUCKET,
+ * ERR_SLOW_DOWN, or why the origin gave no answer. After OK, call own_list_read. */
 enum err own_list_ask(struct call *call, const struct own_list_ask *ask,
                       void (*done)(void *arg, enum err err), void *arg,
                       struct own_list **ret) MUST_USE;
-/* Before the verdict, on the loop of the call. After the verdict, on any thread. */
+/* Reads the page that has come. This may take milliseconds, so a request for many keys does it on a
+ * thread of a pool. Returns OK if the list is there, or ERR_WAIT if a page is missing: call
+ * own_list_next on the loop of the call. It does and returns the same as own_list_ask. */
+enum err own_list_read(struct own_list *list) MUST_USE;
+enum err own_list_next(struct own_list *list) MUST_USE;
+/* Returns a message that says why a result is an error. Empty: the usual message says enough. */
+slice own_list_why(const struct own_list *list);
+/* While the origin is asked, on the loop of the call. At any other time, on any thread: the list
+ * may outlive the call. */
 void own_list_free(struct own_list **list);
 
-/* For the time after the verdict OK. Any thread. */
+/* For the time after own_list_read has returned OK. Any thread. */
 /* Returns the object of this key, or NULL. */
 const struct listed *own_list_find(const struct own_list *list, slice key);
 /* True if the origin has more keys than the list. *ret is then the key after which they come. */

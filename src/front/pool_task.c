@@ -23,6 +23,7 @@ static const struct {
     unsigned calls_max;               /* counted from pool_task_new to pool_task_free */
     enum metric limited;
 } rows[POOLS] = {
+    [POOL_LIST] = { "list", 16, M_WALKS_LIMITED },
     [POOL_WALK] = { "walk", 16, M_WALKS_LIMITED },
     [POOL_PURGE] = { "purge", 64, M_PURGES_LIMITED },
     [POOL_PIN] = { "pin", 16, M_PINS_LIMITED },

@@ -19,14 +19,14 @@ struct call;
 /* A disk that hangs may block both threads of POOL_WALK. So work that must not wait for walks has
  * pools of its own. These pools end before POOL_WALK, because their tasks may go on in
  * POOL_WALK. */
-enum pool { POOL_PURGE, POOL_PIN, POOL_WALK, POOLS };
+enum pool { POOL_LIST, POOL_PURGE, POOL_PIN, POOL_WALK, POOLS };
 
 struct pool_task;
 struct pool_task_kind {
     enum pool pool;
     void (*work)(struct pool_task *task);      /* on a thread of the pool */
     void (*walk)(struct pool_task *task);      /* see pool_task.walks. May be NULL */
-    /* On the loop. Called only while the client is there. Ends the task. */
+    /* On the loop. Called only while the client is there. Ends the task, or starts it again. */
     void (*answer)(struct pool_task *task);
     void (*free)(struct pool_task *task);      /* frees the kind's own members. May be NULL */
 };

@@ -13,6 +13,8 @@
 
 #define PARTS_MAX 10000
 
+static _Atomic unsigned empty_pages;
+
 /* ---- lists ---- */
 
 static void xml_text(FILE *to, const char *text, bool url)
@@ -39,6 +41,7 @@ static void xml_element(FILE *to, const char *name, const char *text, bool url)
 struct list_ask {
     char bucket[256], prefix[KEY_BYTES_MAX], after[KEY_BYTES_MAX], delimiter[64];
     bool v2, url;
+    bool empty;                  /* a page without keys */
     long max;
 };
 
@@ -61,7 +64,7 @@ static long write_entries(FILE *to, struct list_ask *ask, bool *ret_more)
         size_t cut_len = cut ? (size_t)(cut - name) + strlen(ask->delimiter) : 0;
         if (cut && strncmp(ask->after, name, cut_len) == 0)
             continue;    /* rolled up on the page before */
-        if (written == ask->max) {
+        if (written == ask->max || ask->empty) {
             *ret_more = true;
             break;
         }
@@ -85,7 +88,8 @@ static long write_entries(FILE *to, struct list_ask *ask, bool *ret_more)
                 "<StorageClass>STANDARD</StorageClass></Contents>", date, objects[i]->etag + 1,
                 (long)objects[i]->size);
     }
-    snprintf(ask->after, sizeof(ask->after), "%s", last);
+    if (!ask->empty)
+        snprintf(ask->after, sizeof(ask->after), "%s", last);
     return written;
 }
 
@@ -109,7 +113,10 @@ static void write_list(FILE *to, struct list_ask *ask)
     if (ask->v2)
         fprintf(to, "<KeyCount>%ld</KeyCount>", count);
     fprintf(to, "<IsTruncated>%s</IsTruncated>", more ? "true" : "false");
-    if (more)
+    if (more && ask->empty)    /* the token of each such page differs */
+        fprintf(to, "<NextContinuationToken>empty-%u:%s</NextContinuationToken>", ++empty_pages,
+                ask->after);
+    else if (more)
         xml_element(to, ask->v2 ? "NextContinuationToken" : "NextMarker", ask->after,
                     ask->url && !ask->v2);
     fwrite(entries, 1, bytes, to);
@@ -131,6 +138,11 @@ void serve_list(struct conn *conn)
     param(conn, "delimiter", ask.delimiter, sizeof(ask.delimiter));
     if (!param(conn, ask.v2 ? "continuation-token" : "marker", ask.after, sizeof(ask.after)))
         param(conn, "start-after", ask.after, sizeof(ask.after));
+    if (strncmp(ask.after, "empty-", 6) == 0)
+        memmove(ask.after, strchr(ask.after, ':') + 1, strlen(strchr(ask.after, ':')));
+    if (conn->told.ignore_after)
+        ask.after[0] = 0;
+    ask.empty = conn->told.empty_page;
     fputs("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n", to);
     if (ask.bucket[0] == 0) {
         fputs("<ListAllMyBucketsResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">"

@@ -114,6 +114,8 @@ void hex(const uint8_t *bytes, size_t count, char *ret);
     X(ignore_if_match, 0, "1: pretend that If-Match was not there")                              \
     X(hang, 0, "1: never answer")                                                                \
     X(need_auth, 0, "1: 403 without an Authorization header")                                    \
+    X(empty_page, 0, "1: a list is cut before its first key, and has a token for the rest")         \
+    X(ignore_after, 0, "1: a list begins with its first key, whatever the request names")           \
     X(tenant, 0, "not 0: BUCKET is the bucket told of as NUMBER:BUCKET, with as= of one user")    \
     X(times, -1, "the rule is used up after so many requests")
 
