@@ -210,6 +210,14 @@ void lines_warn_folders(const struct server *server, const json_t *row, const ch
                 json_integer_value(folder), so);
 }
 
+void lines_warn_unread(const struct server *server, const json_t *row)
+{
+    uint64_t extents = lines_number(row, "extents_unread");
+    if (extents)
+        fprintf(stderr, "penstock %s: warning: %" PRIu64 " extents could not be read (the log of "
+                "the service says why); their objects are not counted\n", server->command, extents);
+}
+
 void lines_warn_unnamed(const struct server *server, const json_t *row, const char *so)
 {
     uint64_t extents = lines_number(row, "extents_unnamed");

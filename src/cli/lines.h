@@ -43,6 +43,8 @@ bool lines_print(const struct server *server, slice line);
 /* Warns on stderr of the cache folders in a member "folders_out". `so` says what that means. */
 void lines_warn_folders(const struct server *server, const struct json_t *row, const char *so);
 
+/* Warns on stderr if the answer lacks objects of extents that could not be read. */
+void lines_warn_unread(const struct server *server, const struct json_t *row);
 /* Warns on stderr if the answer lacks objects without names. `so` says what that means. */
 void lines_warn_unnamed(const struct server *server, const struct json_t *row, const char *so);
 

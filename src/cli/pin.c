@@ -13,7 +13,7 @@ struct pin {
     bool list, unpins;
     const struct server *server;
     uint64_t rows, left_out;      /* left_out: cached bytes of these prefixes, not pinned */
-    bool complete, unnamed;
+    bool complete;
     struct arena keep;
 };
 
@@ -87,10 +87,10 @@ static void visit(void *arg, slice line, const json_t *row)
     }
     fflush(stdout);
     pin->complete = json_is_true(json_object_get(row, "complete"));
-    pin->unnamed = lines_number(row, "extents_unnamed") > 0;
     lines_warn_folders(pin->server, row, pin->list ? "its objects are not counted"
                       : "it gets the list of pins from the other folders when it comes "
                         "back");
+    lines_warn_unread(pin->server, row);
     lines_warn_unnamed(pin->server, row, "their objects are not counted, and can't be pinned until "
                        "they are fetched anew");
 }
@@ -116,9 +116,6 @@ static int ask(void *arg, const struct server *server, struct arena *keep)
                 "because the budget had no room for them. Raise pin_budget, or unpin another "
                 "prefix\n",
                 SLICE_ARG(show_bytes(keep, pin->left_out)));
-    if (!status && !pin->complete && !pin->unnamed)
-        fprintf(stderr, "penstock %s: warning: a part of the cache could not be read or written\n",
-                server->command);
     bool all = pin->complete && (pin->list || !pin->left_out);
     return status ? status : all ? EXIT_GOOD : EXIT_INCOMPLETE;
 }

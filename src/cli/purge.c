@@ -91,12 +91,9 @@ static void visit_answer(void *arg, slice line, const json_t *row)
     lines_warn_folders(purge->server, row, purge->dry
                       ? "its objects are not counted"
                       : "the purge is made there before the folder serves again");
+    lines_warn_unread(purge->server, row);
     lines_warn_unnamed(purge->server, row, "their objects are not counted, and a purge of their "
                        "names removes them, too");
-    if (purge->incomplete && !json_array_size(json_object_get(row, "folders_out")) &&
-        !lines_number(row, "extents_unnamed"))
-        fputs("penstock purge: warning: a part of the cache could not be read, and is not "
-              "counted\n", stderr);
 }
 
 /* Counts the purges in progress of exactly this prefix or key: this purge, and older ones. */

@@ -222,8 +222,6 @@ void line_add_name(struct text *to, const char *member, slice name);
 /* Adds an array with the numbers of these folders, counted from 1 in the order of the settings.
  * Clients get no paths of folders: only the operator needs to know these. */
 void line_add_folders(struct text *to, const bool folders[VOLUMES_MAX]);
-/* Adds the number of extents whose objects have no names, if there are any. */
-void line_add_unnamed(struct text *to, const struct walk_gaps *gaps);
 /* Ends a line with the parts of the cache that could not be read. */
 void line_add_gaps(struct text *to, const struct walk_gaps *gaps);
 

@@ -50,17 +50,12 @@ void line_add_folders(struct text *to, const bool folders[VOLUMES_MAX])
     text_char(to, ']');
 }
 
-void line_add_unnamed(struct text *to, const struct walk_gaps *gaps)
-{
-    if (gaps->unnamed)
-        text_printf(to, ",\"extents_unnamed\":%" PRIu32, gaps->unnamed);
-}
-
 void line_add_gaps(struct text *to, const struct walk_gaps *gaps)
 {
     text_add(to, S(",\"folders_out\":"));
     line_add_folders(to, gaps->folders);
     text_printf(to, ",\"extents_unread\":%" PRIu32, gaps->extents);
-    line_add_unnamed(to, gaps);
+    if (gaps->unnamed)    /* extents whose objects have no names */
+        text_printf(to, ",\"extents_unnamed\":%" PRIu32, gaps->unnamed);
     text_add(to, S("}\n"));
 }

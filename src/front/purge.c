@@ -55,11 +55,8 @@ static void dry_run(struct purge_job *job, struct text *to)
         job->err = pool_task_walk(&job->task, &ask, &gaps);
     }
     text_printf(to, "{\"purged\":false,\"objects\":%" PRIu64 ",\"cached_bytes\":%" PRIu64
-                ",\"complete\":%s,\"folders_out\":", job->objects, job->cached_bytes,
-                gaps.any ? "false" : "true");
-    line_add_folders(to, gaps.folders);
-    line_add_unnamed(to, &gaps);
-    text_add(to, S("}\n"));
+                ",\"complete\":%s", job->objects, job->cached_bytes, gaps.any ? "false" : "true");
+    line_add_gaps(to, &gaps);
 }
 
 static void purge(struct purge_job *job, struct text *to)

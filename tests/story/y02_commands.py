@@ -141,7 +141,7 @@ with Story("y02 commands say what is cached", seconds=120) as story:
         return [row["key"] for row in lines_of("ls", f"s3://pile/{prefix}")[:-1]]
     story.same("a dry run says what would go", penstock("purge", "--dry-run", "s3://pile/a/")[:2], (0, "would purge 6 objects of s3://pile/a/: 878.9 KiB in the cache\n"))
     story.same("... as the service says it", lines_of("purge", "--dry-run", "s3://pile/a/00"),
-               [{"purged": False, "objects": 1, "cached_bytes": SIZE, "complete": True, "folders_out": []}])
+               [{"purged": False, "objects": 1, "cached_bytes": SIZE, "complete": True, "folders_out": [], "extents_unread": 0}])
     story.same("... and changes nothing", len(cached("a/")), 6)
     story.same("one key", penstock("purge", "--key", "s3://pile/a/0"), (0, "purged s3://pile/a/0\n", ""))
     story.same("... and none that begins like it", len(cached("a/")), 6)
