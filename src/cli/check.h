@@ -15,6 +15,7 @@ struct check {
     struct memory memory;
     bool offline;                        /* no other machine is asked */
     bool running;                        /* a Penstock with these settings answers */
+    bool uses[CONFIG_FOLDERS_MAX];       /* as far as is known, it has this folder */
     size_t count[CHECK_GRADES];
 };
 

@@ -30,34 +30,35 @@ static bool has(const json_t *object, const char *member, const char *value)
     return found && strcmp(found, value) == 0;
 }
 
-/* True if one of the folders in a status document is in the settings. A reload or restart may add
- * folders, remove them, or change their order. */
-static bool has_folder(const struct check *check, const json_t *folders)
+/* Finds the folders of the settings that are also in a status document. Returns false if there are
+ * none. A reload or restart may add folders, remove them, or change their order. */
+static bool find_folders(struct check *check, const json_t *folders)
 {
     const json_t *row;
     size_t at;
+    bool any = false;
     json_array_foreach((json_t *)(uintptr_t)folders, at, row)
         for (size_t i = 0; i < check->config->folder_count; i++)
-            if (has(row, "path", check->config->folders[i].path))
-                return true;
-    return false;
+            any |= check->uses[i] |= has(row, "path", check->config->folders[i].path);
+    return any;
 }
 
-/* True if a process holds one of the folders. */
-static bool is_held(const struct check *check)
+/* Finds the folders that a process holds. Returns false if there are none. */
+static bool find_held(struct check *check)
 {
     slice why;
+    bool any = false;
     for (size_t i = 0; i < check->config->folder_count; i++)
-        if (store_probe(check->config->folders[i].path, check->keep, &why) == ERR_BUSY)
-            return true;
-    return false;
+        any |= check->uses[i] =
+            store_probe(check->config->folders[i].path, check->keep, &why) == ERR_BUSY;
+    return any;
 }
 
 /* True if a Penstock with these settings is running: its status document has one of the cache folders
  * and the same address for clients. The document may be missing, because it needs another token, or
  * its address is off or has changed. Then a Penstock that answers at `listen` counts, if a process
  * holds a cache folder. */
-static bool is_running(const struct check *check)
+static bool is_running(struct check *check)
 {
     const struct config *config = check->config;
     json_error_t error;
@@ -65,11 +66,11 @@ static bool is_running(const struct check *check)
     slice document = off ? S("") : get(check, config->admin_listen, S("/status"));
     if (!document.len) {    /* the health document does not contain the folder */
         slice health = get(check, config->listen, S("/_/health/ready"));
-        return slice_starts(health, S("{\"status\":\"")) && is_held(check);
+        return slice_starts(health, S("{\"status\":\"")) && find_held(check);
     }
     json_t *status = json_loadb(document.ptr, document.len, 0, &error);
     json_t *folders = json_object_get(json_object_get(status, "cache"), "folders");
-    bool same = has_folder(check, folders) && has(status, "listen", config->listen);
+    bool same = find_folders(check, folders) && has(status, "listen", config->listen);
     json_decref(status);
     return same;
 }
@@ -107,9 +108,11 @@ static void folder(struct check *check, const struct config_folder *folder, cons
 {
     slice why;
     const char *path = folder->path;
-    const char *original = original_of(check, (size_t)(folder - check->config->folders));
+    size_t at = (size_t)(folder - check->config->folders);
+    const char *original = original_of(check, at);
+    bool theirs = check->running && check->uses[at];    /* free when the running one has ended */
     enum err err = store_probe(path, check->keep, &why);
-    bool usable = !err || (err == ERR_BUSY && check->running);    /* at the next start */
+    bool usable = !err || (err == ERR_BUSY && theirs);
     if (usable && !store_is_of(path, first)) {
         err = ERR_BUSY;
         why = arena_printf(check->keep, "this folder belongs to another installation than %s, "
@@ -120,9 +123,9 @@ static void folder(struct check *check, const struct config_folder *folder, cons
         why = arena_printf(check->keep, "this folder and %s, an earlier folder in cache_dirs, "
                            "have the same volume id, so one of the two is a copy; empty the copy, "
                            "or list another folder in place of the copy", original);
-    } else if (err == ERR_BUSY && check->running) {
-        check_report(check, NOTED, "cache_dir: the running Penstock with these settings uses %s",
-                     path);
+    } else if (err == ERR_BUSY && theirs) {
+        check_report(check, NOTED, "the running Penstock with these settings uses the cache folder "
+                     "%s", path);
         return;
     }
     if (err)

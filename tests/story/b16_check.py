@@ -1,4 +1,5 @@
 """check says what serve will meet: folder, ports, sockets, origins; 2 wrong settings, 1 no start or no cache, else 0."""
+import fcntl
 import pwd
 
 from harness import *
@@ -79,6 +80,11 @@ with Story("b16 check says what serve will meet", seconds=90) as story:
         out = check_it(f"a running one, and {names}", 0, "running", "settings: fine",
                        **{**server.settings, **dirs(*names)})
         story.fact("... no error", "error" not in out and "another process" not in out, out)
+    os.mkdir(story.path("three/held"))
+    with open(story.path("three/held/lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        check_it("a folder that another process holds", 1, "running", story.path("three/held") + " can't be used", "another process uses the folder",
+                 **{**server.settings, **dirs("one/cache", "three/held")})
     server.stop()
     shutil.copytree(story.path("one/cache"), story.path("three/copy"))
     check_it("a copied folder", 1, "run without this folder", "one of the two is a copy", story.path("one/cache"), **dirs("one/cache", "three/copy"))
