@@ -60,7 +60,7 @@ struct config_key {
 };
 
 #define CONFIG_FOLDERS_MAX 64u
-#define CONFIG_ORIGINS_MAX 256u
+#define CONFIG_ORIGINS_MAX 256u      /* S3 origins with different URLs */
 
 struct config_folder {
     const char *path;

@@ -259,15 +259,28 @@ static void there_is_an_origin(struct config *config, const struct config_group 
                      config->config[0] ? config->config : "--config FILE");
 }
 
-/* Each cache folder has a file with the owner of the credentials at each origin. This file has room
- * for CONFIG_ORIGINS_MAX origins (store/names.c). */
+/* True if no origin before this one has the same URL, and the URL is not that of a directory. */
+static bool has_names(const struct config *config, size_t at)
+{
+    const char *url = config->origins[at].url;
+    for (size_t i = 0; i < at; i++)
+        if (strcmp(config->origins[i].url, url) == 0)
+            return false;
+    return strncmp(url, "dir:", 4) != 0;
+}
+
+/* Each cache folder keeps the owner of the credentials at each S3 endpoint, in a file of that many
+ * rows (store/names.c). Directories have no credentials. */
 static void origins_are_few(struct config *config, const struct config_group *all)
 {
-    if (config->origin_count > CONFIG_ORIGINS_MAX)
+    size_t count = 0;
+    for (size_t i = 0; i < config->origin_count; i++)
+        count += has_names(config, i);
+    if (count > CONFIG_ORIGINS_MAX)
         config_mistake_add(config, config_where_of(all, "origin"), "origins", NULL,
-                           "has %zu origins, with the one of the setting \"origin\"; Penstock "
-                           "keeps facts about at most %u. Remove origins, or give some of their "
-                           "buckets to another Penstock", config->origin_count,
+                           "S3 origins have %zu different URLs, with the one of the setting "
+                           "\"origin\"; Penstock keeps facts about at most %u. Remove origins, or "
+                           "give some of their buckets to another Penstock", count,
                            CONFIG_ORIGINS_MAX);
 }
 

@@ -694,14 +694,15 @@ TEST(an_empty_part_of_a_list_or_name_is_a_mistake)
     }
 }
 
-static struct config *load_origins(unsigned count)
+/* The settings have `count` origins. `form` makes a URL from a number. */
+static struct config *load_origins(const char *form, unsigned count)
 {
     struct arena keep = { 0 };
     struct text text = text_in(&keep);
-    text_add(&text, S("{\"origin\": \"dir:/tmp\", \"origins\": {"));
-    for (unsigned i = 1; i < count; i++)
-        text_add(&text, arena_printf(&keep, "%s\"o%u\": {\"url\": \"dir:/tmp/%u\"}", i > 1 ? ", " : "",
-                                     i, i));
+    text_add(&text, S("{\"origins\": {"));
+    for (unsigned i = 0; i < count; i++)
+        text_add(&text, arena_printf(&keep, "%s\"o%u\": {\"url\": \"%s%u\"}", i ? ", " : "", i, form,
+                                     i));
     text_add(&text, S("}}"));
     text_char(&text, '\0');
     struct config *config = load(text_slice(&text).ptr, NULL, NULL);
@@ -709,14 +710,19 @@ static struct config *load_origins(unsigned count)
     return config;
 }
 
-TEST(there_are_at_most_256_origins)
+static void check_origins(const char *form, unsigned count, size_t mistakes)
 {
-    struct config *config = load_origins(CONFIG_ORIGINS_MAX);
-    ok(count_mistakes(config) == 0 && config->origin_count == CONFIG_ORIGINS_MAX);
+    struct config *config = load_origins(form, count);
+    ok(config->origin_count == count && count_mistakes(config) == mistakes);
     config_free(&config);
-    config = load_origins(CONFIG_ORIGINS_MAX + 1);
-    ok(count_mistakes(config) == 1);
-    config_free(&config);
+}
+
+TEST(there_are_at_most_256_s3_endpoints)
+{
+    check_origins("http://h", CONFIG_ORIGINS_MAX, 0);
+    check_origins("http://h", CONFIG_ORIGINS_MAX + 1, 1);
+    check_origins("dir:/tmp/", 2 * CONFIG_ORIGINS_MAX, 0);
+    check_origins("http://h:8333/\", \"region\": \"r", 2 * CONFIG_ORIGINS_MAX, 0);    /* one URL */
 }
 
 TEST(a_value_and_its_file_stand_beside_each_other_only_where_one_beats_the_other)
@@ -915,7 +921,7 @@ int main(void)
         cmocka_unit_test(a_mistake_shows_the_value_and_the_rule_it_breaks),
         cmocka_unit_test(a_secret_that_is_wrong_is_not_shown),
         cmocka_unit_test(what_is_wrong_with_a_policy_is_said_once),
-        cmocka_unit_test(there_are_at_most_256_origins),
+        cmocka_unit_test(there_are_at_most_256_s3_endpoints),
         cmocka_unit_test(
             a_value_and_its_file_stand_beside_each_other_only_where_one_beats_the_other),
         cmocka_unit_test(
