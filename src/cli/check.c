@@ -44,8 +44,8 @@ static void report_found(struct check *check, const char *name, const struct cre
     if (found->nameless)
         check_report(check, NOTED, "credentials: origin %s: the source does not say whose "
                      "credentials it gives. If the source changes to another role, stop "
-                     "Penstock and empty cache_dir, because cached permissions belong to the old "
-                     "role", name);
+                     "Penstock and empty each cache folder, because cached permissions belong to "
+                     "the old role", name);
 }
 
 /* Asks for the credentials in the same way as serve, so that a failure of serve shows now. Returns

@@ -117,8 +117,8 @@ slice cli_small_cache(uint64_t size_bytes, bool derived, struct arena *keep)
         return S("");
     return arena_printf(keep, "the cache has only %" PRIu64 " MiB, which is 80 %% of the free "
                         "space of its file system: too little to be of use. Make room on that file "
-                        "system (the cache then grows), or set another cache_dir. If you want "
-                        "such a small cache, set cache_size",
+                        "system (the cache then grows), or " SET_ANOTHER ". If you want such a "
+                        "small cache, set its size: cache_size, or the size in cache_dirs",
                         size_bytes / MIB);
 }
 

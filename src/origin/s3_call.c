@@ -39,7 +39,7 @@
 #define RENEW_MS 11000u             /* longest RENEWING; more than the 10 s limit of STS */
 #define RENEW_LOOK_MS 20u
 #define TRUST "; set origin_ca_file to a file with the CA certificates that you trust"
-#define KEPT "; check the disk of cache_dir, which keeps large request bodies"
+#define KEPT "; check the disks of the cache folders, which keep large request bodies"
 #define NO_TLS "; the origin's port does not speak TLS: should the URL in the setting 'origin' " \
                "(in 'origins': url) begin with http://?"
 

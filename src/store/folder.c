@@ -135,7 +135,7 @@ static enum err clear(struct folder *folder, const char *why, const char **ret_w
 {
     struct arena keep = { 0 };
     slice stranger = { "", 0 };
-    *ret_why = "the folder holds files that are not Penstock's; set cache_dir to an empty folder";
+    *ret_why = "the folder holds files that are not Penstock's; " SET_EMPTY;
     enum err e = clearing_look(folder->fd, &keep, &stranger);
     snprintf(folder->stranger, sizeof(folder->stranger), "%.*s", SLICE_ARG(stranger));
     arena_free(&keep);
@@ -144,7 +144,7 @@ static enum err clear(struct folder *folder, const char *why, const char **ret_w
     if (e == ERR_FORMAT)
         return e;
     *ret_why = "the file 'format' of the folder is lost, and the old cache there can't be removed; "
-               "empty the folder, or set another cache_dir";
+               "empty the folder, or " SET_ANOTHER;
     folder->anew = why;
     if (!e)
         e = throw_index_away(folder);
@@ -240,35 +240,34 @@ static const char *why_no_folder(int error)
     case EACCES:
     case EPERM:
         return "Penstock's user lacks the right to make the folder or to write to it; give the "
-               "folder to that user (chown), or set another cache_dir";
+               "folder to that user (chown), or " SET_ANOTHER;
     case EROFS:
         return "the folder can't be made or written to, because its file system is mounted "
-               "read-only; mount the file system writable, or set another cache_dir";
+               "read-only; mount the file system writable, or " SET_ANOTHER;
     case ENOSPC:
     case EDQUOT:
         return "the folder can't be made or written to, because its file system is full; make room "
-               "there, or set another cache_dir";
+               "there, or " SET_ANOTHER;
     case ENOTDIR:
-        return "the folder can't be made, because a part of its path is a file; set another "
-               "cache_dir";
+        return "the folder can't be made, because a part of its path is a file; " SET_ANOTHER;
     case ENOENT:
         return "the folder above the cache folder is not there; make that folder, mount its disk, "
-               "or set another cache_dir";
+               "or " SET_ANOTHER;
     case EMFILE:
     case ENFILE:
         return FOLDER_NO_FILES;
     case ENAMETOOLONG:
     case ELOOP:
-        return "the folder's path is too long, or its links form a circle; set another cache_dir";
+        return "the folder's path is too long, or its links form a circle; " SET_ANOTHER;
     case FILE_ODD:
         return "'lock' in the folder must be an ordinary file, but is a link, FIFO, device or "
                "folder; remove it";
     case EIO:
-        return "the disk of the folder failed (EIO); check that disk and the kernel log, or set "
-               "another cache_dir";
+        return "the disk of the folder failed (EIO); check that disk and the kernel log, or "
+               SET_ANOTHER;
     default:
         return "the folder can't be made or written to; check its path, its disk and the kernel "
-               "log, or set another cache_dir";
+               "log, or " SET_ANOTHER;
     }
 }
 
@@ -279,8 +278,8 @@ static enum err make_folder(struct folder *folder, const char **ret_why)
     struct mounts_missing lost;
     bool unmounted = mounts_missing(folder->path, &mounts_here, &keep, &lost);
     arena_free(&keep);
-    *ret_why = "nothing is mounted where the folder's disk should be; mount the disk, or set "
-               "another cache_dir";
+    *ret_why = "nothing is mounted where the folder's disk should be; mount the disk, or "
+               SET_ANOTHER;
     if (unmounted)
         return ERR_IO;
     *ret_why = "the folder's disk was unmounted while Penstock ran; mount it again. To use the "
@@ -301,7 +300,7 @@ static enum err open_dir(struct folder *folder, const char **ret_why)
         return OK;
     if (file_err(errno) == ERR_LIMIT)
         return ERR_LIMIT;
-    *ret_why = "the path is not a folder; set another cache_dir";
+    *ret_why = "the path is not a folder; " SET_ANOTHER;
     if (stat(folder->path, &st) == 0 && !S_ISDIR(st.st_mode))
         return ERR_FORMAT;
     *ret_why = "the folder can't be opened; check its rights, and those of the folders above; if "
@@ -340,9 +339,9 @@ static enum err take_lock(struct folder *folder, const char **ret_why)
     if (flock(folder->lock_fd, LOCK_EX | LOCK_NB) == 0)
         return OK;
     *ret_why = errno == EWOULDBLOCK
-        ? "another process uses the folder; stop that process, or set another cache_dir"
+        ? "another process uses the folder; stop that process, or " SET_ANOTHER
         : "the file 'lock' in the folder can't be locked, probably because the file system lacks "
-          "flock; set cache_dir to a folder of a local file system";
+          "flock; set a folder of a local file system in cache_dir or cache_dirs";
     return errno == EWOULDBLOCK ? ERR_BUSY : ERR_IO;
 }
 

@@ -466,7 +466,7 @@ enum err format_decode(slice bytes, struct format *ret, const char **ret_why)
         memcpy(&version, bytes.ptr + sizeof(format_magic), sizeof(version));
     if (version > FORMAT_VERSION) {
         *ret_why = "a newer Penstock wrote the folder, in a format that this version does not "
-                   "know; start that newer version, or set another cache_dir";
+                   "know; start that newer version, or " SET_ANOTHER;
         return ERR_FORMAT;
     }
     *ret_why = "the file 'format' was damaged";

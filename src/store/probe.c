@@ -56,7 +56,7 @@ static enum err refused(struct look *look, const char *path, const struct stat *
     struct statvfs fs;
     if (statvfs(path, &fs) == 0 && (fs.f_flag & ST_RDONLY))
         return judged(look, ERR_IO, S("the folder's file system is mounted read-only; mount it "
-                                      "writable, or set another cache_dir"));
+                                      "writable, or " SET_ANOTHER));
     if (st->st_uid != geteuid())
         return judged(look, ERR_DENIED, arena_printf(keep, "%s belongs to %.*s, and this user is "
                                                      "%.*s: %.*s", path, SLICE_ARG(owner),
@@ -72,8 +72,8 @@ static enum err look_at_mounts(struct look *look)
     if (!mounts_missing(look->folder.ptr, &mounts_here, look->keep, &lost))
         return OK;
     return judged(look, ERR_IO, arena_printf(look->keep, "%.*s should be a mount, as %.*s says, "
-                                             "and nothing is mounted there; mount its disk, or set "
-                                             "another cache_dir", SLICE_ARG(lost.point),
+                                             "and nothing is mounted there; mount its disk, or "
+                                             SET_ANOTHER, SLICE_ARG(lost.point),
                                              SLICE_ARG(lost.by)));
 }
 
@@ -85,7 +85,7 @@ static enum err look_above(struct look *look)
     if (stat(path.ptr, &st) != 0)
         return judged(look, ERR_IO, arena_printf(look->keep, "the folder above the cache folder, "
                                                  "%.*s, is not there; make that folder, mount its "
-                                                 "disk, or set another cache_dir",
+                                                 "disk, or " SET_ANOTHER,
                                                  SLICE_ARG(path)));
     if (faccessat(AT_FDCWD, path.ptr, W_OK | X_OK, AT_EACCESS) == 0)
         return OK;
@@ -113,22 +113,22 @@ static enum err look_at_path(struct look *look, bool *ret_there)
     struct stat st;
     *ret_there = stat(look->folder.ptr, &st) == 0;
     if (*ret_there && !S_ISDIR(st.st_mode))
-        return judged(look, ERR_FORMAT, S("the path is not a folder; set another cache_dir"));
+        return judged(look, ERR_FORMAT, S("the path is not a folder; " SET_ANOTHER));
     if (*ret_there)
         return OK;
     if (errno == ENOTDIR)
         return judged(look, ERR_FORMAT, S("the folder can't be made, because a part of its path is "
-                                          "a file; set another cache_dir"));
+                                          "a file; " SET_ANOTHER));
     if (errno == EACCES) {
         slice us = user_of(look->keep, geteuid()), closed = closed_above(look);
         return judged(look, ERR_DENIED, arena_printf(look->keep, "this user, %.*s, may not enter "
-                                                     "%.*s: run chmod o+x %.*s, or set another "
-                                                     "cache_dir", SLICE_ARG(us), SLICE_ARG(closed),
+                                                     "%.*s: run chmod o+x %.*s, or " SET_ANOTHER,
+                                                     SLICE_ARG(us), SLICE_ARG(closed),
                                                      SLICE_ARG(closed)));
     }
     if (lstat(look->folder.ptr, &st) == 0)
         return judged(look, ERR_IO, S("the path is a link to a folder that is not there; make "
-                                      "that folder, or set another cache_dir"));
+                                      "that folder, or " SET_ANOTHER));
     return look_above(look);
 }
 
@@ -137,7 +137,7 @@ static enum err look_at_rights(struct look *look)
     static const char *const inside[] = { "", "/lock", "/format", "/extents", "/index",
                                           "/index/data.mdb" };
     slice us = user_of(look->keep, geteuid());
-    slice advice = arena_printf(look->keep, "run sudo chown -R %.*s %.*s, or set another cache_dir",
+    slice advice = arena_printf(look->keep, "run sudo chown -R %.*s %.*s, or " SET_ANOTHER,
                                 SLICE_ARG(us), SLICE_ARG(look->folder));
     for (size_t i = 0; i < countof(inside); i++) {
         struct stat st;
@@ -177,8 +177,7 @@ static enum err look_at_contents(struct look *look, int folder)
     bool lost = e == ERR_NOT_FOUND || e == ERR_GONE;
     if (lost && clearing_look(folder, look->keep, &stranger) == ERR_FORMAT)
         return judged(look, ERR_FORMAT, arena_printf(look->keep, "the folder holds %.*s, which is "
-                                                     "not Penstock's; set cache_dir to an empty "
-                                                     "folder",
+                                                     "not Penstock's; " SET_EMPTY,
                                                      SLICE_ARG(stranger)));
     return OK;
 }
@@ -191,7 +190,7 @@ static enum err look_at_lock(struct look *look, int folder)
     if (fd >= 0)
         close(fd);
     return held ? judged(look, ERR_BUSY, S("another process uses the folder; stop that process, or "
-                                           "set another cache_dir")) : OK;
+                                           SET_ANOTHER)) : OK;
 }
 
 bool store_has_secret(const char *folder)

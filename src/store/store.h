@@ -27,6 +27,10 @@
 #define WHOLE_BYTES_MAX RECORD_BYTES_MAX
 #define READ_BYTES_MAX 262144u        /* the most bytes of one store_read */
 
+/* Advice at the end of messages about a folder. An operator sets one of the two settings. */
+#define SET_ANOTHER "set another folder in cache_dir or cache_dirs"
+#define SET_EMPTY "set an empty folder in cache_dir or cache_dirs"
+
 struct store;
 
 struct store_folder {

@@ -111,7 +111,7 @@ enum err volume_start(struct volume *volume, struct arena *keep, slice *ret_why)
     *ret_why = (slice){ "", 0 };
     if (e == ERR_FORMAT && *volume->folder.stranger)
         *ret_why = arena_printf(keep, "the cache folder %s can't be used: it holds %s, which is "
-                                "not Penstock's; set cache_dir to an empty folder",
+                                "not Penstock's; " SET_EMPTY,
                                 volume->folder.path, volume->folder.stranger);
     else if (*why)
         *ret_why = arena_printf(keep, "the cache folder %s can't be used: %.*s",

@@ -452,7 +452,7 @@ TEST(a_foreign_folder_is_refused)
     slice why;
     int fd = open(in_folder("thesis.tex"), O_CREAT | O_WRONLY, 0600);
     close(fd);
-    ok(open_fails(&why, &keep) == ERR_FORMAT && slice_ends(why, S("set cache_dir to an empty folder")));
+    ok(open_fails(&why, &keep) == ERR_FORMAT && slice_ends(why, S(SET_EMPTY)));
     ok(access(in_folder("thesis.tex"), F_OK) == 0);
     remove_tree(unit_folder);
     fd = open(unit_folder, O_CREAT | O_WRONLY, 0600);
@@ -511,7 +511,7 @@ TEST(a_folder_held_by_another_process_is_taken_when_it_is_free)
     char byte;
     ok(read(pipes[0], &byte, 1) == 1);
     ok(unit_try(&unit, options_of(64 * MIB, 4 * MIB)) == OK);
-    ok(slice_ends(unit.why, S("set another cache_dir")) && !serving(&unit));
+    ok(slice_ends(unit.why, S(SET_ANOTHER)) && !serving(&unit));
     ok(!get_metadata(&unit, "k") && put_object(&unit, "k2", "\"1\"", 10) == ERR_IO);
     ok(remove_object(&unit, "k") == ERR_IO);
     kill(child, SIGKILL);
