@@ -127,8 +127,11 @@ static slice event_of(const json_t *root, const json_t *row, struct arena *keep)
     bool is_left = left && (!kept_out || slice_cmp(left_at, out_at) >= 0);
     if (is_set(root, "listed_only"))
         return S("Penstock does not tell the reason to a client with an origin identity of its own");
+    if (!kept_out && !left && is_set(row, "folder_out"))
+        return S("nothing is read from this folder, or stored in it, until it is back in service");
     if (!kept_out && !left)
-        return S("no reason is known since the start of the service");
+        return S("no reason is known since the start of the service. If it was read in the last "
+                 "seconds, it may still wait to be written");
     return arena_printf(keep, "%s %.*s: %.*s", is_left ? "it left the cache" : "it was not stored",
                         SLICE_ARG(time_of(is_left ? left : kept_out, "at", keep)),
                         SLICE_ARG(text_of(is_left ? left : kept_out, "why", keep)));
