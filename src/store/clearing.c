@@ -166,15 +166,18 @@ enum err clearing_ages(int folder)
 enum err clearing_extents(int folder, uint32_t *ret_highest)
 {
     DIR *dir;
-    uint32_t number;
+    uint32_t number, far = 0;
     struct dirent *item;
     *ret_highest = 0;
     enum err e = open_inner(folder, "extents", &dir);
     if (e)
         return ERR_IO;
     while ((item = readdir(dir)))
-        if (extent_number_of(item->d_name, &number))
-            *ret_highest = MAX(*ret_highest, number);
+        if (extent_number_of(item->d_name, &number)) {
+            uint32_t *highest = number < EXTENT_NUMBER_FAR ? ret_highest : &far;
+            *highest = MAX(*highest, number);
+        }
+    *ret_highest = *ret_highest ? *ret_highest : far;
     rewinddir(dir);
     e = remove_files(dir, is_extent, *ret_highest);
     closedir(dir);

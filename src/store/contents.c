@@ -388,10 +388,26 @@ enum err extent_each_record(struct extents *all, uint32_t number, extent_visit *
     return e;
 }
 
+/* The table comes after all bytes of the file, because no block is written twice. But if the file
+ * would then be longer than an extent can be, another program has made it longer, and the bytes
+ * behind the last record are cut off. */
+static bool make_room_for_toc(const struct extent *extent, const struct toc *toc, uint64_t *ret_at)
+{
+    uint64_t len = toc_bytes(atomic_load(&extent->version), toc->count, toc->names_len), end = 0;
+    *ret_at = round_up(extent_size(extent), PAGE_BYTES);
+    if (*ret_at + len <= EXTENT_FILE_MAX)
+        return true;
+    for (uint32_t i = 0; i < toc->count; i++)
+        end = MAX(end, toc->entries[i].offset + toc_entry_record_bytes(&toc->entries[i]));
+    *ret_at = round_up(MAX(end, PAGE_BYTES), PAGE_BYTES);
+    return *ret_at + len <= EXTENT_FILE_MAX && ftruncate(extent->fd, (off_t)*ret_at) == 0;
+}
+
 enum err extent_seal_old(struct extents *all, uint32_t number)
 {
     struct extent *extent;
     struct toc toc;
+    uint64_t at;
     enum err e = extent_hold(all, number, &extent);
     if (e)
         return e;
@@ -400,8 +416,10 @@ enum err extent_seal_old(struct extents *all, uint32_t number)
         atomic_store(&extent->rows, toc.count);
     if (toc.partial)    /* a table without the other records would hide them for ever */
         e = ERR_IO;
-    else    /* after all bytes of the file, because no block is written twice */
-        e = extent_write_toc(extent, round_up(extent_size(extent), PAGE_BYTES), &toc);
+    else if (make_room_for_toc(extent, &toc, &at))
+        e = extent_write_toc(extent, at, &toc);
+    else
+        e = ERR_IO;
     toc_free(&toc);
     extent_release(&extent);
     return e;

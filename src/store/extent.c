@@ -8,7 +8,7 @@
  *
  * A new extent has the highest number of all files + 1. So the file with the highest number is
  * never unlinked before a higher one exists, and an address in a recycled extent finds nothing
- * instead of other bytes.
+ * instead of other bytes. A foreign file far above all extents does not count (note_number).
  *
  * open_extent.c writes extents, contents.c reads their tables of contents, and open_files.c chooses
  * the files that are open.
@@ -256,6 +256,16 @@ uint32_t extents_unusable(const struct extents *all)
     return atomic_load(&all->files.unusable);
 }
 
+bool extents_is_unusable(struct extents *all, uint32_t number)
+{
+    if (!extents_unusable(all))
+        return false;
+    struct extent *extent = extent_ref(all, number);
+    bool unusable = extent && extent_is_unusable(extent);
+    extent_release(&extent);
+    return unusable;
+}
+
 uint32_t extents_highest(const struct extents *all)
 {
     return atomic_load(&all->files.highest);
@@ -306,7 +316,6 @@ struct extent *extent_add(struct extents *all, uint32_t number, int fd, uint64_t
     struct extent *extent = new_extent(all, number, fd, bytes);
     atomic_fetch_add(&all->bytes, bytes);
     atomic_fetch_add(&all->files.count, 1);
-    raise_32(&all->files.highest, number);
     pthread_mutex_lock(&all->lock);
     _Atomic(struct extent *) *at = place_of(all, number);
     check(atomic_load(at) == NULL && number > 0 && number <= EXTENT_NUMBER_MAX);
@@ -439,6 +448,16 @@ static void count_blocks(struct extent *extent, const struct stat *st)
     atomic_store(&extent->bytes, taken);
 }
 
+/* A file that can't be used may be a damaged extent, so its number is not used again. But a foreign
+ * file that is far above all extents would leave no numbers for them. */
+static void note_number(struct extents *all, uint32_t number, bool usable)
+{
+    if (usable || number < EXTENT_NUMBER_FAR)
+        raise_32(&all->files.highest, number);
+    else
+        all->files.far = MAX(all->files.far, number);
+}
+
 /* Adds the file of an extent. A file that can't be opened is a miss for readers (H1), and its
  * number stays in use. The next opening may open it, so purges stay in force for it (sweep.c). But
  * if descriptors run out, the result is ERR_LIMIT: the file may be good. */
@@ -448,7 +467,7 @@ static enum err add_file(struct extents *all, uint32_t number)
     int fd;
     enum err e = extent_open_old(all, number, &fd);
     if (e) {
-        raise_32(&all->files.highest, number);
+        note_number(all, number, false);
         atomic_fetch_add(&all->files.unopened, 1);
         return e == ERR_LIMIT ? e : OK;
     }
@@ -458,6 +477,7 @@ static enum err add_file(struct extents *all, uint32_t number)
     }
     struct extent *extent = extent_add(all, number, fd, (uint64_t)st.st_size);
     extent_recognize(extent);
+    note_number(all, number, !extent_is_unusable(extent));
     if (extent_is_unusable(extent)) {
         atomic_fetch_add(&all->files.unusable, 1);
         count_blocks(extent, &st);
@@ -495,6 +515,8 @@ enum err extents_open(struct extents *all, int folder, const struct format *form
     while (!e && (item = readdir(dir)))
         if (extent_number_of(item->d_name, &number))
             e = add_file(all, number);
+    if (extents_highest(all) >= EXTENT_NUMBER_FAR)
+        raise_32(&all->files.highest, all->files.far);
     if (dir)
         closedir(dir);
     if (e)
@@ -514,6 +536,7 @@ void extents_close(struct extents *all)
     pthread_rwlock_unlock(&all->folder_lock);
     atomic_store(&all->files.highest, 0);
     atomic_store(&all->files.unopened, 0);
+    all->files.far = 0;
     for (size_t i = 0; i < OPEN_COUNT; i++)
         open_extent_close(all, (enum open_which)i);
 }

@@ -70,6 +70,9 @@ uint32_t extent_granted_raise(struct extents *all, uint32_t number, uint32_t ord
  * can't be held. */
 enum err extents_open(struct extents *all, int folder,
                       const struct format *format) MUST_USE;
+/* A file with this number or a higher one that can't be used is foreign, unless own extents have come
+ * as far. It does not count for the number of the next extent. */
+#define EXTENT_NUMBER_FAR 0xE0000000u
 /* Reads the number in the name of an extent's file. Returns false for the name of another file. */
 bool extent_number_of(const char *name, uint32_t *ret) MUST_USE;
 void extents_close(struct extents *all);    /* readers keep the extents that they hold */
@@ -89,7 +92,10 @@ uint32_t extents_count(const struct extents *all);    /* any thread */
 uint32_t extents_unopened(const struct extents *all);
 /* The number of unusable files (extent_is_unusable). Any thread. */
 uint32_t extents_unusable(const struct extents *all);
-/* The highest number that a file in the folder has, or had; 0: there was none. Any thread. */
+/* True if the file with this number is unusable. Any thread. */
+bool extents_is_unusable(struct extents *all, uint32_t number);
+/* The highest number that a file in the folder has, or had; 0: there was none. The numbers of foreign
+ * files far above all extents do not count. Any thread. */
 uint32_t extents_highest(const struct extents *all);
 /* The number of the process's file descriptors that extents may use. Any thread. */
 uint32_t extent_fds_allowed(void);

@@ -103,7 +103,8 @@ struct extents {
     _Atomic uint64_t bytes, held_bytes;
     _Atomic uint64_t appended;        /* bytes, since the process began */
     struct extent_files {
-        atomic_uint highest;          /* the highest number of a file; 0: there is no file */
+        atomic_uint highest;          /* the highest number that counts; 0: there is none */
+        unsigned far;                 /* the highest number that does not; for the opening */
         atomic_uint count;            /* in the table */
         atomic_uint unusable;         /* in the table, and can't be used (extent_is_unusable) */
         atomic_uint unopened;         /* that could not be opened; not in the table */

@@ -502,12 +502,20 @@ static enum err set_opening(struct folder *folder)
 bool folder_give_oldest(struct folder *folder)
 {
     struct arena keep = { 0 };
-    uint32_t *numbers;
+    uint32_t *numbers, victim = 0;
     size_t count = extents_numbers(folder->extents, &keep, &numbers);
-    if (count > 1)
-        extent_drop(folder->extents, numbers[0]);
+    for (size_t i = 0; i < count; i++) {
+        bool unusable = extents_is_unusable(folder->extents, numbers[i]);
+        if (numbers[i] == extents_highest(folder->extents) || (victim && !unusable))
+            continue;
+        victim = numbers[i];
+        if (unusable)
+            break;
+    }
+    if (victim)
+        extent_drop(folder->extents, victim);
     arena_free(&keep);
-    return count > 1;
+    return victim > 0;
 }
 
 /* Returns true if the opening may be tried again: after an extent made room, or without the index,

@@ -69,8 +69,8 @@ bool folder_frees_file(const struct folder *folder) MUST_USE;
 enum err folder_set_format(struct folder *folder, const struct format *next) MUST_USE;
 enum err folder_set_list(struct folder *folder, const struct route_row *list,
                          size_t count) MUST_USE;
-/* Makes room on a full disk: drops the oldest extent of an open folder that does not serve yet.
- * Returns false if there is only one. */
+/* Makes room on a full disk: drops an unusable file in extents/, or else the oldest extent, of an open
+ * folder that does not serve yet. The highest one stays. Returns false if there is no other. */
 bool folder_give_oldest(struct folder *folder);
 /* Leaves a note in the folder: a write or a refusal happened which the folder does not know. If the
  * folder is not open, its path leads to it, unless that folder has another secret. The note stays

@@ -282,7 +282,7 @@ enum err open_extent_begin(struct extents *all, enum open_which which)
     int fd;
     check(!open->extent);
     if (!extents_take_number(all, &number))
-        return ERR_FULL;    /* probably a foreign file has the highest number */
+        return ERR_FULL;    /* all numbers are used up */
     enum err e = make_file(all, number, kind, &fd);
     if (e) {
         extents_give_number(all, number);

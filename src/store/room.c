@@ -84,16 +84,6 @@ static enum err recycle(struct volume *volume, uint32_t number, struct arena *ke
     return full ? forget_extent(volume, number, entries, count) : OK;
 }
 
-static bool is_unusable(struct volume *volume, uint32_t number)
-{
-    if (!extents_unusable(volume->extents))
-        return false;
-    struct extent *extent = extent_ref(volume->extents, number);
-    bool unusable = extent && extent_is_unusable(extent);
-    extent_release(&extent);
-    return unusable;
-}
-
 /* Finds the extent to evict: an unusable one, or else one that is not open, with the least pinned
  * bytes, and the lowest number of such extents. Returns 0 if there is none. */
 static uint32_t oldest(struct volume *volume, uint64_t *ret_pinned)
@@ -104,7 +94,7 @@ static uint32_t oldest(struct volume *volume, uint64_t *ret_pinned)
     *ret_pinned = UINT64_MAX;
     for (size_t i = 0; i < count; i++) {
         uint64_t pinned = ages_pinned_bytes(extent_ages(volume->extents, numbers[i]));
-        bool unusable = is_unusable(volume, numbers[i]);
+        bool unusable = extents_is_unusable(volume->extents, numbers[i]);
         if (extent_is_open(volume->extents, numbers[i]) || (pinned >= *ret_pinned && !unusable) ||
             numbers[i] == extents_highest(volume->extents))
             continue;
@@ -121,7 +111,7 @@ static uint32_t oldest(struct volume *volume, uint64_t *ret_pinned)
  * disk has no room for another file, an extent goes instead. */
 static void begin_beyond_unusable(struct volume *volume)
 {
-    if (is_unusable(volume, extents_highest(volume->extents)) &&
+    if (extents_is_unusable(volume->extents, extents_highest(volume->extents)) &&
         !open_extent_is_open(volume->extents, OPEN_LOG) &&
         open_extent_begin(volume->extents, OPEN_LOG) == OK)
         atomic_store(&volume->rule.log_class, ROOM_FOR_ANY);

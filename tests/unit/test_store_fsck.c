@@ -249,6 +249,17 @@ TEST(the_number_of_an_unusable_extent_is_not_used_again)
     ok(access(path, F_OK) != 0 && access(next, F_OK) == 0);
 }
 
+TEST(a_foreign_file_with_the_highest_number_is_removed)
+{
+    make_folder();
+    const char *path = in_folder("extents/f0000000");
+    int fd = open(path, O_WRONLY | O_CREAT, 0600);
+    ok(fd >= 0 && write(fd, "foreign", 7) == 7 && close(fd) == 0);
+    struct fsck_report report = fsck(true, false);
+    ok(found(&report, FSCK_FOREIGN) == 1 && report.repaired && fsck_wrong(&report) == 0);
+    ok(access(path, F_OK) != 0);
+}
+
 /* ---- the index ---- */
 
 TEST(entries_of_an_extent_that_is_gone_are_removed)
@@ -406,6 +417,7 @@ RUN(STORE_TEST(a_check_changes_nothing_and_the_folder_stays_clean),
     STORE_TEST(a_damaged_table_is_written_anew),
     STORE_TEST(an_extent_of_another_volume_is_removed),
     STORE_TEST(the_number_of_an_unusable_extent_is_not_used_again),
+    STORE_TEST(a_foreign_file_with_the_highest_number_is_removed),
     STORE_TEST(entries_of_an_extent_that_is_gone_are_removed),
     STORE_TEST(an_entry_that_names_the_record_of_another_object_is_found),
     STORE_TEST(a_damaged_index_is_built_anew),

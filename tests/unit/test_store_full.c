@@ -127,6 +127,18 @@ TEST(two_extents_go_if_an_opening_finds_no_room_for_the_file_of_purges)
     opens_without_room(2);
 }
 
+TEST(an_unusable_file_goes_before_an_extent_if_an_opening_finds_no_room)
+{
+    make_folder();
+    ok(truncate(in_folder("extents/00000002"), 100) == 0);
+    fail_next(FAIL_BANS_WRITE, 0, 1, ENOSPC);
+    struct unit_store unit = unit_open_sized(64 * MIB, EXTENT);
+    ok(serving(&unit) && knows(&unit, "k1"));
+    ok(access(in_folder("extents/00000001"), F_OK) == 0);
+    ok(access(in_folder("extents/00000002"), F_OK) != 0);
+    unit_close(&unit);
+}
+
 /* Something else fills the disk: the cache is not thrown away for that. */
 TEST(an_opening_that_finds_no_room_says_so_and_gives_few_extents)
 {
@@ -148,4 +160,5 @@ RUN_STORE(STORE_TEST(a_removal_is_made_alone_if_a_commit_finds_no_room_and_no_ex
           STORE_TEST(a_removal_that_was_taken_along_by_leftovers_is_made_alone),
           STORE_TEST(an_extent_goes_if_an_opening_finds_no_room_for_the_file_of_purges),
           STORE_TEST(two_extents_go_if_an_opening_finds_no_room_for_the_file_of_purges),
+          STORE_TEST(an_unusable_file_goes_before_an_extent_if_an_opening_finds_no_room),
           STORE_TEST(an_opening_that_finds_no_room_says_so_and_gives_few_extents))

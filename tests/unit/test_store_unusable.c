@@ -4,6 +4,8 @@
  * Another program may have made such a file, or an extent is damaged. Its records are misses. */
 #include "store_unit.h"
 
+#include <errno.h>
+
 #include "store/format.h"
 
 #define EXTENT (2 * MIB)
@@ -57,4 +59,98 @@ TEST(an_extent_that_is_longer_than_any_can_be_is_a_miss)
     }
 }
 
-RUN(STORE_TEST(an_extent_that_is_longer_than_any_can_be_is_a_miss))
+/* The table of contents would make it longer than an extent can be. */
+TEST(an_extent_that_is_almost_too_long_stays_usable_with_its_table)
+{
+    struct unit_store unit = unit_open_sized(CACHE, EXTENT);
+    put_many(&unit, "a", 10);
+    unit_close(&unit);
+    length = 128 * (off_t)MIB - 100;
+    ok(each_extent(cut_and_stretch) == 1);
+    for (int i = 0; i < 3; i++) {
+        unit = unit_open_sized(CACHE, EXTENT);
+        ok(serving(&unit) && count_there(&unit, "a", 10, SIZE) == 10);
+        ok(store_folder_unusable(unit.store, 0) == 0);
+        unit_close(&unit);
+    }
+}
+
+/* ---- foreign files ---- */
+
+static void make_foreign(const char *name)
+{
+    int fd = open(in_folder(name), O_WRONLY | O_CREAT | O_EXCL, 0600);
+    ok(fd >= 0 && write(fd, "foreign", 7) == 7 && close(fd) == 0);
+}
+
+/* Extents get the next numbers all the same. */
+TEST(a_foreign_file_with_the_highest_number_does_not_stop_new_extents)
+{
+    struct unit_store unit = unit_open_sized(CACHE, EXTENT);
+    put_many(&unit, "a", 10);
+    unit_close(&unit);
+    make_foreign("extents/f0000000");
+    ok(mkdir(in_folder("extents/effffffe"), 0700) == 0);
+    for (int i = 0; i < 2; i++) {
+        unit = unit_open_sized(CACHE, EXTENT);
+        struct extents *extents = unit.store->volumes[0]->extents;
+        ok(serving(&unit) && store_folder_unusable(unit.store, 0) == 1);
+        put_many(&unit, i ? "b" : "c", 10);
+        ok(extents_highest(extents) > 1 && extents_highest(extents) < 100);
+        ok(count_there(&unit, "a", 10, SIZE) == 10 && count_there(&unit, "c", 10, SIZE) == 10);
+        unit_close(&unit);
+    }
+}
+
+/* A number below does count. Own extents then come so far that all numbers count. */
+TEST(a_foreign_file_among_the_last_numbers_leaves_some)
+{
+    struct unit_store unit = unit_open_sized(CACHE, EXTENT);
+    unit_close(&unit);
+    make_foreign("extents/dfffffff");
+    unit = unit_open_sized(CACHE, EXTENT);
+    put_many(&unit, "a", 10);
+    ok(extents_highest(unit.store->volumes[0]->extents) >= 0xE0000000u);
+    unit_close(&unit);
+    make_foreign("extents/e0001000");
+    unit = unit_open_sized(CACHE, EXTENT);
+    ok(count_there(&unit, "a", 10, SIZE) == 10);
+    put_many(&unit, "b", 20);
+    ok(extents_highest(unit.store->volumes[0]->extents) > 0xE0001000u);
+    unit_close(&unit);
+}
+
+/* One step after the other on a disk of 6 MiB; returns the number of the step that failed. */
+static int fill_by_foreign_file(void)
+{
+    struct unit_store unit = unit_open_sized(4 * MIB, EXTENT);
+    put_many(&unit, "a", 10);
+    unit_close(&unit);
+    char page[4096] = { 0 };
+    int fd = open(in_folder("extents/00000500"), O_WRONLY | O_CREAT, 0600);
+    while (write(fd, page, sizeof(page)) > 0)
+        ;
+    if (fd < 0 || errno != ENOSPC || close(fd) != 0)
+        return 1;
+    if (unit_try(&unit, options_of(4 * MIB, EXTENT)) != OK)
+        return 2;
+    soon(serving(&unit));
+    soon(access(in_folder("extents/00000500"), F_OK) != 0);
+    put_many(&unit, "b", 5);
+    if (count_there(&unit, "b", 5, SIZE) != 5)
+        return 3;
+    unit_close(&unit);
+    return 0;
+}
+
+TEST(a_foreign_file_that_fills_the_disk_goes)
+{
+    if (!on_small_disk(fill_by_foreign_file))
+        skip();
+}
+
+RUN(STORE_TEST(an_extent_that_is_longer_than_any_can_be_is_a_miss),
+    STORE_TEST(an_extent_that_is_almost_too_long_stays_usable_with_its_table),
+    STORE_TEST(a_foreign_file_with_the_highest_number_does_not_stop_new_extents),
+    STORE_TEST(a_foreign_file_among_the_last_numbers_leaves_some),
+    STORE_TEST(a_foreign_file_that_fills_the_disk_goes))
