@@ -27,7 +27,9 @@ struct ages {
     struct ages_pins {
         _Atomic uint64_t *pinned, *seen, *before;    /* one bit for each record */
         uint32_t end;                 /* the records from this one on have no bit */
+        uint32_t fresh;               /* those from this one on were appended while the pass ran */
         _Atomic uint64_t pinned_bytes, seen_bytes;
+        uint64_t fresh_bytes;         /* of seen_bytes: of the fresh records */
         atomic_bool unsaved;          /* `before` has changed since it was saved */
     } pins;
     _Atomic uint16_t *tallies;
@@ -54,6 +56,7 @@ struct ages *ages_new(uint32_t records)
     ages->pins.pinned = must_alloc(record_set_bytes(records));
     ages->pins.seen = must_alloc(record_set_bytes(records));
     ages->pins.before = must_alloc(record_set_bytes(records));
+    ages->pins.fresh = UINT32_MAX;
     return ages;
 }
 
@@ -131,6 +134,8 @@ static void weigh(struct ages *ages, uint32_t ordinal, uint64_t added, uint64_t 
         atomic_fetch_add_explicit(&ages->pins.pinned_bytes, added - removed, memory_order_relaxed);
     if (record_set_has(ages->pins.seen, ordinal))
         atomic_fetch_add_explicit(&ages->pins.seen_bytes, added - removed, memory_order_relaxed);
+    if (ages_is_fresh(ages, ordinal))
+        ages->pins.fresh_bytes += added - removed;
 }
 
 /* ---- records ---- */
@@ -437,8 +442,10 @@ void ages_pin_new(struct ages *ages, uint32_t ordinal, bool seen)
     put_bit(ages, ages->pins.pinned, ordinal);
     put_bit(ages, ages->pins.before, ordinal);
     atomic_store(&ages->pins.unsaved, true);
-    if (seen)
-        put_bit(ages, ages->pins.seen, ordinal);
+    if (!seen)
+        return;
+    put_bit(ages, ages->pins.seen, ordinal);
+    ages->pins.fresh = MIN(ages->pins.fresh, ordinal);
 }
 
 void ages_unpin_dead(struct ages *ages, uint32_t ordinal)
@@ -450,6 +457,13 @@ void ages_unpin_dead(struct ages *ages, uint32_t ordinal)
 bool ages_is_seen(const struct ages *ages, uint32_t ordinal)
 {
     return ordinal < ages->records && record_set_has(ages->pins.seen, ordinal);
+}
+
+/* A record that was pinned when it was appended is as one that was pinned before. */
+bool ages_is_fresh(const struct ages *ages, uint32_t ordinal)
+{
+    return ordinal >= ages->pins.fresh && ordinal < ages->records &&
+           record_set_has(ages->pins.seen, ordinal) && record_set_has(ages->pins.before, ordinal);
 }
 
 void ages_see(struct ages *ages, uint32_t ordinal, uint64_t bytes)
@@ -487,11 +501,26 @@ static uint32_t pin_words(const struct ages *ages)
     return ages->pins.end / 64 + (ages->pins.end % 64 != 0);
 }
 
-void ages_see_none(struct ages *ages)
+/* Returns the bits of the fresh records in this word. */
+static uint64_t fresh_bits(const struct ages *ages, uint32_t i)
+{
+    uint32_t fresh = ages->pins.fresh, first = i * 64;
+    uint64_t from = fresh <= first ? ~0ull : fresh - first < 64 ? ~0ull << (fresh - first) : 0;
+    return word_of(ages->pins.seen, i) & word_of(ages->pins.before, i) & from;
+}
+
+void ages_see_fresh(struct ages *ages)
 {
     for (uint32_t i = 0; i < pin_words(ages); i++)
-        set_word(ages->pins.seen, i, 0);
+        set_word(ages->pins.seen, i, fresh_bits(ages, i));
+    atomic_store_explicit(&ages->pins.seen_bytes, ages->pins.fresh_bytes, memory_order_relaxed);
+}
+
+static void end_seen(struct ages *ages)
+{
     atomic_store_explicit(&ages->pins.seen_bytes, 0, memory_order_relaxed);
+    ages->pins.fresh_bytes = 0;
+    ages->pins.fresh = UINT32_MAX;
 }
 
 void ages_end_pass(struct ages *ages, bool keep)
@@ -511,7 +540,7 @@ void ages_end_pass(struct ages *ages, bool keep)
     if (!keep)
         atomic_store_explicit(&ages->pins.pinned_bytes, ages_seen_bytes(ages),
                               memory_order_relaxed);
-    atomic_store_explicit(&ages->pins.seen_bytes, 0, memory_order_relaxed);
+    end_seen(ages);
 }
 
 void ages_unpin_all(struct ages *ages)
@@ -521,7 +550,7 @@ void ages_unpin_all(struct ages *ages)
         set_word(ages->pins.pinned, i, 0);
         set_word(ages->pins.before, i, 0);
     }
-    atomic_store_explicit(&ages->pins.seen_bytes, 0, memory_order_relaxed);
+    end_seen(ages);
     atomic_store_explicit(&ages->pins.pinned_bytes, 0, memory_order_relaxed);
 }
 

@@ -144,7 +144,7 @@ static inline bool ages_must_stay(const struct ages *ages, uint32_t ordinal)
     return ages_is_pinned(ages, ordinal) || ages_was_pinned(ages, ordinal);
 }
 uint64_t ages_pinned_bytes(const struct ages *ages);
-/* Pins a record that the index does not name yet. `seen`: a pass runs. */
+/* Pins a record that the index does not name yet. `seen`: a pass runs, and the record is fresh. */
 void ages_pin_new(struct ages *ages, uint32_t ordinal, bool seen);
 /* Unpins such a record if no entry names it. */
 void ages_unpin_dead(struct ages *ages, uint32_t ordinal);
@@ -152,8 +152,10 @@ bool ages_is_seen(const struct ages *ages, uint32_t ordinal);
 /* Pins a record, if it is not pinned, and marks it as seen by the pass. `bytes` is its weight. */
 void ages_see(struct ages *ages, uint32_t ordinal, uint64_t bytes);
 uint64_t ages_seen_bytes(const struct ages *ages);
-/* The pass begins again: it has seen no record. */
-void ages_see_none(struct ages *ages);
+/* The pass begins again: it has seen only fresh records, those that were appended and pinned since
+ * its begin. The pass may not find them, because the index may not name them yet. */
+void ages_see_fresh(struct ages *ages);
+bool ages_is_fresh(const struct ages *ages, uint32_t ordinal);
 /* Ends a pass: unpins the records that were not seen, unless `keep`. */
 void ages_end_pass(struct ages *ages, bool keep);
 void ages_unpin_all(struct ages *ages);

@@ -217,8 +217,10 @@ static void end_volume(struct pin_walk *walk, size_t i, enum pass_end end)
     pinned_end(volume, walk->rounds[i], end);
 }
 
-/* Without pins, no table is read. A walk that was stopped ends in the volume that it is in. Another
- * thread ends it in the others (pin_walk_give_up). */
+/* Without pins, no table is read. The pass is full only if all names were known at both readings:
+ * records that found no room at the first one lose their pin only if the second one chose. A walk
+ * that was stopped ends in the volume that it is in. Another thread ends it in the others
+ * (pin_walk_give_up). */
 void pin_walk(struct pin_walk *walk, const bool skip[VOLUMES_MAX])
 {
     begin_volumes(walk, skip);
@@ -226,7 +228,7 @@ void pin_walk(struct pin_walk *walk, const bool skip[VOLUMES_MAX])
     bool reads = walk->pin_count > 0;
     enum pass_end end = how_it_ended(walk, reads ? read_volumes(walk) : OK);
     if (end != PASS_FAILED && reads)
-        end = how_it_ended(walk, read_again(walk, end == PASS_FULL));
+        end = MIN(end, how_it_ended(walk, read_again(walk, end == PASS_FULL)));
     bool stopped = false;
     for (size_t i = 0; i < walk->store->volume_count && !stopped; i++) {
         stopped = !enter(walk, i);

@@ -263,6 +263,8 @@ static void see(struct volume *volume, struct pin_part *part, struct pin_share *
     bool had = ages_is_pinned(ages, found->ordinal), before = ages_was_pinned(ages, found->ordinal);
     uint64_t *share = before ? &shares->before : &shares->others, weight = found->weight;
     bool counts = part->look != LOOK_CHOOSE;
+    if (ages_is_fresh(ages, found->ordinal))
+        return;
     *share += counts ? weight : 0;
     if (part->look == LOOK_COUNT || ages_is_seen(ages, found->ordinal))
         return;
@@ -304,16 +306,19 @@ void pinned_choose(struct volume *volume, uint64_t round, struct pin_part *part,
     struct pinned *pinned = &volume->pinned;
     struct arena keep = { 0 };
     uint32_t *numbers;
+    uint64_t fresh = 0;
     pthread_mutex_lock(&pinned->lock);
     size_t count = pinned->rounds == round ? extents_numbers(volume->extents, &keep, &numbers) : 0;
     for (size_t i = 0; i < count; i++) {
         struct extent *extent = extent_ref(volume->extents, numbers[i]);
         if (extent)
-            ages_see_none(extent_ages_of(extent));
+            ages_see_fresh(extent_ages_of(extent));
+        fresh += extent ? ages_seen_bytes(extent_ages_of(extent)) : 0;
         extent_release(&extent);
     }
-    pinned->seen_bytes = count ? 0 : pinned->seen_bytes;
-    divide(pinned_budget(volume), part->shares, ranks);
+    pinned->seen_bytes = count ? fresh : pinned->seen_bytes;
+    uint64_t budget = pinned_budget(volume);
+    divide(budget - MIN(budget, fresh + pinned->coming), part->shares, ranks);
     part->look = LOOK_CHOOSE;
     part->over = part->lost = 0;
     pthread_mutex_unlock(&pinned->lock);

@@ -74,7 +74,8 @@ struct pin_found {
 /* Under the lock of the pins. */
 void pinned_see(struct volume *volume, struct pin_part *part, size_t rank,
                 const struct pin_found *found);
-/* The pass begins to look at the volume again, to choose: makes shares of the counted weights. */
+/* The pass begins to look at the volume again, to choose: makes shares of the counted weights.
+ * Records that were appended and pinned since its begin keep their room. */
 void pinned_choose(struct volume *volume, uint64_t round, struct pin_part *part, size_t ranks);
 /* Lets the recycler work again. After PASS_FULL, unpins the records that were not seen. After
  * PASS_PARTIAL, some names are not known, so it unpins no record. */

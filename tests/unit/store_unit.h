@@ -489,13 +489,13 @@ __attribute__((unused)) static bool serving(struct unit_store *unit)
         ok(condition);                                                                         \
     } while (0)
 
-/* Runs `play` in a child whose folder is a file system of 6 MiB; false: not allowed here. */
-__attribute__((unused)) static bool on_small_disk(int (*play)(void))
+/* Runs `play` in a child whose folder is a tmpfs of this size; false: not allowed here. */
+__attribute__((unused)) static bool on_disk_of(const char *size, int (*play)(void))
 {
     pid_t child = fork();
     if (child == 0) {
         if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
-            mount("tmpfs", unit_folder, "tmpfs", 0, "size=6m") != 0)
+            mount("tmpfs", unit_folder, "tmpfs", 0, size) != 0)
             _exit(77);
         _exit(play());
     }
@@ -506,6 +506,11 @@ __attribute__((unused)) static bool on_small_disk(int (*play)(void))
     if (WEXITSTATUS(status))
         fail_msg("step %d", WEXITSTATUS(status));
     return true;
+}
+
+__attribute__((unused)) static bool on_small_disk(int (*play)(void))
+{
+    return on_disk_of("size=6m", play);
 }
 
 #define STORE_TEST(name) cmocka_unit_test_setup_teardown(name, folder_setup, folder_teardown)

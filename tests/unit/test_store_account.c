@@ -433,7 +433,7 @@ TEST(a_pass_ends_for_all_records_up_to_the_highest_that_was_pinned)
         ok(ages_is_pinned(ages, pinned[i]) && ages_was_pinned(ages, pinned[i]));
     ok(ages_pinned_bytes(ages) == 10 * countof(pinned));
     ages_see(ages, 64, 10);
-    ages_see_none(ages);
+    ages_see_fresh(ages);
     ages_see(ages, 999, 10);
     ages_end_pass(ages, false);
     for (size_t i = 0; i < countof(pinned); i++)
@@ -461,7 +461,7 @@ TEST(the_end_of_a_pass_touches_no_memory_of_records_that_were_never_pinned)
     ages_see(ages, 5, 10);
     const _Atomic uint64_t *later = &ages_stamps(ages).pinned[records / 64 / 2];
     bool lazy = !is_resident(later);
-    ages_see_none(ages);
+    ages_see_fresh(ages);
     ages_see(ages, 5, 10);
     ages_end_pass(ages, false);
     ages_unpin_all(ages);
