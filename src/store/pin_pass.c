@@ -312,12 +312,21 @@ void pin_pass_free(struct pin_pass **pass)
     free(mine);
 }
 
-void pin_pass_want(struct pin_pass *pass)
+uint64_t pin_pass_want(struct pin_pass *pass)
 {
     pthread_mutex_lock(&pass->lock);
-    pass->wanted++;
+    uint64_t number = ++pass->wanted;
     pthread_cond_signal(&pass->more);
     pthread_mutex_unlock(&pass->lock);
+    return number;
+}
+
+bool pin_pass_is_done(struct pin_pass *pass, uint64_t number)
+{
+    pthread_mutex_lock(&pass->lock);
+    bool done = pass->done >= number;
+    pthread_mutex_unlock(&pass->lock);
+    return done;
 }
 
 enum err pin_pass_wait(struct pin_pass *pass)

@@ -14,8 +14,11 @@ void pin_pass_end(struct pin_pass *pass);
 /* Does so, too, and waits for the end. To be called before the volumes are freed. */
 void pin_pass_stop(struct pin_pass *pass);
 void pin_pass_free(struct pin_pass **pass);
-/* A pass begins after this call, and after the start of the thread. Any thread; cheap. */
-void pin_pass_want(struct pin_pass *pass);
+/* A pass begins after this call, and after the start of the thread. Returns its number, for
+ * pin_pass_is_done. Any thread; cheap. */
+uint64_t pin_pass_want(struct pin_pass *pass);
+/* True when the pass has ended. It may have left out some volumes. Any thread; cheap. */
+bool pin_pass_is_done(struct pin_pass *pass, uint64_t number);
 /* Waits for a pass that begins after this call. Returns OK, or ERR_STOPPING. Any thread that may
  * wait for a disk. */
 enum err pin_pass_wait(struct pin_pass *pass) MUST_USE;

@@ -21,6 +21,7 @@
 #include "store/service.h"
 
 #define SPARE_EXTENTS 4u              /* that pins leave free: log, copy, two to choose from */
+#define FALL_SHARE 32u                /* the budget must fall by so much of it for another pass */
 #define FILE_NAME "pins"
 
 uint64_t pinned_budget(struct volume *volume)
@@ -98,6 +99,7 @@ enum err pinned_open(struct volume *volume)
     pthread_mutex_lock(&pinned->lock);
     pinned->rounds++;
     pinned->coming = pinned->seen_bytes = 0;
+    pinned->asked_budget = UINT64_MAX;
     atomic_store(&pinned->bytes, 0);
     atomic_store(&pinned->passing, false);
     atomic_store(&pinned->marked, false);
@@ -128,10 +130,37 @@ static enum err write_file(struct volume *volume)
     return e;
 }
 
+/* ---- a budget that falls ---- */
+
+/* Other files take space on the disk, or the size was lowered. If the pass unpins too little, because
+ * some names are not known, another one is of use only when the budget has fallen further. */
+static void follow_budget(struct volume *volume)
+{
+    struct pinned *pinned = &volume->pinned;
+    uint64_t bytes = atomic_load(&pinned->bytes), asked = pinned->asked_budget;
+    uint64_t budget = pinned_budget(volume);
+    if (bytes - bytes / FALL_SHARE <= budget) {
+        pinned->asked_budget = UINT64_MAX;
+    } else if (pinned_is_known(volume) && budget < asked - asked / FALL_SHARE) {
+        pinned->asked_budget = budget;
+        pinned->asked_pass = pin_pass_want(volume->options.pin_pass);
+    }
+}
+
+bool pinned_awaits_fall(struct volume *volume)
+{
+    const struct pinned *pinned = &volume->pinned;
+    follow_budget(volume);
+    return pinned->asked_budget != UINT64_MAX &&
+           !pin_pass_is_done(volume->options.pin_pass, pinned->asked_pass);
+}
+
 bool pinned_turn(struct volume *volume)
 {
     struct pinned *pinned = &volume->pinned;
     enum err e = OK;
+    if (atomic_load(&volume->service.open))
+        follow_budget(volume);
     if (atomic_load(&volume->service.open) && !pinned_has_written(volume, pins_version(volume->options.pins)))
         e = write_file(volume);
     pthread_mutex_lock(&pinned->lock);

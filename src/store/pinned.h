@@ -16,6 +16,9 @@ void pinned_opened(struct volume *volume);
 /* To be called between two commits, whether the folder is in service or not. Writes the file if the
  * table has changed. Returns false if the folder must go out of service. */
 bool pinned_turn(struct volume *volume) MUST_USE;
+/* True if the budget has fallen below the pinned bytes, and the pass that unpins what does not fit
+ * has not ended yet: until then, no extent with pinned records should go. */
+bool pinned_awaits_fall(struct volume *volume);
 /* To be called before an extent is dropped. */
 void pinned_dropped(struct volume *volume, uint32_t extent);
 /* To be called when a record was appended, after ages_add, under the lock of the pins. */

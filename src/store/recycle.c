@@ -77,6 +77,7 @@ struct pass {
     struct relocation_row rows[RELOCATION_ENTRIES];
     size_t count, row_count, bytes;
     size_t entries;                   /* of the index, that the batch changes */
+    uint64_t sealed_bytes;            /* of copies that are full */
     enum err err;
 };
 
@@ -236,8 +237,9 @@ static bool choose(struct volume *volume, struct choice *ret)
         return true;
     }
     size_t victim = MEAN_AGE_NONE;
+    uint64_t gain;
     if (rule->shrinks)
-        victim = victim_least_pinned(volume, rule->numbers, rule->extent_count);
+        victim = victim_to_shrink(volume, rule->numbers, rule->extent_count, &gain);
     else if (rule->must)
         victim = oldest(rule);
     else if (rule->wanted != ADMIT_NO)
@@ -400,6 +402,13 @@ static enum err add_copy(struct pass *pass, struct append_item *item, uint32_t o
     return e;
 }
 
+static uint64_t copy_bytes(struct volume *volume)
+{
+    uint64_t want = atomic_load(&volume->space.extent_bytes);
+    uint64_t left = open_extent_left(volume->extents, OPEN_COPY);
+    return open_extent_is_open(volume->extents, OPEN_COPY) ? want - MIN(want, left) : 0;
+}
+
 /* The copy has no room: begins another copy and another batch, and reads the record again. */
 static enum err add_to_next(struct pass *pass, const struct toc_entry *row, uint32_t ordinal,
                             struct append_item **item, struct relocation_move **move,
@@ -408,6 +417,7 @@ static enum err add_to_next(struct pass *pass, const struct toc_entry *row, uint
     pass->err = OK;
     flush(pass);
     enum err e = pass->err;
+    pass->sealed_bytes += copy_bytes(pass->volume);
     if (!e)
         e = open_extent_seal(pass->volume->extents, OPEN_COPY);
     *item = &pass->items[pass->count];
@@ -564,6 +574,16 @@ static enum err recycle_often(struct pass *pass)
     return e;
 }
 
+/* Tells the committer if the copy is about as large as the victim: the weight of pinned records
+ * (ages.h) is an estimate, so the next extent goes without a copy (room.c). */
+static void note_gain(const struct pass *pass)
+{
+    struct volume *volume = pass->volume;
+    uint64_t least = atomic_load(&volume->space.extent_bytes) / RECYCLE_GAIN;
+    uint64_t copied = pass->sealed_bytes + copy_bytes(volume);
+    atomic_store(&volume->recycler.in_vain, copied && copied + least > extent_size(pass->victim));
+}
+
 static enum err recycle_extent(struct volume *volume, const struct choice *choice)
 {
     struct pass *pass = must_alloc(sizeof(*pass));
@@ -583,6 +603,8 @@ static enum err recycle_extent(struct volume *volume, const struct choice *choic
         e = send(pass, DROP_UNREAD);
     if (!e && pass->victim)
         e = recycle_often(pass);
+    if (!e && pass->victim && choice->shrinks)
+        note_gain(pass);
     drop_stamps(pass);
     extent_release(&pass->victim);
     drop_batch(pass);

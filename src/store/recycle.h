@@ -5,6 +5,9 @@
 
 #include "store/volume_inside.h"
 
+/* A copy of pinned records must regain at least this part of an extent. */
+#define RECYCLE_GAIN 8u
+
 /* The recycler's thread. It waits until the rule wants room (rule.h). It sweeps the stamps of all
  * extents once a tick. */
 void *recycle_run(void *volume);

@@ -6,8 +6,10 @@
  *
  * If the disk is full, or the extents have more bytes than the size, extents are evicted here, the
  * oldest first, with all their records. Files in extents/ that can't be used go before; their records
- * are misses anyway. Extents with pinned records come last. If the disk has room
- * for copies, the recycler first copies the pinned records; otherwise they are lost, and counted.
+ * are misses anyway. Extents with pinned records come last, and only after a pass has unpinned the
+ * records for which the smaller budget has no room. If the disk has room for copies, and they regain
+ * space, the recycler first copies the pinned records; otherwise they are lost, and counted. So each
+ * turn regains space, and comes to an end.
  *
  * To evict an extent, its index entries are deleted first, a few thousand in a transaction, and
  * then its file. So the index has no entries of an evicted extent, unless the disk had no room even
@@ -22,8 +24,10 @@
 #include "store/beside.h"
 #include "store/pinned.h"
 #include "store/publish.h"
+#include "store/recycle.h"
 #include "store/removal.h"
 #include "store/service.h"
+#include "store/victim.h"
 
 #define RECYCLE_BATCH 2000u           /* records of an evicted extent in one transaction */
 #define SHRINK_MS 200u
@@ -58,15 +62,24 @@ static enum err forget_extent(struct volume *volume, uint32_t number, const stru
     return e;
 }
 
+static uint64_t pinned_in(struct volume *volume, uint32_t number)
+{
+    const struct ages *ages = extent_ages(volume->extents, number);
+    return ages ? ages_pinned_bytes(ages) : 0;
+}
+
 static enum err recycle(struct volume *volume, uint32_t number, struct arena *keep)
 {
     struct toc_entry *entries = NULL;
     uint32_t count = 0;
+    uint64_t pinned = pinned_in(volume, number);
     enum err e = extent_contents(volume->extents, number, keep, &entries, &count);
     if (e == ERR_LIMIT)    /* no descriptor to read it: a later try may find one */
         return ERR_FULL;
     if (!e)
         e = forget_extent(volume, number, entries, count);
+    /* pinned_dropped counts the rest */
+    metric_add(M_PINS_LOST, pinned - MIN(pinned, pinned_in(volume, number)));
     bool full = e == ERR_FULL || e == ERR_LIMIT;
     if (e && !full && e != ERR_NOT_FOUND)
         return e;
@@ -93,7 +106,7 @@ static uint32_t oldest(struct volume *volume, uint64_t *ret_pinned)
     size_t count = extents_numbers(volume->extents, &keep, &numbers);
     *ret_pinned = UINT64_MAX;
     for (size_t i = 0; i < count; i++) {
-        uint64_t pinned = ages_pinned_bytes(extent_ages(volume->extents, numbers[i]));
+        uint64_t pinned = pinned_in(volume, numbers[i]);
         bool unusable = extents_is_unusable(volume->extents, numbers[i]);
         if (extent_is_open(volume->extents, numbers[i]) || (pinned >= *ret_pinned && !unusable) ||
             numbers[i] == extents_highest(volume->extents))
@@ -294,17 +307,37 @@ static bool reserve_is_used(struct volume *volume)
 bool room_is_exceeded(struct volume *volume)
 {
     uint64_t size = atomic_load(&volume->space.size_bytes);
-    return (extents_bytes(volume->extents) > size &&
-            extents_linked_bytes(volume->extents) > size) || reserve_is_used(volume);
+    bool exceeded = (extents_bytes(volume->extents) > size &&
+                     extents_linked_bytes(volume->extents) > size) || reserve_is_used(volume);
+    if (!exceeded)
+        atomic_store(&volume->recycler.in_vain, false);
+    return exceeded;
+}
+
+/* True if the copy of some extent's pinned records regains space, as far as it can be told. After a
+ * copy that regained none, an extent is evicted first. */
+static bool copies_gain(struct volume *volume)
+{
+    struct arena keep = { 0 };
+    uint32_t *numbers;
+    uint64_t gain, want = atomic_load(&volume->space.extent_bytes);
+    size_t all = extents_numbers(volume->extents, &keep, &numbers), count = 0;
+    for (size_t i = 0; i < all; i++)
+        if (!extent_is_open(volume->extents, numbers[i]))
+            numbers[count++] = numbers[i];
+    (void)victim_to_shrink(volume, numbers, count, &gain);
+    arena_free(&keep);
+    return gain >= want / RECYCLE_GAIN && !atomic_exchange(&volume->recycler.in_vain, false);
 }
 
 /* Leaves an extent with pinned records to the recycler. Returns false if there is no such extent,
- * or no room for copies. */
+ * no room for copies, or nothing to gain by them. */
 static bool leaves_to_recycler(struct volume *volume)
 {
     uint64_t pinned, want = atomic_load(&volume->space.extent_bytes);
     bool fits = atomic_load(&volume->space.free_bytes) >= want;
-    bool leaves = oldest(volume, &pinned) && pinned && fits && guard_on(GUARD_PINS);
+    bool leaves = oldest(volume, &pinned) && pinned && fits && guard_on(GUARD_PINS) &&
+                  copies_gain(volume);
     if (leaves) {
         (void)!adopt_copy(volume);    /* the recycler waits for that */
         rule_shrinks(&volume->rule);
@@ -317,7 +350,7 @@ enum err room_shrink(struct volume *volume)
     uint64_t until_ms = mono_ms() + SHRINK_MS;
     enum err e = OK;
     while (!e && room_is_exceeded(volume) && mono_ms() < until_ms) {
-        if (!pinned_is_known(volume) || leaves_to_recycler(volume))
+        if (!pinned_is_known(volume) || pinned_awaits_fall(volume) || leaves_to_recycler(volume))
             return OK;
         e = room_recycle(volume);
     }

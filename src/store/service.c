@@ -68,10 +68,12 @@ static void grow(struct volume *volume, uint64_t free)
 /* Notes the free bytes in RAM, for threads that must not wait for the file system. */
 void service_measure(struct volume *volume)
 {
-    uint64_t free = service_free_bytes(volume);
+    uint64_t free = service_free_bytes(volume), kept = atomic_load(&volume->space.reserve_bytes);
     if (free == UINT64_MAX)
         return;
+    uint64_t all = free + extents_bytes(volume->extents);
     atomic_store(&volume->space.free_bytes, free);
+    atomic_store(&volume->space.room_bytes, all - MIN(all, kept));
     grow(volume, free);
     gauge(volume, GAUGE_FREE, (int64_t)free);
     gauge(volume, GAUGE_CAPACITY, (int64_t)volume_capacity(volume));
@@ -79,9 +81,7 @@ void service_measure(struct volume *volume)
 
 uint64_t volume_capacity(struct volume *volume)
 {
-    uint64_t free = atomic_load(&volume->space.free_bytes), kept = atomic_load(&volume->space.reserve_bytes);
-    uint64_t used = extents_bytes(volume->extents), size = atomic_load(&volume->space.size_bytes);
-    return MIN(size, used + (free > kept ? free - kept : 0));
+    return MIN(atomic_load(&volume->space.size_bytes), atomic_load(&volume->space.room_bytes));
 }
 
 void service_metrics(struct volume *volume)

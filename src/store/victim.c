@@ -65,15 +65,27 @@ size_t victim_wasted(struct volume *volume, const uint32_t *numbers, size_t coun
     return any ? least(volume, numbers, count, live_bytes_of_wasted) : count;
 }
 
-static uint64_t pinned_bytes(struct volume *volume, const struct ages *ages)
+/* Not the one with the least pinned bytes: that may be a small copy, all of it pinned. */
+size_t victim_to_shrink(struct volume *volume, const uint32_t *numbers, size_t count,
+                        uint64_t *ret_gain)
 {
-    (void)volume;
-    return ages_pinned_bytes(ages);
-}
-
-size_t victim_least_pinned(struct volume *volume, const uint32_t *numbers, size_t count)
-{
-    return least(volume, numbers, count, pinned_bytes);
+    size_t found = count;
+    uint64_t pinned = 1;
+    *ret_gain = 0;
+    for (size_t i = 0; i < count && pinned; i++) {
+        struct extent *extent = extent_ref(volume->extents, numbers[i]);
+        if (!extent)
+            continue;
+        uint64_t size = extent_size(extent), gain;
+        pinned = ages_pinned_bytes(extent_ages_of(extent));
+        gain = size - MIN(size, pinned);
+        extent_release(&extent);
+        if (found < count && pinned && gain <= *ret_gain)
+            continue;
+        found = i;
+        *ret_gain = gain;
+    }
+    return found;
 }
 
 /* ---- the sample ---- */

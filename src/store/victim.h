@@ -16,9 +16,11 @@ size_t victim_fewest_live(struct volume *volume, const uint32_t *numbers, size_t
 /* Returns the place of the extent with the fewest live bytes of those whose dead records are room
  * (rule.h). Returns `count` if there is none. For the recycler. */
 size_t victim_wasted(struct volume *volume, const uint32_t *numbers, size_t count);
-/* Returns the place of the oldest extent of those with the least pinned bytes, because some extent
- * must go. Returns `count` if there is none. For the recycler. */
-size_t victim_least_pinned(struct volume *volume, const uint32_t *numbers, size_t count);
+/* Returns the place of the extent to recycle when the extents must have fewer bytes: the oldest of
+ * those without pinned bytes; or else the one whose copy regains most. *ret_gain is set to the bytes
+ * that this regains. Returns `count` if there is none. Any thread. */
+size_t victim_to_shrink(struct volume *volume, const uint32_t *numbers, size_t count,
+                        uint64_t *ret_gain);
 
 /* The stamps of all records of an extent that is still being counted. */
 struct victim_guess {

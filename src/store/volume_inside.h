@@ -58,6 +58,7 @@ struct service {
 struct space {
     _Atomic uint64_t size_bytes, reserve_bytes;
     _Atomic uint64_t free_bytes;      /* when the committer last looked */
+    _Atomic uint64_t room_bytes;      /* for extents, without the reserve; at the same moment */
     _Atomic uint32_t extent_bytes;    /* of new extents */
 };
 
@@ -150,6 +151,7 @@ struct recycler {
     pthread_t thread;                 /* 0: not started */
     atomic_bool paused;               /* the folder goes out of service: stop the work on it */
     atomic_bool ready;                /* the copy may take the place of the log */
+    atomic_bool in_vain;              /* the latest copy of pinned records regained too little */
     _Atomic uint64_t moved_ms;        /* time of the latest progress of its present work */
     struct age_round round;
     atomic_uint expire_turn;          /* tallies_expire_turn() of the latest pass (expire.h) */
@@ -182,6 +184,9 @@ struct pinned {
     atomic_bool held;                 /* when it was opened, some records had been pinned before */
     atomic_bool over;                 /* a record found no room in the budget */
     atomic_bool unsaved;              /* some files of ages do not have the pinned records */
+    /* A pass that was asked for because the budget fell, and the budget then; UINT64_MAX: none. For
+     * the committer only. */
+    uint64_t asked_pass, asked_budget;
     _Atomic uint64_t unpinned;        /* the weight of records that lost their room to older pins, or
                                        * because the budget became smaller; in this process */
 };

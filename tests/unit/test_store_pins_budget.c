@@ -178,5 +178,203 @@ TEST(records_lose_no_pin_if_names_were_unknown_at_the_first_reading_only)
     unit_close(&unit);
 }
 
+/* ---- a budget that falls ---- */
+
+/* Puts 14 objects of the older pin and 28 others into all extents, and pins them all. */
+static void put_mixed(struct unit_store *unit)
+{
+    char key[40];
+    pin(unit, "old/", true);
+    pin(unit, "", true);
+    for (int i = 0; i < 42; i++) {
+        snprintf(key, sizeof(key), "%s%d", i % 3 ? "young/" : "old/", i / 3 + (i % 3 == 2 ? 14 : 0));
+        ok(put_object(unit, key, "\"1\"", MEGABYTE) == OK);
+    }
+    ok(weight(unit).pinned > 42 * MEGABYTE);
+}
+
+static void await_turns(struct unit_store *unit, unsigned count)
+{
+    uint64_t until = turns(volume_of(unit)) + count;
+    while (turns(volume_of(unit)) < until)
+        usleep(10000);
+}
+
+/* Waits until the cache does not shrink, and then for a few more turns. Returns false after a
+ * minute. */
+static bool has_shrunk(struct unit_store *unit)
+{
+    struct volume *volume = volume_of(unit);
+    struct store_status status;
+    bool exceeded = true;
+    for (int i = 0; i < 6000 && exceeded; i++) {
+        usleep(10000);
+        store_status(unit->store, &status);
+        exceeded = status.used_bytes > atomic_load(&volume->space.size_bytes) ||
+                   status.free_bytes < status.reserve_bytes;
+    }
+    uint64_t copied = metric_read(M_STORE_COPIED);
+    await_turns(unit, 6);
+    return !exceeded && metric_read(M_STORE_COPIED) == copied;
+}
+
+/* Otherwise the recycler would copy pinned records from one extent to the other without end. */
+TEST(a_size_that_falls_below_the_pinned_bytes_unpins_the_youngest)
+{
+    struct unit_store unit = open_with(80);
+    put_mixed(&unit);
+    uint64_t lost = metric_read(M_PINS_LOST), copied = metric_read(M_STORE_COPIED);
+    atomic_store(&volume_of(&unit)->space.size_bytes, 34 * MIB);
+    ok(has_shrunk(&unit));
+    ok(count_many(&unit, "old/", 14, MEGABYTE) == 14 && metric_read(M_PINS_LOST) == lost);
+    ok(metric_read(M_STORE_COPIED) - copied < 34 * MIB);
+    struct pin_bytes bytes = weight(&unit);
+    ok(bytes.budget == 18 * MIB && bytes.pinned <= bytes.budget && bytes.pinned > 14 * MEGABYTE);
+    unit_close(&unit);
+}
+
+/* ---- copies that regain space ---- */
+
+#define MANY 400
+
+/* Puts objects whose names `name_key` writes, many of them at once. */
+static void put_named(struct unit_store *unit, int count, uint64_t size,
+                      void (*name_key)(int number, char key[1000]))
+{
+    char (*keys)[1000] = must_alloc(MANY * sizeof(*keys));
+    struct unit_put *puts = must_alloc(MANY * sizeof(*puts));
+    int many = (int)MIN((uint64_t)MANY, 8 * MIB / size);
+    for (int i = 0; i < count; i += many) {
+        int end = MIN(count - i, many);
+        for (int k = 0; k < end; k++) {
+            name_key(i + k, keys[k]);
+            puts[k] = put_begin(unit, keys[k], "\"1\"", size);
+        }
+        for (int k = 0; k < end; k++)
+            ok(put_wait(&puts[k]) == OK);
+    }
+    free(puts);
+    free(keys);
+}
+
+static struct unit_store open_small_extents(uint64_t size_bytes)
+{
+    struct unit_store unit;
+    struct store_options options = options_of(size_bytes, 2 * MIB);
+    options.pin_percent = 80;
+    ok(unit_try(&unit, options) == OK);
+    return unit;
+}
+
+#define OLD_SIZE 200000u              /* ten of them fill an extent */
+#define EXTENTS 60
+
+/* Of the first two extents, one object is pinned, and of each other one, seven. */
+static void mixed_key(int number, char key[1000])
+{
+    bool old = number % 10 < (number < 20 ? 1 : 7);
+    snprintf(key, 1000, "%s%d", old ? "old/" : "young/", number);
+}
+
+/* All that is pinned fits. The copies of the first two extents are small, and a copy of these would
+ * regain nothing. */
+TEST(a_smaller_cache_copies_the_extents_whose_copies_regain_most)
+{
+    struct unit_store unit = open_small_extents(160 * MIB);
+    char key[1000];
+    int left = 0;
+    pin(&unit, "old/", true);
+    put_named(&unit, 10 * EXTENTS, OLD_SIZE, mixed_key);
+    uint64_t pinned = weight(&unit).pinned, copied = metric_read(M_STORE_COPIED);
+    uint64_t lost = metric_read(M_PINS_LOST);
+    ok(pinned > (2 + 7 * (EXTENTS - 2)) * OLD_SIZE);
+    atomic_store(&volume_of(&unit)->space.size_bytes, 100 * MIB);
+    ok(weight(&unit).budget > pinned);
+    ok(has_shrunk(&unit));
+    ok(weight(&unit).pinned == pinned && metric_read(M_PINS_LOST) == lost);
+    ok(metric_read(M_STORE_COPIED) - copied < 60 * MIB);
+    for (int i = 0; i < 10 * EXTENTS; i++) {
+        mixed_key(i, key);
+        left += has_object(&unit, key, "\"1\"", OLD_SIZE);
+    }
+    ok(left >= 2 + 7 * (EXTENTS - 2));
+    unit_close(&unit);
+}
+
+/* A name of 900 bytes lies in a record twice, and counts in no weight. */
+static void long_key(int number, char key[1000])
+{
+    memset(key, 'k', 900);
+    snprintf(key + 900, 100, "%d", number);
+}
+
+/* The budget has room for the weight of these records, and the extents do not. */
+TEST(copies_that_regain_nothing_come_to_an_end)
+{
+    struct unit_store unit = open_small_extents(32 * MIB);
+    pin(&unit, "", true);
+    put_named(&unit, 11000, 100, long_key);
+    struct store_status status;
+    store_status(unit.store, &status);
+    ok(status.used_bytes > 22 * MIB);
+    uint64_t written = metric_read(M_STORE_APPENDED), lost = metric_read(M_PINS_LOST);
+    atomic_store(&volume_of(&unit)->space.size_bytes, 20 * MIB);
+    ok(weight(&unit).budget > weight(&unit).pinned);
+    ok(has_shrunk(&unit));
+    ok(metric_read(M_STORE_APPENDED) - written < 16 * MIB && metric_read(M_PINS_LOST) > lost);
+    unit_close(&unit);
+}
+
+/* ---- a disk that other files fill ---- */
+
+/* Takes space until this much is free. The file has no name. Returns its descriptor, or -1. */
+static int take_space(uint64_t left)
+{
+    struct store_space space;
+    int fd = open(unit_folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (fd < 0 || store_space(unit_folder, &space) != OK || space.free_bytes < left ||
+        posix_fallocate(fd, 0, (off_t)(space.free_bytes - left)) != 0)
+        return -1;
+    return fd;
+}
+
+/* Another program leaves 10 MiB less than the reserve. */
+static int play_squeezed(void)
+{
+    struct unit_store unit;
+    struct store_options options = options_of(SIZE, EXTENT);
+    options.pin_percent = 80;
+    options.reserve_bytes = 64 * MIB;
+    if (unit_try(&unit, options) != OK)
+        return 1;
+    put_mixed(&unit);
+    uint64_t lost = metric_read(M_PINS_LOST), copied = metric_read(M_STORE_COPIED);
+    int fd = take_space(54 * MIB);
+    if (fd < 0)
+        return 2;
+    await_turns(&unit, 3);    /* the committer has measured the free space */
+    if (!has_shrunk(&unit))
+        return 3;
+    if (count_many(&unit, "old/", 14, MEGABYTE) != 14 || metric_read(M_PINS_LOST) != lost)
+        return 4;
+    if (metric_read(M_STORE_COPIED) - copied >= 34 * MIB)
+        return 5;
+    if (!serving(&unit) || count_many(&unit, "young/", 28, MEGABYTE) < 4)
+        return 6;
+    close(fd);
+    unit_close(&unit);
+    return 0;
+}
+
+TEST(other_files_that_take_the_reserve_unpin_the_youngest_and_nothing_is_copied_without_end)
+{
+    if (!on_disk_of("size=176m", play_squeezed))
+        skip();
+}
+
 RUN_STORE(STORE_TEST(a_record_that_comes_while_a_pass_runs_stays_pinned_and_takes_no_room_of_others),
-          STORE_TEST(records_lose_no_pin_if_names_were_unknown_at_the_first_reading_only))
+          STORE_TEST(records_lose_no_pin_if_names_were_unknown_at_the_first_reading_only),
+          STORE_TEST(a_size_that_falls_below_the_pinned_bytes_unpins_the_youngest),
+          STORE_TEST(a_smaller_cache_copies_the_extents_whose_copies_regain_most),
+          STORE_TEST(copies_that_regain_nothing_come_to_an_end),
+          STORE_TEST(other_files_that_take_the_reserve_unpin_the_youngest_and_nothing_is_copied_without_end))
