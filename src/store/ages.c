@@ -478,6 +478,13 @@ void ages_see(struct ages *ages, uint32_t ordinal, uint64_t bytes)
     put_bit(ages, ages->pins.seen, ordinal);
 }
 
+void ages_hold(struct ages *ages, uint32_t ordinal, uint64_t bytes)
+{
+    check(ages_was_pinned(ages, ordinal) && !ages_is_pinned(ages, ordinal));
+    atomic_fetch_add_explicit(&ages->pins.pinned_bytes, bytes, memory_order_relaxed);
+    put_bit(ages, ages->pins.pinned, ordinal);
+}
+
 uint64_t ages_seen_bytes(const struct ages *ages)
 {
     return atomic_load_explicit(&ages->pins.seen_bytes, memory_order_relaxed);

@@ -151,6 +151,8 @@ void ages_unpin_dead(struct ages *ages, uint32_t ordinal);
 bool ages_is_seen(const struct ages *ages, uint32_t ordinal);
 /* Pins a record, if it is not pinned, and marks it as seen by the pass. `bytes` is its weight. */
 void ages_see(struct ages *ages, uint32_t ordinal, uint64_t bytes);
+/* Pins a record that was pinned before, although the pass has not seen it. */
+void ages_hold(struct ages *ages, uint32_t ordinal, uint64_t bytes);
 uint64_t ages_seen_bytes(const struct ages *ages);
 /* The pass begins again: it has seen only fresh records, those that were appended and pinned since
  * its begin. The pass may not find them, because the index may not name them yet. */

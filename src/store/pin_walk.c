@@ -8,7 +8,8 @@
  * that were pinned before. The tables of contents have the records in another order. So if some
  * records find no room, the walk reads the tables a second time, and knows then how much of the
  * budget each pin gets. After the folder was opened, the first reading only counts: no record is
- * pinned yet whose place another one could take.
+ * pinned yet whose place another one could take. If some names are not known then, all records that
+ * were pinned before are pinned again, and other records get only the rest of the budget.
  *
  * Each step that may wait for the disk of a volume begins with enter(). So another thread knows
  * which volume holds up the walk, and can let the other volumes go on. Threads: one thread makes the
@@ -125,6 +126,40 @@ static bool see_metadata(struct pin_walk *walk, const struct toc_row *row, size_
     return is;
 }
 
+/* Returns the weight of the entries that name the row's record. */
+static uint64_t weight_of(const struct volume_rows *rows, const struct toc_row *row)
+{
+    const struct toc_entry *of = row->entry;
+    const struct record record = { .kind = of->kind, .data_len = of->data_len };
+    struct index *index = rows->volume->index;
+    bool units = of->kind == KIND_UNITS;
+    uint32_t count = units ? record_units(&record) : 1, unit;
+    struct entry entry;
+    uint64_t weight = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        bool is = units ? index_get_run(index, &of->id, of->first_unit + i, 1, &entry) == 1
+                        : index_get_metadata(index, &of->id, &unit, &entry) == OK;
+        if (is && entry.extent == rows->extent && entry.ordinal == row->ordinal)
+            weight += pin_weight(entry.len);
+    }
+    return weight;
+}
+
+/* Most rows are of records that were not pinned before. */
+static void see_before(struct pin_walk *walk, const struct toc_row *row)
+{
+    struct volume *volume = walk->rows.volume;
+    struct pin_part *part = &walk->parts[volume->number];
+    if (!ages_was_pinned(walk->rows.ages, row->ordinal) ||
+        (part->look != LOOK_COUNT && !part->holds))
+        return;
+    pthread_mutex_lock(&volume->pinned.lock);
+    struct pin_found found = { walk->rows.extent, row->ordinal, weight_of(&walk->rows, row) };
+    if (is_current(walk, volume) && found.weight)
+        pinned_see_before(volume, part, &found);
+    pthread_mutex_unlock(&volume->pinned.lock);
+}
+
 static enum err visit_row(void *arg, const struct toc_row *row)
 {
     struct pin_walk *walk = arg;
@@ -133,6 +168,7 @@ static enum err visit_row(void *arg, const struct toc_row *row)
     struct entry metadata;
     if (!enter(walk, here))
         return ERR_STOPPING;
+    see_before(walk, row);
     size_t rank = row->name.name.len ? rank_of(walk, row->name.name) : PINS_NONE;
     if (rank == PINS_NONE || store_home(store, &row->entry->id) != walk->rows.volume ||
         !see_metadata(walk, row, rank, &metadata) || metadata.whole)
@@ -187,7 +223,7 @@ static enum err read_again(struct pin_walk *walk, bool all)
         bool chooses = part->look == LOOK_COUNT || (part->look == LOOK_TRY && part->over && all);
         again |= chooses;
         if (chooses)
-            pinned_choose(walk->store->volumes[i], walk->rounds[i], part, walk->pin_count);
+            pinned_choose(walk->store->volumes[i], walk->rounds[i], part, walk->pin_count, !all);
         else
             part->look = LOOK_NONE;
     }

@@ -319,6 +319,24 @@ void pinned_see(struct volume *volume, struct pin_part *part, size_t rank,
     extent_release(&extent);
 }
 
+void pinned_see_before(struct volume *volume, struct pin_part *part, const struct pin_found *found)
+{
+    struct extent *extent = extent_ref(volume->extents, found->extent);
+    struct ages *ages = extent ? extent_ages_of(extent) : NULL;
+    bool holds = part->look == LOOK_CHOOSE && part->holds;
+    if (!ages || !ages_was_pinned(ages, found->ordinal)) {
+        extent_release(&extent);
+        return;
+    }
+    if (part->look == LOOK_COUNT && !ages_is_fresh(ages, found->ordinal))
+        part->before += found->weight;
+    if (holds && !ages_is_pinned(ages, found->ordinal)) {
+        ages_hold(ages, found->ordinal, found->weight);
+        atomic_fetch_add(&volume->pinned.bytes, found->weight);
+    }
+    extent_release(&extent);
+}
+
 /* The older pin takes what it needs, and leaves the rest to the younger ones. */
 static void divide(uint64_t left, struct pin_share *shares, size_t ranks)
 {
@@ -330,7 +348,17 @@ static void divide(uint64_t left, struct pin_share *shares, size_t ranks)
     }
 }
 
-void pinned_choose(struct volume *volume, uint64_t round, struct pin_part *part, size_t ranks)
+/* Returns the weight of the records that were pinned before, and that no known name has. */
+static uint64_t nameless(const struct pin_part *part, size_t ranks)
+{
+    uint64_t known = 0;
+    for (size_t i = 0; i < ranks; i++)
+        known += part->shares[i].before;
+    return part->before - MIN(part->before, known);
+}
+
+void pinned_choose(struct volume *volume, uint64_t round, struct pin_part *part, size_t ranks,
+                   bool holds)
 {
     struct pinned *pinned = &volume->pinned;
     struct arena keep = { 0 };
@@ -346,8 +374,10 @@ void pinned_choose(struct volume *volume, uint64_t round, struct pin_part *part,
         extent_release(&extent);
     }
     pinned->seen_bytes = count ? fresh : pinned->seen_bytes;
-    uint64_t budget = pinned_budget(volume);
-    divide(budget - MIN(budget, fresh + pinned->coming), part->shares, ranks);
+    uint64_t budget = pinned_budget(volume), kept = fresh + pinned->coming;
+    kept += holds ? nameless(part, ranks) : 0;
+    divide(budget - MIN(budget, kept), part->shares, ranks);
+    part->holds = holds;
     part->look = LOOK_CHOOSE;
     part->over = part->lost = 0;
     pthread_mutex_unlock(&pinned->lock);

@@ -65,6 +65,8 @@ enum pin_look {
 /* A volume's part in a pass. */
 struct pin_part {
     enum pin_look look;
+    bool holds;                       /* some names are not known, so no record is unpinned */
+    uint64_t before;                  /* weight of all records that were pinned before */
     struct pin_share *shares;         /* one for each rank */
     uint64_t over;                    /* weight of the records that found no room */
     uint64_t lost;                    /* ... of those that were pinned before */
@@ -77,9 +79,14 @@ struct pin_found {
 /* Under the lock of the pins. */
 void pinned_see(struct volume *volume, struct pin_part *part, size_t rank,
                 const struct pin_found *found);
+/* Sees a record that was pinned before, whether its name is known or not. If the pass holds such
+ * records, it pins this one. Under the lock of the pins. */
+void pinned_see_before(struct volume *volume, struct pin_part *part, const struct pin_found *found);
 /* The pass begins to look at the volume again, to choose: makes shares of the counted weights.
- * Records that were appended and pinned since its begin keep their room. */
-void pinned_choose(struct volume *volume, uint64_t round, struct pin_part *part, size_t ranks);
+ * Records that were appended and pinned since its begin keep their room. So do all records that were
+ * pinned before, if some names are not known (`holds`). */
+void pinned_choose(struct volume *volume, uint64_t round, struct pin_part *part, size_t ranks,
+                   bool holds);
 /* Lets the recycler work again. After PASS_FULL, unpins the records that were not seen. After
  * PASS_PARTIAL, some names are not known, so it unpins no record. */
 enum pass_end { PASS_FAILED, PASS_PARTIAL, PASS_FULL };

@@ -58,7 +58,7 @@ TEST(a_record_that_comes_while_a_pass_runs_stays_pinned_and_takes_no_room_of_oth
     put_many(&unit, "keep/late", 1, MEGABYTE);
     see(&unit, &part, "keep/late0");
     ok(shares[0].before == 10 * one);
-    pinned_choose(volume_of(&unit), round, &part, 1);
+    pinned_choose(volume_of(&unit), round, &part, 1, false);
     see_many(&unit, &part, "keep/", 10);
     ok(part.lost == 0 && part.over == 0);
     pinned_end(volume_of(&unit), round, PASS_FULL);
@@ -175,6 +175,38 @@ TEST(records_lose_no_pin_if_names_were_unknown_at_the_first_reading_only)
     ok(append_wait(&append) == OK);
     metadata_unref(&metadata);
     pthread_mutex_destroy(&walk.lock);
+    unit_close(&unit);
+}
+
+/* The object's metadata lies in the folder that is out, and 20 MB of it in the other one. So the
+ * first folder's records of it have no known name, and stay pinned. */
+TEST(records_whose_folder_is_out_take_their_part_of_the_budget_after_a_restart)
+{
+    struct unit_store unit = open_two(2 * SIZE, 8 * SIZE);
+    char large[40], key[40];
+    int stay = 0;
+    pin(&unit, "keep/", true);
+    key_of_both(&unit, "keep/large", large);
+    ok(put_object(&unit, large, "\"1\"", STRIPE_UNITS * UNIT_BYTES + 20 * MEGABYTE) == OK);
+    unit_close(&unit);
+    take_away(in_folder("1"));
+    unit = open_two(2 * SIZE, 8 * SIZE);
+    ok(!pin(&unit, "keep/", true));    /* changes nothing, and waits for the pass */
+    struct volume *first = volume_of(&unit);
+    ok(must_stay(&unit, first, large, STRIPE_UNITS));
+    for (int i = 0; i < 30; i++) {
+        char below[40];
+        snprintf(below, sizeof(below), "keep/%d-", i);
+        key_in(&unit, 0, below, key);
+        ok(put_object(&unit, key, "\"1\"", MEGABYTE) == OK);
+        stay += must_stay(&unit, first, key, 0);
+    }
+    uint64_t budget = pinned_budget(first);
+    ok(stay == 13 && atomic_load(&first->pinned.bytes) <= budget);
+    ok(atomic_load(&first->pinned.bytes) > budget - 12 * MEGABYTE / 10);
+    pin(&unit, "keep/", true);
+    ok(must_stay(&unit, first, large, STRIPE_UNITS));
+    ok(atomic_load(&first->pinned.bytes) <= budget);
     unit_close(&unit);
 }
 
@@ -374,6 +406,7 @@ TEST(other_files_that_take_the_reserve_unpin_the_youngest_and_nothing_is_copied_
 
 RUN_STORE(STORE_TEST(a_record_that_comes_while_a_pass_runs_stays_pinned_and_takes_no_room_of_others),
           STORE_TEST(records_lose_no_pin_if_names_were_unknown_at_the_first_reading_only),
+          STORE_TEST(records_whose_folder_is_out_take_their_part_of_the_budget_after_a_restart),
           STORE_TEST(a_size_that_falls_below_the_pinned_bytes_unpins_the_youngest),
           STORE_TEST(a_smaller_cache_copies_the_extents_whose_copies_regain_most),
           STORE_TEST(copies_that_regain_nothing_come_to_an_end),
