@@ -21,6 +21,7 @@ struct loading {
     struct config *config;
     const char *file;
     slice text;                 /* of the file */
+    struct json_places places;
 };
 
 bool config_read_bytes(const char *path, size_t max, struct arena *keep, slice *ret,
@@ -41,7 +42,7 @@ static const char *const lists[] = {
 static struct setting_where place(const struct loading *load, const struct config_group *group,
                                   const struct json_step *steps, size_t step_count, bool of_value)
 {
-    struct json_step all[6] = { 0 };
+    struct json_step all[JSON_PLACE_DEPTH] = { 0 };
     struct text_place key, value;
     size_t depth = 0;
     if (group->scope != SCOPE_GLOBAL)
@@ -54,7 +55,7 @@ static struct setting_where place(const struct loading *load, const struct confi
     for (size_t i = 0; i < step_count; i++)
         all[depth++] = steps[i];
     /* If a step is missing, the nearest place will do. */
-    (void)!json_place(load->text, all, depth, &key, &value);
+    (void)!json_place(&load->places, all, depth, &key, &value);
     struct text_place at = of_value ? value : key;
     return (struct setting_where){ FROM_FILE, load->file, at.line, at.column, NULL };
 }
@@ -355,7 +356,9 @@ static json_t *parse(struct loading *load)
 
 void config_read_file(struct config *config, const char *path, bool must_exist)
 {
-    struct loading load = { config, arena_copy(&config->arena, slice_of(path)).ptr, { NULL, 0 } };
+    struct loading load = { .config = config,
+                            .file = arena_copy(&config->arena, slice_of(path)).ptr };
+    struct arena scratch = { 0 };
     const char *why;
     json_t *root = NULL;
     if (must_exist || access(path, F_OK) == 0) {
@@ -369,10 +372,12 @@ void config_read_file(struct config *config, const char *path, bool must_exist)
         }
     }
     if (root) {
+        json_places_read(&load.places, load.text, &scratch);
         struct config_group global = config_group_global(config);
         read_object(&load, &global, root);
     }
     config->file_unread = !root && config->mistakes;
     read_groups(&load, root);
     json_decref(root);
+    arena_free(&scratch);
 }

@@ -1,14 +1,24 @@
 /* json_place.c - line and column of a value in a JSON text. SPDX-License-Identifier: Apache-2.0
  *
- * The JSON library gives line and column of syntax errors only. This scanner walks the text again,
- * to find the place of a value in valid JSON. The scanner compares names without decoding
- * them. So it does not find a name that is written with escapes, and gives the place of the
- * parent. */
+ * The JSON library gives line and column of syntax errors only. This scanner reads the text again,
+ * once, and remembers the places of all values in a hash table: a settings file may have thousands
+ * of entries. The key of a row is a hash of the path to the value. Two paths with the same hash would
+ * cost a wrong place in a message, nothing else. The scanner does not decode names. So a name that
+ * is written with escapes is not found, and the place of its parent stands for it. */
 #include "base/json_place.h"
+
+struct json_place_row {
+    uint64_t path;                /* 0: the row is free */
+    struct text_place key, value;
+};
 
 struct scan {
     slice text;
     size_t at;
+    struct json_places *places;
+    size_t free_rows;             /* that may still be used; valid JSON needs no more */
+    size_t counted;               /* the byte that `place` is about */
+    struct text_place place;
 };
 
 static char peek(const struct scan *scan)
@@ -60,62 +70,107 @@ static void skip_value(struct scan *scan)
     } while (depth && peek(scan));
 }
 
-/* Moves from an object or array to the value of the step, and sets *ret_key to the start of the
- * value's name. Returns false, and leaves *ret_key alone, if there is no such value. */
-static bool enter(struct scan *scan, const struct json_step *step, size_t *ret_key)
+/* ---- places ---- */
+
+/* The place of the present byte. The scan only moves forward, so each byte is counted once. */
+static struct text_place here(struct scan *scan)
 {
-    bool by_name = step->name.ptr != NULL;
-    if (peek(scan) != (by_name ? '{' : '['))
-        return false;
+    for (; scan->counted < scan->at && scan->counted < scan->text.len; scan->counted++) {
+        char c = scan->text.ptr[scan->counted];
+        if (c == '\n') {
+            scan->place.line++;
+            scan->place.column = 1;
+        } else if ((c & 0xc0) != 0x80) {    /* not a later byte of a UTF-8 character */
+            scan->place.column++;
+        }
+    }
+    return scan->place;
+}
+
+/* FNV-1a of a path and one more step. */
+static uint64_t path_hash(uint64_t path, const struct json_step *step)
+{
+    slice bytes = step->name.ptr ? step->name : (slice){ (const char *)&step->index,
+                                                         sizeof(step->index) };
+    path = (path ^ (step->name.ptr ? '.' : '[')) * 0x100000001b3;
+    for (size_t i = 0; i < bytes.len; i++)
+        path = (path ^ (unsigned char)bytes.ptr[i]) * 0x100000001b3;
+    return path ? path : 1;
+}
+
+#define TOP_PATH 0xcbf29ce484222325u
+
+/* Returns the row of the path, or the free row where it would be. */
+static struct json_place_row *row_of(const struct json_places *places, uint64_t path)
+{
+    size_t i = path & (places->row_count - 1);
+    while (places->rows[i].path && places->rows[i].path != path)
+        i = (i + 1) & (places->row_count - 1);
+    return &places->rows[i];
+}
+
+/* Reads the members or elements of the value that begins here. */
+static void read_value(struct scan *scan, uint64_t path, unsigned depth)
+{
+    bool named = peek(scan) == '{';
+    if (depth >= JSON_PLACE_DEPTH || !peek_is(scan, S("{["))) {
+        skip_value(scan);
+        return;
+    }
     scan->at++;
     for (size_t i = 0; skip_space(scan), peek(scan) && !peek_is(scan, S("}]")); i++) {
-        size_t key = scan->at;
-        slice name = S("");
-        if (by_name) {
-            name = skip_string(scan);
+        struct json_step step = { { NULL, 0 }, i };
+        struct text_place key = here(scan);
+        if (named) {
+            step.name = skip_string(scan);
             skip_space(scan);
             scan->at++;    /* skips the colon */
             skip_space(scan);
         }
-        if (by_name ? slice_eq(name, step->name) : i == step->index) {
-            *ret_key = key;
-            return true;
+        uint64_t below = path_hash(path, &step);
+        struct json_place_row *row = row_of(scan->places, below);
+        if (!row->path && scan->free_rows) {    /* of two equal names, the first one */
+            *row = (struct json_place_row){ below, key, here(scan) };
+            scan->free_rows--;
         }
-        skip_value(scan);
+        read_value(scan, below, depth + 1);
         skip_space(scan);
         if (peek(scan) == ',')
             scan->at++;
     }
-    return false;
+    scan->at++;
 }
 
-static struct text_place place_of(slice text, size_t at)
+void json_places_read(struct json_places *ret, slice text, struct arena *keep)
 {
-    struct text_place place = { 1, 1 };
-    for (size_t i = 0; i < at && i < text.len; i++) {
-        if (text.ptr[i] == '\n') {
-            place.line++;
-            place.column = 1;
-        } else if ((text.ptr[i] & 0xc0) != 0x80) {    /* not a later byte of a UTF-8 character */
-            place.column++;
-        }
-    }
-    return place;
-}
-
-bool json_place(slice text, const struct json_step *path, size_t depth, struct text_place *ret_key,
-                struct text_place *ret_value)
-{
-    struct scan scan = { text, 0 };
+    struct scan scan = { .text = text, .places = ret, .place = { 1, 1 } };
+    size_t values = 1;
+    for (size_t i = 0; i < text.len; i++)    /* each value follows one of these */
+        values += slice_has(S("{[,"), text.ptr[i]);
+    *ret = (struct json_places){ .row_count = 2 };
+    while (ret->row_count < 2 * values)
+        ret->row_count *= 2;
+    ret->rows = arena_alloc(keep, ret->row_count * sizeof(*ret->rows));
+    scan.free_rows = ret->row_count / 2;
     skip_space(&scan);
-    size_t key = scan.at, value = scan.at;
-    bool all = true;
-    for (size_t i = 0; i < depth && all; i++) {
-        all = enter(&scan, &path[i], &key);
-        if (all)
-            value = scan.at;
+    ret->top = here(&scan);
+    read_value(&scan, TOP_PATH, 0);
+}
+
+bool json_place(const struct json_places *places, const struct json_step *path, size_t depth,
+                struct text_place *ret_key, struct text_place *ret_value)
+{
+    uint64_t below = TOP_PATH;
+    *ret_key = *ret_value = places->top;
+    for (size_t i = 0; i < depth; i++) {
+        below = path_hash(below, &path[i]);
+        const struct json_place_row *row = row_of(places, below);
+        if (!row->path) {
+            *ret_value = *ret_key;
+            return false;
+        }
+        *ret_key = row->key;
+        *ret_value = row->value;
     }
-    *ret_key = place_of(text, key);
-    *ret_value = place_of(text, all ? value : key);
-    return all;
+    return true;
 }

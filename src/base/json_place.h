@@ -4,7 +4,7 @@
 #ifndef BASE_JSON_PLACE_H
 #define BASE_JSON_PLACE_H
 
-#include "base/slice.h"
+#include "base/arena.h"
 
 struct json_step {
     slice name;      /* of a member; if ptr is NULL, the step is the element at `index` */
@@ -14,10 +14,22 @@ struct text_place {
     unsigned line, column;    /* both start at 1; columns count characters */
 };
 
+#define JSON_PLACE_DEPTH 6u    /* the most steps of a path */
+
+/* The places of all names and values of a text, up to JSON_PLACE_DEPTH steps deep. */
+struct json_place_row;
+struct json_places {
+    struct json_place_row *rows;
+    size_t row_count;             /* a power of two */
+    struct text_place top;        /* of the outermost value */
+};
+
+/* Reads the text once. If the text is no valid JSON, the places may be wrong, but no byte outside
+ * the text is read. The memory lies in `keep`. */
+void json_places_read(struct json_places *ret, slice text, struct arena *keep);
 /* Follows the path, and returns the places of the last step's name and value. Returns false if a
- * step is missing; both results are then the place of the last name that was found. If the text is
- * no valid JSON, the places may be wrong, but no byte outside the text is read. */
-bool json_place(slice text, const struct json_step *path, size_t depth, struct text_place *ret_key,
-                struct text_place *ret_value);
+ * step is missing; both results are then the place of the last name that was found. */
+bool json_place(const struct json_places *places, const struct json_step *path, size_t depth,
+                struct text_place *ret_key, struct text_place *ret_value);
 
 #endif

@@ -892,9 +892,13 @@ TEST(garbage_gives_a_place_and_nothing_worse)
                                          "{\"a\":{\"b\":" };
     struct json_step steps[] = { { S("a"), 0 }, { S("b"), 0 }, { { NULL, 0 }, 3 } };
     for (size_t i = 0; i < countof(texts); i++) {
+        struct arena arena = { 0 };
+        struct json_places places;
         struct text_place key, value;
-        bool found = json_place(slice_of(texts[i]), steps, 3, &key, &value);
+        json_places_read(&places, slice_of(texts[i]), &arena);
+        bool found = json_place(&places, steps, 3, &key, &value);
         ok(!found && key.line == 1 && key.column >= 1);
+        arena_free(&arena);
     }
 }
 
