@@ -3,7 +3,8 @@
  * Each item is a ustar member, and its name is the key. If the name or size does not fit into a
  * ustar header, a pax header before the member gives it. If items failed, one more member at the
  * end lists them: __penstock__/errors.json (WebDataset skips names like this). Two blocks of zeroes
- * end the archive; an answer without them is not complete. Pure. */
+ * end the archive; an answer without them is not complete. The functions of this file are pure:
+ * they do no I/O, and keep no state. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,7 +20,7 @@
 
 static_assert(LINE_BYTES_MAX <= BATCH_END_ROOM, "the line of a failure fits");
 static_assert(4 * TAR_BLOCK + NAME_BYTES <= BATCH_FIXED_ROOM,
-              "a pax header with its block, a header and the padding behind an item fit");
+              "a pax header and its record, a ustar header, and padding fit");
 static_assert(3 * TAR_BLOCK <= BATCH_END_ROOM, "padding and two blocks of zeroes fit");
 
 struct tar_header {

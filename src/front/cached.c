@@ -21,7 +21,7 @@
 #include "front/page.h"
 #include "store/explain.h"
 
-#define LARGE_MAX 2u                  /* calls in progress that want more than PAGE_ROWS rows */
+#define LARGE_PLACES 4u               /* of calls that want more than PAGE_ROWS rows (places.h) */
 #define PAGE_ROWS 1000u
 #define PAGE_ROWS_MAX 100000u
 #define PAGE_BYTES_LEAST MIB          /* of memory, for the rows of a page */
@@ -53,7 +53,7 @@ static void job_free(struct pool_task *task)
     own_list_free(&job->listed);
     arena_free(&job->piece);
     if (job->large)
-        atomic_fetch_sub(&task->front->large_count, 1);
+        places_give_back(&task->front->large, task->client);
 }
 
 static void job_end(struct walk_job *job)
@@ -310,14 +310,12 @@ static void begin(struct walk_job *job, size_t depth, size_t rows_max)
     await(job, own_list_ask(call, &ask, answered, job, &job->listed));
 }
 
-/* Counts a call with a large page. Returns false if LARGE_MAX of them are in progress already. */
+/* Takes a place for a large page, which job_free gives back. Returns false if there is none. */
 static bool take_large(struct walk_job *job)
 {
-    job->large = true;    /* job_free subtracts it */
-    if (atomic_fetch_add(&job->task.front->large_count, 1) < LARGE_MAX)
-        return true;
-    metric_add(M_WALKS_LIMITED, 1);
-    return false;
+    job->large = places_take(&job->task.front->large, LARGE_PLACES, job->task.client);
+    metric_add(M_WALKS_LIMITED, job->large ? 0 : 1);
+    return job->large;
 }
 
 void cached_read(struct call *call)

@@ -30,6 +30,7 @@ struct front *front_new(const struct front_options *options)
     front->options = *options;
     front->intakes = intakes_new();
     pools_begin(front);
+    places_init(&front->large);
     front->lend = options->lend ? lend_new(options->lend_token) : NULL;
     atomic_init(&front->access_log, options->access_log);
     if (getrandom(&front->boot, sizeof(front->boot), 0) != sizeof(front->boot))

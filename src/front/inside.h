@@ -13,6 +13,7 @@
 #include "front/client.h"
 #include "front/intake.h"
 #include "front/lend.h"
+#include "front/places.h"
 #include "front/pool_task.h"
 #include "s3/error.h"
 #include "s3/form.h"
@@ -46,9 +47,9 @@ struct front {
     atomic_size_t batch_bytes;    /* memory that batches hold */
     struct call_pool {
         struct workers *workers;
-        atomic_uint calls;        /* that run or wait */
+        struct places places;
     } pools[POOLS];               /* threads that wait for disks (pool_task.c) */
-    atomic_uint large_count;      /* calls of cached.c that want more than a usual page */
+    struct places large;          /* of calls of cached.c that want more than a usual page */
     /* identities for which own_list.c makes a long list; 0: none */
     atomic_uint_fast64_t own_lists[OWN_LISTS_LONG];
 };

@@ -5,7 +5,8 @@
  *                                                        └─> thread of POOL_WALK: walk ─┘
  *
  * Each pool has few threads, and a limit of calls that run or wait (rule H8 in src/README.md). The
- * limits are rows of a table.
+ * limits are rows of a table. Calls are counted before the origin has said whether their client may
+ * list, so each client has a share.
  * A stop of Penstock waits for the work of all pools. If the loop has ended by then, the thread
  * frees the task. */
 #include "front/pool_task.h"
@@ -20,13 +21,13 @@
 
 static const struct {
     const char *name;
-    unsigned calls_max;               /* counted from pool_task_new to pool_task_free */
+    unsigned places;                  /* from pool_task_new to pool_task_free; see places.h */
     enum metric limited;
 } rows[POOLS] = {
-    [POOL_LIST] = { "list", 16, M_WALKS_LIMITED },
-    [POOL_WALK] = { "walk", 16, M_WALKS_LIMITED },
-    [POOL_PURGE] = { "purge", 64, M_PURGES_LIMITED },
-    [POOL_PIN] = { "pin", 16, M_PINS_LIMITED },
+    [POOL_LIST] = { "list", 32, M_WALKS_LIMITED },
+    [POOL_WALK] = { "walk", 32, M_WALKS_LIMITED },
+    [POOL_PURGE] = { "purge", PLACES_MAX, M_PURGES_LIMITED },
+    [POOL_PIN] = { "pin", 32, M_PINS_LIMITED },
 };
 
 /* ---- on a thread of the pool ---- */
@@ -82,6 +83,7 @@ void pools_begin(struct front *front)
     for (size_t i = 0; i < POOLS; i++) {
         front->pools[i].workers = workers_new(THREADS_MAX, rows[i].name, work);
         check(front->pools[i].workers);
+        places_init(&front->pools[i].places);
     }
 }
 
@@ -93,27 +95,20 @@ void pools_end(struct front *front)
 
 /* ---- on the loop of the call ---- */
 
-static void release(struct front *front, enum pool pool)
+static bool take(struct front *front, enum pool pool, unsigned client)
 {
-    atomic_fetch_sub(&front->pools[pool].calls, 1);
+    bool taken = places_take(&front->pools[pool].places, rows[pool].places, client);
+    metric_add(rows[pool].limited, taken ? 0 : 1);
+    return taken;
 }
 
-static bool take(struct front *front, enum pool pool)
+static bool take_all(struct front *front, const struct pool_task_kind *kind, unsigned client)
 {
-    if (atomic_fetch_add(&front->pools[pool].calls, 1) < rows[pool].calls_max)
-        return true;
-    release(front, pool);
-    metric_add(rows[pool].limited, 1);
-    return false;
-}
-
-static bool take_all(struct front *front, const struct pool_task_kind *kind)
-{
-    if (!take(front, kind->pool))
+    if (!take(front, kind->pool, client))
         return false;
-    if (!kind->walk || take(front, POOL_WALK))
+    if (!kind->walk || take(front, POOL_WALK, client))
         return true;
-    release(front, kind->pool);
+    places_give_back(&front->pools[kind->pool].places, client);
     return false;
 }
 
@@ -121,7 +116,7 @@ void *pool_task_new(struct call *call, const struct pool_task_kind *kind, size_t
 {
     check(bytes >= sizeof(struct pool_task));
     check(!kind->walk || kind->pool != POOL_WALK);
-    if (!take_all(call->front, kind)) {
+    if (!take_all(call->front, kind, call->client->number)) {
         reply_error(call, ERR_SLOW_DOWN, S(""));
         return NULL;
     }
@@ -129,6 +124,7 @@ void *pool_task_new(struct call *call, const struct pool_task_kind *kind, size_t
     task->kind = kind;
     task->front = call->front;
     task->call = call;
+    task->client = call->client->number;
     task->box = mailbox_ref(http_loop_mailbox(http_request_loop(call->http)));
     return task;
 }
@@ -141,9 +137,9 @@ void pool_task_free(struct pool_task **task)
         return;
     if (mine->kind->free)
         mine->kind->free(mine);
-    release(mine->front, mine->kind->pool);
+    places_give_back(&mine->front->pools[mine->kind->pool].places, mine->client);
     if (mine->kind->walk)
-        release(mine->front, POOL_WALK);
+        places_give_back(&mine->front->pools[POOL_WALK].places, mine->client);
     mailbox_unref(&mine->box);
     arena_free(&mine->keep);
     free(mine);

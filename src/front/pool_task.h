@@ -38,14 +38,15 @@ struct pool_task {
     const struct pool_task_kind *kind;
     struct front *front;
     struct call *call;                /* NULL: the client has left. For the loop alone */
+    unsigned client;                  /* the number of the call's client */
     bool walks;                       /* set by `work`: `walk` is next, on a thread of POOL_WALK */
     atomic_bool gone;
     struct arena keep;                /* lives as long as the task */
 };
 
 /* Makes a task of this size. Its struct begins with struct pool_task, and the rest is zero. Returns
- * NULL if the pool, or the pool of its walk, has as many calls as it may have (rule H8 in
- * src/README.md); the client has then got an error answer. */
+ * NULL if the client has as many calls in the pool, or in the pool of its walk, as it may have (rule
+ * H8 in src/README.md); the client has then got an error answer. */
 void *pool_task_new(struct call *call, const struct pool_task_kind *kind, size_t bytes) MUST_USE;
 void pool_task_free(struct pool_task **task);    /* on the loop, or after the loop has ended */
 /* Gives the task to its pool. From now on, the task handles a client that leaves. */

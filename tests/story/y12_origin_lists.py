@@ -117,5 +117,14 @@ with Story("y12 lists of an origin that is slow or odd", seconds=60) as story:
     story.same("du has the keys that came in time", end(), ([1], True, False))
     end = meanwhile(page, 1, *HANG, "match=pile/ LIST", "hang=0", "times=1")
     story.same("... ls, too", end(), (["0000"], "0999"))
+
+    # ---- a client that may not list at all ----
+    end = meanwhile(lambda: together(*[lambda: ask("ls")] * 16), 16, "match=pile/ LIST", "as=OAKEY", "hang=1", "match=other/ LIST", "as=OAKEY",
+                    "status=403")
+    story.same("A has half of the places while it waits", ask("ls", path="other")[0], 503)
+    others = [shared.ask(method, "pile", [(f"penstock-{what}", ""), ("prefix", "1"), *more]).status
+              for method, what, *more in (("POST", "pin"), ("POST", "unpin"), ("GET", "ls"), ("POST", "purge", ("dry-run", "")))]
+    story.same("the others go on: pin, unpin, ls and a dry run", others, [200] * 4)
+    story.same("... each of A's ends", [status for status, _ in end()], [504] * 16)
     rules()
     story.same("at last", (keys_of(max_keys=5000), objects()), (KEYS, ([3], False, True)))

@@ -5,6 +5,7 @@
 
 #include "front/client.h"
 #include "front/lend.h"
+#include "front/places.h"
 
 /* ---- policies ---- */
 
@@ -271,7 +272,33 @@ TEST(what_came_through_a_proxy_or_from_a_browser_gets_none)
     lend_free(&lend);
 }
 
+/* ---- places that clients share ---- */
+
+static unsigned take_all(struct places *places, unsigned client)
+{
+    unsigned count = 0;
+    while (places_take(places, 32, client))
+        count++;
+    return count;
+}
+
+TEST(a_client_may_have_half_of_the_places_that_others_leave_free)
+{
+    static struct places places;
+    places_init(&places);
+    ok(take_all(&places, 7) == 16 && take_all(&places, 8) == 8 && take_all(&places, 9) == 4);
+    ok(take_all(&places, 7) == 0 && places.count == 28);
+    for (int i = 0; i < 16; i++)
+        places_give_back(&places, 7);
+    ok(take_all(&places, 9) == 8 && take_all(&places, 7) == 6);
+    for (unsigned client = 7; client <= 9; client++)
+        for (int i = client == 7 ? 6 : client == 8 ? 8 : 12; i; i--)
+            places_give_back(&places, client);
+    ok(places.count == 0 && take_all(&places, 1) == 16);
+}
+
 RUN(cmocka_unit_test(a_policy_allows_its_rows_and_nothing_else),
+    cmocka_unit_test(a_client_may_have_half_of_the_places_that_others_leave_free),
     cmocka_unit_test(a_list_lies_inside_a_prefix_or_is_refused),
     cmocka_unit_test(a_bucket_as_such_is_seen_by_who_has_a_part_of_it),
     cmocka_unit_test(a_key_with_steps_in_it_lies_in_no_bucket),
