@@ -54,8 +54,8 @@ static void print_totals(struct arena *keep, const struct fsck_report *report)
     printf("  extents: %" PRIu64 " (%.*s)\n", totals->extents, SLICE_ARG(size));
     printf("  records: %" PRIu64 ", of which %" PRIu64 " are no longer in use\n", totals->records,
            totals->dead_records);
-    printf("  entries in the index: %" PRIu64 ", of which %" PRIu64 " are proved (Penstock "
-           "revalidates the others once)\n", totals->entries, totals->proved_entries);
+    printf("  entries in the index: %" PRIu64 "; Penstock trusts %" PRIu64 " of them, and "
+           "revalidates the others once\n", totals->entries, totals->proved_entries);
 }
 
 static void print_finding(const struct fsck_report *report, enum fsck_kind kind)
@@ -75,7 +75,7 @@ static void print_finding(const struct fsck_report *report, enum fsck_kind kind)
         printf("    The repair left %" PRIu64 ".\n", report->left[kind]);
 }
 
-/* Findings that --repair does not change say themselves how to mend them. */
+/* If --repair does not change a finding, the text of the finding says how to mend it. */
 static void print_by_hand(uint64_t by_hand, uint64_t left)
 {
     if (by_hand && by_hand == left)

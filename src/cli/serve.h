@@ -26,7 +26,7 @@ struct serve {
     struct bucket_rules *rules;
     size_t rules_count;
     struct rules service;          /* of the origin that answers ListBuckets */
-    struct clients *clients;       /* freed after the origins, because calls refer to clients */
+    struct clients *clients;       /* freed after the origins: their requests refer to clients */
     struct front *front;
     struct admin *admin;           /* NULL: admin_listen is off */
     atomic_bool draining;
@@ -47,7 +47,7 @@ struct step {
 enum err serve_log_up(struct serve *serve) MUST_USE;
 void serve_log_down(struct serve *serve);
 
-/* ---- daemon.c: the steps, lowest floor of src/FLOORS first ---- */
+/* ---- daemon.c: the steps, in the order of the layers in src/FLOORS, lowest layer first ---- */
 extern const struct step daemon_steps[];
 extern const size_t daemon_step_count;
 void daemon_reload(struct serve *serve);   /* reads the certificate again */

@@ -5,7 +5,8 @@
  * adds only User-Agent and Content-Length.
  *
  * Time: libcurl limits the time to connect. This file limits silence: each exchange records when a
- * byte last moved, and every TICK_MS the carrier ends the exchanges that have waited too long. The
+ * byte last moved, and every TICK_MS the thread that runs the
+ * exchanges (the carrier, carrier.c) ends those that have waited too long. The
  * time of a pause does not count, because during a pause, the origin waits for Penstock. A 1xx head
  * is no progress; otherwise an origin could send 1xx heads for ever. Once the whole request was
  * sent, the limit is answer_ms, because an origin may need long for its work.
@@ -15,12 +16,12 @@
  * the request before it closed the connection. So a write that was sent to its last byte is not
  * repeated, and a write uses a reused connection only if that connection has not ended yet.
  *
- * Bytes left after one answer must never be read as part of the next answer. radosgw ends its
- * answer to a HEAD of the service with a last chunk, which may arrive at any time: that connection
- * is not reused. (AWS says "chunked" when it refuses a HEAD, but sends no chunk: those connections
- * are reused.) If a connection that could be reused holds unread bytes, the request goes over a new
- * connection.
- * Threads: an exchange belongs to the thread that runs it, its carrier (carrier.c). */
+ * Bytes left after one answer must never be read as part of the next answer. The answer to a HEAD
+ * has no body. But radosgw sends an empty last chunk after its answer to HEAD /, at any time. So
+ * the connection of such an answer is not reused. (AWS says "chunked" when it refuses a HEAD, but
+ * sends no chunk. So those connections are reused.) If a connection that could be reused holds
+ * unread bytes, the request goes over a new connection. Threads: an exchange belongs to its
+ * carrier. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -479,7 +480,8 @@ void exchanges_end_finished(struct carrier *carrier)
     }
 }
 
-/* While an exchange connects, libcurl limits the time, so this limit is longer by connect_ms. */
+/* While an exchange connects, the limit of libcurl (connect_ms) must end it first. So the limit
+ * here is longer by connect_ms. */
 static bool is_stuck(const struct exchange *exchange, uint64_t now_ms)
 {
     uint64_t limit = is_out(exchange) ? exchange->answer_ms : exchange->progress_ms;
