@@ -26,8 +26,8 @@ static unsigned cores_of(long quota_us, long period_us)
     return (unsigned)MAX((quota_us + period_us - 1) / period_us, 1);
 }
 
-/* cpu.max holds "max 100000" or "150000 100000": quota and period. Version 1 has a file for each of
- * the two numbers. */
+/* cpu.max holds "max 100000" or "150000 100000": quota and period. Cgroups of version 1 have a file
+ * for each of the two numbers. */
 static void look_for_cores(void *arg, const char *folder)
 {
     unsigned *least = arg;

@@ -1,7 +1,8 @@
 /* file.h - reads small files, and opens files in folders that other programs can change.
  * SPDX-License-Identifier: Apache-2.0
  *
- * In such a folder, a FIFO or a link may have the name of the file. */
+ * In a folder that other programs can change, a FIFO or a link may stand where the caller expects a
+ * file. */
 #ifndef BASE_FILE_H
 #define BASE_FILE_H
 
@@ -10,20 +11,20 @@
 #include "base/arena.h"
 
 /* Reads a file of at most `max` bytes. Returns false with errno after a failure; EFBIG means that
- * the file is larger. Then *ret has the bytes that were read until the failure. A NUL always
+ * the file is larger. After any failure, *ret has the bytes that were read before it. A NUL always
  * follows *ret. */
 bool file_read(const char *path, size_t max, struct arena *keep, slice *ret) MUST_USE;
 
 /* Opens the file `name` in the folder `dir`, if it is an ordinary file. On failure returns -1 with
  * errno, which is FILE_ODD if something else has the name: a link, FIFO, socket, device or folder.
- * So the call never waits for another process, and never follows a link at the end of the name. */
+ * So the call never waits for another process, and never follows a link that has this name. */
 int file_open(int dir, const char *name, int flags) MUST_USE;
 #define FILE_ODD EMEDIUMTYPE
 /* Makes a new file for writing. Removes a file that already has the name. */
 int file_make_new(int dir, const char *name) MUST_USE;
-/* Says what the errno of a failed call for a file means. ERR_FULL: the file system or a quota is full.
- * ERR_LIMIT: the process or the system has no file descriptor or no memory left, so the file may be
- * good. ERR_IO: anything else. */
+/* Says what the errno of a failed call for a file means. ERR_FULL: the file system or a quota is
+ * full. ERR_LIMIT: the process or the system has no file descriptor or no memory left, so the file
+ * may be good. ERR_IO: anything else. */
 enum err file_err(int error);
 /* If something other than an ordinary file has this name, returns what it is, such as "a FIFO".
  * Returns NULL for an ordinary file, and if nothing has the name. */

@@ -51,8 +51,8 @@ static enum err engine_up(struct serve *serve)
     const char *why = "";
     enum err err = disk_choose(slice_of(serve->config->io), &serve->engine, &why);
     if (err)
-        serve->why = arena_printf(&serve->keep, "io is uring, which can't be used here: %s. "
-                                  "Set io to auto or threads", why);
+        serve->why = arena_printf(&serve->keep, "the setting io is \"uring\", but io_uring can't be "
+                                  "used here: %s. Set io to \"auto\" or \"threads\"", why);
     else
         log_info("io_engine", "engine=%s why=\"%s\"",
                  serve->engine == DISK_URING ? "uring" : "threads", why);

@@ -141,8 +141,8 @@ static void report_opened(struct serve *serve, size_t i, slice why)
     reported->why = status.why;
 }
 
-#define UNSURE "may have been in use without the other folders, so the other folders may have " \
-               "missed writes. The origin confirms each object in the other folders once, before " \
+#define UNSURE "may have been in use by a process that did not have the other folders. Then the other " \
+               "folders have missed writes. The origin confirms each object in the other folders once, before " \
                "Penstock serves the object"
 
 /* Logs each folder that can't be read, and that a folder was removed from the settings. Such a

@@ -2,7 +2,7 @@
  *
  * The library needs two other libraries, which the daemon needs, too: jansson for JSON, OpenSSL for
  * SHA-256. The client shares no code with the daemon, only the protocol of the socket (wire.c).
- * Threads: penstock.h. */
+ * penstock.h says how threads may use a client. */
 #include "inside.h"
 
 #include <assert.h>

@@ -204,7 +204,8 @@ enum err own_list_ask(struct call *call, const struct own_list_ask *ask,
     if (list->ask.keys_max > PAGE_KEYS && !take_place(list)) {
         metric_add(M_WALKS_LIMITED, 1);
         return fail(list, ERR_SLOW_DOWN, "Please reduce your request rate: at most 4 requests that "
-                    "need long lists of the origin may be in progress, and one for each identity.");
+                    "need long lists of the origin may be in progress, and each identity may have "
+                    "only one of them.");
     }
     return own_list_next(list);
 }

@@ -1,8 +1,8 @@
 /* s3_ask.c - the request of one try, built and signed. SPDX-License-Identifier: Apache-2.0
  *
  * Each try is built again, with its own date, and signed for the region that is known by then.
- * Penstock makes the fields about the connection or the signature itself; if the caller gives a
- * field with such a name, it is left out. The code runs on carriers. */
+ * Penstock itself makes the fields about the connection and the signature. If the caller gives a
+ * field with such a name, this field is left out. The code runs on carriers. */
 #include <assert.h>
 #include <pthread.h>
 #include <sys/random.h>

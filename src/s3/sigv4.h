@@ -12,7 +12,7 @@
 #include "s3/error.h"
 #include "s3/request_head.h"
 
-/* The digest of zero bytes, in payload hashes and in the signatures of chunks. */
+/* The SHA-256 of an empty text. It is used in payload hashes and in the signatures of chunks. */
 #define EMPTY_SHA256 "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
 struct sigv4;    /* the digests and day keys of one thread */
@@ -102,16 +102,16 @@ void sigv4_sign(struct sigv4 *sigv4, struct arena *keep, const struct sigv4_ask 
                 const struct sigv4_credentials *with, struct sigv4_signed *ret);
 
 #define SIGNATURE_CHARS 64    /* in hex */
-/* Signs a text with the key of the claim's date, region and service. Only forms are signed in this
- * way. */
+/* Signs a text with the key of the claim's date, region and service. Only the policies of browser
+ * forms (PostObject) are signed in this way. */
 void sigv4_text(struct sigv4 *sigv4, struct arena *scratch, slice secret_key,
                 const struct sigv4_claim *claim, slice text, char ret[SIGNATURE_CHARS]);
 /* Compares signatures in constant time. */
 bool sigv4_is_same(slice signature, const char ours[SIGNATURE_CHARS]) MUST_USE;
 
 /* The signatures of a body's chunks and of its trailer. Each signature covers the one before it.
- * The first covers the signature of the head. So no chunk can be left out or moved. In other
- * interfaces, a chain that is NULL stands for chunks without signatures. */
+ * The first covers the signature of the head. So no chunk can be left out or moved. Where a
+ * function of another header takes a chain, NULL means that the chunks have no signatures. */
 struct sigv4_chain;
 /* True if the claim has a signature that a chain can start from. */
 bool sigv4_can_chain(const struct sigv4_claim *claim);

@@ -116,11 +116,12 @@ static bool take_lock(struct fsck *fsck)
                                         "the file system lacks flock. A cache folder needs a local "
                                         "file system", path, strerror(errno)));
     pid_t pid = lock_holder(fsck->lock_fd, name);
-    return fails(fsck, pid ? arena_printf(keep, "process %d (%s) uses the folder; stop it first. "
-                                          "While it runs, its scrub checks the records", (int)pid,
+    return fails(fsck, pid ? arena_printf(keep, "process %d (%s) uses the folder: stop that "
+                                          "process first. (A running Penstock verifies its records "
+                                          "itself, in the background.)", (int)pid,
                                           *name ? name : "in another container")
-                           : S("another process uses the folder; stop it first. While it runs, its "
-                               "scrub checks the records"));
+                           : S("another process uses the folder: stop that process first. (A running "
+                               "Penstock verifies its records itself, in the background.)"));
 }
 
 static bool open_folder(struct fsck *fsck)
