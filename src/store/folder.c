@@ -182,7 +182,7 @@ static void make_volume(struct format *format, const struct folder_wish *wish, b
 
 /* The folder is one of the settings, and no other process uses it. This process goes on without it, so
  * the folder misses writes. The process that uses it next must know that. */
-static enum err leave_alone(const struct folder *folder)
+static enum err doubt_and_leave(const struct folder *folder)
 {
     (void)leave_doubt(folder->fd);
     return ERR_BUSY;
@@ -211,14 +211,14 @@ static enum err learn_format(struct folder *folder, const struct folder_wish *wi
                    "Penstock found at its start (another disk may be mounted here); mount the "
                    "right disk, or empty this folder; if this is the only cache folder, a restart "
                    "makes Penstock use this folder and its objects";
-        return leave_alone(folder);
+        return doubt_and_leave(folder);
     }
     if (format->version == FORMAT_VERSION &&
         (!wish->self->weight || memcmp(format->volume, wish->self->id, sizeof(format->volume)) != 0)) {
         *ret_why = "the folder is a copy of another cache folder (then empty it), or another folder "
                    "was at this path when Penstock started (then put that folder back, or restart "
                    "Penstock)";
-        return leave_alone(folder);
+        return doubt_and_leave(folder);
     }
     format->size_bytes = wish->size_bytes ? MAX(wish->size_bytes, SIZE_LEAST)
                                           : store_derived_size(folder->path, folder->path);
