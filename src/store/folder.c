@@ -63,6 +63,16 @@ bool folder_frees_file(const struct folder *folder)
     return freed;
 }
 
+enum err folder_replace(const struct folder *folder, const char *name, const void *bytes,
+                        size_t len)
+{
+    enum err e;
+    do
+        e = folder_write(folder->fd, name, bytes, len);
+    while (e == ERR_LIMIT && folder_frees_file(folder));
+    return e;
+}
+
 /* ---- the format file ---- */
 
 enum err folder_peek_at(int folder, struct format *ret, const char **ret_why)
@@ -96,12 +106,7 @@ enum err folder_peek(const char *path, struct format *ret, const char **ret_why)
 static enum err write_format(const struct folder *folder, const struct format *format)
 {
     uint8_t bytes[FORMAT_BYTES_MAX];
-    size_t len = format_encode(format, bytes);
-    enum err e;
-    do
-        e = folder_write(folder->fd, "format", bytes, len);
-    while (e == ERR_LIMIT && folder_frees_file(folder));
-    return e;
+    return folder_replace(folder, "format", bytes, format_encode(format, bytes));
 }
 
 static enum err throw_index_away(const struct folder *folder)

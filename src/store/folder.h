@@ -61,6 +61,9 @@ enum err folder_open(struct folder *folder, const struct folder_wish *wish,
  * failure and returns false. A lack of descriptors says nothing about the folder, so it stays in
  * service. */
 bool folder_frees_file(const struct folder *folder) MUST_USE;
+/* As folder_write (folder_files.h), but closes the files of idle extents if no descriptor is left. */
+enum err folder_replace(const struct folder *folder, const char *name, const void *bytes,
+                        size_t len) MUST_USE;
 #define FOLDER_NO_FILES \
     "Penstock has no file descriptor left for the folder; raise Penstock's limit of open files " \
     "(LimitNOFILE in the unit, or ulimit -n), or lower connections_max"

@@ -2,7 +2,7 @@
  *
  * A file is replaced as a whole: the new one is written beside it, synced, and renamed. So after a
  * crash at any point there is the old file or the new one. */
-#include "store/folder_files.h"
+#include "store/folder.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -108,14 +108,14 @@ enum err folder_read_rows(int folder, const char *name, void *rows, size_t row_b
     return OK;
 }
 
-enum err folder_write_rows(int folder, const char *name, void *rows, size_t row_bytes,
-                           size_t count)
+enum err folder_write_rows(const struct folder *folder, const char *name, void *rows,
+                           size_t row_bytes, size_t count)
 {
     size_t bytes = count * row_bytes;
     uint32_t crc = crc32c(0, rows, bytes);
     check(row_bytes > sizeof(crc));
     memcpy((char *)rows + bytes, &crc, sizeof(crc));
-    return folder_write(folder, name, rows, bytes + sizeof(crc));
+    return folder_replace(folder, name, rows, bytes + sizeof(crc));
 }
 
 enum err folder_path_of(int folder, const char *path, const char *name, char ret[FOLDER_PATH_MAX])

@@ -7,6 +7,8 @@
 
 #include "base/arena.h"
 
+struct folder;
+
 /* Temporary files of folder_write. */
 #define FOLDER_FRESH "fresh"
 #define FOLDER_FRESH_NAMES "fresh-names"
@@ -34,8 +36,8 @@ enum err folder_write(int folder, const char *name, const void *bytes, size_t le
  * ERR_GONE if it is damaged, or ERR_IO if it can't be read. After a failure *ret_count is 0. */
 enum err folder_read_rows(int folder, const char *name, void *rows, size_t row_bytes, size_t max,
                           size_t *ret_count) MUST_USE;
-enum err folder_write_rows(int folder, const char *name, void *rows, size_t row_bytes,
-                           size_t count) MUST_USE;
+enum err folder_write_rows(const struct folder *folder, const char *name, void *rows,
+                           size_t row_bytes, size_t count) MUST_USE;
 /* Makes a path for a library that opens files by paths: one that leads to this folder, whatever lies
  * at `path` now. Without /proc it is made from `path`. Valid while `folder` is open. Returns OK, or
  * ERR_IO if it is too long. */

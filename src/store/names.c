@@ -97,11 +97,7 @@ void names_set(struct names *names, const uint8_t secret[STORE_SECRET_BYTES],
 
 static void write_rows(const struct folder *folder, struct file *file)
 {
-    enum err e;
-    do
-        e = folder_write_rows(folder->fd, "names", file->rows, sizeof(struct row), file->count);
-    while (e == ERR_LIMIT && folder_frees_file(folder));
-    if (e) {
+    if (folder_write_rows(folder, "names", file->rows, sizeof(struct row), file->count) != OK) {
         unlinkat(folder->fd, "names", 0);
         log_warn("names", "why=\"%s/names could not be written. So after the next start, Penstock "
                  "asks the origin once for each object. Check the free space of the disk\"",

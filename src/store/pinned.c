@@ -120,10 +120,7 @@ static enum err write_file(struct volume *volume)
     struct arena keep = { 0 };
     uint64_t version;
     slice bytes = pins_file(volume->options.pins, &keep, &version);
-    enum err e;
-    do
-        e = folder_write(volume->folder.fd, FILE_NAME, bytes.ptr, bytes.len);
-    while (e == ERR_LIMIT && folder_frees_file(&volume->folder));
+    enum err e = folder_replace(&volume->folder, FILE_NAME, bytes.ptr, bytes.len);
     if (!e)
         atomic_store(&volume->pinned.written, version);
     arena_free(&keep);

@@ -72,11 +72,8 @@ static enum err write_rows(struct restated *restated, const struct folder *folde
 {
     if (!restated->unwritten)
         return OK;
-    enum err e;
-    do
-        e = folder_write_rows(folder->fd, "restated", restated->rows, sizeof(struct row),
-                              restated->count);
-    while (e == ERR_LIMIT && folder_frees_file(folder));
+    enum err e = folder_write_rows(folder, "restated", restated->rows, sizeof(struct row),
+                                   restated->count);
     restated->unwritten = e != OK;
     return e;
 }
