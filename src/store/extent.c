@@ -92,7 +92,10 @@ struct extent *extent_find(struct extents *all, uint32_t number)
 
 bool extent_is_there(struct extents *all, uint32_t number)
 {
-    return extent_find(all, number) != NULL;
+    struct read_epoch *epoch = read_epoch_enter(all->epochs);
+    bool there = extent_find(all, number) != NULL;
+    read_epoch_leave(epoch);
+    return there;
 }
 
 struct ages *extent_ages(struct extents *all, uint32_t number)

@@ -124,10 +124,11 @@ enum err extent_table(struct extents *all, uint32_t number, struct toc *ret) MUS
  * if the file has none, from the record headers. Any thread. */
 enum err extent_contents(struct extents *all, uint32_t number, struct arena *keep,
                          struct toc_entry **ret, uint32_t *ret_count) MUST_USE;
-bool extent_is_there(struct extents *all, uint32_t number);
+bool extent_is_there(struct extents *all, uint32_t number);    /* any thread */
 /* Returns the ages of an extent's records, valid until the extent is dropped; NULL if there is no
- * such extent. */
+ * such extent. Committer only: another thread takes a reference (extent_ref) and extent_ages_of. */
 struct ages *extent_ages(struct extents *all, uint32_t number);
+/* Committer only, or while no other thread uses the table. */
 bool extent_is_sealed(struct extents *all, uint32_t number);
 /* Takes a reference that does not open the file. Returns NULL if there is no such extent. Any
  * thread. */

@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "store_unit.h"
 
+#include <sched.h>
 #include <sys/resource.h>
 
 #include "store/extent_inside.h"
@@ -472,6 +473,32 @@ TEST(extents_are_held_while_they_are_dropped_and_their_files_closed)
     ok(files_open() == before);
 }
 
+/* Looks once. The flag is relaxed, so it orders nothing: only the read epoch of the look itself keeps
+ * the extent from being freed meanwhile, and the thread sanitizer sees if there is none. */
+static void *look_once(void *arg)
+{
+    struct racer *racer = arg;
+    racer->found = extent_is_there(racer->all, 1);
+    atomic_store_explicit(racer->oldest, 0, memory_order_relaxed);
+    return NULL;
+}
+
+TEST(an_extent_is_freed_only_after_each_thread_that_looks_for_it_has_gone_on)
+{
+    struct extents *all = open_with(2);
+    _Atomic uint32_t looks = 1;
+    struct racer racer = { .all = all, .oldest = &looks };
+    pthread_t thread;
+    ok(pthread_create(&thread, NULL, look_once, &racer) == 0);
+    while (atomic_load_explicit(&looks, memory_order_relaxed))
+        sched_yield();
+    extent_drop(all, 1);
+    ok(!extent_is_there(all, 1) && extent_is_there(all, 2));
+    pthread_join(thread, NULL);
+    ok(racer.found);
+    extents_free(&all);
+}
+
 /* Each thread reads three extents in turn, through the descriptor and through the map. */
 static void *read_one(void *arg)
 {
@@ -563,5 +590,6 @@ RUN_STORE(STORE_TEST(an_append_takes_as_many_records_as_may_be_gathered_of_any_s
           FEW_FILES_TEST(a_map_is_there_while_its_extent_is_held_and_goes_with_its_descriptor),
           FEW_FILES_TEST(maps_come_and_go_under_many_readers),
           FEW_FILES_TEST(extents_are_held_while_they_are_dropped_and_their_files_closed),
+          FEW_FILES_TEST(an_extent_is_freed_only_after_each_thread_that_looks_for_it_has_gone_on),
           FEW_FILES_TEST(a_file_is_closed_and_a_map_removed_only_while_nobody_holds_the_extent),
           FEW_FILES_TEST(running_out_of_descriptors_forgets_nothing))
