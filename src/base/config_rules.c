@@ -212,8 +212,9 @@ static void cache_dir_is_outside(struct config *config, const struct config_grou
     for (size_t i = 0; i < config->folder_count; i++) {
         const char *path = config->folders[i].path;
         if (path_is_inside(slice_of(config_resolved(config, path)), folder))
-            config_wrong(config, &all, setting, "%s lies inside the folder of the origin %s, whose "
-                         "clients would see the cache as objects: set %s to a folder elsewhere",
+            config_wrong(config, &all, setting, "%s lies inside the folder of the origin %s, so "
+                         "clients would see the files of the cache as objects: set %s to a folder "
+                         "elsewhere",
                          path, origin->url, setting);
     }
 }
@@ -442,8 +443,8 @@ static void prefix_has_its_buckets_origin(struct config *config, const struct co
         if (!whole->prefix.len && slice_eq(whole->bucket, part->bucket) && part->from &&
             whole->from && whole->from != part->from && part->origin[0])
             config_wrong(config, group, "origin",
-                         "is not the origin of the whole bucket: a bucket and its prefixes must "
-                         "have one origin. Remove this origin, or set it for the whole bucket");
+                         "is not the origin of the whole bucket: a prefix must have the same "
+                         "origin as its bucket. Remove this origin, or set it for the whole bucket");
     }
 }
 

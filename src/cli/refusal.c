@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Every message says what happened, why, and what to do. A table has a row for each S3 error
- * code that usually has the same cause at Penstock. */
+ * code that Penstock usually sends for one cause only. */
 #include <string.h>
 
 #include "cli/server.h"

@@ -105,7 +105,8 @@ static enum err judge_source(const struct call *call, const struct rules *rules,
 enum err rules_judge(struct call *call, slice *ret_detail)
 {
     enum s3_mutates mutates = s3_operation(call->s3.op)->mutates;
-    /* If browser_uploads allows forms, rules_judge_keys judges them. So no form is allowed here. */
+    /* Forms that browser_uploads allows go to rules_judge_keys. So a form that arrives here is one
+     * that the setting does not allow. */
     bool form_off = mutates == S3_MUTATES_FORM;
     check(call->client && !call->form);
     *ret_detail = form_off ? S(FORMS_OFF) : S("");

@@ -137,7 +137,8 @@ enum err source_env(struct seek *seek, struct credentials *ret)
     return settle(seek, ret, "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY");
 }
 
-/* Reads keys from files that an orchestrator mounts, and rewrites when the keys change. */
+/* Reads keys from files that an orchestrator mounts. The orchestrator writes the files anew when
+ * the keys change. */
 static enum err source_mounted(struct seek *seek, struct credentials *ret)
 {
     const struct {
@@ -209,8 +210,8 @@ static enum err nowhere(struct seek *seek)
     if (seek->ask->profile.len)
         return seek_fail(seek, ERR_NOT_FOUND, "profile '%.*s' has no credentials: give it an "
                          "aws_access_key_id, a role or a credential_process. While the setting "
-                         "aws_profile (in origins: profile) names a profile, Penstock does not "
-                         "look into the environment, and asks no role of a container or instance",
+                         "aws_profile (in origins: profile) names a profile, Penstock uses "
+                         "neither the environment nor the role of a container or instance",
                          SLICE_ARG(seek->profile));
     return seek_fail(seek, ERR_NOT_FOUND, "there are no credentials%s. Do one of three things. "
                      "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment. Or give "

@@ -2,7 +2,8 @@
  *
  * Each try is built again, with its own date, and signed for the region that is known by then.
  * Penstock itself makes the fields about the connection and the signature. If the caller gives a
- * field with such a name, this field is left out. The code runs on carriers. */
+ * field with such a name, this field is left out. The code runs on carriers, the threads that
+ * talk to origins. */
 #include <assert.h>
 #include <pthread.h>
 #include <sys/random.h>

@@ -71,8 +71,8 @@ static void warn(struct s3 *s3, enum s3_op op, int status, const char *code, con
 static bool of_head(struct s3 *s3, enum s3_op op, int status)
 {
     if (atomic_load(&s3->keys_refused)) {
-        warn(s3, op, status, "-", "the answer to a HEAD gives no reason; see the last "
-             "origin_refused line with a code");
+        warn(s3, op, status, "-", "the answer to a HEAD gives no reason. See the last "
+             "line origin_refused in the log that has a code");
         return true;
     }
     /* Logged only once, because the cause may be no more than a missing permission. */

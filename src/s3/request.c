@@ -1,4 +1,5 @@
-/* request.c - an HTTP head read as an S3 request. SPDX-License-Identifier: Apache-2.0
+/* request.c - reads the head of an HTTP request as an S3 request.
+ * SPDX-License-Identifier: Apache-2.0
  *
  * Path, parameters and headers are read once. A request that can be read in two ways is refused. As
  * in S3, an x-amz- parameter counts as a header, because a presigned URL has no headers.
@@ -51,7 +52,7 @@ slice s3_host_bucket(struct arena *keep, slice host, slice domains)
     while (domains.len) {
         slice domain = slice_trim(slice_cut(&domains, ','));
         if (domain.len && slice_eq(name, domain))
-            return S("");    /* the host is one of the domains, even if it ends in another */
+            return S("");    /* no bucket, even if the host also ends with another domain */
         if (domain.len && name.len > domain.len + 1 && slice_ends(name, domain) &&
             name.ptr[name.len - domain.len - 1] == '.' &&
             (!bucket.len || name.len - domain.len - 1 < bucket.len))

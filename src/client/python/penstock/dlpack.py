@@ -58,7 +58,7 @@ get_pointer = function("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.c_void_p,
 
 
 def capsule(owner, address, nbytes, device=(CPU, 0), max_version=None):
-    """Returns a capsule of nbytes of uint8 at address. The memory is valid as long as `owner` exists."""
+    """Returns a DLPack capsule for the `nbytes` bytes (uint8) at `address`. The memory is valid as long as `owner` exists."""
     versioned = max_version is not None and max_version[0] >= 1
     managed = ManagedVersioned(major=1, minor=0) if versioned else Managed()
     shape = (ctypes.c_int64 * 1)(nbytes)
