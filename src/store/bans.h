@@ -30,9 +30,13 @@ struct bans {
     atomic_bool dirty;                /* the file has other rows */
     _Atomic uint64_t applied, stored; /* the highest serial that look-ups compare; in the file */
     /* The highest serial for which the file could not be written because no file descriptor was
-     * left. The committer tries again at again_ms, which is for the committer only. */
+     * left. The committer tries again at again_ms, also if the disk was full. */
     _Atomic uint64_t refused;
-    uint64_t again_ms;
+    uint64_t again_ms;                /* for the committer only, as `full` */
+    struct bans_full {
+        uint64_t since_ms;            /* the disk has no room for the file since then; 0: it has */
+        unsigned given;               /* extents that went for the file since then */
+    } full;
     _Atomic uint64_t followed, written;    /* versions of the list: of the rows; of the file */
     atomic_uint opening;              /* how often the folder was opened */
     _Atomic(const char *) emptied;    /* why all records were banned; static text, or "" */

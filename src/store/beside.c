@@ -5,17 +5,6 @@
 #include "store/account.h"
 #include "store/removal.h"
 
-/* Forgets the committed removals, unless appends wait: a removal is made again after the appends
- * that came before it (removal.c). */
-static void end_removals(struct volume *volume)
-{
-    pthread_mutex_lock(&volume->queue.lock);
-    bool waits = !list_empty(&volume->queue.appends);
-    pthread_mutex_unlock(&volume->queue.lock);
-    if (!waits)
-        removals_end(volume);
-}
-
 enum err beside_commit(struct volume *volume, beside_publish *publish,
                        void (*settle)(struct volume *volume, void *arg), void *arg)
 {
@@ -36,6 +25,6 @@ enum err beside_commit(struct volume *volume, beside_publish *publish,
         settle(volume, arg);
     removals_settle(volume);
     removals_answer(volume, OK);
-    end_removals(volume);
+    removals_end_beside(volume);
     return OK;
 }

@@ -34,7 +34,8 @@
 #define ROOM_TRIES 3u                 /* a record that must be stored asks this often */
 #define COUNT_MS 5u                   /* between two batches of the count of live records */
 #define READER_CHECK_MS 60000u
-#define FILES_MS 200u                 /* before the file of purges is tried again without descriptors */
+#define FILES_MS 200u                 /* before the file of purges is tried again */
+#define GIVEN_MAX 2u                  /* extents that go for this file of at most a few MiB */
 
 /* Why the folder goes out of service, as texts for people. */
 #define WRITE_FAILED \
@@ -476,9 +477,9 @@ static void shrink(struct volume *volume)
 {
     enum err e = room_shrink(volume);
     if ((e && e != ERR_FULL) || room_commit_removals(volume))
-        service_end(volume, INDEX_FAILED);
-    removals_answer(volume, ERR_IO);    /* removals that are due; the others were answered */
-    removals_end(volume);
+        end_service(volume);
+    else
+        removals_end_beside(volume);
     service_metrics(volume);
 }
 
@@ -515,24 +516,33 @@ static bool delete_leftovers(struct volume *volume)
     return !leftovers_step(volume) && !room_commit_removals(volume);
 }
 
-/* An extent goes, as in shrink. */
+/* An extent goes, as in shrink. Returns ERR_FULL if none may go now. */
 static enum err make_room_for_bans(struct volume *volume)
 {
-    pthread_mutex_lock(&volume->queue.lock);
-    bool waits = !list_empty(&volume->queue.appends);    /* removals are made again with these */
-    pthread_mutex_unlock(&volume->queue.lock);
-    if (waits || !pinned_is_known(volume))
+    struct bans *bans = volume->bans;
+    if (bans->full.given == GIVEN_MAX || !pinned_is_known(volume))
         return ERR_FULL;
+    bans->full.given++;
     enum err e = room_recycle(volume);
-    if (removals_are_due(volume))
-        atomic_store(&volume->service.unproved, true);
-    removals_answer(volume, ERR_IO);    /* removals that are due; the others were answered */
-    removals_end(volume);
-    return e ? e : bans_follow(volume->bans, &volume->options.installation->bans, &volume->folder);
+    if (room_commit_removals(volume))
+        return ERR_IO;
+    removals_end_beside(volume);
+    return e ? e : bans_follow(bans, &volume->options.installation->bans, &volume->folder);
+}
+
+/* Returns true if the disk has been full for so long that the purges must not wait any longer. */
+static bool is_full_for_long(struct volume *volume)
+{
+    struct bans *bans = volume->bans;
+    if (!bans->full.since_ms)
+        bans->full.since_ms = mono_ms();
+    return mono_ms() >= bans->full.since_ms + volume->options.commit_ms_max;
 }
 
 /* Takes new purges. They wait for the file (H3). If the disk is full, an extent makes room for the
- * file. If no file descriptor is left, the purges fail, and the file is written later. */
+ * file. If no extent may go, because a pass over the pins runs, or if that was not enough, the file
+ * is written later, and the purges wait. If no file descriptor is left, the purges fail, and the
+ * file is written later. */
 static void follow_bans(struct volume *volume)
 {
     struct ban_list *list = &volume->options.installation->bans;
@@ -543,9 +553,15 @@ static void follow_bans(struct volume *volume)
     enum err e = bans_follow(bans, list, &volume->folder);
     if (e == ERR_FULL)
         e = make_room_for_bans(volume);
-    bans->again_ms = e == ERR_LIMIT ? mono_ms() + FILES_MS : 0;
-    if (e && e != ERR_LIMIT)
-        service_end(volume, BANS_FAILED);
+    bool later = e == ERR_LIMIT || (e == ERR_FULL && !is_full_for_long(volume));
+    bans->again_ms = later ? mono_ms() + FILES_MS : 0;
+    if (e != ERR_FULL || !later)
+        bans->full = (struct bans_full){ 0 };
+    if (!e || later)
+        return;
+    service_end(volume, BANS_FAILED);
+    removals_answer(volume, ERR_IO);    /* removals that are due; the others were answered */
+    removals_end(volume);
 }
 
 static void tend(struct volume *volume, uint64_t *retried_ms, uint64_t *checked_ms)

@@ -101,6 +101,15 @@ void removals_end(struct volume *volume)
     volume->removed.count = volume->removed.done = 0;
 }
 
+void removals_end_beside(struct volume *volume)
+{
+    pthread_mutex_lock(&volume->queue.lock);
+    bool waits = !list_empty(&volume->queue.appends);
+    pthread_mutex_unlock(&volume->queue.lock);
+    if (!waits)
+        removals_end(volume);
+}
+
 /* Answers the removals of the running commit. With `give_up`, also answers those that wait. If
  * there are any then, the folder is out of service from now on, and comes back unproved and
  * unshared. */

@@ -155,10 +155,114 @@ TEST(an_opening_that_finds_no_room_says_so_and_gives_few_extents)
     unit_close(&unit);
 }
 
+/* ---- a purge while the folder serves ---- */
+
+#define ALWAYS 1000000
+
+static enum err purge(struct unit_store *unit, const char *key)
+{
+    struct purge_result result;
+    struct arena keep = { 0 };
+    slice prefix = purge_prefix(&keep, S("http://origin"), S("bucket"), slice_of(key), false);
+    enum err e = store_purge(unit->store, &prefix, 1, &result);
+    arena_free(&keep);
+    return e;
+}
+
+static struct unit_store open_patiently(uint32_t commit_ms)
+{
+    struct unit_store unit;
+    struct store_options options = options_of(16 * MIB, EXTENT);
+    options.commit_ms_max = commit_ms;
+    ok(unit_try(&unit, options) == OK);
+    return unit;
+}
+
+static bool append_waits(struct volume *volume)
+{
+    pthread_mutex_lock(&volume->queue.lock);
+    bool waits = volume->queue.room == ROOM_COMES && !list_empty(&volume->queue.appends);
+    pthread_mutex_unlock(&volume->queue.lock);
+    return waits;
+}
+
+static bool has_ended(struct unit_put *put)
+{
+    int ended = 1;
+    ok(sem_getvalue(&put->appends[0].ended, &ended) == 0);
+    return ended > 0;
+}
+
+/* The test holds up the recycler, so an append waits for room. After a few seconds it fails, and the
+ * next one waits. */
+TEST(a_purge_on_a_full_disk_evicts_an_extent_although_appends_wait)
+{
+    struct unit_store unit = open_patiently(600000);
+    struct volume *volume = unit.store->volumes[0];
+    struct unit_put put = { 0 };
+    char keys[2000][32];
+    int count = 0;
+    put_some(&unit, 20);
+    pthread_mutex_lock(&volume->recycler.lock);
+    for (;;) {
+        ok(count < (int)countof(keys));
+        snprintf(keys[count], sizeof(keys[0]), "more%d", count);
+        put = put_begin(&unit, keys[count++], "\"1\"", 300000);
+        while (!append_waits(volume) && !has_ended(&put))
+            usleep(1000);
+        if (!has_ended(&put))
+            break;
+        (void)!put_wait(&put);
+    }
+    uint64_t evicted = atomic_load(&volume->recycler.recycled);
+    fail_next(FAIL_BANS_WRITE, 0, 1, ENOSPC);
+    ok(purge(&unit, "k19") == OK && faults(&unit) == 0 && serving(&unit));
+    ok(atomic_load(&volume->recycler.recycled) == evicted + 1 && !knows(&unit, "k19"));
+    pthread_mutex_unlock(&volume->recycler.lock);
+    (void)!put_wait(&put);
+    ok(put_object(&unit, "later", "\"1\"", 1000) == OK && faults(&unit) == 0);
+    unit_close(&unit);
+}
+
+/* Until the pass ends, no extent may go. */
+TEST(a_purge_on_a_full_disk_waits_while_the_pins_are_not_known)
+{
+    struct unit_store unit = open_patiently(600000);
+    put_some(&unit, 20);
+    size_t before = each_extent(NULL);
+    atomic_store(&unit.store->volumes[0]->pinned.passing, true);
+    fail_next(FAIL_BANS_WRITE, 0, 3, ENOSPC);
+    ok(purge(&unit, "k19") == OK && faults(&unit) == 0 && serving(&unit));
+    ok(each_extent(NULL) == before && !knows(&unit, "k19") && knows(&unit, "k0"));
+    atomic_store(&unit.store->volumes[0]->pinned.passing, false);
+    unit_close(&unit);
+}
+
+/* Two extents go while the folder serves, and two more at its opening. */
+TEST(a_folder_whose_disk_stays_full_goes_out_of_service_for_a_purge_and_gives_few_extents)
+{
+    struct unit_store unit = open_patiently(600000);
+    put_some(&unit, 40);
+    unit_close(&unit);
+    unit = open_patiently(1000);
+    size_t before = each_extent(NULL);
+    fail_next(FAIL_BANS_WRITE, 0, ALWAYS, ENOSPC);
+    ok(purge(&unit, "k39") == ERR_IO);
+    soon(faults(&unit) >= 1 && !serving(&unit));
+    ok(each_extent(NULL) + 4 >= before);
+    fail_next(FAIL_BANS_WRITE, 0, 0, 0);
+    soon(serving(&unit));
+    ok(!knows(&unit, "k39") && knows(&unit, "k38"));
+    unit_close(&unit);
+}
+
 RUN_STORE(STORE_TEST(a_removal_is_made_alone_if_a_commit_finds_no_room_and_no_extent_may_go),
           STORE_TEST(extents_go_until_a_removal_finds_room),
           STORE_TEST(a_removal_that_was_taken_along_by_leftovers_is_made_alone),
           STORE_TEST(an_extent_goes_if_an_opening_finds_no_room_for_the_file_of_purges),
           STORE_TEST(two_extents_go_if_an_opening_finds_no_room_for_the_file_of_purges),
           STORE_TEST(an_unusable_file_goes_before_an_extent_if_an_opening_finds_no_room),
-          STORE_TEST(an_opening_that_finds_no_room_says_so_and_gives_few_extents))
+          STORE_TEST(an_opening_that_finds_no_room_says_so_and_gives_few_extents),
+          STORE_TEST(a_purge_on_a_full_disk_evicts_an_extent_although_appends_wait),
+          STORE_TEST(a_purge_on_a_full_disk_waits_while_the_pins_are_not_known),
+          STORE_TEST(a_folder_whose_disk_stays_full_goes_out_of_service_for_a_purge_and_gives_few_extents))
