@@ -150,6 +150,8 @@ bool mean_age_is_known(const struct mean_age *policy)
 
 /* ---- stamps ---- */
 
+static_assert(MEAN_AGE_CAP + 2 * MEAN_AGE_UNSWEPT < 256, "old stamps and later ones differ");
+
 /* Moves an old stamp up, unless a touch has changed it meanwhile. */
 static void move_up(_Atomic uint8_t *at, uint8_t stamp, uint64_t tick)
 {
@@ -178,10 +180,10 @@ struct mean_age_extent mean_age_sweep(const struct mean_age_stamps *stamps, uint
         if (record_set_has(stamps->pinned, i))
             atomic_store_explicit(&stamps->stamps[i], mean_age_stamp(tick), memory_order_relaxed);
         uint8_t stamp = atomic_load_explicit(&stamps->stamps[i], memory_order_relaxed);
-        uint8_t age = (uint8_t)(tick - stamp);
-        if (age > MEAN_AGE_CAP)
+        uint8_t age = mean_age_of_stamp(tick, stamp);
+        if (age == MEAN_AGE_CAP)
             move_up(&stamps->stamps[i], stamp, tick);
-        sum.ages += is_old(stamps, i) ? MEAN_AGE_CAP : MIN(age, MEAN_AGE_CAP);
+        sum.ages += is_old(stamps, i) ? MEAN_AGE_CAP : age;
         sum.records++;
     }
     return sum;

@@ -21,6 +21,7 @@
 
 #define MEAN_AGE_TICKS 16u            /* in L */
 #define MEAN_AGE_CAP (6 * MEAN_AGE_TICKS)    /* ages are counted up to this: 6 L */
+#define MEAN_AGE_UNSWEPT (4 * MEAN_AGE_TICKS)    /* ticks between two sweeps, at most */
 
 struct mean_age;
 
@@ -72,9 +73,16 @@ static inline uint8_t mean_age_dead_stamp(uint64_t tick)
     return (uint8_t)(tick - MEAN_AGE_CAP);
 }
 
+/* True if a touch came after the caller had read the tick, and in a later tick. Sweeps keep all other
+ * stamps younger than MEAN_AGE_CAP + MEAN_AGE_UNSWEPT, so the byte tells the two apart. */
+static inline bool mean_age_is_later(uint64_t tick, uint8_t stamp)
+{
+    return (uint8_t)(stamp - tick - 1) < MEAN_AGE_UNSWEPT;
+}
+
 static inline uint8_t mean_age_of_stamp(uint64_t tick, uint8_t stamp)
 {
-    return (uint8_t)MIN((uint8_t)(tick - stamp), MEAN_AGE_CAP);
+    return mean_age_is_later(tick, stamp) ? 0 : (uint8_t)MIN((uint8_t)(tick - stamp), MEAN_AGE_CAP);
 }
 
 /* The stamps of one extent's records. A bit of a set stands for the record of the same number;
@@ -98,8 +106,8 @@ struct mean_age_extent {
 uint8_t mean_age_of_record(const struct mean_age_stamps *stamps, uint32_t record,
                            uint64_t tick) MUST_USE;
 /* Adds up the ages of an extent. Moves old stamps up, so that no stamp seems young when the byte
- * wraps: every extent must be swept at least once in 128 ticks. Any thread; a touch that comes at
- * the same time is not lost. */
+ * wraps: every extent must be swept at least once in MEAN_AGE_UNSWEPT ticks. Any thread; a touch
+ * that comes at the same time is not lost. */
 struct mean_age_extent mean_age_sweep(const struct mean_age_stamps *stamps, uint64_t tick) MUST_USE;
 /* To be called after a sweep with all extents that may be recycled, in the order in which they were
  * sealed. `extents` is the caller's, and goes to mean_age_victim until the next sweep. */
@@ -139,7 +147,8 @@ bool mean_age_is_hot(struct mean_age *policy, uint64_t hash) MUST_USE;
  * and refuse the record. `why` is one of the two reasons to recycle. */
 size_t mean_age_victim(struct mean_age *policy, struct mean_age_extent *extents, size_t count,
                        enum mean_age_verdict why) MUST_USE;
-/* Age from which the records of a victim are dropped. One tick serves for the whole extent. */
+/* Age from which the records of a victim are dropped. One tick serves for the whole extent; a record
+ * that is touched in a later one has the age 0. */
 uint8_t mean_age_cut(const struct mean_age_stamps *stamps, uint64_t tick,
                      enum mean_age_verdict why) MUST_USE;
 

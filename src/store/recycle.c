@@ -83,15 +83,6 @@ struct pass {
 
 /* ---- which extent ---- */
 
-static bool is_victim(struct volume *volume, uint32_t number, struct extent **ret)
-{
-    *ret = extent_ref(volume->extents, number);
-    if (*ret && !extent_is_open(volume->extents, number))
-        return true;
-    extent_release(ret);
-    return false;
-}
-
 /* Estimates how many records the volume can hold, from the records that it has. Returns 0 if these
  * are too few. */
 static uint64_t records_for(struct volume *volume, const struct mean_age_extent *extents,
@@ -139,6 +130,7 @@ static void stamps_end(struct mean_age_stamps *stamps)
     stamps->old = NULL;
 }
 
+/* An open extent is no victim, but its stamps must not wrap either. */
 static void sweep(struct volume *volume)
 {
     struct rule *rule = &volume->rule;
@@ -149,12 +141,14 @@ static void sweep(struct volume *volume)
     uint32_t *of = must_alloc((all + 1) * sizeof(*of));
     uint64_t tick = mean_age_tick(rule->policy);
     for (size_t i = 0; i < all; i++) {
-        struct extent *extent;
-        if (!is_victim(volume, numbers[i], &extent))
+        struct extent *extent = extent_ref(volume->extents, numbers[i]);
+        if (!extent)
             continue;
+        bool open = extent_is_open(volume->extents, numbers[i]);
         struct mean_age_stamps stamps = stamps_of(volume, extent);
         of[count] = numbers[i];
-        extents[count++] = mean_age_sweep(&stamps, tick);
+        extents[count] = mean_age_sweep(&stamps, tick);
+        count += !open;
         stamps_end(&stamps);
         extent_release(&extent);
     }
@@ -163,7 +157,7 @@ static void sweep(struct volume *volume)
     if (records)
         rule_follow(rule, records);
     mean_age_swept(rule->policy, extents, count);
-    rule->swept = true;
+    rule->swept = tick;
     pthread_mutex_unlock(&rule->lock);
     free(rule->extents);
     free(rule->numbers);
@@ -527,11 +521,13 @@ static void set_cut(struct pass *pass, const struct toc_entry *rows, uint32_t co
 {
     const struct volume *volume = pass->volume;
     drop_stamps(pass);
+    pass->tick = mean_age_tick(volume->rule.policy);
     bool counting = ages_are_counting(extent_ages_of(pass->victim));    /* before the stamps */
     pass->stamps = stamps_of(pass->volume, pass->victim);
     if (counting) {
         struct mean_age_stamps known = pass->stamps;
-        pass->guess = victim_guess(pass->volume, pass->victim, pass->number, rows, count, &known);
+        const struct victim victim = { pass->victim, pass->number, rows, count, pass->tick };
+        pass->guess = victim_guess(pass->volume, &victim, &known);
         pass->stamps = victim_stamps(pass->guess, &known);
         stamps_end(&known);
     }
@@ -591,7 +587,6 @@ static enum err recycle_extent(struct volume *volume, const struct choice *choic
     pass->volume = volume;
     pass->number = choice->number;
     pass->choice = *choice;
-    pass->tick = mean_age_tick(volume->rule.policy);
     pass->keep_nothing = !volume_has_space_for_copy(volume);
     (void)!open_extent_seal(volume->extents, OPEN_COPY);    /* left by a pass that failed */
     enum err e = OK;
@@ -698,7 +693,7 @@ static void wait_for_work(struct volume *volume, uint64_t swept_ms, uint64_t wai
     rule_drain(rule);
     if (atomic_load(&rule->due) && now >= swept_ms + SWEEP_MS)
         rule_advance(rule);
-    if (!rule->swept || atomic_load(&rule->due))
+    if (!rule_is_swept(rule) || atomic_load(&rule->due))
         wait = now >= swept_ms + SWEEP_MS ? 0 : MIN(wait, swept_ms + SWEEP_MS - now);
     if (wait && !makes_room(volume) && !rule->stopping)
         cond_wait_until(&rule->more, &rule->lock, mono_ns() + wait * 1000000u);
@@ -721,7 +716,7 @@ void *recycle_run(void *arg)
     while (!rule->stopping) {
         wait_for_work(volume, swept_ms, age_files_are_due(volume) ? SAVE_MS : WAIT_MS);
         bool wanted = makes_room(volume);
-        bool sweeps = !rule->swept && mono_ms() >= swept_ms + SWEEP_MS;
+        bool sweeps = !rule_is_swept(rule) && mono_ms() >= swept_ms + SWEEP_MS;
         pthread_mutex_unlock(&rule->lock);
         if (wanted)
             make_room(volume);

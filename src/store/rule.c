@@ -41,6 +41,7 @@ void rule_init(struct rule *rule, uint64_t records)
 {
     rule->policy = mean_age_new(records);
     rule->records = records;
+    rule->swept = NEVER_SWEPT;
     rule->wanted = ADMIT_NO;
     rule->next_class = ROOM_FOR_ANY;
     atomic_init(&rule->log_class, ROOM_FOR_ANY);
@@ -102,8 +103,10 @@ void rule_touch(struct rule *rule, uint8_t *bunch, uint64_t hash)
 void rule_advance(struct rule *rule)
 {
     rule_drain(rule);
-    if (atomic_exchange(&rule->due, false) && mean_age_advance(rule->policy))
-        rule->swept = false;
+    if (mean_age_tick(rule->policy) - rule->swept >= MEAN_AGE_UNSWEPT)
+        return;
+    if (atomic_exchange(&rule->due, false))
+        (void)mean_age_advance(rule->policy);
 }
 
 /* Under the lock. */

@@ -31,6 +31,7 @@ struct rule_waste {
     atomic_bool no_copies;            /* the disk has no space for copies: only `all` are room */
 };
 
+#define NEVER_SWEPT UINT64_MAX
 struct rule {
     struct mean_age *policy;
     pthread_mutex_t lock;             /* guards all members but the atomic ones */
@@ -40,7 +41,8 @@ struct rule {
     enum mean_age_verdict wanted;
     bool must;                        /* wanted for a record that the rule did not judge */
     bool shrinks;                     /* as must, and what is not pinned goes */
-    bool swept, stopping;
+    bool stopping;
+    uint64_t swept;                   /* the tick of the latest sweep; NEVER_SWEPT before it */
     atomic_bool due;                  /* a tick has ended */
     struct rule_ring ring;
     enum mean_age_room next_class;    /* for which records the next extent of the log has room */
@@ -80,8 +82,14 @@ static inline uint32_t rule_first_unit(uint32_t unit)
 void rule_touch(struct rule *rule, uint8_t *bunch, uint64_t hash);
 /* Gives the policy the sampled touches. Under the lock. */
 void rule_drain(struct rule *rule);
-/* Gives the policy the sampled touches, and begins the next tick if it is due. Under the lock. */
+/* Gives the policy the sampled touches, and begins the next tick if it is due. But if the latest
+ * sweep is MEAN_AGE_UNSWEPT ticks old, the next tick waits for another sweep. Under the lock. */
 void rule_advance(struct rule *rule);
+/* True if a sweep has seen all stamps in this tick. Under the lock. */
+static inline bool rule_is_swept(const struct rule *rule)
+{
+    return rule->swept == mean_age_tick(rule->policy);
+}
 /* Counts a touch of a record that is not stored, and decides whether to store it. If room must be
  * made, wakes the recycler. `always`: the record counts as hot. */
 bool rule_admits(struct rule *rule, uint64_t hash, bool always);

@@ -167,29 +167,31 @@ static bool is_live(struct volume *volume, uint32_t number, const struct toc_ent
     return e && e != ERR_NOT_FOUND;
 }
 
-static void look_up(struct volume *volume, struct victim_guess *guess, const struct extent *extent,
-                    uint32_t number, const struct toc_entry *row, uint32_t ordinal)
+/* The look-ups take seconds, so the stamps are those of the victim's tick, not of the time when each
+ * record is looked up. */
+static void look_up(struct volume *volume, struct victim_guess *guess, const struct victim *victim,
+                    uint32_t ordinal)
 {
-    const struct ages *ages = extent_ages_of(extent);
-    uint8_t stamp = rule_stamp(&volume->rule);
+    const struct ages *ages = extent_ages_of(victim->extent);
+    const struct toc_entry *row = &victim->rows[ordinal];
+    uint8_t stamp = mean_age_stamp(victim->tick);
     recycler_moves(volume);
     if (row->kind == KIND_HEAD)
         record_set_put(guess->left_out, ordinal);
-    if (!is_live(volume, number, row, ordinal)) {
+    if (!is_live(volume, victim->number, row, ordinal)) {
         record_set_put(guess->dead, ordinal);
-        stamp = rule_dead_stamp(&volume->rule);
+        stamp = mean_age_dead_stamp(victim->tick);
     } else if (ages_is_stamped(ages, ordinal)) {
         stamp = ages_stamp(ages, ordinal);
     }
     atomic_store_explicit(&guess->stamps[ordinal], stamp, memory_order_relaxed);
 }
 
-struct victim_guess *victim_guess(struct volume *volume, const struct extent *extent,
-                                  uint32_t number, const struct toc_entry *rows, uint32_t count,
+struct victim_guess *victim_guess(struct volume *volume, const struct victim *victim,
                                   const struct mean_age_stamps *known)
 {
     struct victim_guess *guess = must_alloc(sizeof(*guess));
-    count = MIN(count, ages_limit(extent_ages_of(extent)));
+    uint32_t count = MIN(victim->count, ages_limit(extent_ages_of(victim->extent)));
     size_t set_bytes = record_set_bytes(count);
     guess->count = count;
     guess->stamps = must_alloc(count + 1);
@@ -198,7 +200,7 @@ struct victim_guess *victim_guess(struct volume *volume, const struct extent *ex
     guess->dead = must_alloc(set_bytes);
     for (uint32_t i = 0; i < count && !atomic_load(&volume->recycler.paused); i++) {
         if (i >= known->count) {
-            look_up(volume, guess, extent, number, &rows[i], i);
+            look_up(volume, guess, victim, i);
             continue;
         }
         guess->stamps[i] = atomic_load_explicit(&known->stamps[i], memory_order_relaxed);

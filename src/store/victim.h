@@ -28,11 +28,18 @@ struct victim_guess {
     _Atomic uint64_t *left_out, *old, *dead;
     uint32_t count;
 };
+/* An extent to recycle, its rows, and the tick in which its records are judged. */
+struct victim {
+    const struct extent *extent;
+    uint32_t number;
+    const struct toc_entry *rows;
+    uint32_t count;
+    uint64_t tick;
+};
 /* Looks up in the index which of the extent's records are live, except those that are counted.
  * `known` has the stamps of the counted records; the result has those of all. The caller frees the
  * result. For the recycler. */
-struct victim_guess *victim_guess(struct volume *volume, const struct extent *extent,
-                                  uint32_t number, const struct toc_entry *rows, uint32_t count,
+struct victim_guess *victim_guess(struct volume *volume, const struct victim *victim,
                                   const struct mean_age_stamps *known) MUST_USE;
 void victim_guess_free(struct victim_guess **guess);
 /* True if the index did not name the record when it was looked up. */

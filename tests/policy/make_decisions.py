@@ -135,7 +135,7 @@ class Recorder(Log):
         self.chain = (self.chain * 0x100000001b3 ^ value) & MASK
 
     def sweep(self):
-        self.note(self.policy.sweep(self.sealed))
+        self.note(self.policy.sweep(self.sealed, self.open))
         self.note(self.policy.moved)
 
     def recycle(self, why):

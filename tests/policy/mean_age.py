@@ -149,18 +149,19 @@ class MeanAge:
     def ages(self, extent):
         return extent.stamps.translate(bytes(min(CAP, self.tick - x & 255) for x in range(256)))
 
-    def sweep(self, extents):
+    def sweep(self, extents, open=None):
         """Once a tick, over all stamps. A pinned record counts as touched now; an old stamp is moved up, so that
-        the byte never wraps. -> the sum of all ages"""
+        the byte never wraps, also in the open extent. -> the sum of the ages of the others"""
         tick = self.tick & 255
         clamp = bytes(x if tick - x & 255 <= CAP else tick - CAP & 255 for x in range(256))
         total = count = 0
-        for extent in extents:
+        for extent in extents + ([open] if open else []):
             for i in extent.pins:
                 extent.stamps[i] = tick
             age, records = sum(self.ages(extent)), max(1, len(extent.stamps))
             extent.age = age / records
-            total, count = total + age, count + records
+            if extent is not open:
+                total, count = total + age, count + records
             extent.stamps = bytearray(extent.stamps.translate(clamp))
         self.order = sorted(extents, key=lambda extent: extent.age)
         old = sum(extent.age > STALE for extent in extents)
@@ -267,7 +268,7 @@ class Log:
         self.sweep()
 
     def sweep(self):
-        self.policy.sweep(self.sealed)
+        self.policy.sweep(self.sealed, self.open)
 
     def recycle(self, why):
         victim = self.policy.victim(self.sealed, why)

@@ -219,6 +219,10 @@ static void sweep(struct log *log)
         log->candidates[i] = mean_age_sweep(&stamps, tick);
         total += log->candidates[i].ages;
     }
+    if (log->open) {
+        struct mean_age_stamps stamps = stamps_of(log->open);
+        (void)!mean_age_sweep(&stamps, tick).ages;    /* not a victim; but its stamps must not wrap */
+    }
     log->swept_count = log->sealed_count;
     mean_age_swept(log->policy, log->candidates, log->swept_count);
     note(log, total);
@@ -580,11 +584,45 @@ TEST(a_sweep_does_not_undo_a_touch_that_comes_meanwhile)
     ok(stamp == mean_age_dead_stamp(1000));
 }
 
+TEST(a_record_that_is_read_while_its_extent_is_copied_is_kept)
+{
+    _Atomic uint8_t bytes[] = { 10, 10, 10, 10, 4 };
+    struct mean_age_stamps stamps = { bytes, 5, NULL, NULL, NULL };
+    uint64_t tick = 10;
+    uint8_t cut = mean_age_cut(&stamps, tick, RECYCLE_FOR_ANY);
+    for (uint64_t later = tick; later <= tick + MEAN_AGE_UNSWEPT; later++) {
+        bytes[4] = mean_age_stamp(later);    /* ticks began meanwhile */
+        uint8_t age = mean_age_of_record(&stamps, 4, tick);
+        ok(age == 0 && mean_age_keeps(cut, age, false));
+    }
+}
+
+TEST(a_sweep_does_not_take_a_later_touch_for_an_old_one)
+{
+    _Atomic uint8_t stamp;
+    struct mean_age_stamps stamps = one_stamp(&stamp);
+    for (uint64_t tick = 190; tick < 260; tick++)
+        for (uint64_t later = tick; later <= tick + MEAN_AGE_UNSWEPT; later++) {
+            stamp = mean_age_stamp(later);
+            ok(mean_age_sweep(&stamps, tick).ages == 0 && stamp == mean_age_stamp(later));
+        }
+}
+
+TEST(an_old_record_stays_old_while_sweeps_are_overdue)
+{
+    _Atomic uint8_t stamp = 0;
+    struct mean_age_stamps stamps = one_stamp(&stamp);
+    ok(mean_age_sweep(&stamps, 100).ages == MEAN_AGE_CAP);
+    for (uint64_t tick = 100; tick <= 100 + MEAN_AGE_UNSWEPT; tick++)
+        ok(mean_age_of_stamp(tick, stamp) == MEAN_AGE_CAP);
+    ok(mean_age_sweep(&stamps, 100 + MEAN_AGE_UNSWEPT).ages == MEAN_AGE_CAP);
+}
+
 TEST(a_dead_record_is_as_old_as_can_be_and_stays_so)
 {
     _Atomic uint8_t stamp = mean_age_dead_stamp(3);
     struct mean_age_stamps stamps = one_stamp(&stamp);
-    for (uint64_t tick = 3; tick < 600; tick += 100)
+    for (uint64_t tick = 3; tick < 600; tick += MEAN_AGE_UNSWEPT)
         ok(mean_age_sweep(&stamps, tick).ages == MEAN_AGE_CAP);
 }
 
@@ -921,6 +959,9 @@ RUN(cmocka_unit_test(epochs_in_random_order_are_as_in_the_model),
     cmocka_unit_test(threads_count_every_touch_and_share_one_tick),
     cmocka_unit_test(an_untouched_record_stays_old_when_the_byte_wraps),
     cmocka_unit_test(a_sweep_does_not_undo_a_touch_that_comes_meanwhile),
+    cmocka_unit_test(a_record_that_is_read_while_its_extent_is_copied_is_kept),
+    cmocka_unit_test(a_sweep_does_not_take_a_later_touch_for_an_old_one),
+    cmocka_unit_test(an_old_record_stays_old_while_sweeps_are_overdue),
     cmocka_unit_test(a_dead_record_is_as_old_as_can_be_and_stays_so),
     cmocka_unit_test(a_pinned_record_counts_as_touched_now),
     cmocka_unit_test(metadata_records_have_no_age),

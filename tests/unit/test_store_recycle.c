@@ -5,6 +5,7 @@
 #include "store/inside.h"
 #include "store/io.h"
 #include "store/room.h"
+#include "store/victim.h"
 
 #define EXTENT (2 * MIB)
 #define AT_ONCE 8                     /* puts in one commit */
@@ -260,6 +261,39 @@ TEST(without_ages_the_extent_with_the_fewest_live_bytes_goes_and_these_are_kept)
     unit_close(&unit);
 }
 
+/* The look-ups take so long that ticks begin meanwhile. */
+TEST(without_ages_all_records_of_an_extent_are_judged_in_one_tick)
+{
+    struct unit_store unit = unit_open();
+    struct volume *volume = unit.store->volumes[0];
+    struct arena keep = { 0 };
+    struct toc_entry *rows;
+    uint32_t count, alive = 0;
+    for (int i = 0; i < 10; i++)
+        ok(put_number(&unit, "k", i, 1000));
+    uint32_t number = extent_of(volume, "k0");
+    ok(remove_object(&unit, "k4") == OK);
+    unit_close(&unit);
+    unit = unit_open();
+    volume = unit.store->volumes[0];
+    forget_ages(volume);
+    struct extent *extent = extent_ref(volume->extents, number);
+    ok(extent && extent_contents(volume->extents, number, &keep, &rows, &count) == OK && count == 10);
+    struct victim victim = { extent, number, rows, count, mean_age_tick(volume->rule.policy) - 1 };
+    struct mean_age_stamps none = { .count = 0 };
+    struct victim_guess *guess = victim_guess(volume, &victim, &none);
+    struct mean_age_stamps stamps = victim_stamps(guess, &none);
+    for (uint32_t i = 0; i < count; i++) {
+        alive += !victim_is_dead(guess, i);
+        ok(mean_age_of_record(&stamps, i, victim.tick) == (victim_is_dead(guess, i) ? MEAN_AGE_CAP : 0));
+    }
+    ok(alive == 9);
+    victim_guess_free(&guess);
+    extent_release(&extent);
+    arena_free(&keep);
+    unit_close(&unit);
+}
+
 /* ---- readers that don't end ---- */
 
 /* Takes a reference to each extent that is not held yet. */
@@ -437,7 +471,8 @@ TEST(names_are_told_while_the_folder_shrinks)
     unit_close(&unit);
 }
 
-RUN_STORE(STORE_TEST(without_ages_the_extent_with_the_fewest_live_bytes_goes_and_these_are_kept),
+RUN_STORE(STORE_TEST(without_ages_all_records_of_an_extent_are_judged_in_one_tick),
+          STORE_TEST(without_ages_the_extent_with_the_fewest_live_bytes_goes_and_these_are_kept),
           STORE_TEST(readers_that_hold_evicted_extents_make_the_cache_larger_by_a_bounded_amount),
           STORE_TEST(names_are_told_while_the_folder_shrinks),
           STORE_TEST(a_record_that_is_read_in_pieces_is_touched_once),

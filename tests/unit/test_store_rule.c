@@ -104,6 +104,41 @@ TEST(a_disk_without_space_for_copies_counts_only_extents_that_are_all_dead)
     ok(rule_admits(&rule, 1, false));
 }
 
+/* A rule that knows L, so that a tick is 100 touches. */
+static void know_interval(void)
+{
+    ok(mean_age_restore(rule.policy, &(struct mean_age_saved){ 1600, 1600.0 * 1600, 1000, true,
+                                                               false }));
+}
+
+static void touch_for_ticks(unsigned ticks)
+{
+    for (unsigned i = 0; i < ticks; i++) {
+        atomic_store(&rule.due, mean_age_count(rule.policy, 100));
+        rule_advance(&rule);
+    }
+}
+
+/* Otherwise the oldest stamps would wrap, and count as young. */
+TEST(ticks_wait_for_a_sweep_that_is_overdue)
+{
+    know_interval();
+    touch_for_ticks(10);
+    ok(mean_age_tick(rule.policy) == 1000 && !rule_is_swept(&rule));    /* no stamp was swept yet */
+    rule.swept = 1000;
+    ok(rule_is_swept(&rule));
+    touch_for_ticks(500);
+    ok(mean_age_tick(rule.policy) == 1000 + MEAN_AGE_UNSWEPT && !rule_is_swept(&rule));
+    ok(atomic_load(&rule.due));    /* so the recycler sweeps */
+    rule.swept = 1003;             /* the tick in which that sweep began */
+    ok(!rule_is_swept(&rule));
+    touch_for_ticks(500);
+    ok(mean_age_tick(rule.policy) == 1003 + MEAN_AGE_UNSWEPT);
+    rule.swept = mean_age_tick(rule.policy);
+    touch_for_ticks(1);
+    ok(mean_age_tick(rule.policy) == 1004 + MEAN_AGE_UNSWEPT && !atomic_load(&rule.due));
+}
+
 #define RULE_TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -116,6 +151,7 @@ int main(void)
         RULE_TEST(dead_records_are_room_for_any_record),
         RULE_TEST(dead_records_are_no_room_while_room_is_made_for_hot_records),
         RULE_TEST(a_disk_without_space_for_copies_counts_only_extents_that_are_all_dead),
+        RULE_TEST(ticks_wait_for_a_sweep_that_is_overdue),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
