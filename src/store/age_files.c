@@ -41,16 +41,18 @@ static int open_folder(const struct volume *volume, bool make)
     return openat(folder, "ages", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 
-/* If the file can't be written, the old one stays. It is as true as it was. */
-static void write_file(int dir, const char *name, const void *bytes, size_t len)
+/* Returns false if the file can't be written. The old one stays, and is as true as it was. */
+static bool write_file(int dir, const char *name, const void *bytes, size_t len)
 {
     int fd = file_make_new(dir, FRESH);
     if (fd < 0)
-        return;
+        return false;
     bool good = !failpoint(FAIL_AGES_WRITE) && write(fd, bytes, len) == (ssize_t)len;
     good = close(fd) == 0 && good;
-    if (!good || failpoint(FAIL_AGES_RENAME) || renameat(dir, FRESH, dir, name) != 0)
+    good = good && !failpoint(FAIL_AGES_RENAME) && renameat(dir, FRESH, dir, name) == 0;
+    if (!good)
         unlinkat(dir, FRESH, 0);
+    return good;
 }
 
 /* Returns the bytes of a file, which the caller must free; none if it can't be read. */
@@ -74,7 +76,15 @@ static slice read_file(int dir, const char *name)
 
 /* ---- writing ---- */
 
-/* The tick is read after the stamps, so that no stamp is later than the tick. */
+/* A later round writes the file. */
+static void leave_unsaved(struct volume *volume, struct ages *ages)
+{
+    ages_pins_unsaved(ages);
+    atomic_store(&volume->pinned.unsaved, true);
+}
+
+/* The tick is read after the stamps, so that no stamp is later than the tick. Pinned records that
+ * change from now on are unsaved again. */
 static void write_ages(struct volume *volume, int dir, uint32_t number, uint32_t stop)
 {
     char name[16];
@@ -82,10 +92,8 @@ static void write_ages(struct volume *volume, int dir, uint32_t number, uint32_t
     if (!extent)
         return;
     struct ages *ages = extent_ages_of(extent);
-    if (!ages_are_counting(ages))
-        ages_pins_saved(ages);
-    else if (ages_are_pins_unsaved(ages))    /* a later round writes the file */
-        atomic_store(&volume->pinned.unsaved, true);
+    bool unsaved = ages_are_pins_unsaved(ages);
+    ages_pins_saved(ages);
     struct ages_file file = { .extent = number, .stop = stop };
     file.count = MIN(ages_counted(ages), AGES_RECORDS_MAX);
     uint8_t *body = must_alloc(2 * (size_t)file.count + 1);
@@ -97,8 +105,10 @@ static void write_ages(struct volume *volume, int dir, uint32_t number, uint32_t
     file.tick = mean_age_tick(volume->rule.policy);
     ages_file_encode(&file, bytes);
     snprintf(name, sizeof(name), "%08x", number);
-    if (!ages_are_counting(ages))
-        write_file(dir, name, bytes, ages_file_bytes(file.count));
+    bool saved = !ages_are_counting(ages) &&
+                 write_file(dir, name, bytes, ages_file_bytes(file.count));
+    if (unsaved && !saved)
+        leave_unsaved(volume, ages);
     free(body);
     free(bytes);
     extent_release(&extent);
@@ -117,7 +127,7 @@ static void write_rule(struct volume *volume, int dir)
     pthread_mutex_unlock(&volume->rule.lock);
     rule_file_encode(&(struct rule_file){ saved.m1, saved.m2, saved.tick, saved.known,
                                           saved.moved }, bytes);
-    write_file(dir, RULE_FILE, bytes, sizeof(bytes));
+    (void)!write_file(dir, RULE_FILE, bytes, sizeof(bytes));    /* the next round tries again */
 }
 
 void age_files_write(struct volume *volume)
@@ -186,6 +196,8 @@ static void step(struct volume *volume)
         write_ages(volume, dir, round->numbers[round->at], 0);
     else if (dir >= 0)
         write_rule(volume, dir);
+    if (dir < 0 && round->pins)
+        atomic_store(&volume->pinned.unsaved, true);
     if (dir < 0 || round->at++ == round->count)
         end_round(round);
     if (dir >= 0)
@@ -290,4 +302,25 @@ void age_files_read(struct volume *volume)
         extent_release(&extent);
     }
     closedir(dir);
+}
+
+void age_files_read_pins(int folder, struct extents *extents)
+{
+    struct arena keep = { 0 };
+    uint32_t *numbers;
+    int dir = openat(folder, "ages", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    size_t count = dir < 0 ? 0 : extents_numbers(extents, &keep, &numbers);
+    for (size_t i = 0; i < count; i++) {
+        char name[16];
+        struct ages_file file;
+        struct ages *ages = extent_ages(extents, numbers[i]);
+        snprintf(name, sizeof(name), "%08x", numbers[i]);
+        slice bytes = read_file(dir, name);
+        if (ages && bytes.len && ages_file_decode(bytes, numbers[i], &file) == OK)
+            (void)ages_restore_pins(ages, file.count, file.live);
+        free((char *)bytes.ptr);
+    }
+    if (dir >= 0)
+        close(dir);
+    arena_free(&keep);
 }

@@ -508,6 +508,15 @@ static uint32_t pin_words(const struct ages *ages)
     return ages->pins.end / 64 + (ages->pins.end % 64 != 0);
 }
 
+uint64_t ages_held(const struct ages *ages)
+{
+    uint64_t held = 0;
+    for (uint32_t i = 0; i < pin_words(ages); i++)
+        held += (uint64_t)__builtin_popcountll(word_of(ages->pins.before, i) &
+                                               ~word_of(ages->pins.pinned, i));
+    return held;
+}
+
 /* Returns the bits of the fresh records in this word. */
 static uint64_t fresh_bits(const struct ages *ages, uint32_t i)
 {
@@ -581,4 +590,9 @@ bool ages_are_pins_unsaved(const struct ages *ages)
 void ages_pins_saved(struct ages *ages)
 {
     atomic_store(&ages->pins.unsaved, false);
+}
+
+void ages_pins_unsaved(struct ages *ages)
+{
+    atomic_store(&ages->pins.unsaved, true);
 }

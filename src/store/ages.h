@@ -144,6 +144,8 @@ static inline bool ages_must_stay(const struct ages *ages, uint32_t ordinal)
     return ages_is_pinned(ages, ordinal) || ages_was_pinned(ages, ordinal);
 }
 uint64_t ages_pinned_bytes(const struct ages *ages);
+/* Returns the number of records that were pinned before, and are not pinned. Any thread. */
+uint64_t ages_held(const struct ages *ages);
 /* Pins a record that the index does not name yet. `seen`: a pass runs, and the record is fresh. */
 void ages_pin_new(struct ages *ages, uint32_t ordinal, bool seen);
 /* Unpins such a record if no entry names it. */
@@ -165,7 +167,8 @@ void ages_unpin_all(struct ages *ages);
 bool ages_restore_pins(struct ages *ages, uint32_t count, const uint8_t *live);
 /* True if pinned records changed since the latest ages_pins_saved. Any thread. */
 bool ages_are_pins_unsaved(const struct ages *ages);
-/* To be called before ages_copy. Any thread. */
+/* To be called before ages_copy; and if the copy was not saved. Any thread. */
 void ages_pins_saved(struct ages *ages);
+void ages_pins_unsaved(struct ages *ages);
 
 #endif

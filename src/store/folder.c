@@ -32,9 +32,11 @@
 #include "base/failpoint.h"
 #include "base/file.h"
 #include "base/metric.h"
+#include "store/age_files.h"
 #include "store/clean.h"
 #include "store/clearing.h"
 #include "store/extent_inside.h"
+#include "store/give.h"
 #include "store/mounts.h"
 #include "store/publish.h"
 #include "store/sizing.h"
@@ -502,24 +504,29 @@ static enum err set_opening(struct folder *folder)
     return e ? e : folder_set_format(folder, &next);
 }
 
+/* Returns the weight, about, of the extent's records that were pinned. */
+static uint64_t held_in(struct folder *folder, uint32_t number)
+{
+    struct arena keep = { 0 };
+    struct toc_entry *rows = NULL;
+    uint32_t count = 0;
+    enum err e = extent_contents(folder->extents, number, &keep, &rows, &count);
+    uint64_t held = give_held(folder->extents, number, rows, e ? 0 : count);
+    arena_free(&keep);
+    return held;
+}
+
 /* As the committer would do later. The entries of the extent are misses, and the index forgets them
  * when they are read. */
 bool folder_give_oldest(struct folder *folder)
 {
-    struct arena keep = { 0 };
-    uint32_t *numbers, victim = 0;
-    size_t count = extents_numbers(folder->extents, &keep, &numbers);
-    for (size_t i = 0; i < count; i++) {
-        bool unusable = extents_is_unusable(folder->extents, numbers[i]);
-        if (numbers[i] == extents_highest(folder->extents) || (victim && !unusable))
-            continue;
-        victim = numbers[i];
-        if (unusable)
-            break;
-    }
+    uint64_t stays;
+    age_files_read_pins(folder->fd, folder->extents);
+    uint32_t victim = give_choose(folder->extents, true, &stays);
+    if (victim && stays)
+        metric_add(M_PINS_LOST, held_in(folder, victim));
     if (victim)
         extent_drop(folder->extents, victim);
-    arena_free(&keep);
     return victim > 0;
 }
 

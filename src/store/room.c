@@ -6,8 +6,8 @@
  *
  * If the disk is full, or the extents have more bytes than the size, extents are evicted here, the
  * oldest first, with all their records. Files in extents/ that can't be used go before; their records
- * are misses anyway. Extents with pinned records come last, and only after a pass has unpinned the
- * records for which the smaller budget has no room. If the disk has room for copies, and they regain
+ * are misses anyway. Extents with pinned records come last (give.h). If the size is exceeded, these
+ * go only after a pass has unpinned the records for which the smaller budget has no room. If the disk has room for copies, and they regain
  * space, the recycler first copies the pinned records; otherwise they are lost, and counted. So each
  * turn regains space, and comes to an end.
  *
@@ -22,6 +22,7 @@
 #include "base/metric.h"
 #include "store/account.h"
 #include "store/beside.h"
+#include "store/give.h"
 #include "store/pinned.h"
 #include "store/publish.h"
 #include "store/recycle.h"
@@ -72,10 +73,12 @@ static enum err recycle(struct volume *volume, uint32_t number, struct arena *ke
 {
     struct toc_entry *entries = NULL;
     uint32_t count = 0;
-    uint64_t pinned = pinned_in(volume, number);
+    uint64_t pinned = pinned_in(volume, number), held = 0;
     enum err e = extent_contents(volume->extents, number, keep, &entries, &count);
     if (e == ERR_LIMIT)    /* no descriptor to read it: a later try may find one */
         return ERR_FULL;
+    if (!pins_are_none(volume->options.pins))
+        held = give_held(volume->extents, number, entries, e ? 0 : count);
     if (!e)
         e = forget_extent(volume, number, entries, count);
     /* pinned_dropped counts the rest */
@@ -89,6 +92,7 @@ static enum err recycle(struct volume *volume, uint32_t number, struct arena *ke
         return ERR_FULL;
     /* A full disk has no room for the deletions, so the file is removed first. An entry with a
      * missing extent is a miss (rule H1), and the number is not used again. */
+    metric_add(M_PINS_LOST, held);
     account_dropped(volume, number, true);
     pinned_dropped(volume, number);
     extent_drop(volume->extents, number);
@@ -97,27 +101,10 @@ static enum err recycle(struct volume *volume, uint32_t number, struct arena *ke
     return full ? forget_extent(volume, number, entries, count) : OK;
 }
 
-/* Finds the extent to evict: an unusable one, or else one that is not open, with the least pinned
- * bytes, and the lowest number of such extents. Returns 0 if there is none. */
-static uint32_t oldest(struct volume *volume, uint64_t *ret_pinned)
+/* Finds the extent to evict (give.h), and the weight of the records in it that must stay. */
+static uint32_t oldest(struct volume *volume, uint64_t *ret_stays)
 {
-    struct arena keep = { 0 };
-    uint32_t *numbers, found = 0;
-    size_t count = extents_numbers(volume->extents, &keep, &numbers);
-    *ret_pinned = UINT64_MAX;
-    for (size_t i = 0; i < count; i++) {
-        uint64_t pinned = pinned_in(volume, numbers[i]);
-        bool unusable = extents_is_unusable(volume->extents, numbers[i]);
-        if (extent_is_open(volume->extents, numbers[i]) || (pinned >= *ret_pinned && !unusable) ||
-            numbers[i] == extents_highest(volume->extents))
-            continue;
-        found = numbers[i];
-        *ret_pinned = pinned;
-        if (unusable)
-            break;
-    }
-    arena_free(&keep);
-    return found;
+    return give_choose(volume->extents, !pins_are_none(volume->options.pins), ret_stays);
 }
 
 /* An unusable file may have the highest number, and it can go only when there is a higher one. If the

@@ -1,6 +1,7 @@
 /* test_store_pins.c - pinned prefixes: the table, and objects that stay.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "pins_unit.h"
+#include "testing_unit.h"
 
 #include "store/pin_pass.h"
 #include "store/walk.h"
@@ -360,13 +361,29 @@ static bool are_pins_saved(struct volume *volume)
     return saved;
 }
 
-TEST(so_does_a_start_after_a_kill)
+#define FAILURES 1000000
+
+/* Waits until all files have failed, or no more are written. */
+static void fail_all_files(struct volume *volume)
+{
+    int left = atomic_load(&unit_fails[FAIL_AGES_WRITE].times);
+    int most = left - 2 * (int)extents_count(volume->extents) - 2;
+    soon(atomic_load(&unit_fails[FAIL_AGES_WRITE].times) <= most || are_pins_saved(volume));
+    fail_next(FAIL_AGES_WRITE, 0, 0, 0);
+}
+
+/* `full`: the writes of the files of ages fail until all records are pinned. */
+static void start_after_kill(bool full)
 {
     int status;
     pid_t child = fork();
     if (child == 0) {
         struct unit_store unit = open_with(25);
+        if (full)
+            fail_next(FAIL_AGES_WRITE, 0, FAILURES, ENOSPC);
         pin_the_first_16(&unit);
+        if (full)
+            fail_all_files(unit.store->volumes[0]);
         soon(are_pins_saved(unit.store->volumes[0]));
         _exit(0);
     }
@@ -377,6 +394,16 @@ TEST(so_does_a_start_after_a_kill)
         ok(are_the_first_16(&unit));
         unit_close(&unit);
     }
+}
+
+TEST(so_does_a_start_after_a_kill)
+{
+    start_after_kill(false);
+}
+
+TEST(files_that_could_not_be_written_on_a_full_disk_are_written_later)
+{
+    start_after_kill(true);
 }
 
 /* ---- the stop ---- */
@@ -621,6 +648,7 @@ RUN_STORE(cmocka_unit_test(a_name_is_pinned_by_any_of_its_prefixes),
           STORE_TEST(an_older_pin_takes_the_room_of_a_younger_one),
           STORE_TEST(a_restart_pins_the_records_that_were_pinned_before),
           STORE_TEST(so_does_a_start_after_a_kill),
+          STORE_TEST(files_that_could_not_be_written_on_a_full_disk_are_written_later),
           STORE_TEST(a_stop_ends_the_wait_for_a_pass_that_does_not_end),
           STORE_TEST(a_folder_that_a_pass_left_out_takes_part_in_another_one),
           STORE_TEST(the_last_unpin_frees_all_records_while_a_folder_is_out_and_those_of_the_folder_later),

@@ -3,6 +3,8 @@
 #include "pins_unit.h"
 
 #include "store/pin_walk.h"
+#include "store/purge.h"
+#include "testing_unit.h"
 
 #define MEGABYTE 1000000u             /* an object; four of them fill an extent */
 
@@ -404,10 +406,122 @@ TEST(other_files_that_take_the_reserve_unpin_the_youngest_and_nothing_is_copied_
         skip();
 }
 
+/* ---- a full disk before the first pass ---- */
+
+/* As after an opening: no record is pinned yet, and the files of ages say which ones were. */
+static void forget_pins(struct volume *volume)
+{
+    struct arena keep = { 0 };
+    uint32_t *numbers;
+    pthread_mutex_lock(&volume->pinned.lock);
+    size_t count = extents_numbers(volume->extents, &keep, &numbers);
+    for (size_t i = 0; i < count; i++) {
+        struct extent *extent = extent_ref(volume->extents, numbers[i]);
+        struct ages *ages = extent_ages_of(extent);
+        uint32_t records = ages_counted(ages);
+        uint8_t *live = must_alloc(records + 1);
+        for (uint32_t k = 0; k < records; k++)
+            live[k] = ages_is_pinned(ages, k) ? AGES_PINNED : 0;
+        ages_unpin_all(ages);
+        (void)ages_restore_pins(ages, records, live);
+        free(live);
+        extent_release(&extent);
+    }
+    atomic_store(&volume->pinned.bytes, 0);
+    atomic_store(&volume->pinned.marked, false);
+    pthread_mutex_unlock(&volume->pinned.lock);
+    arena_free(&keep);
+}
+
+/* The commit of a removal finds no room, so extents go. The test holds up the recycler, and so the
+ * pass. Returns the number of extents that went. */
+static uint64_t evict_before_pass(struct unit_store *unit)
+{
+    struct volume *volume = volume_of(unit);
+    uint64_t evicted = atomic_load(&volume->recycler.recycled);
+    pthread_mutex_lock(&volume->recycler.lock);
+    forget_pins(volume);
+    fail_next(FAIL_INDEX_COMMIT, 0, 2, ENOSPC);
+    ok(remove_object(unit, "keep/gone") == OK && serving(unit));
+    evicted = atomic_load(&volume->recycler.recycled) - evicted;
+    pthread_mutex_unlock(&volume->recycler.lock);
+    return evicted;
+}
+
+TEST(extents_whose_records_were_pinned_go_last_before_the_first_pass)
+{
+    struct unit_store unit = open_with(50);
+    pin(&unit, "keep/", true);
+    put_many(&unit, "keep/", 8, MEGABYTE);
+    put_many(&unit, "other/", 30, MEGABYTE);
+    uint64_t lost = metric_read(M_PINS_LOST);
+    ok(evict_before_pass(&unit) > 0);
+    ok(count_many(&unit, "keep/", 8, MEGABYTE) == 8 && metric_read(M_PINS_LOST) == lost);
+    ok(count_many(&unit, "other/", 30, MEGABYTE) < 30);
+    unit_close(&unit);
+}
+
+TEST(records_that_were_pinned_and_go_before_the_first_pass_are_counted)
+{
+    struct unit_store unit = open_with(80);
+    pin(&unit, "", true);
+    put_many(&unit, "keep/", 38, MEGABYTE);
+    uint64_t lost = metric_read(M_PINS_LOST);
+    ok(evict_before_pass(&unit) > 0);
+    int left = count_many(&unit, "keep/", 38, MEGABYTE);
+    lost = metric_read(M_PINS_LOST) - lost;
+    ok(left < 38 && lost >= (uint64_t)(38 - left) * MEGABYTE);
+    ok(lost < (uint64_t)(38 - left + 1) * MEGABYTE);
+    unit_close(&unit);
+}
+
+/* A folder whose index is built anew. Its opening finds no room for the file of purges. */
+static struct unit_store open_without_room(const char *prefix)
+{
+    struct unit_store unit = open_with(80);
+    struct purge_result result;
+    slice name = S("http://origin\0bucket\0gone\0");
+    pin(&unit, prefix, true);
+    put_many(&unit, "keep/", 8, MEGABYTE);
+    put_many(&unit, "other/", 12, MEGABYTE);
+    ok(store_purge(unit.store, &name, 1, &result) == OK);
+    soon(metric_read(M_STORE_BANS) == 0);
+    soon(!atomic_load(&volume_of(&unit)->bans->dirty));
+    unit_close(&unit);
+    remove_tree(in_folder("index"));
+    unlink(in_folder("clean"));
+    fail_next(FAIL_BANS_WRITE, 0, 1, ENOSPC);
+    unit = open_with(80);
+    ok(serving(&unit));
+    return unit;
+}
+
+TEST(an_opening_without_room_gives_no_pinned_records_if_there_are_others)
+{
+    uint64_t lost = metric_read(M_PINS_LOST);
+    struct unit_store unit = open_without_room("keep/");
+    ok(count_many(&unit, "keep/", 8, MEGABYTE) == 8 && metric_read(M_PINS_LOST) == lost);
+    ok(count_many(&unit, "other/", 12, MEGABYTE) < 12);
+    unit_close(&unit);
+}
+
+TEST(an_opening_without_room_counts_the_pinned_records_that_it_gives)
+{
+    uint64_t lost = metric_read(M_PINS_LOST);
+    struct unit_store unit = open_without_room("");
+    int left = count_many(&unit, "keep/", 8, MEGABYTE) + count_many(&unit, "other/", 12, MEGABYTE);
+    ok(left < 20 && metric_read(M_PINS_LOST) - lost >= (uint64_t)(20 - left) * MEGABYTE);
+    unit_close(&unit);
+}
+
 RUN_STORE(STORE_TEST(a_record_that_comes_while_a_pass_runs_stays_pinned_and_takes_no_room_of_others),
           STORE_TEST(records_lose_no_pin_if_names_were_unknown_at_the_first_reading_only),
           STORE_TEST(records_whose_folder_is_out_take_their_part_of_the_budget_after_a_restart),
           STORE_TEST(a_size_that_falls_below_the_pinned_bytes_unpins_the_youngest),
           STORE_TEST(a_smaller_cache_copies_the_extents_whose_copies_regain_most),
           STORE_TEST(copies_that_regain_nothing_come_to_an_end),
-          STORE_TEST(other_files_that_take_the_reserve_unpin_the_youngest_and_nothing_is_copied_without_end))
+          STORE_TEST(other_files_that_take_the_reserve_unpin_the_youngest_and_nothing_is_copied_without_end),
+          STORE_TEST(extents_whose_records_were_pinned_go_last_before_the_first_pass),
+          STORE_TEST(records_that_were_pinned_and_go_before_the_first_pass_are_counted),
+          STORE_TEST(an_opening_without_room_gives_no_pinned_records_if_there_are_others),
+          STORE_TEST(an_opening_without_room_counts_the_pinned_records_that_it_gives))
