@@ -200,14 +200,18 @@ void lines_warn(const struct server *server, const struct lines_end *end, struct
             (int)text.len, text.len ? text.ptr : "");
 }
 
+void lines_warn_folder(const struct server *server, uint64_t folder, const char *so)
+{
+    fprintf(stderr, "penstock %s: warning: cache folder %" PRIu64 " (counted in the order of "
+            "cache_dirs) is out of service; %s\n", server->command, folder, so);
+}
+
 void lines_warn_folders(const struct server *server, const json_t *row, const char *so)
 {
     json_t *folders = json_object_get(row, "folders_out"), *folder;
     size_t i;
     json_array_foreach(folders, i, folder)
-        fprintf(stderr, "penstock %s: warning: cache folder %" JSON_INTEGER_FORMAT " (counted in "
-                "the order of cache_dirs) is out of service; %s\n", server->command,
-                json_integer_value(folder), so);
+        lines_warn_folder(server, (uint64_t)json_integer_value(folder), so);
 }
 
 void lines_warn_unread(const struct server *server, const json_t *row)

@@ -40,7 +40,9 @@ void lines_warn(const struct server *server, const struct lines_end *end, struct
 int lines_each(const struct server *server, slice body, line_visit *visit, void *arg) MUST_USE;
 /* With --json, prints a line as it came, and returns true. */
 bool lines_print(const struct server *server, slice line);
-/* Warns on stderr of the cache folders in a member "folders_out". `so` says what that means. */
+/* Warns on stderr of a cache folder that is out of service. `so` says what that means. */
+void lines_warn_folder(const struct server *server, uint64_t folder, const char *so);
+/* The same for each cache folder in a member "folders_out". */
 void lines_warn_folders(const struct server *server, const struct json_t *row, const char *so);
 
 /* Warns on stderr if the answer lacks objects of extents that could not be read. */

@@ -3,7 +3,7 @@
  *
  * When the service answers, the purged copies are no longer served. The service then removes their
  * entries from the index in the background. With --wait, the command asks for the purges in
- * progress until this purge is no longer among them. */
+ * progress until neither this purge nor one that replaced it is among them. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <string.h>
@@ -20,7 +20,10 @@ struct purge {
     const struct server *server;
     uint64_t serial;               /* of this purge; 0: none was made */
     bool incomplete;               /* of a dry run */
-    uint64_t extents, left, rows;  /* of the purges that --wait or --list finds */
+    /* Of the purges that --wait or --list finds. working: a folder in service has entries to
+     * delete. out: the folders that are out of service, and will have. */
+    uint64_t extents, left, rows;
+    bool working, out[LINES_FOLDERS_MAX];
     struct arena keep;
 };
 
@@ -96,40 +99,73 @@ static void visit_answer(void *arg, slice line, const json_t *row)
                        "names removes them, too");
 }
 
-/* Counts the purges in progress of exactly this prefix or key: this purge, and older ones. */
-static void visit_state(void *arg, slice line, const json_t *row)
+static bool is_of_key(const json_t *row)
 {
-    struct purge *purge = arg;
-    (void)line;
-    slice name = lines_name(row, purge->one ? "key" : "prefix", &purge->keep);
-    bool is_key = json_object_get(row, "key") || json_object_get(row, "key_url");
-    if (is_key != purge->one || !slice_eq(name, purge->server->of.key) ||
-        lines_number(row, "serial") > purge->serial)
-        return;
+    return json_object_get(row, "key") || json_object_get(row, "key_url");
+}
+
+/* Returns true for this purge, and for each later purge that may have replaced it. */
+static bool is_awaited(struct purge *purge, const json_t *row)
+{
+    bool is_key = is_of_key(row);
+    slice name = lines_name(row, is_key ? "key" : "prefix", &purge->keep);
+    if (is_key == purge->one && slice_eq(name, purge->server->of.key))
+        return true;
+    return !is_key && slice_starts(purge->server->of.key, name) &&
+           lines_number(row, "serial") > purge->serial;
+}
+
+static void count(struct purge *purge, const json_t *row)
+{
+    const json_t *out = json_object_get(row, "folders_out"), *folder;
+    size_t i;
     purge->rows++;
     purge->extents += lines_number(row, "extents");
     purge->left += lines_number(row, "extents_left");
+    purge->working |= !json_array_size(out) ||
+                      json_array_size(json_object_get(row, "folders")) > json_array_size(out);
+    json_array_foreach(out, i, folder)
+        if (json_integer_value(folder) > 0 && json_integer_value(folder) <= LINES_FOLDERS_MAX)
+            purge->out[json_integer_value(folder) - 1] = true;
+}
+
+static void visit_state(void *arg, slice line, const json_t *row)
+{
+    (void)line;
+    if (is_awaited(arg, row))
+        count(arg, row);
 }
 
 static void visit_list(void *arg, slice line, const json_t *row)
 {
     struct purge *purge = arg;
-    bool is_key = json_object_get(row, "key") || json_object_get(row, "key_url");
+    bool is_key = is_of_key(row);
     slice name = lines_name(row, is_key ? "key" : "prefix", &purge->keep);
     if (!lines_print(purge->server, line))
         printf("%.*s%s: %" PRIu64 " of %" PRIu64 " files of the cache are left to read\n",
                SLICE_ARG(shown(purge, name)), is_key ? " (one key)" : "",
                lines_number(row, "extents_left"), lines_number(row, "extents"));
-    purge->rows++;
+    count(purge, row);
 }
 
 /* ---- the requests ---- */
+
+static void warn_out(const struct purge *purge)
+{
+    for (size_t i = 0; i < LINES_FOLDERS_MAX; i++)
+        if (purge->out[i])
+            lines_warn_folder(purge->server, i + 1, "the purge stays in progress until the folder "
+                              "is back");
+}
 
 /* Asks for the purges in force. */
 static int ask_states(struct purge *purge, line_visit *visit)
 {
     struct text query = text_in(&purge->keep);
     slice body;
+    purge->rows = purge->extents = purge->left = 0;
+    purge->working = false;
+    memset(purge->out, 0, sizeof(purge->out));
     text_add(&query, S("penstock-purge="));
     query_add(&query, "prefix", purge->server->of.key);
     struct question question = {
@@ -145,10 +181,13 @@ static int wait_for_sweep(struct purge *purge)
     uint64_t notice_ms = mono_ms() + PROGRESS_MS;
     int status;
     for (;; usleep(POLL_MS * 1000)) {
-        purge->rows = purge->extents = purge->left = 0;
         status = ask_states(purge, visit_state);
         if (status || !purge->rows)
             return status;
+        if (!purge->working) {
+            warn_out(purge);
+            return EXIT_INCOMPLETE;
+        }
         if (mono_ms() >= purge->server->until_ms) {
             fprintf(stderr, "penstock purge: the copies are no longer served, but not all of them "
                     "were deleted from the index in time: %" PRIu64 " of %" PRIu64 " files of the "
@@ -192,6 +231,8 @@ static int list(struct purge *purge)
     int status = ask_states(purge, visit_list);
     if (!status && !purge->rows && !purge->server->json)
         printf("no purge of %.*s is in progress\n", SLICE_ARG(shown(purge, purge->server->of.key)));
+    fflush(stdout);
+    warn_out(purge);
     return status;
 }
 
@@ -220,7 +261,8 @@ static int run(struct cli *cli)
 static const struct command_option options[] = {
     { "--key", NULL, "the URL names exactly one key, not a prefix" },
     { "--dry-run", NULL, "change nothing; show how much a purge would remove" },
-    { "--wait", NULL, "also wait until the purge is no longer in progress" },
+    { "--wait", NULL, "also wait until the purge is no longer in progress; do not wait for a cache "
+                      "folder that is out of service" },
     { "--list", NULL, "show the purges that are still in progress" },
     { "--yes", NULL, "do not ask before a whole bucket is purged" },
     SERVER_OPTIONS,

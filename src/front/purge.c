@@ -59,15 +59,20 @@ static void dry_run(struct purge_job *job, struct text *to)
     line_add_gaps(to, &gaps);
 }
 
-static void purge(struct purge_job *job, struct text *to)
+/* Returns what the call names, a prefix for each endpoint. */
+static const slice *prefixes_of(struct purge_job *job)
 {
-    struct purge_result result;
     slice *prefixes = arena_alloc(&job->task.keep, job->endpoint_count * sizeof(*prefixes));
     for (size_t i = 0; i < job->endpoint_count; i++)
         prefixes[i] = purge_prefix(&job->task.keep, job->endpoints[i], job->bucket, job->key,
                                    job->whole);
-    job->err = store_purge(store_of(job), prefixes, job->endpoint_count,
-                           &result);
+    return prefixes;
+}
+
+static void purge(struct purge_job *job, struct text *to)
+{
+    struct purge_result result;
+    job->err = store_purge(store_of(job), prefixes_of(job), job->endpoint_count, &result);
     if (!job->err)
         metric_add(M_PURGES, 1);
     if (result.merged)
@@ -81,32 +86,41 @@ static void purge(struct purge_job *job, struct text *to)
     text_add(to, S("}\n"));
 }
 
-/* Finds what a purge names: a prefix of keys, or a key. Returns false if the purge is of another
- * bucket, or if its key or prefix does not begin with the prefix of this call. */
-static bool is_listed(const struct purge_job *job, slice prefix, slice *ret_key, bool *ret_whole)
+/* Returns true if a name may have both the prefix of this call and that of the purge. A purge of a
+ * shorter prefix is listed, too, because it may have replaced one of a longer prefix. */
+static bool is_listed(const struct purge_job *job, const slice *asked, slice prefix)
 {
-    slice endpoint = slice_cut(&prefix, '\0'), bucket = slice_cut(&prefix, '\0');
-    bool ours = false;
-    for (size_t i = 0; i < job->endpoint_count && !ours; i++)
-        ours = slice_eq(endpoint, job->endpoints[i]);
-    *ret_key = slice_cut(&prefix, '\0');
-    *ret_whole = prefix.ptr != NULL;
-    return ours && slice_eq(bucket, job->bucket) && slice_starts(*ret_key, job->key);
+    bool is = false;
+    for (size_t i = 0; i < job->endpoint_count && !is; i++)
+        is = slice_starts(prefix, asked[i]) || slice_starts(asked[i], prefix);
+    return is;
+}
+
+/* Adds what a purge names: a prefix of keys, or a key. */
+static void add_name(struct text *to, slice prefix)
+{
+    (void)slice_cut(&prefix, '\0');    /* the endpoint */
+    (void)slice_cut(&prefix, '\0');    /* the bucket */
+    slice key = slice_cut(&prefix, '\0');
+    line_add_name(to, prefix.ptr ? "key" : "prefix", key);
 }
 
 static void list_purges(struct purge_job *job, struct text *to)
 {
+    const slice *asked = prefixes_of(job);
     struct purge_state *states;
     size_t count = store_purges(store_of(job), &job->task.keep, &states);
     for (size_t i = 0; i < count; i++) {
-        slice key;
-        bool whole;
-        if (!is_listed(job, states[i].prefix, &key, &whole))
+        if (!is_listed(job, asked, states[i].prefix))
             continue;
         text_printf(to, "{\"serial\":%" PRIu64 ",", states[i].serial);
-        line_add_name(to, whole ? "key" : "prefix", key);
-        text_printf(to, ",\"extents\":%" PRIu32 ",\"extents_left\":%" PRIu32 "}\n",
+        add_name(to, states[i].prefix);
+        text_printf(to, ",\"extents\":%" PRIu32 ",\"extents_left\":%" PRIu32 ",\"folders\":",
                     states[i].extents, states[i].left);
+        line_add_folders(to, states[i].folders);
+        text_add(to, S(",\"folders_out\":"));
+        line_add_folders(to, states[i].out);
+        text_add(to, S("}\n"));
     }
 }
 

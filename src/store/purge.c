@@ -178,9 +178,12 @@ size_t store_purges(struct store *store, struct arena *keep, struct purge_state 
     pthread_mutex_unlock(&list->lock);
     for (size_t i = 0; i < count; i++) {
         bool any = false;
-        for (size_t j = 0; j < store->volume_count; j++)
-            if (store->installation.route[j].weight)
-                any |= add_volume(store->volumes[j], &states[i]);
+        for (size_t j = 0; j < store->volume_count; j++) {
+            if (!store->installation.route[j].weight || !add_volume(store->volumes[j], &states[i]))
+                continue;
+            any = states[i].folders[j] = true;
+            states[i].out[j] = !volume_is_serving(store->volumes[j]);
+        }
         if (any)
             states[in_force++] = states[i];
     }

@@ -33,6 +33,9 @@ struct purge_state {
     uint64_t serial;
     slice prefix;
     uint32_t extents, left;           /* to read for the sweep, in all folders; and those left */
+    /* By the order of the settings: the folders in which entries are left, and those of them that
+     * are out of service. */
+    bool folders[VOLUMES_MAX], out[VOLUMES_MAX];
 };
 /* Finds the purges in force, in keep. Any thread; never waits for a disk. */
 size_t store_purges(struct store *store, struct arena *keep, struct purge_state **ret);

@@ -308,5 +308,11 @@ with Story("y02 commands say what is cached", seconds=120) as story:
     story.fact("... and for a dry run", status == 3 and out.startswith("would purge ") and "cache folder 2" in err, out + err)
     status, out, err = penstock("purge", "s3://many/1")
     story.fact("a purge is complete, because the folder takes it later", (status, out) == (0, "purged s3://many/1\n") and "the purge is made there before the folder serves again" in err, err)
+    status, out, err = penstock("purge", "--wait", "s3://many/1")
+    story.fact("... and --wait does not wait for the folder", (status, out) == (3, "purged s3://many/1\n") and
+               "cache folder 2" in err and "stays in progress until the folder is back" in err, (status, out, err))
+    status, out, err = penstock("purge", "--list", "s3://many")
+    story.fact("... the list says so, too", status == 0 and out.startswith("s3://many/1: ") and
+               "stays in progress until the folder is back" in err, (status, out, err))
     status, out, err = penstock("pin", "s3://many/0")
     story.fact("a pin is not", status == 3 and "cache folder 2" in err, (status, out, err))

@@ -74,6 +74,31 @@ with Story("y03 a purge is complete when it answers", seconds=100 + 3 * ROUNDS) 
     story.same("it is read anew, whole", version_of(server.get("pile/train/4"), "pile/train/4"), version["pile/train/4"])
     story.same("... but no other key", version_of(server.get("pile/train/1"), "pile/train/1"), version["pile/train/1"] - 1)
 
+    # ---- a purge that waits for the sweep ----
+    control = story.path("failpoints")
+    house = daemon("waits", env={"PENSTOCK_FAILPOINTS": control})
+    for key in TRAIN:
+        house.get(key)
+    wait_for("all is cached", lambda: all([house.get(key).cache == "hit" for key in TRAIN]))
+    with open(control, "w") as f:
+        f.write("sweep stop\n")
+    waiting = subprocess.Popen([PENSTOCK, "purge", "--wait", "s3://pile/train/"], stdout=subprocess.PIPE,
+                               env={**own_env(), **house.client_env(), "PENSTOCK_CONFIG": "/nonexistent"})
+    story.same("the command says that it purged", waiting.stdout.readline(), b"purged s3://pile/train/\n")
+    wait_for("the sweep has begun", lambda: os.path.exists(control + ".hits"))
+    story.same("a purge of the bucket replaces this purge", purge(to=house.client, prefix="")[0], 200)
+    listed = [json.loads(line) for line in house.client.ask("GET", "pile", [("penstock-purge", ""), ("prefix", "train/")]).body.splitlines()]
+    story.same("... and is listed in its place, with the folders", [(row["prefix"], row["folders"], row["folders_out"]) for row in listed], [("", [1, 2], [])])
+
+    def requests():
+        return sum(int(n) for name, n in house.metrics().items() if name.startswith("penstock_requests_total"))
+    before = requests()
+    wait_for("the command asks again, or ends", lambda: requests() >= before + 2 or waiting.poll() is not None)
+    story.same("... and does not end before the sweep", waiting.poll(), None)
+    os.remove(control)
+    story.same("... but after it", (waiting.wait(PATIENCE), waiting.stdout.read()), (0, b""))
+    house.stop()
+
     # ---- the right ----
     purger, writer, own = (Client(server.port, n, n.lower()) for n in ("PURGEKEY", "WRITEKEY", "OWNKEY"))
     story.same("the right on a prefix", [purge(purger, prefix="train/")[0], purge(purger, key="train/x")[0]], [200, 200])
