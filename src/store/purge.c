@@ -49,11 +49,6 @@ bool store_is_purged(struct store *store, const struct object_name *name, uint64
     return purged;
 }
 
-bool store_is_metadata_purged(struct store *store, struct metadata *metadata)
-{
-    return ban_list_has_metadata(&store->installation.bans, metadata);
-}
-
 /* ---- a purge ---- */
 
 enum purge_step { STEP_WAIT, STEP_DONE, STEP_REFUSED, STEP_OUT };

@@ -246,8 +246,6 @@ uint64_t store_next_unit(struct store *store, const struct metadata *metadata, u
 uint64_t store_compared(const struct store *store);
 /* True if a purge after the note has this name. Any thread; cheap if there was no purge. */
 bool store_is_purged(struct store *store, const struct object_name *name, uint64_t compared);
-/* The same for metadata, which has its own note. */
-bool store_is_metadata_purged(struct store *store, struct metadata *metadata);
 
 /* ---- writing ---- */
 

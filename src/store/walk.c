@@ -26,12 +26,6 @@ struct walk {
     uint32_t unnamed;                 /* the last extent that was counted as unnamed */
 };
 
-const char *store_folder_path(const struct store *store, size_t folder)
-{
-    check(folder < store->volume_count);
-    return store->volumes[folder]->options.folder;
-}
-
 /* Adds the units of one version of an object that lie in one volume, without purged ones. */
 static void add_units(struct volume *volume, const struct object_id *id, slice name,
                       uint64_t etag_hash, struct walk_object *to)

@@ -45,6 +45,5 @@ struct walk_gaps {
  * time, and memory is that of one table of contents. */
 enum err store_walk(struct store *store, const struct walk_ask *ask,
                     struct walk_gaps *ret) MUST_USE;
-const char *store_folder_path(const struct store *store, size_t folder);
 
 #endif
