@@ -180,11 +180,12 @@ static void read_extent(struct sweep *sweep, uint32_t number)
     sweep->held = extent_ref(sweep->volume->extents, number);
     if (!sweep->held)
         return;    /* recycled */
+    /* Asked before the rows are read: an open extent gets more rows, and may be sealed meanwhile. */
+    uint32_t rows = extent_rows(sweep->held);
     enum err e = extent_each_row(sweep->volume->extents, number, visit, sweep);
     if (!e)
         e = flush(sweep);
     sweep->count = sweep->entries = 0;
-    uint32_t rows = extent_rows(sweep->held);
     bool damaged = !e && rows != ROWS_UNKNOWN && sweep->seen < rows;
     extent_release(&sweep->held);
     sweep->turn->incomplete |= damaged && extent_is_there(sweep->volume->extents, number);

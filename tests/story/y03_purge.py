@@ -171,6 +171,21 @@ with Story("y03 a purge is complete when it answers", seconds=100 + 3 * ROUNDS) 
     wait_for("dead records are room at once, for each object of the first epoch", lambda: live() == 40, 20)
     story.same("... and each is a hit in the second", read("b", 40), 40)
 
+    # ---- an extent that is sealed while the sweep reads it ----
+    control = story.path("failpoints-seal")
+    house = story.penstock(origin=origin.url, cache_dir=story.path("seal"), cache_size="256MiB", extent_size="4MiB", freshness="immutable",
+                           env={"PENSTOCK_FAILPOINTS": control})
+    house.get("pile/train/0")
+    wait_for("it is cached", lambda: house.get("pile/train/0").cache == "hit")
+    with open(control, "w") as f:
+        f.write("sweep stop\n")
+    story.same("a purge", purge(to=house.client, prefix="train/")[0], 200)
+    wait_for("the sweep reads the open extent", lambda: os.path.exists(control + ".hits"))
+    wait_for("the extent is full", lambda: all([house.get(f"full/a/{i}").cache == "hit" for i in range(8)]))
+    os.remove(control)
+    wait_for("the sweep ends", lambda: house.client.ask("GET", "pile", [("penstock-purge", "")]).body == b"")
+    house.stop()
+
     # ---- keys that were missing ----
     house = daemon("negative", missing_time="10m")
     for key, query in (("pile/late/1", {"key": "late/1"}), ("pile/late/2", {"prefix": "late/"})):
