@@ -63,6 +63,17 @@ static enum err open_inner(int folder, const char *inner, DIR **ret)
     return errno == ENOENT ? ERR_NOT_FOUND : errno == ENOTDIR ? ERR_FORMAT : ERR_IO;
 }
 
+/* Returns NULL at the end, or after an error. A list that broke off must not pass for a whole one:
+ * files of another program may be missing in it. */
+static struct dirent *next_item(DIR *dir, enum err *ret)
+{
+    errno = 0;
+    struct dirent *item = readdir(dir);
+    if (!item && errno)
+        *ret = ERR_IO;
+    return item;
+}
+
 struct search {
     int folder;
     clearing_visit *each;
@@ -79,7 +90,7 @@ static enum err search(const struct search *search, const char *inner, is_ours *
         (void)!search->each(search->arg, inner, "");
     if (e)
         return e;
-    while (!e && (item = readdir(dir))) {
+    while (!e && (item = next_item(dir, &e))) {
         static const char *const dots[] = { ".", ".." };
         if (slice_is_one_of(slice_of(item->d_name), dots, 2) || ours(item->d_name))
             continue;
@@ -145,7 +156,7 @@ static enum err remove_files(DIR *dir, is_ours *ours, uint32_t keep)
     uint32_t number;
     struct dirent *item;
     enum err e = OK;
-    while (!e && (item = readdir(dir)))
+    while (!e && (item = next_item(dir, &e)))
         if (ours(item->d_name) && !(extent_number_of(item->d_name, &number) && number == keep) &&
             unlinkat(dirfd(dir), item->d_name, 0) != 0)
             e = ERR_IO;
@@ -172,14 +183,15 @@ enum err clearing_extents(int folder, uint32_t *ret_highest)
     enum err e = open_inner(folder, "extents", &dir);
     if (e)
         return ERR_IO;
-    while ((item = readdir(dir)))
+    while ((item = next_item(dir, &e)))
         if (extent_number_of(item->d_name, &number)) {
             uint32_t *highest = number < EXTENT_NUMBER_FAR ? ret_highest : &far;
             *highest = MAX(*highest, number);
         }
     *ret_highest = *ret_highest ? *ret_highest : far;
     rewinddir(dir);
-    e = remove_files(dir, is_extent, *ret_highest);
+    if (!e)
+        e = remove_files(dir, is_extent, *ret_highest);
     closedir(dir);
     return e;
 }

@@ -357,21 +357,24 @@ static void unlist(struct extents *all, uint32_t number)
     extent_release(&extent);
 }
 
-void extent_remove_file(struct extents *all, uint32_t number)
+bool extent_remove_file(struct extents *all, uint32_t number)
 {
     char name[24];
     snprintf(name, sizeof(name), "%08x", number);
-    (void)!unlinkat(all->folder_fd, name, 0);
+    bool gone = unlinkat(all->folder_fd, name, 0) == 0 || errno == ENOENT;
     snprintf(name, sizeof(name), "../ages/%08x", number);
-    (void)!unlinkat(all->folder_fd, name, 0);
+    (void)!unlinkat(all->folder_fd, name, 0);    /* the next opening removes it */
+    return gone;
 }
 
 void extent_drop(struct extents *all, uint32_t number)
 {
     (void)failpoint(FAIL_DROP);
-    extent_remove_file(all, number);
+    bool gone = extent_remove_file(all, number);
     (void)failpoint(FAIL_DROPPED);
     unlist(all, number);
+    if (!gone)    /* purges stay in force for it (sweep.c) */
+        atomic_fetch_add(&all->files.unopened, 1);
 }
 
 /* ---- times and grants ---- */
@@ -515,9 +518,11 @@ enum err extents_open(struct extents *all, int folder, const struct format *form
     enum err e = all->folder_fd >= 0 && dir ? OK : file_err(errno);
     struct dirent *item;
     uint32_t number;
-    while (!e && (item = readdir(dir)))
+    while (!e && (errno = 0, (item = readdir(dir))))
         if (extent_number_of(item->d_name, &number))
             e = add_file(all, number);
+    if (!e && errno)    /* a file that is not found would be unknown to purges, too */
+        e = file_err(errno);
     if (extents_highest(all) >= EXTENT_NUMBER_FAR)
         raise_32(&all->files.highest, all->files.far);
     if (dir)

@@ -87,8 +87,9 @@ uint64_t extents_live_bytes(struct extents *all);
 /* Bytes that were appended since the process began. Any thread. */
 uint64_t extents_appended(const struct extents *all);
 uint32_t extents_count(const struct extents *all);    /* any thread */
-/* The number of files that could not be opened with the folder. The index may name their records, but
- * nobody can read their tables. Any thread. */
+/* The number of files that are not in the table: they could not be opened with the folder, or not be
+ * unlinked since. The index may name their records, now or after the next opening, but nobody can
+ * read their tables. Any thread. */
 uint32_t extents_unopened(const struct extents *all);
 /* The number of unusable files (extent_is_unusable). Any thread. */
 uint32_t extents_unusable(const struct extents *all);
@@ -142,7 +143,8 @@ size_t extents_numbers(struct extents *all, struct arena *keep, uint32_t **ret);
 /* Writes the table of contents of an extent that an earlier process left without one. Returns ERR_IO,
  * and writes nothing, if the disk does not give all record headers. */
 enum err extent_seal_old(struct extents *all, uint32_t number) MUST_USE;
-/* Takes an extent out of the table and unlinks its file. Readers that hold it can still read it.
+/* Takes an extent out of the table and unlinks its file. Readers that hold it can still read it. A
+ * file that can't be unlinked counts as unopened.
  * The caller looks first that the extent has not the highest number: an opening would use that number
  * again. (If the highest number is given back after the look, a later record may get the place of one
  * that an entry still names. The reader finds the wrong id in it, and that is a miss.) */

@@ -107,7 +107,7 @@ struct extents {
         unsigned far;                 /* the highest number that does not; for the opening */
         atomic_uint count;            /* in the table */
         atomic_uint unusable;         /* in the table, and can't be used (extent_is_unusable) */
-        atomic_uint unopened;         /* that could not be opened; not in the table */
+        atomic_uint unopened;         /* not in the table: can't be opened, or not be unlinked */
     } files;
     /* The log is for the committer, the copy for the recycler, until the log takes its place. */
     struct open_extent *opens[OPEN_COUNT];
@@ -120,8 +120,9 @@ struct extents {
 struct extent *extent_find(struct extents *all, uint32_t number);
 /* Adds an extent, which takes the descriptor. Returns a reference. */
 struct extent *extent_add(struct extents *all, uint32_t number, int fd, uint64_t bytes) MUST_USE;
-/* Unlinks the file, and the file of its ages. If that fails, the next opening finds it again. */
-void extent_remove_file(struct extents *all, uint32_t number);
+/* Unlinks the file, and the file of its ages. Returns false if the file stays: the next opening
+ * finds it again. */
+bool extent_remove_file(struct extents *all, uint32_t number);
 void extent_grew(struct extent *extent, uint64_t bytes);
 
 /* Takes the next number that no file has, for a new file. Returns false if there is none. If the

@@ -266,7 +266,7 @@ static enum err make_file(struct extents *all, uint32_t number, enum extent_kind
     if (failpoint(FAIL_EXTENT_HEAD) || !write_parts(fd, &part, 1, 0)) {
         e = file_err(errno);
         close(fd);
-        extent_remove_file(all, number);    /* no record was ever in it */
+        (void)extent_remove_file(all, number);    /* no record was ever in it */
         return e;
     }
     *ret = fd;

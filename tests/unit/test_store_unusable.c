@@ -1,11 +1,16 @@
 /* test_store_unusable.c - files in extents/ that can't be extents of the folder.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Another program may have made such a file, or an extent is damaged. Its records are misses. */
+ * Another program may have made such a file, or an extent is damaged. Its records are misses. And
+ * errors of the folder extents/ itself. */
 #include "store_unit.h"
 
+#include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 
+#include "store/clearing.h"
+#include "store/extent.h"
 #include "store/format.h"
 
 #define EXTENT (2 * MIB)
@@ -73,6 +78,90 @@ TEST(an_extent_that_is_almost_too_long_stays_usable_with_its_table)
         ok(store_folder_unusable(unit.store, 0) == 0);
         unit_close(&unit);
     }
+}
+
+/* ---- a folder that can't be listed, a file that can't be unlinked ---- */
+
+static int items_left = -1;           /* readdir then fails; -1: it does not */
+
+/* Takes the place of the C library's function. */
+struct dirent *readdir(DIR *dir)
+{
+    static struct dirent *(*next)(DIR *dir);
+    if (items_left == 0) {
+        errno = EIO;
+        return NULL;
+    }
+    items_left -= items_left > 0;
+    if (!next)
+        *(void **)&next = dlsym(RTLD_NEXT, "readdir");
+    return next(dir);
+}
+
+TEST(a_folder_that_can_t_be_listed_to_its_end_is_not_opened)
+{
+    static const struct format format = { .extent_bytes = 2 * MIB };
+    struct extents *all = extents_new(0);
+    ok(find_extents(all, &format) == OK);
+    for (int i = 0; i < 4; i++)
+        ok(open_extent_roll(all) == OK);
+    extents_close(all);
+    for (items_left = 0; items_left < 6;) {
+        int before = items_left;
+        ok(find_extents(all, &format) == ERR_IO && extents_count(all) == 0);
+        items_left = before + 1;
+    }
+    items_left = -1;
+    ok(find_extents(all, &format) == OK && extents_count(all) == 4);
+    extents_free(&all);
+}
+
+/* A folder that seems empty must not be cleared or used. */
+TEST(a_folder_that_can_t_be_listed_to_its_end_is_not_cleared)
+{
+    struct unit_store unit = unit_open_sized(CACHE, EXTENT);
+    put_many(&unit, "a", 10);
+    unit_close(&unit);
+    struct arena keep = { 0 };
+    slice stranger;
+    uint32_t highest;
+    int folder = open(unit_folder, O_RDONLY | O_DIRECTORY);
+    for (items_left = 0; items_left < 3;) {
+        int before = items_left;
+        ok(clearing_look(folder, &keep, &stranger) == ERR_IO);
+        items_left = before + 1;
+    }
+    items_left = 0;
+    ok(clearing_extents(folder, &highest) == ERR_IO && clearing_ages(folder) == ERR_IO);
+    items_left = -1;
+    close(folder);
+    arena_free(&keep);
+    unit = unit_open_sized(CACHE, EXTENT);
+    ok(count_there(&unit, "a", 10, SIZE) == 10);
+    unit_close(&unit);
+}
+
+/* Purges must stay in force for it: the next opening may find it again. */
+TEST(a_file_that_can_t_be_unlinked_counts_as_unopened)
+{
+    static const struct format format = { .extent_bytes = 2 * MIB };
+    struct extents *all = extents_new(0);
+    ok(find_extents(all, &format) == OK);
+    for (int i = 0; i < 4; i++)
+        ok(open_extent_roll(all) == OK);
+    extent_drop(all, 1);
+    ok(unlink(in_folder("extents/00000002")) == 0);
+    extent_drop(all, 2);    /* gone already */
+    ok(extents_unopened(all) == 0);
+    ok(unlink(in_folder("extents/00000003")) == 0 &&
+       mkdir(in_folder("extents/00000003"), 0700) == 0);
+    extent_drop(all, 3);
+    ok(extents_unopened(all) == 1 && extents_count(all) == 1);
+    extents_close(all);
+    ok(extents_unopened(all) == 0);
+    ok(rmdir(in_folder("extents/00000003")) == 0);
+    ok(find_extents(all, &format) == OK && extents_unopened(all) == 0);
+    extents_free(&all);
 }
 
 /* ---- foreign files ---- */
@@ -151,6 +240,9 @@ TEST(a_foreign_file_that_fills_the_disk_goes)
 
 RUN(STORE_TEST(an_extent_that_is_longer_than_any_can_be_is_a_miss),
     STORE_TEST(an_extent_that_is_almost_too_long_stays_usable_with_its_table),
+    STORE_TEST(a_folder_that_can_t_be_listed_to_its_end_is_not_opened),
+    STORE_TEST(a_folder_that_can_t_be_listed_to_its_end_is_not_cleared),
+    STORE_TEST(a_file_that_can_t_be_unlinked_counts_as_unopened),
     STORE_TEST(a_foreign_file_with_the_highest_number_does_not_stop_new_extents),
     STORE_TEST(a_foreign_file_among_the_last_numbers_leaves_some),
     STORE_TEST(a_foreign_file_that_fills_the_disk_goes))
