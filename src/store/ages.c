@@ -1,8 +1,10 @@
 /* ages.c - the age of each record of an extent, and how much of the extent is live.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Each array has room for all records that the extent can have. The kernel gives its pages at their
- * first use. */
+ * All arrays lie in one allocation, behind the struct. They have room for all records that the extent
+ * can have: a sealed extent is given exactly its records. An extent that is being written gets room
+ * for the most; of a large allocation, the kernel gives a page at its first use. So the arrays that
+ * few extents use come last. */
 #include "store/ages.h"
 
 #include <stdlib.h>
@@ -43,19 +45,38 @@ struct ages {
     } room;
 };
 
+#define WORD sizeof(uint64_t)
+
+static size_t whole_words(size_t bytes)
+{
+    return (bytes + WORD - 1) / WORD * WORD;
+}
+
+/* Takes the next bytes of the allocation. */
+static void *take(uint8_t **at, size_t bytes)
+{
+    void *taken = *at;
+    *at += whole_words(bytes);
+    return taken;
+}
+
 struct ages *ages_new(uint32_t records)
 {
-    struct ages *ages = must_alloc(sizeof(*ages));
     check(records <= AGES_RECORDS_MAX);    /* so that no size below wraps */
+    size_t bytes = records + 1, tally_bytes = bytes * sizeof(uint16_t);
+    size_t set_bytes = record_set_bytes(records), head = whole_words(sizeof(struct ages));
+    uint8_t *at = must_alloc(head + whole_words(tally_bytes) + 3 * whole_words(bytes) +
+                             4 * whole_words(set_bytes));
+    struct ages *ages = take(&at, sizeof(*ages));
     ages->records = records;
-    ages->stamps = must_alloc(records + 1);
-    ages->live = must_alloc(records + 1);
-    ages->left_out = must_alloc(record_set_bytes(records));
-    ages->tallies = must_alloc((records + 1) * sizeof(*ages->tallies));
-    ages->read = must_alloc(records + 1);
-    ages->pins.pinned = must_alloc(record_set_bytes(records));
-    ages->pins.seen = must_alloc(record_set_bytes(records));
-    ages->pins.before = must_alloc(record_set_bytes(records));
+    ages->stamps = take(&at, bytes);
+    ages->live = take(&at, bytes);
+    ages->tallies = take(&at, tally_bytes);
+    ages->left_out = take(&at, set_bytes);
+    ages->pins.pinned = take(&at, set_bytes);
+    ages->pins.before = take(&at, set_bytes);
+    ages->pins.seen = take(&at, set_bytes);
+    ages->read = take(&at, bytes);
     ages->pins.fresh = UINT32_MAX;
     return ages;
 }
@@ -66,15 +87,7 @@ void ages_free(struct ages **ages)
     *ages = NULL;
     if (!mine)
         return;
-    free(mine->stamps);
-    free(mine->live);
-    free(mine->left_out);
-    free(mine->tallies);
-    free(mine->read);
     free(mine->sums);
-    free(mine->pins.pinned);
-    free(mine->pins.seen);
-    free(mine->pins.before);
     free(mine);
 }
 

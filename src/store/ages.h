@@ -25,7 +25,8 @@
 
 struct ages;
 
-/* Records from number `records` on have no age. Memory is used only for records that are added. */
+/* Records from number `records` on have no age. If the extent may still get records, `records` is the
+ * most that it can have; memory is then used by pages, for the records that are added. */
 struct ages *ages_new(uint32_t records) MUST_USE;
 void ages_free(struct ages **ages);
 

@@ -306,17 +306,27 @@ static struct extent *new_extent(struct extents *all, uint32_t number, int fd, u
     }
     extent->map_bytes = all->extent_bytes;
     atomic_init(&extent->rows, ROWS_UNKNOWN);
-    uint64_t most = MIN(MAX(bytes, all->extent_bytes), EXTENT_FILE_MAX);
-    static_assert(EXTENT_FILE_MAX / RECORD_BYTES_MIN <= AGES_RECORDS_MAX, "ages has room for them");
-    extent->ages = ages_new((uint32_t)(most / RECORD_BYTES_MIN));
     atomic_init(&extent->refs, REF_OPEN | 2);    /* one of the table, one of the caller */
     atomic_init(&extent->bytes, bytes);
     return extent;
 }
 
-struct extent *extent_add(struct extents *all, uint32_t number, int fd, uint64_t bytes)
+/* Returns the most records that the extent has, or can get. */
+static uint32_t most_records(const struct extent *extent)
 {
+    uint64_t bytes = MIN(MAX(extent_size(extent), extent->all->extent_bytes), EXTENT_FILE_MAX);
+    uint32_t most = (uint32_t)(bytes / RECORD_BYTES_MIN);
+    static_assert(EXTENT_FILE_MAX / RECORD_BYTES_MIN <= AGES_RECORDS_MAX, "ages has room for them");
+    return extent_is_unusable(extent) ? 0 : MIN(most, extent_rows(extent));
+}
+
+struct extent *extent_add(struct extents *all, uint32_t number, int fd, uint64_t bytes, bool old)
+{
+    static_assert(ROWS_UNKNOWN == UINT32_MAX, "above every number of rows");
     struct extent *extent = new_extent(all, number, fd, bytes);
+    if (old)
+        extent_recognize(extent);
+    extent->ages = ages_new(most_records(extent));
     atomic_fetch_add(&all->bytes, bytes);
     atomic_fetch_add(&all->files.count, 1);
     pthread_mutex_lock(&all->lock);
@@ -379,22 +389,32 @@ void extent_drop(struct extents *all, uint32_t number)
 
 /* ---- times and grants ---- */
 
+/* Finds the chunk of a record, and changes its ordinal to the one in the chunk. Chunk k has
+ * TIMES_A_CHUNK << k records, so an extent of few records needs little memory. */
+static uint32_t chunk_of(uint32_t *ordinal)
+{
+    uint32_t chunk = 31 - (uint32_t)__builtin_clz(*ordinal / TIMES_A_CHUNK + 1);
+    *ordinal -= ((1u << chunk) - 1) * TIMES_A_CHUNK;
+    return chunk;
+}
+
 /* If `make`, the place is made if it is missing. */
 static _Atomic uint32_t *mark_place(struct extent *extent, enum mark which, uint32_t ordinal,
                                     bool make)
 {
-    if (ordinal / TIMES_A_CHUNK >= TIME_CHUNKS)
+    uint32_t number = chunk_of(&ordinal);
+    if (number >= TIME_CHUNKS)
         return NULL;    /* the fact stays unknown, so the origin is asked again */
-    _Atomic(_Atomic uint32_t *) *place = &extent->times[which][ordinal / TIMES_A_CHUNK];
+    _Atomic(_Atomic uint32_t *) *place = &extent->times[which][number];
     _Atomic uint32_t *chunk = atomic_load_explicit(place, memory_order_acquire);
     if (!chunk && make) {
-        _Atomic uint32_t *fresh = must_alloc(TIMES_A_CHUNK * sizeof(*fresh));
+        _Atomic uint32_t *fresh = must_alloc(((size_t)TIMES_A_CHUNK << number) * sizeof(*fresh));
         if (atomic_compare_exchange_strong(place, &chunk, fresh))
             chunk = fresh;
         else
             free(fresh);
     }
-    return chunk ? &chunk[ordinal % TIMES_A_CHUNK] : NULL;
+    return chunk ? &chunk[ordinal] : NULL;
 }
 
 static uint32_t mark_get(struct extent *extent, enum mark which, uint32_t ordinal)
@@ -481,8 +501,7 @@ static enum err add_file(struct extents *all, uint32_t number)
         close(fd);
         return ERR_IO;
     }
-    struct extent *extent = extent_add(all, number, fd, (uint64_t)st.st_size);
-    extent_recognize(extent);
+    struct extent *extent = extent_add(all, number, fd, (uint64_t)st.st_size, true);
     note_number(all, number, !extent_is_unusable(extent));
     if (extent_is_unusable(extent)) {
         atomic_fetch_add(&all->files.unusable, 1);

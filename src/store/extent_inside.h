@@ -13,8 +13,8 @@
 #include "store/extent.h"
 
 #define CHAINS 4096u
-#define TIMES_A_CHUNK 4096u
-#define TIME_CHUNKS 128u
+#define TIMES_A_CHUNK 64u             /* in the first chunk; the next one has twice as many */
+#define TIME_CHUNKS 14u
 
 enum mark { MARK_TIME, MARK_GRANTED, MARK_COUNT };    /* facts of a record that are kept in RAM */
 #define GATHER_MAX 128u               /* the most records in one append */
@@ -118,8 +118,10 @@ struct extents {
 
 /* To be called under the lock, in a read epoch, or by the committer. */
 struct extent *extent_find(struct extents *all, uint32_t number);
-/* Adds an extent, which takes the descriptor. Returns a reference. */
-struct extent *extent_add(struct extents *all, uint32_t number, int fd, uint64_t bytes) MUST_USE;
+/* Adds an extent, which takes the descriptor. Returns a reference. An old extent is recognized. If it
+ * is sealed, its ages have room for its records alone. */
+struct extent *extent_add(struct extents *all, uint32_t number, int fd, uint64_t bytes,
+                          bool old) MUST_USE;
 /* Unlinks the file, and the file of its ages. Returns false if the file stays: the next opening
  * finds it again. */
 bool extent_remove_file(struct extents *all, uint32_t number);

@@ -288,7 +288,7 @@ enum err open_extent_begin(struct extents *all, enum open_which which)
         extents_give_number(all, number);
         return e;
     }
-    struct extent *extent = extent_add(all, number, fd, PAGE_BYTES);
+    struct extent *extent = extent_add(all, number, fd, PAGE_BYTES, false);
     extent->kind = kind;
     atomic_store(&extent->version, FORMAT_VERSION);
     change_open(all, which, extent, &none);
