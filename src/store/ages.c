@@ -498,6 +498,16 @@ void ages_hold(struct ages *ages, uint32_t ordinal, uint64_t bytes)
     put_bit(ages, ages->pins.pinned, ordinal);
 }
 
+void ages_unpin(struct ages *ages, uint32_t ordinal, uint64_t bytes)
+{
+    check(ordinal < ages->records && !ages_is_seen(ages, ordinal));
+    if (ages_is_pinned(ages, ordinal))
+        atomic_fetch_sub_explicit(&ages->pins.pinned_bytes, MIN(bytes, ages_pinned_bytes(ages)),
+                                  memory_order_relaxed);
+    unpin(ages, ordinal);
+    atomic_store(&ages->pins.unsaved, true);
+}
+
 uint64_t ages_seen_bytes(const struct ages *ages)
 {
     return atomic_load_explicit(&ages->pins.seen_bytes, memory_order_relaxed);

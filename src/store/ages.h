@@ -156,6 +156,8 @@ bool ages_is_seen(const struct ages *ages, uint32_t ordinal);
 void ages_see(struct ages *ages, uint32_t ordinal, uint64_t bytes);
 /* Pins a record that was pinned before, although the pass has not seen it. */
 void ages_hold(struct ages *ages, uint32_t ordinal, uint64_t bytes);
+/* Unpins a record whose entries have this weight. */
+void ages_unpin(struct ages *ages, uint32_t ordinal, uint64_t bytes);
 uint64_t ages_seen_bytes(const struct ages *ages);
 /* The pass begins again: it has seen only fresh records, those that were appended and pinned since
  * its begin. The pass may not find them, because the index may not name them yet. */

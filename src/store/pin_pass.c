@@ -14,6 +14,10 @@
  * disk is lost, the walk never ends, but its volume answers. So while the volume is in service,
  * another walk tries it after a while; at most HANGING_MAX walks hang in one volume.
  *
+ * All recyclers wait while a pass runs. So after each pass comes a pause that is at least as long as
+ * the pass was, and passes that are asked for meanwhile become one (H8): any number of pins and
+ * unpins keeps the recyclers waiting for half of the time at most.
+ *
  * A pass leaves out a volume that does not serve when the pass begins, for example because a commit
  * takes long. The recycler of this volume waits, so another pass follows soon after the volume
  * serves.
@@ -43,6 +47,7 @@ struct pin_pass {
     pthread_mutex_t lock;             /* guards the members below */
     pthread_cond_t more, ended;
     uint64_t wanted, done;            /* numbers of passes */
+    uint64_t rest_ms;                 /* the pause after the latest pass ends */
     uint64_t retry_ms;                /* next try of what found no room */
     uint64_t left_out_ms, pause_ms;   /* next try of volumes that were left out; the pause before */
     bool stopping;
@@ -210,9 +215,19 @@ static uint64_t wake_ms(struct pin_pass *pass)
     return list_empty(&pass->hanging) ? wake : MIN(wake, mono_ms() + LOOK_MS);
 }
 
+/* Under the lock. Lets the recyclers work. */
+static void rest(struct pin_pass *pass)
+{
+    while (mono_ms() < pass->rest_ms && !pass->stopping) {
+        end_hanging(pass);
+        cond_wait_until(&pass->more, &pass->lock, MIN(pass->rest_ms, mono_ms() + LOOK_MS) * 1000000u);
+    }
+}
+
 /* Under the lock. Sleeps until a pass is wanted. */
 static void wait_for_work(struct pin_pass *pass)
 {
+    rest(pass);
     if (pass->wanted == pass->done && !pass->stopping)
         cond_wait_until(&pass->more, &pass->lock, wake_ms(pass) * 1000000u);
     end_hanging(pass);
@@ -237,12 +252,13 @@ static void plan_next(struct pin_pass *pass)
 /* Under the lock. A stop ends the passes early, so whoever waits for them learns of the stop. */
 static void do_pass(struct pin_pass *pass)
 {
-    uint64_t number = pass->wanted;
+    uint64_t number = pass->wanted, begun_ms = mono_ms();
     for (unsigned i = 0; i <= pass->store->volume_count && !pass->stopping; i++)
         if (!pass_once(pass))
             break;
     if (!pass->stopping)
         pass->done = number;
+    pass->rest_ms = mono_ms() + (mono_ms() - begun_ms);
     plan_next(pass);
     pthread_cond_broadcast(&pass->ended);
 }

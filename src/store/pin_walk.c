@@ -11,6 +11,10 @@
  * pinned yet whose place another one could take. If some names are not known then, all records that
  * were pinned before are pinned again, and other records get only the rest of the budget.
  *
+ * While some names are not known, because a folder is out of service or an extent can't be read, no
+ * record is unpinned only because the walk does not find it. But a row of metadata that has a name
+ * which is not pinned tells of all records of its object: they are unpinned at once.
+ *
  * Each step that may wait for the disk of a volume begins with enter(). So another thread knows
  * which volume holds up the walk, and can let the other volumes go on. Threads: one thread makes the
  * walk. It never holds more than one volume's lock of pins, for at most one record. */
@@ -86,25 +90,38 @@ static void add_found(struct found *found, const struct entry *entry)
     found->records[i].weight += pin_weight(entry->len);
 }
 
-/* A record lies in one run of RECORD_UNITS units. */
-static void see_units(struct pin_walk *walk, struct volume *volume, const struct object_id *id,
-                      uint64_t etag_hash, size_t rank)
+/* Finds the records of the run from *unit on, and moves *unit to its end. Without `metadata`, also
+ * those of other versions. Under the lock of the pins. */
+static void find_run(const struct pin_walk *walk, struct volume *volume, const struct object_id *id,
+                     const struct entry *metadata, uint32_t *unit, struct found *ret)
 {
-    struct entry entries[RECORD_UNITS];
+    struct entry entry;
+    uint32_t end = rule_first_unit(*unit) + RECORD_UNITS;    /* at most UNITS_MAX */
+    for (; *unit < end; ++*unit)
+        if (is_current(walk, volume) && index_get_run(volume->index, id, *unit, 1, &entry) == 1 &&
+            (!metadata || entry.etag_hash == metadata->etag_hash) && !entry.whole)
+            add_found(ret, &entry);
+}
+
+/* Sees the units of an object, or unpins them if its name is not pinned (rank PINS_NONE). A record
+ * lies in one run of RECORD_UNITS units. */
+static void see_units(struct pin_walk *walk, struct volume *volume, const struct object_id *id,
+                      const struct entry *metadata, size_t rank)
+{
+    struct pin_part *part = &walk->parts[volume->number];
+    struct entry first;
     uint32_t unit = 0;
     while (unit < UNITS_MAX && enter(walk, volume->number) &&
-           index_get_next(volume->index, id, unit, &unit, &entries[0]) == OK &&
-           unit < UNITS_MAX && !entries[0].whole) {
+           index_get_next(volume->index, id, unit, &unit, &first) == OK &&
+           unit < UNITS_MAX && !first.whole) {
         struct found found = { .count = 0 };
-        uint32_t end = rule_first_unit(unit) + RECORD_UNITS;    /* at most UNITS_MAX */
         pthread_mutex_lock(&volume->pinned.lock);
-        for (; unit < end; unit++)
-            if (is_current(walk, volume) &&
-                index_get_run(volume->index, id, unit, 1, entries) == 1 &&
-                entries[0].etag_hash == etag_hash && !entries[0].whole)
-                add_found(&found, &entries[0]);
+        find_run(walk, volume, id, rank == PINS_NONE ? NULL : metadata, &unit, &found);
         for (size_t i = 0; i < found.count; i++)
-            pinned_see(volume, &walk->parts[volume->number], rank, &found.records[i]);
+            if (rank == PINS_NONE)
+                pinned_disown(volume, &found.records[i]);
+            else
+                pinned_see(volume, part, rank, &found.records[i]);
         pthread_mutex_unlock(&volume->pinned.lock);
     }
 }
@@ -119,9 +136,11 @@ static bool see_metadata(struct pin_walk *walk, const struct toc_row *row, size_
     bool is = is_current(walk, volume) &&
               index_get_metadata(volume->index, &row->entry->id, &unit, ret) == OK &&
               ret->extent == walk->rows.extent && ret->ordinal == row->ordinal;
-    if (is)
-        pinned_see(volume, &walk->parts[volume->number], rank,
-                   &(struct pin_found){ ret->extent, ret->ordinal, pin_weight(ret->len) });
+    struct pin_found found = { ret->extent, ret->ordinal, is ? pin_weight(ret->len) : 0 };
+    if (is && rank == PINS_NONE)
+        pinned_disown(volume, &found);
+    else if (is)
+        pinned_see(volume, &walk->parts[volume->number], rank, &found);
     pthread_mutex_unlock(&volume->pinned.lock);
     return is;
 }
@@ -160,6 +179,13 @@ static void see_before(struct pin_walk *walk, const struct toc_row *row)
     pthread_mutex_unlock(&volume->pinned.lock);
 }
 
+/* True if the row has a name that is not pinned, and its record must stay: the object was pinned. So
+ * the walk looks at no units of other objects. */
+static bool is_disowned(const struct pin_walk *walk, const struct toc_row *row)
+{
+    return row->name.name.len && ages_must_stay(walk->rows.ages, row->ordinal);
+}
+
 static enum err visit_row(void *arg, const struct toc_row *row)
 {
     struct pin_walk *walk = arg;
@@ -170,12 +196,13 @@ static enum err visit_row(void *arg, const struct toc_row *row)
         return ERR_STOPPING;
     see_before(walk, row);
     size_t rank = row->name.name.len ? rank_of(walk, row->name.name) : PINS_NONE;
-    if (rank == PINS_NONE || store_home(store, &row->entry->id) != walk->rows.volume ||
+    if ((rank == PINS_NONE && !is_disowned(walk, row)) ||
+        store_home(store, &row->entry->id) != walk->rows.volume ||
         !see_metadata(walk, row, rank, &metadata) || metadata.whole)
         return OK;
     for (size_t i = 0; i < store->volume_count; i++)
-        if (walk->takes_part[i] && walk->parts[i].look != LOOK_NONE)
-            see_units(walk, store->volumes[i], &row->entry->id, metadata.etag_hash, rank);
+        if (walk->takes_part[i] && (rank == PINS_NONE || walk->parts[i].look != LOOK_NONE))
+            see_units(walk, store->volumes[i], &row->entry->id, &metadata, rank);
     return enter(walk, here) ? OK : ERR_STOPPING;
 }
 

@@ -334,6 +334,20 @@ void pinned_see_before(struct volume *volume, struct pin_part *part, const struc
     extent_release(&extent);
 }
 
+/* A record that was appended while the pass runs stays: the table may have changed since the pass
+ * read it, and another pass follows then. */
+void pinned_disown(struct volume *volume, const struct pin_found *found)
+{
+    struct extent *extent = extent_ref(volume->extents, found->extent);
+    struct ages *ages = extent ? extent_ages_of(extent) : NULL;
+    if (ages && ages_must_stay(ages, found->ordinal) && !ages_is_seen(ages, found->ordinal)) {
+        uint64_t before = ages_pinned_bytes(ages);
+        ages_unpin(ages, found->ordinal, found->weight);
+        atomic_fetch_sub(&volume->pinned.bytes, before - ages_pinned_bytes(ages));
+    }
+    extent_release(&extent);
+}
+
 /* The older pin takes what it needs, and leaves the rest to the younger ones. */
 static void divide(uint64_t left, struct pin_share *shares, size_t ranks)
 {

@@ -82,6 +82,9 @@ void pinned_see(struct volume *volume, struct pin_part *part, size_t rank,
 /* Sees a record that was pinned before, whether its name is known or not. If the pass holds such
  * records, it pins this one. Under the lock of the pins. */
 void pinned_see_before(struct volume *volume, struct pin_part *part, const struct pin_found *found);
+/* Unpins a record whose name is known, and not pinned. Such a record need not wait until all names are
+ * known. Under the lock of the pins. */
+void pinned_disown(struct volume *volume, const struct pin_found *found);
 /* The pass begins to look at the volume again, to choose: makes shares of the counted weights.
  * Records that were appended and pinned since its begin keep their room. So do all records that were
  * pinned before, if some names are not known (`holds`). */

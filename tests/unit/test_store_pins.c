@@ -536,6 +536,76 @@ TEST(the_last_unpin_frees_all_records_while_a_folder_is_out_and_those_of_the_fol
     unit_close(&unit);
 }
 
+/* The record of an object's metadata and first bytes. */
+static bool stays_in(struct unit_store *unit, struct volume *volume, const char *key)
+{
+    return must_stay(unit, volume, key, 0);
+}
+
+/* The folder that is out has the metadata of an object with records in the other one: these have no
+ * known name, and stay until the folder is back. */
+TEST(an_unpin_frees_the_records_whose_names_are_known_while_a_folder_is_out)
+{
+    struct unit_store unit = open_these("ab");
+    struct volume *stays = unit.store->volumes[0], *fails = unit.store->volumes[1];
+    char goes[40], other[40], both[40];
+    key_in(&unit, 0, "keep/", goes);
+    key_in(&unit, 0, "other/", other);
+    key_of_both(&unit, "keep/large", both);
+    pin(&unit, "keep/", true);
+    pin(&unit, "other/", true);
+    ok(put_object(&unit, goes, "\"1\"", 3 * MIB) == OK && put_object(&unit, other, "\"1\"", 3 * MIB) == OK);
+    ok(put_object(&unit, both, "\"1\"", 65 * MIB) == OK);
+    soon(are_pins_saved(fails));
+    take_away(in_folder("b"));
+    soon(is_out(fails));
+    uint64_t before = atomic_load(&stays->pinned.bytes);
+    pin(&unit, "keep/", false);
+    ok(!stays_in(&unit, stays, goes) && !must_stay(&unit, stays, goes, 2 * MIB / UNIT_BYTES));
+    ok(stays_in(&unit, stays, other) && must_stay(&unit, stays, both, STRIPE_UNITS));
+    ok(before - atomic_load(&stays->pinned.bytes) >= 3 * MIB);
+    bring_back(in_folder("b"));
+    soon(volume_is_serving(fails));
+    soon(!must_stay(&unit, stays, both, STRIPE_UNITS));
+    ok(stays_in(&unit, stays, other));
+    unit_close(&unit);
+}
+
+/* Makes a pass that takes a while, and asks for more passes in the pause after it. Returns false if the
+ * machine was too slow to ask before its end. */
+static bool ask_in_pause(struct unit_store *unit, uint64_t last_ms)
+{
+    struct volume *volume = unit->store->volumes[0];
+    pthread_mutex_lock(&volume->recycler.lock);
+    uint64_t rounds = atomic_load(&volume->pinned.rounds);
+    uint64_t number = pin_pass_want(unit->store->pin_pass);
+    soon(atomic_load(&volume->pinned.passing));
+    uint64_t begun_ms = mono_ms();
+    soon(mono_ms() >= begun_ms + last_ms);
+    uint64_t took_ms = mono_ms() - begun_ms;
+    pthread_mutex_unlock(&volume->recycler.lock);
+    uint64_t ended_ms = mono_ms();
+    soon(pin_pass_is_done(unit->store->pin_pass, number));
+    for (int i = 0; i < 5; i++) {
+        number = pin_pass_want(unit->store->pin_pass);
+        usleep(20000);
+    }
+    bool in_pause = mono_ms() < ended_ms + took_ms;
+    soon(pin_pass_is_done(unit->store->pin_pass, number));
+    ok(!in_pause || atomic_load(&volume->pinned.rounds) == rounds + 4);
+    return in_pause;
+}
+
+TEST(passes_that_are_asked_for_in_the_pause_after_a_pass_become_one)
+{
+    struct unit_store unit = open_with(50);
+    uint64_t last_ms = 1000;
+    pin(&unit, "keep/", true);
+    while (last_ms < 60000 && !ask_in_pause(&unit, last_ms))
+        last_ms *= 2;
+    unit_close(&unit);
+}
+
 TEST(a_folder_that_missed_the_last_unpin_frees_its_records_when_it_is_opened)
 {
     struct unit_store unit = open_these("ab");
@@ -652,6 +722,8 @@ RUN_STORE(cmocka_unit_test(a_name_is_pinned_by_any_of_its_prefixes),
           STORE_TEST(a_stop_ends_the_wait_for_a_pass_that_does_not_end),
           STORE_TEST(a_folder_that_a_pass_left_out_takes_part_in_another_one),
           STORE_TEST(the_last_unpin_frees_all_records_while_a_folder_is_out_and_those_of_the_folder_later),
+          STORE_TEST(an_unpin_frees_the_records_whose_names_are_known_while_a_folder_is_out),
+          STORE_TEST(passes_that_are_asked_for_in_the_pause_after_a_pass_become_one),
           STORE_TEST(a_folder_that_missed_the_last_unpin_frees_its_records_when_it_is_opened),
           STORE_TEST(a_folder_that_fails_and_returns_while_a_pass_runs_costs_no_pins),
           STORE_TEST(a_volume_that_was_away_learns_the_pins_from_its_sibling),
