@@ -21,7 +21,8 @@ struct purge {
     uint64_t serial;               /* of this purge; 0: none was made */
     bool incomplete;               /* of a dry run */
     /* Of the purges that --wait or --list finds. working: a folder in service has entries to
-     * delete. out: the folders that are out of service, and will have. */
+     * delete. out: the folders that are out of service, and will have entries to delete when they
+     * are back. */
     uint64_t extents, left, rows;
     bool working, out[LINES_FOLDERS_MAX];
     struct arena keep;

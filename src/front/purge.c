@@ -59,7 +59,8 @@ static void dry_run(struct purge_job *job, struct text *to)
     line_add_gaps(to, &gaps);
 }
 
-/* Returns what the call names, a prefix for each endpoint. */
+/* Returns one prefix for each endpoint of the call. Each prefix has the bucket, and the key or
+ * prefix, of the call. */
 static const slice *prefixes_of(struct purge_job *job)
 {
     slice *prefixes = arena_alloc(&job->task.keep, job->endpoint_count * sizeof(*prefixes));
@@ -96,7 +97,7 @@ static bool is_listed(const struct purge_job *job, const slice *asked, slice pre
     return is;
 }
 
-/* Adds what a purge names: a prefix of keys, or a key. */
+/* Adds the prefix of keys, or the key, that a purge covers. */
 static void add_name(struct text *to, slice prefix)
 {
     (void)slice_cut(&prefix, '\0');    /* the endpoint */

@@ -41,7 +41,8 @@ static int open_folder(const struct volume *volume, bool make)
     return openat(folder, "ages", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 
-/* Returns false if the file can't be written. The old one stays, and is as true as it was. */
+/* Returns false if the file can't be written. The old file then stays, and is as valid as
+ * before. */
 static bool write_file(int dir, const char *name, const void *bytes, size_t len)
 {
     int fd = file_make_new(dir, FRESH);
@@ -76,15 +77,15 @@ static slice read_file(int dir, const char *name)
 
 /* ---- writing ---- */
 
-/* A later round writes the file. */
+/* Marks the pinned records as unsaved, so that a later round writes the file. */
 static void leave_unsaved(struct volume *volume, struct ages *ages)
 {
     ages_pins_unsaved(ages);
     atomic_store(&volume->pinned.unsaved, true);
 }
 
-/* The tick is read after the stamps, so that no stamp is later than the tick. Pinned records that
- * change from now on are unsaved again. */
+/* The tick is read after the stamps, so that no stamp is later than the tick. Pins count as saved
+ * before the copy is made. So pins that change during the copy, or later, are unsaved again. */
 static void write_ages(struct volume *volume, int dir, uint32_t number, uint32_t stop)
 {
     char name[16];

@@ -13,7 +13,7 @@
  * back, if the rule has none, and each extent its ages. Extents whose live records are not known
  * are marked for the count (ages_set_counting). Removes the files of extents that don't exist. */
 void age_files_read(struct volume *volume);
-/* For a folder that is being opened: only learns which records were pinned. */
+/* For a folder that is being opened. Reads from the files only which records were pinned. */
 void age_files_read_pins(int folder, struct extents *extents);
 /* Writes all files, before the mark of a clean stop. No other thread may use the volume. */
 void age_files_write(struct volume *volume);

@@ -1,10 +1,10 @@
 /* ages.c - the age of each record of an extent, and how much of the extent is live.
  * SPDX-License-Identifier: Apache-2.0
  *
- * All arrays lie in one allocation, behind the struct. They have room for all records that the extent
- * can have: a sealed extent is given exactly its records. An extent that is being written gets room
- * for the most; of a large allocation, the kernel gives a page at its first use. So the arrays that
- * few extents use come last. */
+ * All arrays lie in one allocation, behind the struct. They have room for each record that the
+ * extent can have. For a sealed extent, this is the number of its records. For an extent that is
+ * being written, it is the largest possible number. The kernel provides a page of a large
+ * allocation only when the page is first used. So the arrays that few extents use come last. */
 #include "store/ages.h"
 
 #include <stdlib.h>

@@ -25,8 +25,8 @@
 
 struct ages;
 
-/* Records from number `records` on have no age. If the extent may still get records, `records` is the
- * most that it can have; memory is then used by pages, for the records that are added. */
+/* Records from number `records` on have no age. If the extent may still get records, `records` is
+ * the largest number that it can have. Memory is then used page by page, as records are added. */
 struct ages *ages_new(uint32_t records) MUST_USE;
 void ages_free(struct ages **ages);
 
@@ -145,7 +145,8 @@ static inline bool ages_must_stay(const struct ages *ages, uint32_t ordinal)
     return ages_is_pinned(ages, ordinal) || ages_was_pinned(ages, ordinal);
 }
 uint64_t ages_pinned_bytes(const struct ages *ages);
-/* Returns the number of records that were pinned before, and are not pinned. Any thread. */
+/* Returns the number of records that were pinned before (ages_was_pinned), and are not pinned now.
+ * Any thread. */
 uint64_t ages_held(const struct ages *ages);
 /* Pins a record that the index does not name yet. `seen`: a pass runs, and the record is fresh. */
 void ages_pin_new(struct ages *ages, uint32_t ordinal, bool seen);
@@ -156,7 +157,7 @@ bool ages_is_seen(const struct ages *ages, uint32_t ordinal);
 void ages_see(struct ages *ages, uint32_t ordinal, uint64_t bytes);
 /* Pins a record that was pinned before, although the pass has not seen it. */
 void ages_hold(struct ages *ages, uint32_t ordinal, uint64_t bytes);
-/* Unpins a record whose entries have this weight. */
+/* Unpins a record. `bytes` is the weight of its entries. */
 void ages_unpin(struct ages *ages, uint32_t ordinal, uint64_t bytes);
 uint64_t ages_seen_bytes(const struct ages *ages);
 /* The pass begins again: it has seen only fresh records, those that were appended and pinned since
@@ -170,7 +171,8 @@ void ages_unpin_all(struct ages *ages);
 bool ages_restore_pins(struct ages *ages, uint32_t count, const uint8_t *live);
 /* True if pinned records changed since the latest ages_pins_saved. Any thread. */
 bool ages_are_pins_unsaved(const struct ages *ages);
-/* To be called before ages_copy; and if the copy was not saved. Any thread. */
+/* ages_pins_saved is to be called before ages_copy, and ages_pins_unsaved if the copy was then not
+ * saved. Any thread. */
 void ages_pins_saved(struct ages *ages);
 void ages_pins_unsaved(struct ages *ages);
 

@@ -32,10 +32,10 @@ struct bans {
     /* The highest serial for which the file could not be written because no file descriptor was
      * left. The committer tries again at again_ms, also if the disk was full. */
     _Atomic uint64_t refused;
-    uint64_t again_ms;                /* for the committer only, as `full` */
+    uint64_t again_ms;                /* for the committer only, like `full` */
     struct bans_full {
-        uint64_t since_ms;            /* the disk has no room for the file since then; 0: it has */
-        unsigned given;               /* extents that went for the file since then */
+        uint64_t since_ms;            /* when the disk became too full for the file; 0: it is not */
+        unsigned given;               /* extents evicted since then to make room for the file */
     } full;
     _Atomic uint64_t followed, written;    /* versions of the list: of the rows; of the file */
     atomic_uint opening;              /* how often the folder was opened */

@@ -63,8 +63,9 @@ static enum err open_inner(int folder, const char *inner, DIR **ret)
     return errno == ENOENT ? ERR_NOT_FOUND : errno == ENOTDIR ? ERR_FORMAT : ERR_IO;
 }
 
-/* Returns NULL at the end, or after an error. A list that broke off must not pass for a whole one:
- * files of another program may be missing in it. */
+/* Returns NULL at the end of the list, or after an error, which it sets in *ret. After an error,
+ * the caller must not take the list for a complete one: files of another program may be missing in
+ * it. */
 static struct dirent *next_item(DIR *dir, enum err *ret)
 {
     errno = 0;

@@ -35,7 +35,7 @@
 #define COUNT_MS 5u                   /* between two batches of the count of live records */
 #define READER_CHECK_MS 60000u
 #define FILES_MS 200u                 /* before the file of purges is tried again */
-#define GIVEN_MAX 2u                  /* extents that go for this file of at most a few MiB */
+#define GIVEN_MAX 2u                  /* extents evicted for this file of at most a few MiB */
 
 /* Why the folder goes out of service, as texts for people. */
 #define WRITE_FAILED \
@@ -516,7 +516,7 @@ static bool delete_leftovers(struct volume *volume)
     return !leftovers_step(volume) && !room_commit_removals(volume);
 }
 
-/* An extent goes, as in shrink. Returns ERR_FULL if none may go now. */
+/* Evicts an extent, as shrink does. Returns ERR_FULL if no extent may be evicted now. */
 static enum err make_room_for_bans(struct volume *volume)
 {
     struct bans *bans = volume->bans;
@@ -539,10 +539,10 @@ static bool is_full_for_long(struct volume *volume)
     return mono_ms() >= bans->full.since_ms + volume->options.commit_ms_max;
 }
 
-/* Takes new purges. They wait for the file (H3). If the disk is full, an extent makes room for the
- * file. If no extent may go, because a pass over the pins runs, or if that was not enough, the file
- * is written later, and the purges wait. If no file descriptor is left, the purges fail, and the
- * file is written later. */
+/* Takes new purges. They wait until the file is written (H3). If the disk is full, an extent is
+ * evicted to make room for the file. In two cases, the file is written later, and the purges wait:
+ * no extent may be evicted, because a pass over the pins runs; or the eviction did not make enough
+ * room. If no file descriptor is left, the purges fail, and the file is written later. */
 static void follow_bans(struct volume *volume)
 {
     struct ban_list *list = &volume->options.installation->bans;

@@ -311,7 +311,8 @@ static struct extent *new_extent(struct extents *all, uint32_t number, int fd, u
     return extent;
 }
 
-/* Returns the most records that the extent has, or can get. */
+/* Returns the number of records that the extent has, if its footer says it, or else the largest
+ * number that it can get. An unusable extent has none. */
 static uint32_t most_records(const struct extent *extent)
 {
     uint64_t bytes = MIN(MAX(extent_size(extent), extent->all->extent_bytes), EXTENT_FILE_MAX);
@@ -389,8 +390,9 @@ void extent_drop(struct extents *all, uint32_t number)
 
 /* ---- times and grants ---- */
 
-/* Finds the chunk of a record, and changes its ordinal to the one in the chunk. Chunk k has
- * TIMES_A_CHUNK << k records, so an extent of few records needs little memory. */
+/* Returns the number of the chunk that has the record, and changes *ordinal to the record's ordinal
+ * in this chunk. Chunk k has TIMES_A_CHUNK << k records, so an extent of few records needs little
+ * memory. */
 static uint32_t chunk_of(uint32_t *ordinal)
 {
     uint32_t chunk = 31 - (uint32_t)__builtin_clz(*ordinal / TIMES_A_CHUNK + 1);
@@ -540,7 +542,7 @@ enum err extents_open(struct extents *all, int folder, const struct format *form
     while (!e && (errno = 0, (item = readdir(dir))))
         if (extent_number_of(item->d_name, &number))
             e = add_file(all, number);
-    if (!e && errno)    /* a file that is not found would be unknown to purges, too */
+    if (!e && errno)    /* purges would not cover a file that is missing in the list */
         e = file_err(errno);
     if (extents_highest(all) >= EXTENT_NUMBER_FAR)
         raise_32(&all->files.highest, all->files.far);

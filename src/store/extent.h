@@ -87,9 +87,9 @@ uint64_t extents_live_bytes(struct extents *all);
 /* Bytes that were appended since the process began. Any thread. */
 uint64_t extents_appended(const struct extents *all);
 uint32_t extents_count(const struct extents *all);    /* any thread */
-/* The number of files that are not in the table: they could not be opened with the folder, or not be
- * unlinked since. The index may name their records, now or after the next opening, but nobody can
- * read their tables. Any thread. */
+/* The number of files that are not in the table. Such a file could not be opened when the folder
+ * was opened, or could not be unlinked later. The index may name the records of such files, now or
+ * after the next opening, but nobody can read their tables of contents. Any thread. */
 uint32_t extents_unopened(const struct extents *all);
 /* The number of unusable files (extent_is_unusable). Any thread. */
 uint32_t extents_unusable(const struct extents *all);
@@ -127,7 +127,8 @@ enum err extent_contents(struct extents *all, uint32_t number, struct arena *kee
                          struct toc_entry **ret, uint32_t *ret_count) MUST_USE;
 bool extent_is_there(struct extents *all, uint32_t number);    /* any thread */
 /* Returns the ages of an extent's records, valid until the extent is dropped; NULL if there is no
- * such extent. Committer only: another thread takes a reference (extent_ref) and extent_ages_of. */
+ * such extent. Committer only: another thread takes a reference with extent_ref, and calls
+ * extent_ages_of. */
 struct ages *extent_ages(struct extents *all, uint32_t number);
 /* Committer only, or while no other thread uses the table. */
 bool extent_is_sealed(struct extents *all, uint32_t number);
@@ -144,10 +145,10 @@ size_t extents_numbers(struct extents *all, struct arena *keep, uint32_t **ret);
  * and writes nothing, if the disk does not give all record headers. */
 enum err extent_seal_old(struct extents *all, uint32_t number) MUST_USE;
 /* Takes an extent out of the table and unlinks its file. Readers that hold it can still read it. A
- * file that can't be unlinked counts as unopened.
- * The caller looks first that the extent has not the highest number: an opening would use that number
- * again. (If the highest number is given back after the look, a later record may get the place of one
- * that an entry still names. The reader finds the wrong id in it, and that is a miss.) */
+ * file that can't be unlinked counts in extents_unopened. The caller looks first that the extent
+ * has not the highest number: an opening would use that number again. (If the highest number is
+ * given back after the look, a later record may get the place of one that an entry still names. The
+ * reader finds the wrong id in it, and that is a miss.) */
 void extent_drop(struct extents *all, uint32_t number);
 
 /* ---- open extents: records are gathered, then written as one append ----

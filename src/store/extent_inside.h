@@ -13,7 +13,7 @@
 #include "store/extent.h"
 
 #define CHAINS 4096u
-#define TIMES_A_CHUNK 64u             /* in the first chunk; the next one has twice as many */
+#define TIMES_A_CHUNK 64u             /* in the first chunk; each further one has twice as many */
 #define TIME_CHUNKS 14u
 
 enum mark { MARK_TIME, MARK_GRANTED, MARK_COUNT };    /* facts of a record that are kept in RAM */
@@ -107,7 +107,7 @@ struct extents {
         unsigned far;                 /* the highest number that does not; for the opening */
         atomic_uint count;            /* in the table */
         atomic_uint unusable;         /* in the table, and can't be used (extent_is_unusable) */
-        atomic_uint unopened;         /* not in the table: can't be opened, or not be unlinked */
+        atomic_uint unopened;         /* not in the table (extents_unopened) */
     } files;
     /* The log is for the committer, the copy for the recycler, until the log takes its place. */
     struct open_extent *opens[OPEN_COUNT];
@@ -118,8 +118,9 @@ struct extents {
 
 /* To be called under the lock, in a read epoch, or by the committer. */
 struct extent *extent_find(struct extents *all, uint32_t number);
-/* Adds an extent, which takes the descriptor. Returns a reference. An old extent is recognized. If it
- * is sealed, its ages have room for its records alone. */
+/* Adds an extent, which takes the descriptor. Returns a reference. `old`: the file was there when
+ * the folder was opened, so the extent is recognized first (extent_recognize). If it is sealed, its
+ * ages have room for its records alone. */
 struct extent *extent_add(struct extents *all, uint32_t number, int fd, uint64_t bytes,
                           bool old) MUST_USE;
 /* Unlinks the file, and the file of its ages. Returns false if the file stays: the next opening

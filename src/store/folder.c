@@ -504,7 +504,7 @@ static enum err set_opening(struct folder *folder)
     return e ? e : folder_set_format(folder, &next);
 }
 
-/* Returns the weight, about, of the extent's records that were pinned. */
+/* Returns the approximate weight of the extent's records that were pinned. */
 static uint64_t held_in(struct folder *folder, uint32_t number)
 {
     struct arena keep = { 0 };

@@ -1,11 +1,14 @@
-/* give.c - the extent that goes without a copy, when the disk is full. SPDX-License-Identifier: Apache-2.0
+/* give.c - chooses the extent that is evicted without a copy when the disk is full.
+ * SPDX-License-Identifier: Apache-2.0
  *
- * Two places give up extents: room.c while the folder serves, and folder.c while it is being opened.
- * After an opening, and until the first pass over the pins has ended, no record is pinned yet. The
- * files of ages say which records were pinned before (ages.h), and their extents come last, too. */
+ * Two files evict such extents: room.c while the folder serves, and folder.c while the folder is
+ * being opened. After an opening, and until the first pass over the pins has ended, no record is
+ * pinned yet. The files of ages say which records were pinned before (ages.h). The extents with
+ * these records are evicted last, too. */
 #include "store/give.h"
 
-/* The weight of a record that was pinned before is not known without its row. */
+/* Without its row, the weight of a record that was pinned before is not known. So each of these
+ * records counts as one without data. */
 static uint64_t stays(struct extents *extents, uint32_t number, bool held)
 {
     const struct ages *ages = extent_ages(extents, number);

@@ -73,8 +73,9 @@ static inline uint8_t mean_age_dead_stamp(uint64_t tick)
     return (uint8_t)(tick - MEAN_AGE_CAP);
 }
 
-/* True if a touch came after the caller had read the tick, and in a later tick. Sweeps keep all other
- * stamps younger than MEAN_AGE_CAP + MEAN_AGE_UNSWEPT, so the byte tells the two apart. */
+/* True if the stamp is from a later tick than `tick`: the record was touched after the caller had
+ * read the tick. Sweeps keep all other stamps younger than MEAN_AGE_CAP + MEAN_AGE_UNSWEPT, so one
+ * byte is enough to tell a later stamp from an old one. */
 static inline bool mean_age_is_later(uint64_t tick, uint8_t stamp)
 {
     return (uint8_t)(stamp - tick - 1) < MEAN_AGE_UNSWEPT;
@@ -147,8 +148,8 @@ bool mean_age_is_hot(struct mean_age *policy, uint64_t hash) MUST_USE;
  * and refuse the record. `why` is one of the two reasons to recycle. */
 size_t mean_age_victim(struct mean_age *policy, struct mean_age_extent *extents, size_t count,
                        enum mean_age_verdict why) MUST_USE;
-/* Age from which the records of a victim are dropped. One tick serves for the whole extent; a record
- * that is touched in a later one has the age 0. */
+/* Age from which the records of a victim are dropped. All records of the extent are judged by one
+ * tick. A record that is touched in a later tick has the age 0. */
 uint8_t mean_age_cut(const struct mean_age_stamps *stamps, uint64_t tick,
                      enum mean_age_verdict why) MUST_USE;
 

@@ -14,9 +14,9 @@
  * disk is lost, the walk never ends, but its volume answers. So while the volume is in service,
  * another walk tries it after a while; at most HANGING_MAX walks hang in one volume.
  *
- * All recyclers wait while a pass runs. So after each pass comes a pause that is at least as long as
- * the pass was, and passes that are asked for meanwhile become one (H8): any number of pins and
- * unpins keeps the recyclers waiting for half of the time at most.
+ * All recyclers wait while a pass runs. So after each pass comes a pause that is at least as long
+ * as the pass was. Passes that are wanted during the pause become one pass (H8). So the recyclers
+ * wait for at most half of the time, whatever the number of pins and unpins.
  *
  * A pass leaves out a volume that does not serve when the pass begins, for example because a commit
  * takes long. The recycler of this volume waits, so another pass follows soon after the volume
@@ -47,7 +47,7 @@ struct pin_pass {
     pthread_mutex_t lock;             /* guards the members below */
     pthread_cond_t more, ended;
     uint64_t wanted, done;            /* numbers of passes */
-    uint64_t rest_ms;                 /* the pause after the latest pass ends */
+    uint64_t rest_ms;                 /* the end of the pause after the latest pass */
     uint64_t retry_ms;                /* next try of what found no room */
     uint64_t left_out_ms, pause_ms;   /* next try of volumes that were left out; the pause before */
     bool stopping;

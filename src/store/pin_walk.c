@@ -12,8 +12,8 @@
  * were pinned before are pinned again, and other records get only the rest of the budget.
  *
  * While some names are not known, because a folder is out of service or an extent can't be read, no
- * record is unpinned only because the walk does not find it. But a row of metadata that has a name
- * which is not pinned tells of all records of its object: they are unpinned at once.
+ * record is unpinned only because the walk does not find it. But if a row of metadata has a name
+ * that is not pinned, this is the name of all records of the object. So they are unpinned at once.
  *
  * Each step that may wait for the disk of a volume begins with enter(). So another thread knows
  * which volume holds up the walk, and can let the other volumes go on. Threads: one thread makes the
@@ -90,8 +90,9 @@ static void add_found(struct found *found, const struct entry *entry)
     found->records[i].weight += pin_weight(entry->len);
 }
 
-/* Finds the records of the run from *unit on, and moves *unit to its end. Without `metadata`, also
- * those of other versions. Under the lock of the pins. */
+/* Finds the records of the units from *unit to the end of the run, and sets *unit to this end. With
+ * `metadata`, finds only records of its version, otherwise records of all versions. Under the lock
+ * of the pins. */
 static void find_run(const struct pin_walk *walk, struct volume *volume, const struct object_id *id,
                      const struct entry *metadata, uint32_t *unit, struct found *ret)
 {
@@ -179,8 +180,9 @@ static void see_before(struct pin_walk *walk, const struct toc_row *row)
     pthread_mutex_unlock(&volume->pinned.lock);
 }
 
-/* True if the row has a name that is not pinned, and its record must stay: the object was pinned. So
- * the walk looks at no units of other objects. */
+/* For a row without a pinned name. True if the row has a name, and its record still must stay,
+ * because the object was pinned before. If it is false, the walk need not look at the units of the
+ * object. */
 static bool is_disowned(const struct pin_walk *walk, const struct toc_row *row)
 {
     return row->name.name.len && ages_must_stay(walk->rows.ages, row->ordinal);

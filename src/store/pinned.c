@@ -334,8 +334,8 @@ void pinned_see_before(struct volume *volume, struct pin_part *part, const struc
     extent_release(&extent);
 }
 
-/* A record that was appended while the pass runs stays: the table may have changed since the pass
- * read it, and another pass follows then. */
+/* A record that was appended during the pass stays pinned, because the table of pins may have
+ * changed since the pass read it. In that case, another pass follows. */
 void pinned_disown(struct volume *volume, const struct pin_found *found)
 {
     struct extent *extent = extent_ref(volume->extents, found->extent);

@@ -33,8 +33,8 @@ struct purge_state {
     uint64_t serial;
     slice prefix;
     uint32_t extents, left;           /* to read for the sweep, in all folders; and those left */
-    /* By the order of the settings: the folders in which entries are left, and those of them that
-     * are out of service. */
+    /* By the order of the settings. folders: the folder has entries left to delete. out: the folder
+     * has such entries, and is out of service. */
     bool folders[VOLUMES_MAX], out[VOLUMES_MAX];
 };
 /* Finds the purges in force, in keep. Any thread; never waits for a disk. */

@@ -130,7 +130,7 @@ static void stamps_end(struct mean_age_stamps *stamps)
     stamps->old = NULL;
 }
 
-/* An open extent is no victim, but its stamps must not wrap either. */
+/* Open extents are swept, too: they can't be victims, but their stamps must not wrap, either. */
 static void sweep(struct volume *volume)
 {
     struct rule *rule = &volume->rule;

@@ -16,8 +16,8 @@ void removals_answer(struct volume *volume, enum err err);
 bool removals_are_due(const struct volume *volume);
 /* To be called when the commit is over. */
 void removals_end(struct volume *volume);
-/* To be called when a transaction beside the commits is over. Does the same, unless appends wait: a
- * removal is made again after the appends that came before it. */
+/* To be called when a transaction beside the commits is over. Does the same as removals_end, but
+ * nothing if appends wait: a removal is made again after the appends that came before it. */
 void removals_end_beside(struct volume *volume);
 /* The watch calls it when the disk hangs. Answers all removals, so that no write waits for the
  * disk. */

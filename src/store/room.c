@@ -5,10 +5,11 @@
  * copy into.
  *
  * If the disk is full, or the extents have more bytes than the size, extents are evicted here, the
- * oldest first, with all their records. Files in extents/ that can't be used go before; their records
- * are misses anyway. Extents with pinned records come last (give.h). If the size is exceeded, these
- * go only after a pass has unpinned the records for which the smaller budget has no room. If the disk has room for copies, and they regain
- * space, the recycler first copies the pinned records; otherwise they are lost, and counted. So each
+ * oldest first, with all their records. Files in extents/ that can't be used go before; their
+ * records are misses anyway. Extents with pinned records come last (give.h). If the size is
+ * exceeded, such extents are evicted only after a pass has unpinned the records for which the
+ * smaller budget has no room. If the disk has room for copies, and copying regains space, the
+ * recycler first copies the pinned records. Otherwise these records are lost, and counted. So each
  * turn regains space, and comes to an end.
  *
  * To evict an extent, its index entries are deleted first, a few thousand in a transaction, and

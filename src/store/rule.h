@@ -42,7 +42,7 @@ struct rule {
     bool must;                        /* wanted for a record that the rule did not judge */
     bool shrinks;                     /* as must, and what is not pinned goes */
     bool stopping;
-    uint64_t swept;                   /* the tick of the latest sweep; NEVER_SWEPT before it */
+    uint64_t swept;                   /* the tick of the latest sweep; NEVER_SWEPT: none yet */
     atomic_bool due;                  /* a tick has ended */
     struct rule_ring ring;
     enum mean_age_room next_class;    /* for which records the next extent of the log has room */

@@ -54,9 +54,9 @@ uint64_t service_free_bytes(const struct volume *volume)
     return store_space(volume->folder.path, &space) == OK ? space.free_bytes : UINT64_MAX;
 }
 
-/* Grows the size if no setting gives it, up to SIZE_EXTENTS_MAX extents, because the index has room
- * for their records (folder.c). The next opening has larger extents, up to 64 MiB, and derives the
- * size without this limit. */
+/* Grows the size if no setting gives it, up to SIZE_EXTENTS_MAX extents. The index has room for the
+ * records of this number of extents (folder.c). The next opening has larger extents, up to 64 MiB,
+ * and derives the size without this limit. */
 static void grow(struct volume *volume, uint64_t free)
 {
     uint64_t size = atomic_load(&volume->space.size_bytes), own = extents_bytes(volume->extents);

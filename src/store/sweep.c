@@ -180,7 +180,8 @@ static void read_extent(struct sweep *sweep, uint32_t number)
     sweep->held = extent_ref(sweep->volume->extents, number);
     if (!sweep->held)
         return;    /* recycled */
-    /* Asked before the rows are read: an open extent gets more rows, and may be sealed meanwhile. */
+    /* Taken before the rows are read, because an open extent may get more rows meanwhile, and may
+     * be sealed. */
     uint32_t rows = extent_rows(sweep->held);
     enum err e = extent_each_row(sweep->volume->extents, number, visit, sweep);
     if (!e)

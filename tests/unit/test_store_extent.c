@@ -473,8 +473,9 @@ TEST(extents_are_held_while_they_are_dropped_and_their_files_closed)
     ok(files_open() == before);
 }
 
-/* Looks once. The flag is relaxed, so it orders nothing: only the read epoch of the look itself keeps
- * the extent from being freed meanwhile, and the thread sanitizer sees if there is none. */
+/* Looks once. The flag is relaxed, so it orders nothing. Only the read epoch in extent_is_there
+ * keeps the extent from being freed during the look. If there is no read epoch, the thread
+ * sanitizer reports it. */
 static void *look_once(void *arg)
 {
     struct racer *racer = arg;

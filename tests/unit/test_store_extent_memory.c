@@ -61,7 +61,7 @@ TEST(a_sealed_extent_has_memory_for_its_records_alone)
     extents_free(&all);
 }
 
-/* The next records after those of the largest chunk have no facts, so the origin is asked. */
+/* Records after those of the largest chunk have no time and no grant, so the origin is asked. */
 TEST(each_record_keeps_its_own_time_and_grant)
 {
     static const uint32_t ordinals[] = { 0, 1, 63, 64, 191, 192, 447, 448, 4095, 4096, 65000, 524287,

@@ -193,8 +193,8 @@ static bool has_ended(struct unit_put *put)
     return ended > 0;
 }
 
-/* The test holds up the recycler, so an append waits for room. After a few seconds it fails, and the
- * next one waits. */
+/* The test holds up the recycler, so an append waits for room. After a few seconds, this append
+ * fails, and the next one waits. */
 TEST(a_purge_on_a_full_disk_evicts_an_extent_although_appends_wait)
 {
     struct unit_store unit = open_patiently(600000);

@@ -363,7 +363,7 @@ static bool are_pins_saved(struct volume *volume)
 
 #define FAILURES 1000000
 
-/* Waits until all files have failed, or no more are written. */
+/* Waits until the write of each file has failed, or no file is left to write. */
 static void fail_all_files(struct volume *volume)
 {
     int left = atomic_load(&unit_fails[FAIL_AGES_WRITE].times);
@@ -536,14 +536,14 @@ TEST(the_last_unpin_frees_all_records_while_a_folder_is_out_and_those_of_the_fol
     unit_close(&unit);
 }
 
-/* The record of an object's metadata and first bytes. */
+/* True if the record with the object's metadata and first bytes must stay. */
 static bool stays_in(struct unit_store *unit, struct volume *volume, const char *key)
 {
     return must_stay(unit, volume, key, 0);
 }
 
-/* The folder that is out has the metadata of an object with records in the other one: these have no
- * known name, and stay until the folder is back. */
+/* The folder that is out of service has the metadata of an object that has records in the other
+ * folder. The name of these records is not known, so they stay until the folder is back. */
 TEST(an_unpin_frees_the_records_whose_names_are_known_while_a_folder_is_out)
 {
     struct unit_store unit = open_these("ab");
@@ -571,8 +571,8 @@ TEST(an_unpin_frees_the_records_whose_names_are_known_while_a_folder_is_out)
     unit_close(&unit);
 }
 
-/* Makes a pass that takes a while, and asks for more passes in the pause after it. Returns false if the
- * machine was too slow to ask before its end. */
+/* Makes a pass that takes a while, and asks for more passes in the pause after it. Returns false if
+ * the machine was too slow to ask before the end of the pause. */
 static bool ask_in_pause(struct unit_store *unit, uint64_t last_ms)
 {
     struct volume *volume = unit->store->volumes[0];

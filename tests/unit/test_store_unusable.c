@@ -1,8 +1,8 @@
 /* test_store_unusable.c - files in extents/ that can't be extents of the folder.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Another program may have made such a file, or an extent is damaged. Its records are misses. And
- * errors of the folder extents/ itself. */
+ * Another program may have made such a file, or an extent is damaged. Its records are misses. Other
+ * tests are about errors of the folder extents/ itself. */
 #include "store_unit.h"
 
 #include <dirent.h>
@@ -82,7 +82,7 @@ TEST(an_extent_that_is_almost_too_long_stays_usable_with_its_table)
 
 /* ---- a folder that can't be listed, a file that can't be unlinked ---- */
 
-static int items_left = -1;           /* readdir then fails; -1: it does not */
+static int items_left = -1;           /* until readdir fails; -1: it does not fail */
 
 /* Takes the place of the C library's function. */
 struct dirent *readdir(DIR *dir)
@@ -116,7 +116,7 @@ TEST(a_folder_that_can_t_be_listed_to_its_end_is_not_opened)
     extents_free(&all);
 }
 
-/* A folder that seems empty must not be cleared or used. */
+/* Such a folder may seem empty, but must not be cleared or used. */
 TEST(a_folder_that_can_t_be_listed_to_its_end_is_not_cleared)
 {
     struct unit_store unit = unit_open_sized(CACHE, EXTENT);
