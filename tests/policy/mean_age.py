@@ -150,8 +150,8 @@ class MeanAge:
         return extent.stamps.translate(bytes(min(CAP, self.tick - x & 255) for x in range(256)))
 
     def sweep(self, extents, open=None):
-        """Once a tick, over all stamps. A pinned record counts as touched now; an old stamp is moved up, so that
-        the byte never wraps, also in the open extent. -> the sum of the ages of the others"""
+        """Once a tick, over all stamps. A pinned record counts as touched now; an old stamp is moved up, in the
+        open extent, too, so that the byte never wraps. -> the sum of the ages of the sealed extents"""
         tick = self.tick & 255
         clamp = bytes(x if tick - x & 255 <= CAP else tick - CAP & 255 for x in range(256))
         total = count = 0
