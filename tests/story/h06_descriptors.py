@@ -40,6 +40,7 @@ with Story("h06 descriptors run short, and nobody waits for one") as story:
                b"/x\n")
     leave(crowd)
     wait_for("they have left", lambda: probe.stats()["connections"] <= 1)
+    wait_for("their descriptors are closed", lambda: probe.fd_count() <= limit - 40 + 1)
     body = bytes(3 << 20)
     writers = [probe.wire() for _ in range(5)]
     for wire in writers:
