@@ -328,6 +328,15 @@ void pin_pass_free(struct pin_pass **pass)
     free(mine);
 }
 
+void pin_pass_undo(struct pin_pass *pass)
+{
+    pthread_mutex_lock(&pass->lock);
+    pass->wanted++;
+    pass->rest_ms = 0;
+    pthread_cond_broadcast(&pass->more);
+    pthread_mutex_unlock(&pass->lock);
+}
+
 uint64_t pin_pass_want(struct pin_pass *pass)
 {
     pthread_mutex_lock(&pass->lock);

@@ -571,26 +571,34 @@ TEST(an_unpin_frees_the_records_whose_names_are_known_while_a_folder_is_out)
     unit_close(&unit);
 }
 
+/* Makes a pass that takes at least last_ms. Returns a time at which the pause after it still lasts,
+ * if no pass without a pause is wanted. */
+static uint64_t slow_pass(struct unit_store *unit, uint64_t last_ms)
+{
+    struct volume *volume = unit->store->volumes[0];
+    pthread_mutex_lock(&volume->recycler.lock);
+    uint64_t number = pin_pass_want(unit->store->pin_pass);
+    soon(atomic_load(&volume->pinned.passing));
+    uint64_t begun_ms = mono_ms();
+    soon(mono_ms() >= begun_ms + last_ms);
+    uint64_t ends_ms = mono_ms();
+    pthread_mutex_unlock(&volume->recycler.lock);
+    soon(pin_pass_is_done(unit->store->pin_pass, number));
+    return ends_ms + (ends_ms - begun_ms);
+}
+
 /* Makes a pass that takes a while, and asks for more passes in the pause after it. Returns false if
  * the machine was too slow to ask before the end of the pause. */
 static bool ask_in_pause(struct unit_store *unit, uint64_t last_ms)
 {
     struct volume *volume = unit->store->volumes[0];
-    pthread_mutex_lock(&volume->recycler.lock);
-    uint64_t rounds = atomic_load(&volume->pinned.rounds);
-    uint64_t number = pin_pass_want(unit->store->pin_pass);
-    soon(atomic_load(&volume->pinned.passing));
-    uint64_t begun_ms = mono_ms();
-    soon(mono_ms() >= begun_ms + last_ms);
-    uint64_t took_ms = mono_ms() - begun_ms;
-    pthread_mutex_unlock(&volume->recycler.lock);
-    uint64_t ended_ms = mono_ms();
-    soon(pin_pass_is_done(unit->store->pin_pass, number));
+    uint64_t number, rounds = atomic_load(&volume->pinned.rounds);
+    uint64_t pause_ms = slow_pass(unit, last_ms);
     for (int i = 0; i < 5; i++) {
         number = pin_pass_want(unit->store->pin_pass);
         usleep(20000);
     }
-    bool in_pause = mono_ms() < ended_ms + took_ms;
+    bool in_pause = mono_ms() < pause_ms;
     soon(pin_pass_is_done(unit->store->pin_pass, number));
     ok(!in_pause || atomic_load(&volume->pinned.rounds) == rounds + 4);
     return in_pause;
@@ -603,6 +611,28 @@ TEST(passes_that_are_asked_for_in_the_pause_after_a_pass_become_one)
     pin(&unit, "keep/", true);
     while (last_ms < 60000 && !ask_in_pause(&unit, last_ms))
         last_ms *= 2;
+    unit_close(&unit);
+}
+
+/* Makes a pass that takes a while, and undoes a pin in the pause after it. Returns false if the
+ * machine was too slow to see that the next pass began before the end of the pause. */
+static bool undo_in_pause(struct unit_store *unit, uint64_t last_ms)
+{
+    struct volume *volume = unit->store->volumes[0];
+    uint64_t pause_ms = slow_pass(unit, last_ms), rounds = atomic_load(&volume->pinned.rounds);
+    pin_pass_undo(unit->store->pin_pass);
+    soon(atomic_load(&volume->pinned.rounds) != rounds);
+    return mono_ms() < pause_ms;
+}
+
+TEST(a_pass_that_undoes_a_pin_has_no_pause_before_it)
+{
+    struct unit_store unit = open_with(50);
+    bool in_pause = false;
+    pin(&unit, "keep/", true);
+    for (unsigned i = 0; i < 6 && !in_pause; i++)
+        in_pause = undo_in_pause(&unit, MIN(500u << i, 4000u));    /* a longer walk is given up */
+    ok(in_pause);
     unit_close(&unit);
 }
 
@@ -724,6 +754,7 @@ RUN_STORE(cmocka_unit_test(a_name_is_pinned_by_any_of_its_prefixes),
           STORE_TEST(the_last_unpin_frees_all_records_while_a_folder_is_out_and_those_of_the_folder_later),
           STORE_TEST(an_unpin_frees_the_records_whose_names_are_known_while_a_folder_is_out),
           STORE_TEST(passes_that_are_asked_for_in_the_pause_after_a_pass_become_one),
+          STORE_TEST(a_pass_that_undoes_a_pin_has_no_pause_before_it),
           STORE_TEST(a_folder_that_missed_the_last_unpin_frees_its_records_when_it_is_opened),
           STORE_TEST(a_folder_that_fails_and_returns_while_a_pass_runs_costs_no_pins),
           STORE_TEST(a_volume_that_was_away_learns_the_pins_from_its_sibling),
