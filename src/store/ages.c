@@ -8,6 +8,7 @@
 #include "store/ages.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "store/format_files.h"
 #include "store/record_set.h"
@@ -18,8 +19,12 @@
 #define LIVE_STAMPED 0x40u
 #define LIVE_ENTRIES 0x3fu
 
+/* From this size on, the memory is mapped. */
+#define MAPPED_BYTES_MIN (128 * KIB)
+
 struct ages {
     uint32_t records;
+    size_t mapped;                    /* bytes, if the memory is mapped; else 0 */
     atomic_uint counted;              /* the records before this one are known */
     atomic_bool counting;
     _Atomic uint64_t live_bytes, entries;
@@ -28,7 +33,7 @@ struct ages {
     _Atomic uint64_t *left_out;       /* one bit for each record */
     struct ages_pins {
         _Atomic uint64_t *pinned, *seen, *before;    /* one bit for each record */
-        uint32_t end;                 /* the records from this one on have no bit */
+        _Atomic uint32_t end;         /* the records from this one on have no bit */
         uint32_t fresh;               /* those from this one on were appended while the pass ran */
         _Atomic uint64_t pinned_bytes, seen_bytes;
         uint64_t fresh_bytes;         /* of seen_bytes: of the fresh records */
@@ -60,14 +65,30 @@ static void *take(uint8_t **at, size_t bytes)
     return taken;
 }
 
+/* Returns memory of zeros. If the kernel gave a huge page at the first use of a large allocation, an
+ * extent of few records would take 2 MiB. */
+static uint8_t *memory_of(size_t bytes, size_t *ret_mapped)
+{
+    *ret_mapped = 0;
+    if (bytes < MAPPED_BYTES_MIN)
+        return must_alloc(bytes);
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        return must_alloc(bytes);
+    (void)!madvise(memory, bytes, MADV_NOHUGEPAGE);    /* fails if the kernel has no huge pages */
+    *ret_mapped = bytes;
+    return memory;
+}
+
 struct ages *ages_new(uint32_t records)
 {
     check(records <= AGES_RECORDS_MAX);    /* so that no size below wraps */
-    size_t bytes = records + 1, tally_bytes = bytes * sizeof(uint16_t);
+    size_t bytes = records + 1, tally_bytes = bytes * sizeof(uint16_t), mapped;
     size_t set_bytes = record_set_bytes(records), head = whole_words(sizeof(struct ages));
-    uint8_t *at = must_alloc(head + whole_words(tally_bytes) + 3 * whole_words(bytes) +
-                             4 * whole_words(set_bytes));
+    uint8_t *at = memory_of(head + whole_words(tally_bytes) + 3 * whole_words(bytes) +
+                            4 * whole_words(set_bytes), &mapped);
     struct ages *ages = take(&at, sizeof(*ages));
+    ages->mapped = mapped;
     ages->records = records;
     ages->stamps = take(&at, bytes);
     ages->live = take(&at, bytes);
@@ -88,7 +109,10 @@ void ages_free(struct ages **ages)
     if (!mine)
         return;
     free(mine->sums);
-    free(mine);
+    if (mine->mapped)
+        munmap(mine, mine->mapped);
+    else
+        free(mine);
 }
 
 static void stamp(struct ages *ages, uint32_t ordinal, uint8_t value)
@@ -124,8 +148,10 @@ static bool is_known(const struct ages *ages, uint32_t ordinal)
 
 static void put_bit(struct ages *ages, _Atomic uint64_t *set, uint32_t ordinal)
 {
+    uint32_t end = atomic_load_explicit(&ages->pins.end, memory_order_relaxed);
     record_set_put(set, ordinal);
-    ages->pins.end = MAX(ages->pins.end, ordinal + 1);
+    if (ordinal >= end)
+        atomic_store_explicit(&ages->pins.end, ordinal + 1, memory_order_relaxed);
 }
 
 static void unpin(struct ages *ages, uint32_t ordinal)
@@ -528,7 +554,8 @@ static void set_word(_Atomic uint64_t *set, uint32_t i, uint64_t word)
 /* The words that may have bits: the others may have no memory yet. */
 static uint32_t pin_words(const struct ages *ages)
 {
-    return ages->pins.end / 64 + (ages->pins.end % 64 != 0);
+    uint32_t end = atomic_load_explicit(&ages->pins.end, memory_order_relaxed);
+    return end / 64 + (end % 64 != 0);
 }
 
 uint64_t ages_held(const struct ages *ages)

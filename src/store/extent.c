@@ -383,9 +383,9 @@ void extent_drop(struct extents *all, uint32_t number)
     (void)failpoint(FAIL_DROP);
     bool gone = extent_remove_file(all, number);
     (void)failpoint(FAIL_DROPPED);
-    unlist(all, number);
-    if (!gone)    /* purges stay in force for it (sweep.c) */
+    if (!gone)    /* purges stay in force for it (sweep.c), so it counts before it leaves the table */
         atomic_fetch_add(&all->files.unopened, 1);
+    unlist(all, number);
 }
 
 /* ---- times and grants ---- */

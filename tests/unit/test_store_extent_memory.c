@@ -5,6 +5,7 @@
  * large. */
 #include "store_unit.h"
 
+#include <inttypes.h>
 #include <malloc.h>
 #include <sched.h>
 
@@ -58,6 +59,32 @@ TEST(a_sealed_extent_has_memory_for_its_records_alone)
     ok(extent_seal_old(all, 3) == OK);
     reopen(all);
     ok(ages_limit(extent_ages(all, 3)) == 65);
+    extents_free(&all);
+}
+
+/* True if the kernel gives no huge pages at this address. */
+static bool has_small_pages(const void *at)
+{
+    char line[512];
+    bool here = false, small = false;
+    uintptr_t begin, end;
+    FILE *maps = fopen("/proc/self/smaps", "r");
+    ok(maps != NULL);
+    while (fgets(line, sizeof(line), maps)) {
+        if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR, &begin, &end) == 2)
+            here = (uintptr_t)at >= begin && (uintptr_t)at < end;
+        else if (here && strncmp(line, "VmFlags:", 8) == 0)
+            small = strstr(line, " nh") != NULL;
+    }
+    fclose(maps);
+    return small;
+}
+
+TEST(an_extent_that_takes_records_has_no_huge_pages)
+{
+    struct extents *all = extents_new(0);
+    ok(find_extents(all, &format) == OK && open_extent_roll(all) == OK);
+    ok(has_small_pages(extent_ages(all, 1)));
     extents_free(&all);
 }
 
@@ -139,5 +166,6 @@ TEST(records_are_read_while_an_extent_takes_more)
 }
 
 RUN(STORE_TEST(a_sealed_extent_has_memory_for_its_records_alone),
+    STORE_TEST(an_extent_that_takes_records_has_no_huge_pages),
     STORE_TEST(each_record_keeps_its_own_time_and_grant),
     STORE_TEST(records_are_read_while_an_extent_takes_more))
