@@ -2,10 +2,11 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * While the folder is in use, the recycler writes all files each time that L/4 has passed, one file
- * at a time, so that a kill -9 loses little. A second after pinned records have changed, it writes
- * the files of their extents, because a start must keep the same records pinned. The live units in
- * these files are soon wrong. So a file counts as true only if a clean stop wrote it, and nothing
- * was changed since: the file names the opening that stopped.
+ * at a time, so that a kill -9 loses little. In a small cache, L/4 may be a few milliseconds. So
+ * there are at least 10 s between two such rounds. A second after pinned records have changed, it
+ * writes the files of their extents, because a start must keep the same records pinned. The live
+ * units in these files are soon wrong. So a file counts as true only if a clean stop wrote it, and
+ * nothing was changed since: the file names the opening that stopped.
  *
  * The rule's own file comes last in each round. Its tick is the time of the next process, so no age
  * grows while Penstock does not run. Nothing is synced: a file that a power cut spoils fails its
@@ -28,6 +29,7 @@
 
 #define FRESH "fresh"                 /* a file that is being written */
 #define ROUND_TICKS (MEAN_AGE_TICKS / 4)
+#define ALL_MS 10000u                 /* between two rounds of all files, at least */
 #define PINS_MS 1000u                 /* between two rounds for changes of pinned records */
 
 /* ---- small files of the folder ages/ ---- */
@@ -148,8 +150,9 @@ void age_files_write(struct volume *volume)
 
 static bool are_all_due(struct volume *volume)
 {
-    return mean_age_tick(volume->rule.policy) >=
-           atomic_load(&volume->recycler.round.begun) + ROUND_TICKS;
+    const struct age_round *round = &volume->recycler.round;
+    return mean_age_tick(volume->rule.policy) >= atomic_load(&round->begun) + ROUND_TICKS &&
+           mono_ms() >= round->all_ms + ALL_MS;
 }
 
 bool age_files_are_due(struct volume *volume)
@@ -178,8 +181,10 @@ static void begin_round(struct volume *volume, struct age_round *round)
 {
     round->pins = !are_all_due(volume);
     round->begun_ms = mono_ms();
-    if (!round->pins)
+    if (!round->pins) {
         atomic_store(&round->begun, mean_age_tick(volume->rule.policy));
+        round->all_ms = round->begun_ms;
+    }
     atomic_store(&volume->pinned.unsaved, false);
     round->count = extents_numbers(volume->extents, &round->keep, &round->numbers);
 }

@@ -139,6 +139,7 @@ struct moved {
 struct age_round {
     _Atomic uint64_t begun;           /* tick of the latest round that wrote all files */
     uint64_t begun_ms;                /* time of the latest round */
+    uint64_t all_ms;                  /* time of the latest round that wrote all files */
     bool pins;                        /* only the extents whose pinned records have changed */
     size_t count, at;                 /* of the numbers; count 0: no round */
     uint32_t *numbers;                /* of extents, in keep */

@@ -4,6 +4,7 @@
 
 #include <sys/prctl.h>
 
+#include "store/age_files.h"
 #include "store/ages.h"
 #include "store/extent.h"
 #include "store/format_files.h"
@@ -469,7 +470,27 @@ TEST(the_end_of_a_pass_touches_no_memory_of_records_that_were_never_pinned)
     ages_free(&ages);
 }
 
+/* A small cache has a tick every few milliseconds. */
+TEST(all_files_of_ages_are_written_every_10_s_at_most)
+{
+    struct unit_store unit = unit_open();
+    struct volume *volume = unit.store->volumes[0];
+    struct age_round *round = &volume->recycler.round;
+    pthread_mutex_lock(&volume->recycler.lock);
+    ok(round->count == 0 && !atomic_load(&volume->pinned.unsaved));
+    atomic_store(&round->begun, mean_age_tick(volume->rule.policy) - MEAN_AGE_TICKS / 4);
+    round->all_ms = mono_ms() + 1000000;
+    ok(!age_files_are_due(volume));
+    round->all_ms = mono_ms() - 10000;
+    ok(age_files_are_due(volume));
+    atomic_store(&round->begun, mean_age_tick(volume->rule.policy));
+    ok(!age_files_are_due(volume));
+    pthread_mutex_unlock(&volume->recycler.lock);
+    unit_close(&unit);
+}
+
 RUN_STORE(STORE_TEST(live_records_are_those_that_the_index_names),
+          STORE_TEST(all_files_of_ages_are_written_every_10_s_at_most),
           STORE_TEST(records_of_an_earlier_process_are_counted),
           STORE_TEST(changes_while_records_are_counted_are_counted_once),
           STORE_TEST(a_record_whose_entry_is_put_again_keeps_its_age),
