@@ -23,6 +23,7 @@
 #include "store/hash.h"
 #include "store/index.h"
 #include "store/inside.h"
+#include "store/purge.h"
 #include "store/store.h"
 
 static enum disk_engine unit_engine = DISK_THREADS;
@@ -375,6 +376,14 @@ __attribute__((unused)) static uint64_t read_range(struct unit_store *unit, cons
     return at - offset;
 }
 
+__attribute__((unused)) static bool knows(struct unit_store *unit, const char *key)
+{
+    struct metadata *metadata = get_metadata(unit, key);
+    bool known = metadata != NULL;
+    metadata_unref(&metadata);
+    return known;
+}
+
 /* Is the object here, whole, in this version? */
 __attribute__((unused)) static bool has_object(struct unit_store *unit, const char *key,
                                                const char *etag, uint64_t size)
@@ -403,6 +412,24 @@ __attribute__((unused)) static enum err find_unit(struct index *index, const str
                                                   uint32_t unit, struct entry *ret)
 {
     return index_get_run(index, id, unit, 1, ret) ? OK : ERR_NOT_FOUND;
+}
+
+/* Purges the keys that begin with `key`. */
+__attribute__((unused)) static enum err purge(struct unit_store *unit, const char *key)
+{
+    struct purge_result result;
+    struct arena keep = { 0 };
+    slice prefix = purge_prefix(&keep, S("http://origin"), S("bucket"), slice_of(key), false);
+    enum err e = store_purge(unit->store, &prefix, 1, &result);
+    arena_free(&keep);
+    return e;
+}
+
+__attribute__((unused)) static uint64_t faults(struct unit_store *unit)
+{
+    struct store_status status;
+    store_status(unit->store, &status);
+    return status.faults;
 }
 
 struct unit_removal {

@@ -71,14 +71,6 @@ static enum err put_part(struct unit_store *unit, const char *key, uint64_t star
     return e;
 }
 
-static bool knows(struct unit_store *unit, const char *key)
-{
-    struct metadata *metadata = get_metadata(unit, key);
-    bool known = metadata != NULL;
-    metadata_unref(&metadata);
-    return known;
-}
-
 /* Puts small objects at home in this folder, until it has evicted so many extents. */
 static void fill(struct unit_store *unit, size_t folder, uint64_t evictions)
 {

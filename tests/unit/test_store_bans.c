@@ -5,7 +5,6 @@
 #include "store/fsck.h"
 #include "store/inside.h"
 #include "store/pin.h"
-#include "store/purge.h"
 
 #define BIG (5 * MIB + 7)
 
@@ -21,13 +20,6 @@ static slice prefix_of(const char *key, bool whole)
     memcpy(to, prefix.ptr, prefix.len);
     arena_free(&keep);
     return (slice){ to, prefix.len };
-}
-
-static enum err purge(struct unit_store *unit, const char *key)
-{
-    struct purge_result result;
-    slice prefix = prefix_of(key, false);
-    return store_purge(unit->store, &prefix, 1, &result);
 }
 
 static size_t in_force(struct unit_store *unit)

@@ -10,35 +10,9 @@
 #include "store/folder_files.h"
 #include "store/inside.h"
 #include "store/pin.h"
-#include "store/purge.h"
 
 #define SIZE 1000u
 #define ALWAYS 1000000
-
-static uint64_t faults(struct unit_store *unit)
-{
-    struct store_status status;
-    store_status(unit->store, &status);
-    return status.faults;
-}
-
-static enum err purge(struct unit_store *unit, const char *key)
-{
-    struct purge_result result;
-    struct arena keep = { 0 };
-    slice prefix = purge_prefix(&keep, S("http://origin"), S("bucket"), slice_of(key), false);
-    enum err e = store_purge(unit->store, &prefix, 1, &result);
-    arena_free(&keep);
-    return e;
-}
-
-static bool knows(struct unit_store *unit, const char *key)
-{
-    struct metadata *metadata = get_metadata(unit, key);
-    bool known = metadata != NULL;
-    metadata_unref(&metadata);
-    return known;
-}
 
 static bool is_written(struct unit_store *unit)
 {

@@ -39,14 +39,6 @@ static struct unit_store open_folders(size_t count)
     return unit;
 }
 
-static bool knows(struct unit_store *unit, const char *key)
-{
-    struct metadata *metadata = get_metadata(unit, key);
-    bool known = metadata != NULL;
-    metadata_unref(&metadata);
-    return known;
-}
-
 static size_t count_all(struct unit_store *unit, size_t count)
 {
     char key[32];

@@ -5,24 +5,8 @@
 
 #include "store/inside.h"
 #include "store/leftovers.h"
-#include "store/purge.h"
 
 #define EXTENT (2 * MIB)
-
-static uint64_t faults(struct unit_store *unit)
-{
-    struct store_status status;
-    store_status(unit->store, &status);
-    return status.faults;
-}
-
-static bool knows(struct unit_store *unit, const char *key)
-{
-    struct metadata *metadata = get_metadata(unit, key);
-    bool known = metadata != NULL;
-    metadata_unref(&metadata);
-    return known;
-}
 
 static void put_some(struct unit_store *unit, int count)
 {
@@ -158,16 +142,6 @@ TEST(an_opening_that_finds_no_room_says_so_and_gives_few_extents)
 /* ---- a purge while the folder serves ---- */
 
 #define ALWAYS 1000000
-
-static enum err purge(struct unit_store *unit, const char *key)
-{
-    struct purge_result result;
-    struct arena keep = { 0 };
-    slice prefix = purge_prefix(&keep, S("http://origin"), S("bucket"), slice_of(key), false);
-    enum err e = store_purge(unit->store, &prefix, 1, &result);
-    arena_free(&keep);
-    return e;
-}
 
 static struct unit_store open_patiently(uint32_t commit_ms)
 {

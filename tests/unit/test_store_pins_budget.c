@@ -3,7 +3,6 @@
 #include "pins_unit.h"
 
 #include "store/pin_walk.h"
-#include "store/purge.h"
 #include "testing_unit.h"
 
 #define MEGABYTE 1000000u             /* an object; four of them fill an extent */

@@ -98,13 +98,20 @@ struct dirent *readdir(DIR *dir)
     return next(dir);
 }
 
-TEST(a_folder_that_can_t_be_listed_to_its_end_is_not_opened)
+static const struct format format = { .extent_bytes = 2 * MIB };
+
+static struct extents *extents_of_four(void)
 {
-    static const struct format format = { .extent_bytes = 2 * MIB };
     struct extents *all = extents_new(0);
     ok(find_extents(all, &format) == OK);
     for (int i = 0; i < 4; i++)
         ok(open_extent_roll(all) == OK);
+    return all;
+}
+
+TEST(a_folder_that_can_t_be_listed_to_its_end_is_not_opened)
+{
+    struct extents *all = extents_of_four();
     extents_close(all);
     for (items_left = 0; items_left < 6;) {
         int before = items_left;
@@ -144,11 +151,7 @@ TEST(a_folder_that_can_t_be_listed_to_its_end_is_not_cleared)
 /* Purges must stay in force for it: the next opening may find it again. */
 TEST(a_file_that_can_t_be_unlinked_counts_as_unopened)
 {
-    static const struct format format = { .extent_bytes = 2 * MIB };
-    struct extents *all = extents_new(0);
-    ok(find_extents(all, &format) == OK);
-    for (int i = 0; i < 4; i++)
-        ok(open_extent_roll(all) == OK);
+    struct extents *all = extents_of_four();
     extent_drop(all, 1);
     ok(unlink(in_folder("extents/00000002")) == 0);
     extent_drop(all, 2);    /* gone already */
