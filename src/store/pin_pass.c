@@ -194,15 +194,16 @@ static bool some_found_no_room(struct store *store)
     return some;
 }
 
-/* Returns true if some volumes need a pass, because all passes left them out. `now`: and they would
- * take part in a pass that begins now. */
+/* Returns true if some open volumes need a pass, because the latest ones left them out. `now`: and
+ * they would take part in a pass that begins now. The others ask for one when they are opened. */
 static bool some_are_left_out(struct pin_pass *pass, bool now)
 {
     bool skip[VOLUMES_MAX] = { false }, some = false;
     find_hanging(pass, skip);
     for (size_t i = 0; i < pass->store->volume_count; i++) {
         struct volume *volume = pass->store->volumes[i];
-        some |= pinned_needs_pass(volume) && (!now || (volume_is_serving(volume) && !skip[i]));
+        some |= atomic_load(&volume->service.open) && pinned_needs_pass(volume) &&
+                (!now || (volume_is_serving(volume) && !skip[i]));
     }
     return some;
 }

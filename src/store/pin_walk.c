@@ -213,6 +213,7 @@ static enum err visit_row(void *arg, const struct toc_row *row)
 static void begin_volumes(struct pin_walk *walk, const bool skip[VOLUMES_MAX])
 {
     for (size_t i = 0; i < walk->store->volume_count && enter(walk, i); i++) {
+        struct pinned *pinned = &walk->store->volumes[i]->pinned;
         uint64_t round = 0;
         bool takes_part = !skip[i] &&
                           pinned_begin(walk->store->volumes[i], &walk->moved_ms, &round);
@@ -221,8 +222,9 @@ static void begin_volumes(struct pin_walk *walk, const bool skip[VOLUMES_MAX])
         walk->rounds[i] = round;
         pthread_mutex_unlock(&walk->lock);
         if (takes_part)
-            walk->parts[i].look = atomic_load(&walk->store->volumes[i]->pinned.marked) ? LOOK_TRY
-                                                                                      : LOOK_COUNT;
+            walk->parts[i].look = atomic_load(&pinned->marked) ? LOOK_TRY : LOOK_COUNT;
+        else
+            atomic_store(&pinned->left_out, true);
     }
 }
 

@@ -37,18 +37,24 @@ bool pinned_wants(struct volume *volume, slice name)
            atomic_load(&volume->pinned.bytes) < pinned_budget(volume);
 }
 
+bool pinned_is_left_out(const struct volume *volume)
+{
+    return !atomic_load(&volume->pinned.marked) || atomic_load(&volume->pinned.left_out);
+}
+
 bool pinned_is_known(struct volume *volume)
 {
     const struct pinned *pinned = &volume->pinned;
     return !atomic_load(&pinned->passing) &&
-           (atomic_load(&pinned->marked) || pins_are_none(volume->options.pins));
+           (!pinned_is_left_out(volume) || pins_are_none(volume->options.pins));
 }
 
 bool pinned_needs_pass(struct volume *volume)
 {
     const struct pinned *pinned = &volume->pinned;
-    return !atomic_load(&pinned->marked) &&
-           (atomic_load(&pinned->held) || !pins_are_none(volume->options.pins));
+    return pinned_is_left_out(volume) &&
+           (atomic_load(&pinned->held) || atomic_load(&pinned->bytes) ||
+            !pins_are_none(volume->options.pins));
 }
 
 uint64_t pinned_bytes_of(struct volume *volume, const struct entry *entry)
@@ -419,8 +425,10 @@ static void end_round(struct volume *volume, uint64_t round, enum pass_end end)
     atomic_store(&pinned->bytes, bytes);
     atomic_store(&pinned->unsaved, true);
     atomic_store(&pinned->passing, false);
-    if (end != PASS_FAILED)
+    if (end != PASS_FAILED) {
         atomic_store(&pinned->marked, true);
+        atomic_store(&pinned->left_out, false);
+    }
 }
 
 /* The recycler may have waited for the end of the pass. */

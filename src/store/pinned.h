@@ -42,8 +42,11 @@ uint64_t pinned_bytes_of(struct volume *volume, const struct entry *entry);
 
 /* ---- for the pass (pin_pass.c) ---- */
 
-/* True if no pass over the volume has ended since its folder was opened, and there is something to
- * do: there are pins, or records that were pinned before. */
+/* True if no pass over the volume has ended since its folder was opened, or since one left it
+ * out. */
+bool pinned_is_left_out(const struct volume *volume);
+/* True if it was left out, and there is something to do: there are pins, or records that are pinned
+ * or were pinned before. */
 bool pinned_needs_pass(struct volume *volume);
 
 /* Stops the recycler, and waits until the committer has taken a turn: it has written the file, and

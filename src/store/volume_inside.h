@@ -182,6 +182,7 @@ struct pinned {
     _Atomic uint64_t written;         /* version of the table in the file; UINT64_MAX: unknown */
     atomic_bool passing;              /* a pass runs */
     atomic_bool marked;               /* a pass has ended since the folder was opened */
+    atomic_bool left_out;             /* no pass has ended here since one that left it out */
     atomic_bool held;                 /* when it was opened, some records had been pinned before */
     atomic_bool over;                 /* a record found no room in the budget */
     atomic_bool unsaved;              /* some files of ages do not have the pinned records */

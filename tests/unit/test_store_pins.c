@@ -463,28 +463,40 @@ static struct unit_store open_these(const char *names)
     return open_patiently(names, 5000);
 }
 
-/* The committer of one folder is in a long turn while the pass runs. */
-TEST(a_folder_that_a_pass_left_out_takes_part_in_another_one)
+/* Pins or unpins the prefix while the committer of the first folder is in a long turn, so that the
+ * pass leaves this folder out. */
+static void pin_without_first(struct unit_store *unit, const char *prefix, bool pinned)
 {
-    struct unit_store unit = open_these("ab");
-    struct volume *slow = unit.store->volumes[0];
+    struct volume *slow = unit->store->volumes[0];
     sem_t hang, held;
     struct unit_append append = { .hang = &hang, .held = &held };
     char key[40];
     sem_init(&hang, 0, 0);
     sem_init(&held, 0, 0);
-    key_in(&unit, 0, "other/", key);
-    struct metadata *metadata = make_metadata(&unit, key, "\"1\"", 4);
-    append_begin(&unit, &append, metadata, 0, S("wxyz"), true);
+    key_in(unit, 0, "slow/", key);
+    struct metadata *metadata = make_metadata(unit, key, "\"1\"", 4);
+    append_begin(unit, &append, metadata, 0, S("wxyz"), true);
     while (sem_wait(&held) != 0)
         ;
     atomic_store(&slow->service.busy_since_ms, 1);    /* for very long */
-    pin(&unit, "keep/", true);
-    ok(!volume_is_serving(slow) && !pinned_is_known(slow));
+    ok(pin(unit, prefix, pinned) && !volume_is_serving(slow));
+    ok(!pinned || !pinned_is_known(slow));
     sem_post(&hang);
     ok(append_wait(&append) == OK);
-    soon(pinned_is_known(slow));
     metadata_unref(&metadata);
+}
+
+TEST(a_folder_that_a_pass_left_out_takes_part_in_another_one)
+{
+    struct unit_store unit = open_these("ab");
+    struct volume *slow = unit.store->volumes[0];
+    char key[40];
+    pin_without_first(&unit, "other/", true);
+    soon(pinned_is_known(slow));
+    key_in(&unit, 0, "keep/", key);    /* not the first pass */
+    ok(put_object(&unit, key, "\"1\"", 100000) == OK);
+    pin_without_first(&unit, "keep/", true);
+    soon(must_stay(&unit, slow, key, 0) && pinned_is_known(slow));
     unit_close(&unit);
 }
 
@@ -516,6 +528,17 @@ static bool holds_records(struct volume *volume)
     pthread_mutex_unlock(&volume->pinned.lock);
     arena_free(&keep);
     return holds;
+}
+
+TEST(a_folder_that_the_pass_of_the_last_unpin_left_out_frees_its_records_soon)
+{
+    struct unit_store unit = open_these("ab");
+    pin(&unit, "keep/", true);
+    put_in_both(&unit, "keep/", 1);
+    ok(holds_records(unit.store->volumes[0]));
+    pin_without_first(&unit, "keep/", false);
+    soon(!holds_records(unit.store->volumes[0]));
+    unit_close(&unit);
 }
 
 TEST(the_last_unpin_frees_all_records_while_a_folder_is_out_and_those_of_the_folder_later)
@@ -751,6 +774,7 @@ RUN_STORE(cmocka_unit_test(a_name_is_pinned_by_any_of_its_prefixes),
           STORE_TEST(files_that_could_not_be_written_on_a_full_disk_are_written_later),
           STORE_TEST(a_stop_ends_the_wait_for_a_pass_that_does_not_end),
           STORE_TEST(a_folder_that_a_pass_left_out_takes_part_in_another_one),
+          STORE_TEST(a_folder_that_the_pass_of_the_last_unpin_left_out_frees_its_records_soon),
           STORE_TEST(the_last_unpin_frees_all_records_while_a_folder_is_out_and_those_of_the_folder_later),
           STORE_TEST(an_unpin_frees_the_records_whose_names_are_known_while_a_folder_is_out),
           STORE_TEST(passes_that_are_asked_for_in_the_pause_after_a_pass_become_one),
