@@ -14,6 +14,8 @@
  * While some names are not known, because a folder is out of service or an extent can't be read, no
  * record is unpinned only because the walk does not find it. But if a row of metadata has a name
  * that is not pinned, this is the name of all records of the object. So they are unpinned at once.
+ * If the record with the metadata was unpinned by an earlier pass, so were the units in the folders
+ * that took part in that pass. So the walk looks for them only in folders that a pass left out.
  *
  * Each step that may wait for the disk of a volume begins with enter(). So another thread knows
  * which volume holds up the walk, and can let the other volumes go on. Threads: one thread makes the
@@ -180,31 +182,66 @@ static void see_before(struct pin_walk *walk, const struct toc_row *row)
     pthread_mutex_unlock(&volume->pinned.lock);
 }
 
-/* For a row without a pinned name. True if the row has a name, and its record still must stay,
- * because the object was pinned before. If it is false, the walk need not look at the units of the
- * object. */
-static bool is_disowned(const struct pin_walk *walk, const struct toc_row *row)
+/* True if the volume may have missed the pass that unpinned an object, and the end of this pass
+ * will not unpin what it has of the object. The second reading need not look again for what the
+ * first one looks for. */
+static bool catches_up(const struct pin_walk *walk, size_t i)
 {
-    return row->name.name.len && ages_must_stay(walk->rows.ages, row->ordinal);
+    return walk->was_left_out[i] &&
+           (walk->lacks_folder ? !walk->again : walk->parts[i].holds);
+}
+
+/* For a row with a name that is not pinned. True if this volume may have units of the object that
+ * were pinned before. */
+static bool may_have_pinned(const struct pin_walk *walk, const struct toc_row *row, size_t i)
+{
+    const struct pinned *pinned = &walk->store->volumes[i]->pinned;
+    bool some = atomic_load(&pinned->held) || atomic_load(&pinned->bytes);
+    return walk->takes_part[i] &&
+           (ages_must_stay(walk->rows.ages, row->ordinal) ||
+            (some && (catches_up(walk, i) || catches_up(walk, walk->rows.volume->number))));
+}
+
+/* Unpins the records of the object whose metadata the row has. */
+static void disown(struct pin_walk *walk, const struct toc_row *row)
+{
+    struct store *store = walk->store;
+    struct entry metadata;
+    bool has[VOLUMES_MAX], any = false;
+    for (size_t i = 0; i < store->volume_count; i++)
+        any |= has[i] = may_have_pinned(walk, row, i);
+    if (!any || !see_metadata(walk, row, PINS_NONE, &metadata) || metadata.whole)
+        return;
+    for (size_t i = 0; i < store->volume_count; i++)
+        if (has[i])
+            see_units(walk, store->volumes[i], &row->entry->id, &metadata, PINS_NONE);
+}
+
+static void see_object(struct pin_walk *walk, const struct toc_row *row, size_t rank)
+{
+    struct store *store = walk->store;
+    struct entry metadata;
+    if (!see_metadata(walk, row, rank, &metadata) || metadata.whole)
+        return;
+    for (size_t i = 0; i < store->volume_count; i++)
+        if (walk->takes_part[i] && walk->parts[i].look != LOOK_NONE)
+            see_units(walk, store->volumes[i], &row->entry->id, &metadata, rank);
 }
 
 static enum err visit_row(void *arg, const struct toc_row *row)
 {
     struct pin_walk *walk = arg;
-    struct store *store = walk->store;
     size_t here = walk->rows.volume->number;
-    struct entry metadata;
     if (!enter(walk, here))
         return ERR_STOPPING;
     see_before(walk, row);
-    size_t rank = row->name.name.len ? rank_of(walk, row->name.name) : PINS_NONE;
-    if ((rank == PINS_NONE && !is_disowned(walk, row)) ||
-        store_home(store, &row->entry->id) != walk->rows.volume ||
-        !see_metadata(walk, row, rank, &metadata) || metadata.whole)
+    if (!row->name.name.len || store_home(walk->store, &row->entry->id) != walk->rows.volume)
         return OK;
-    for (size_t i = 0; i < store->volume_count; i++)
-        if (walk->takes_part[i] && (rank == PINS_NONE || walk->parts[i].look != LOOK_NONE))
-            see_units(walk, store->volumes[i], &row->entry->id, &metadata, rank);
+    size_t rank = rank_of(walk, row->name.name);
+    if (rank == PINS_NONE)
+        disown(walk, row);
+    else
+        see_object(walk, row, rank);
     return enter(walk, here) ? OK : ERR_STOPPING;
 }
 
@@ -221,6 +258,8 @@ static void begin_volumes(struct pin_walk *walk, const bool skip[VOLUMES_MAX])
         walk->takes_part[i] = takes_part;
         walk->rounds[i] = round;
         pthread_mutex_unlock(&walk->lock);
+        walk->lacks_folder |= !takes_part;
+        walk->was_left_out[i] = pinned_is_left_out(walk->store->volumes[i]);
         if (takes_part)
             walk->parts[i].look = atomic_load(&pinned->marked) ? LOOK_TRY : LOOK_COUNT;
         else
@@ -249,6 +288,7 @@ static enum err read_volumes(struct pin_walk *walk)
 static enum err read_again(struct pin_walk *walk, bool all)
 {
     bool again = false;
+    walk->again = true;
     for (size_t i = 0; i < walk->store->volume_count && enter(walk, i); i++) {
         struct pin_part *part = &walk->parts[i];
         bool chooses = part->look == LOOK_COUNT || (part->look == LOOK_TRY && part->over && all);

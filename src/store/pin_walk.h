@@ -15,6 +15,9 @@ struct pin_walk {
     struct pin_part parts[VOLUMES_MAX];
     struct arena keep;
     uint32_t unread;                  /* extents */
+    bool lacks_folder;                /* some folder takes no part, so its names are not known */
+    bool again;                       /* the second reading */
+    bool was_left_out[VOLUMES_MAX];   /* pinned_is_left_out, when the walk began */
     _Atomic uint64_t moved_ms;        /* time of the latest progress */
     pthread_mutex_t lock;             /* guards the members below */
     bool stops;                       /* the walk enters no other volume, and ends soon */

@@ -438,11 +438,11 @@ TEST(a_stop_ends_the_wait_for_a_pass_that_does_not_end)
 /* A letter for each folder that the settings have. No folder counts as slow before `commit_ms`. */
 static struct unit_store open_patiently(const char *names, uint32_t commit_ms)
 {
-    static char paths[2][80];
-    static struct store_folder folders[2];
+    static char paths[3][80];
+    static struct store_folder folders[3];
     struct unit_store unit = { 0 };
     struct store_options options = options_of(0, EXTENT);
-    slice whys[2];
+    slice whys[3];
     options.folder_count = strlen(names);
     for (size_t i = 0; i < options.folder_count; i++) {
         snprintf(paths[i], sizeof(paths[i]), "%s/%c", unit_folder, names[i]);
@@ -591,6 +591,69 @@ TEST(an_unpin_frees_the_records_whose_names_are_known_while_a_folder_is_out)
     soon(volume_is_serving(fails));
     soon(!must_stay(&unit, stays, both, STRIPE_UNITS));
     ok(stays_in(&unit, stays, other));
+    unit_close(&unit);
+}
+
+/* ---- folders that are out in turn ---- */
+
+static void goes_out(struct unit_store *unit, size_t volume)
+{
+    struct volume *fails = unit->store->volumes[volume];
+    soon(are_pins_saved(fails));
+    take_away(fails->folder.path);
+    soon(is_out(fails));
+}
+
+static void comes_back(struct unit_store *unit, size_t volume)
+{
+    bring_back(unit->store->volumes[volume]->folder.path);
+    soon(volume_is_serving(unit->store->volumes[volume]));
+}
+
+/* Puts a pinned object with metadata in the second folder and units in the first one. It is
+ * unpinned while the first folder is out. Another prefix of the bucket stays pinned. */
+static void unpin_while_out(struct unit_store *unit, char key[40])
+{
+    key_of_both(unit, "keep/large", key);
+    pin(unit, "other/", true);
+    pin(unit, "keep/", true);
+    ok(put_object(unit, key, "\"1\"", 65 * MIB) == OK);
+    ok(must_stay(unit, unit->store->volumes[0], key, STRIPE_UNITS));
+    goes_out(unit, 0);
+    pin(unit, "keep/", false);
+}
+
+static void await_pass(struct unit_store *unit)
+{
+    ok(pin_pass_wait(unit->store->pin_pass) == OK);
+}
+
+/* The third folder, which has nothing of the object, keeps each pass from knowing all names. */
+TEST(a_folder_that_missed_an_unpin_learns_of_it_from_a_folder_that_has_the_name)
+{
+    struct unit_store unit = open_these("abc");
+    char key[40];
+    unpin_while_out(&unit, key);
+    goes_out(&unit, 2);
+    comes_back(&unit, 0);
+    await_pass(&unit);
+    ok(!must_stay(&unit, unit.store->volumes[0], key, STRIPE_UNITS));
+    unit_close(&unit);
+}
+
+TEST(a_folder_that_missed_an_unpin_learns_of_it_when_the_folder_with_the_name_is_back)
+{
+    struct unit_store unit = open_these("abc");
+    char key[40];
+    unpin_while_out(&unit, key);
+    goes_out(&unit, 1);
+    comes_back(&unit, 0);
+    await_pass(&unit);
+    ok(must_stay(&unit, unit.store->volumes[0], key, STRIPE_UNITS));
+    goes_out(&unit, 2);
+    comes_back(&unit, 1);
+    await_pass(&unit);
+    ok(!must_stay(&unit, unit.store->volumes[0], key, STRIPE_UNITS));
     unit_close(&unit);
 }
 
@@ -777,6 +840,8 @@ RUN_STORE(cmocka_unit_test(a_name_is_pinned_by_any_of_its_prefixes),
           STORE_TEST(a_folder_that_the_pass_of_the_last_unpin_left_out_frees_its_records_soon),
           STORE_TEST(the_last_unpin_frees_all_records_while_a_folder_is_out_and_those_of_the_folder_later),
           STORE_TEST(an_unpin_frees_the_records_whose_names_are_known_while_a_folder_is_out),
+          STORE_TEST(a_folder_that_missed_an_unpin_learns_of_it_from_a_folder_that_has_the_name),
+          STORE_TEST(a_folder_that_missed_an_unpin_learns_of_it_when_the_folder_with_the_name_is_back),
           STORE_TEST(passes_that_are_asked_for_in_the_pause_after_a_pass_become_one),
           STORE_TEST(a_pass_that_undoes_a_pin_has_no_pause_before_it),
           STORE_TEST(a_folder_that_missed_the_last_unpin_frees_its_records_when_it_is_opened),
