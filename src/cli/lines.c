@@ -34,6 +34,15 @@ slice lines_name(const json_t *row, const char *member, struct arena *keep)
     return uri_decode(keep, encoded, &name) ? S("") : name;
 }
 
+void lines_folders(const json_t *row, const char *member, bool folders[LINES_FOLDERS_MAX])
+{
+    json_t *folder;
+    size_t i;
+    json_array_foreach(json_object_get(row, member), i, folder)
+        if (json_integer_value(folder) > 0 && json_integer_value(folder) <= LINES_FOLDERS_MAX)
+            folders[json_integer_value(folder) - 1] = true;
+}
+
 /* ---- one page ---- */
 
 struct page {
@@ -47,8 +56,6 @@ struct page {
 
 static void read_summary(struct page *page, const json_t *row)
 {
-    json_t *folder;
-    size_t i;
     page->ended = true;
     page->end->rows += lines_number(row, "rows");
     page->end->complete = page->end->complete && json_is_true(json_object_get(row, "complete"));
@@ -57,9 +64,7 @@ static void read_summary(struct page *page, const json_t *row)
     page->end->extents_unread = MAX(page->end->extents_unread, lines_number(row, "extents_unread"));
     page->end->extents_unnamed = MAX(page->end->extents_unnamed,
                                      lines_number(row, "extents_unnamed"));
-    json_array_foreach(json_object_get(row, "folders_out"), i, folder)
-        if (json_integer_value(folder) > 0 && json_integer_value(folder) <= LINES_FOLDERS_MAX)
-            page->end->folders[json_integer_value(folder) - 1] = true;
+    lines_folders(row, "folders_out", page->end->folders);
     page->next = lines_name(row, "next", page->keep);
 }
 

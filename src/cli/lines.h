@@ -40,6 +40,8 @@ void lines_warn(const struct server *server, const struct lines_end *end, struct
 int lines_each(const struct server *server, slice body, line_visit *visit, void *arg) MUST_USE;
 /* With --json, prints a line as it came, and returns true. */
 bool lines_print(const struct server *server, slice line);
+/* Adds the cache folders of a member, an array of their numbers, to `folders`. */
+void lines_folders(const struct json_t *row, const char *member, bool folders[LINES_FOLDERS_MAX]);
 /* Warns on stderr of a cache folder that is out of service. `so` says what that means. */
 void lines_warn_folder(const struct server *server, uint64_t folder, const char *so);
 /* The same for each cache folder in a member "folders_out". */

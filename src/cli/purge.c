@@ -20,11 +20,11 @@ struct purge {
     const struct server *server;
     uint64_t serial;               /* of this purge; 0: none was made */
     bool incomplete;               /* of a dry run */
-    /* Of the purges that --wait or --list finds. working: a folder in service has entries to
-     * delete. out: the folders that are out of service, and will have entries to delete when they
-     * are back. */
+    /* Of the purges that --wait or --list finds. working: a folder has entries to delete, and can
+     * delete them now. out: the folders that are out of service, and hold up the purge. waiting:
+     * the folders that are in service, and wait for those. */
     uint64_t extents, left, rows;
-    bool working, out[LINES_FOLDERS_MAX];
+    bool working, waiting[LINES_FOLDERS_MAX], out[LINES_FOLDERS_MAX];
     struct arena keep;
 };
 
@@ -118,16 +118,17 @@ static bool is_awaited(struct purge *purge, const json_t *row)
 
 static void count(struct purge *purge, const json_t *row)
 {
-    const json_t *out = json_object_get(row, "folders_out"), *folder;
-    size_t i;
+    bool folders[LINES_FOLDERS_MAX] = { false }, held[LINES_FOLDERS_MAX] = { false };
     purge->rows++;
     purge->extents += lines_number(row, "extents");
     purge->left += lines_number(row, "extents_left");
-    purge->working |= !json_array_size(out) ||
-                      json_array_size(json_object_get(row, "folders")) > json_array_size(out);
-    json_array_foreach(out, i, folder)
-        if (json_integer_value(folder) > 0 && json_integer_value(folder) <= LINES_FOLDERS_MAX)
-            purge->out[json_integer_value(folder) - 1] = true;
+    lines_folders(row, "folders", folders);
+    lines_folders(row, "folders_waiting", held);
+    lines_folders(row, "folders_out", held);
+    for (size_t i = 0; i < LINES_FOLDERS_MAX; i++)
+        purge->working |= folders[i] && !held[i];
+    lines_folders(row, "folders_waiting", purge->waiting);
+    lines_folders(row, "folders_out", purge->out);
 }
 
 static void visit_state(void *arg, slice line, const json_t *row)
@@ -151,12 +152,17 @@ static void visit_list(void *arg, slice line, const json_t *row)
 
 /* ---- the requests ---- */
 
-static void warn_out(const struct purge *purge)
+static void warn_held(const struct purge *purge)
 {
     for (size_t i = 0; i < LINES_FOLDERS_MAX; i++)
         if (purge->out[i])
             lines_warn_folder(purge->server, i + 1, "the purge stays in progress until the folder "
                               "is back");
+    for (size_t i = 0; i < LINES_FOLDERS_MAX; i++)
+        if (purge->waiting[i])
+            fprintf(stderr, "penstock purge: warning: cache folder %zu has parts of objects whose "
+                    "names lie in a folder that is out of service; the purge stays in progress in "
+                    "cache folder %zu, too, until that folder is back\n", i + 1, i + 1);
 }
 
 /* Asks for the purges in force. */
@@ -166,6 +172,7 @@ static int ask_states(struct purge *purge, line_visit *visit)
     slice body;
     purge->rows = purge->extents = purge->left = 0;
     purge->working = false;
+    memset(purge->waiting, 0, sizeof(purge->waiting));
     memset(purge->out, 0, sizeof(purge->out));
     text_add(&query, S("penstock-purge="));
     query_add(&query, "prefix", purge->server->of.key);
@@ -186,7 +193,7 @@ static int wait_for_sweep(struct purge *purge)
         if (status || !purge->rows)
             return status;
         if (!purge->working) {
-            warn_out(purge);
+            warn_held(purge);
             return EXIT_INCOMPLETE;
         }
         if (mono_ms() >= purge->server->until_ms) {
@@ -233,7 +240,7 @@ static int list(struct purge *purge)
     if (!status && !purge->rows && !purge->server->json)
         printf("no purge of %.*s is in progress\n", SLICE_ARG(shown(purge, purge->server->of.key)));
     fflush(stdout);
-    warn_out(purge);
+    warn_held(purge);
     return status;
 }
 

@@ -119,6 +119,8 @@ static void list_purges(struct purge_job *job, struct text *to)
         text_printf(to, ",\"extents\":%" PRIu32 ",\"extents_left\":%" PRIu32 ",\"folders\":",
                     states[i].extents, states[i].left);
         line_add_folders(to, states[i].folders);
+        text_add(to, S(",\"folders_waiting\":"));
+        line_add_folders(to, states[i].waiting);
         text_add(to, S(",\"folders_out\":"));
         line_add_folders(to, states[i].out);
         text_add(to, S("}\n"));

@@ -19,7 +19,10 @@ struct bans_row {
     struct ban ban;                   /* its prefix is owned */
     uint64_t bucket;                  /* hash of the bucket; 0: the prefix names no single bucket */
     bool swept;                       /* no entry of the index needs to be compared */
-    uint32_t extents, left;           /* of the sweep: the extents to read, and those left */
+    /* Of the sweep: the extents to read, and those left. At its end: a bit for each volume, by its
+     * number, that was out of service and has names without which the sweep can't end. */
+    uint32_t extents, left;
+    uint64_t lacks;
 };
 
 /* The place of the set that is compared now. */

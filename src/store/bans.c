@@ -522,6 +522,7 @@ void bans_progress(struct bans *bans, const struct bans_row *rows, size_t count)
             continue;
         row->extents = rows[i].extents;
         row->left = rows[i].left;
+        row->lacks = rows[i].lacks;
     }
     pthread_mutex_unlock(&bans->lock);
 }

@@ -68,7 +68,7 @@ bool bans_row_is_of_bucket(const struct bans_row *row);
 
 /* Copies the rows that are not swept, in keep. */
 size_t bans_unswept(struct bans *bans, struct arena *keep, struct bans_row **ret);
-/* Notes how far the sweep of these bans has come, from their members extents and left. */
+/* Notes how far the sweep of these bans has come, from their members extents, left and lacks. */
 void bans_progress(struct bans *bans, const struct bans_row *rows, size_t count);
 /* Notes that all entries that these bans cover are deleted. Does nothing if the folder was opened
  * anew since `opening`. */

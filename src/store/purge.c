@@ -142,11 +142,12 @@ enum err store_purge(struct store *store, const slice *prefixes, size_t count,
 /* ---- purges in force ---- */
 
 /* Adds the progress of a purge in one volume. Returns true if the volume still compares it, or has
- * not taken it yet. */
-static bool add_volume(struct volume *volume, struct purge_state *state)
+ * not taken it yet. *ret_lacks is that of its sweep. */
+static bool add_volume(struct volume *volume, struct purge_state *state, uint64_t *ret_lacks)
 {
     struct bans *bans = volume->bans;
     bool taken = false, swept = true;
+    *ret_lacks = 0;
     pthread_mutex_lock(&bans->lock);
     for (size_t i = 0; i < bans->count; i++) {
         const struct bans_row *row = &bans->rows[i];
@@ -156,9 +157,39 @@ static bool add_volume(struct volume *volume, struct purge_state *state)
         swept &= row->swept;
         state->extents += row->extents;
         state->left += row->left;
+        *ret_lacks = row->lacks;
     }
     pthread_mutex_unlock(&bans->lock);
     return !taken || !swept;
+}
+
+/* True if the sweep of a volume that lacks names has ended, and begins again only when one of the
+ * volumes with these names is back in service (is_due in sweep.c). Adds the volumes to `out`. */
+static bool is_waiting(const struct store *store, uint64_t lacks, bool out[VOLUMES_MAX])
+{
+    bool waits = lacks != 0;
+    for (size_t i = 0; i < store->volume_count; i++)
+        waits &= !(lacks >> i & 1 && volume_is_serving(store->volumes[i]));
+    for (size_t i = 0; i < store->volume_count && waits; i++)
+        out[i] |= lacks >> i & 1;
+    return waits;
+}
+
+/* Adds the progress of a purge in all folders. Returns true if it is in progress in any of them. */
+static bool add_folders(struct store *store, struct purge_state *state)
+{
+    bool any = false;
+    uint64_t lacks;
+    for (size_t i = 0; i < store->volume_count; i++) {
+        if (!store->installation.route[i].weight || !add_volume(store->volumes[i], state, &lacks))
+            continue;
+        any = state->folders[i] = true;
+        if (!volume_is_serving(store->volumes[i]))
+            state->out[i] = true;
+        else
+            state->waiting[i] = is_waiting(store, lacks, state->out);
+    }
+    return any;
 }
 
 size_t store_purges(struct store *store, struct arena *keep, struct purge_state **ret)
@@ -171,17 +202,9 @@ size_t store_purges(struct store *store, struct arena *keep, struct purge_state 
         states[count] = (struct purge_state){ .serial = list->rows[count].serial,
                                               .prefix = arena_copy(keep, list->rows[count].prefix) };
     pthread_mutex_unlock(&list->lock);
-    for (size_t i = 0; i < count; i++) {
-        bool any = false;
-        for (size_t j = 0; j < store->volume_count; j++) {
-            if (!store->installation.route[j].weight || !add_volume(store->volumes[j], &states[i]))
-                continue;
-            any = states[i].folders[j] = true;
-            states[i].out[j] = !volume_is_serving(store->volumes[j]);
-        }
-        if (any)
+    for (size_t i = 0; i < count; i++)
+        if (add_folders(store, &states[i]))
             states[in_force++] = states[i];
-    }
     *ret = states;
     return in_force;
 }

@@ -33,9 +33,10 @@ struct purge_state {
     uint64_t serial;
     slice prefix;
     uint32_t extents, left;           /* to read for the sweep, in all folders; and those left */
-    /* By the order of the settings. folders: the folder has entries left to delete. out: the folder
-     * has such entries, and is out of service. */
-    bool folders[VOLUMES_MAX], out[VOLUMES_MAX];
+    /* By the order of the settings. folders: the folder has entries left to delete. waiting: such a
+     * folder is in service, and goes on when folders that are out are back, because these have names
+     * that it needs. out: the folder is out of service, and it has such entries or such names. */
+    bool folders[VOLUMES_MAX], waiting[VOLUMES_MAX], out[VOLUMES_MAX];
 };
 /* Finds the purges in force, in keep. Any thread; never waits for a disk. */
 size_t store_purges(struct store *store, struct arena *keep, struct purge_state **ret);

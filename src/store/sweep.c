@@ -17,6 +17,7 @@
  * batches between commits, as those of the recycler. */
 #include "store/sweep.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,7 +39,7 @@ struct sweep_turn {
     uint64_t again_ms;
     unsigned opening;                 /* of the folder */
     bool failed;                      /* an extent or a name could not be read */
-    bool lacks[VOLUMES_MAX];          /* these volumes, out of service, have names that are needed */
+    uint64_t lacks;                   /* as in bans_row: volumes that have names that are needed */
     bool incomplete;                  /* rows of an extent are unknown, and will stay so */
     uint64_t late_ms;                 /* an incomplete sweep is repeated: the extent may be gone */
 };
@@ -75,6 +76,12 @@ static bool is_stopping(struct store *store)
     return stopping;
 }
 
+static uint64_t bit_of(size_t volume)
+{
+    static_assert(VOLUMES_MAX <= 64, "a bit for each volume");
+    return UINT64_C(1) << volume;
+}
+
 /* ---- names ---- */
 
 /* The rows of an object's units follow each other, so the last name is kept. */
@@ -94,7 +101,7 @@ static const struct found_name *name_of(struct sweep *sweep, const struct object
         last->len = name.len;
     }
     if (unknown && !volume_is_serving(home))
-        sweep->turn->lacks[home->number] = true;
+        sweep->turn->lacks |= bit_of(home->number);
     else if (unknown)
         sweep->turn->failed = true;
     arena_free(&keep);
@@ -208,8 +215,10 @@ static void read_extents(struct sweep *sweep)
     struct volume *volume = sweep->volume;
     uint32_t *numbers;
     size_t count = extents_numbers(volume->extents, &sweep->keep, &numbers);
-    for (size_t i = 0; i < sweep->row_count; i++)
+    for (size_t i = 0; i < sweep->row_count; i++) {
         sweep->rows[i].extents = sweep->rows[i].left = 0;
+        sweep->rows[i].lacks = 0;
+    }
     for (size_t i = 0; i < count; i++)
         note_progress(sweep, numbers[i], 1);
     for (size_t i = 0; i < count; i++) {
@@ -226,6 +235,15 @@ static void read_extents(struct sweep *sweep)
     bans_progress(volume->bans, sweep->rows, sweep->row_count);
 }
 
+/* Notes for which volumes the sweep waits, unless it also has other work left. */
+static void note_lacks(struct sweep *sweep)
+{
+    const struct sweep_turn *turn = sweep->turn;
+    for (size_t i = 0; i < sweep->row_count; i++)
+        sweep->rows[i].lacks = turn->failed || turn->incomplete ? 0 : turn->lacks;
+    bans_progress(sweep->volume->bans, sweep->rows, sweep->row_count);
+}
+
 /* Returns true if all could be decided. Otherwise the turn says what could not. */
 static bool sweep_volume(struct store *store, struct volume *volume, struct sweep_turn *turn)
 {
@@ -240,9 +258,8 @@ static bool sweep_volume(struct store *store, struct volume *volume, struct swee
     read_extents(sweep);
     turn->incomplete |= extents_unopened(volume->extents) > 0;
     turn->late_ms = mono_ms() + LATE_MS;
-    bool done = !turn->failed && !turn->incomplete;
-    for (size_t i = 0; i < store->volume_count; i++)
-        done &= !turn->lacks[i];
+    bool done = !turn->failed && !turn->incomplete && !turn->lacks;
+    note_lacks(sweep);
     (void)failpoint(FAIL_SWEPT);
     if (done)
         bans_are_swept(volume->bans, opening, sweep->rows, sweep->row_count);
@@ -310,7 +327,7 @@ static bool is_due(const struct store *store, const struct volume *volume,
                atomic_load(&volume->bans->opening) != turn->opening ||
                (turn->incomplete && mono_ms() >= turn->late_ms);
     for (size_t i = 0; i < store->volume_count; i++)
-        due |= turn->lacks[i] && volume_is_serving(store->volumes[i]);
+        due |= turn->lacks & bit_of(i) && volume_is_serving(store->volumes[i]);
     return due && mono_ms() >= turn->again_ms;
 }
 

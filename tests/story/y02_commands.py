@@ -37,7 +37,7 @@ class Other:
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
 
-with Story("y02 commands say what is cached", seconds=120) as story:
+with Story("y02 commands say what is cached", seconds=150) as story:
     origin = story.origin(*(f"object={key} {SIZE}" for key in KEYS if key not in ODD))
     for name in "ab":
         os.mkdir(story.path(name))
@@ -316,3 +316,30 @@ with Story("y02 commands say what is cached", seconds=120) as story:
                "stays in progress until the folder is back" in err, (status, out, err))
     status, out, err = penstock("pin", "s3://many/0")
     story.fact("a pin is not", status == 3 and "cache folder 2" in err, (status, out, err))
+
+    # ---- the name of a large object lies in the folder that is out ----
+    origin.tell("objects=large/a/%d 16 70000000")
+    for name in "cd":
+        os.mkdir(story.path(name))
+    house = story.penstock(origin=origin.url, cache_dir=None, cache_size=None, freshness="immutable",
+                           cache_dirs=[{"path": story.path(name) + "/cache", "size": "256MiB"} for name in "cd"])
+
+    def folders_of(key):
+        """The folders with parts of the object; the first one has its name."""
+        wait_for("the object is cached", lambda: house.get(key).cache == "hit")
+        document = json.loads(penstock("explain", "--json", f"s3://{key}", env=house.client_env())[1])
+        return list(dict.fromkeys(row["folder"] for row in document["bytes"]["records"]))
+    key = next((f"large/a/{i}" for i in range(16) if len(folders_of(f"large/a/{i}")) == 2), None)
+    out_of, waits = folders_of(key)
+    house.stop()
+    os.rename(story.path("cd"[out_of - 1]), story.path("away"))
+    house = house.again()
+    wait_for("the folder with the name is out", lambda: house.metric("penstock_store_serving") == 1)
+    status, out, err = penstock("purge", "--wait", "--timeout", "60", "s3://large/a/", env=house.client_env())
+    story.fact("--wait does not wait for a folder that needs the name, either", (status, out) == (3, "purged s3://large/a/\n") and
+               f"cache folder {out_of} (" in err and f"cache folder {waits} has parts of objects whose names" in err, (status, out, err))
+    row = json.loads(penstock("purge", "--list", "--json", "s3://large/a/", env=house.client_env())[1])
+    story.same("... the list has both", (row["folders"], row["folders_waiting"], row["folders_out"]), ([1, 2], [waits], [out_of]))
+    os.rename(story.path("away"), story.path("cd"[out_of - 1]))
+    wait_for("the folder is back", lambda: house.metric("penstock_store_serving") == 2)
+    story.same("... and the purge goes on when the folder is back", penstock("purge", "--wait", "s3://large/a/", env=house.client_env())[:2], (0, "purged s3://large/a/\n"))

@@ -557,6 +557,58 @@ TEST(a_folder_that_was_out_takes_the_purges_that_it_missed)
     ends_with_val(&unit);
 }
 
+/* The first purge in force. */
+static struct purge_state state_of(struct unit_store *unit)
+{
+    struct arena keep = { 0 };
+    struct purge_state *states, none = { .serial = 0 };
+    none = store_purges(unit->store, &keep, &states) ? states[0] : none;
+    arena_free(&keep);
+    return none;
+}
+
+static unsigned count_set(const bool set[VOLUMES_MAX])
+{
+    unsigned count = 0;
+    for (size_t i = 0; i < VOLUMES_MAX; i++)
+        count += set[i];
+    return count;
+}
+
+/* A key whose second stripe lies in another folder than the name. */
+static const char *split_key(struct unit_store *unit, const char *prefix, size_t *ret_home)
+{
+    for (unsigned i = 0;; i++) {
+        struct object_id id;
+        struct object_name name = name_of(key_of(prefix, i));
+        store_object_id(unit->store, &name, &id);
+        const struct volume *home = store_home(unit->store, &id);
+        *ret_home = home->number;
+        if (store_home_of_unit(unit->store, &id, STRIPE_UNITS) != home)
+            return key_of(prefix, i);
+    }
+}
+
+TEST(a_purge_says_which_folders_wait_for_names_in_a_folder_that_is_out)
+{
+    struct unit_store unit = open_three();
+    struct purge_result result;
+    slice prefix = prefix_of("train/", false);
+    size_t home;
+    ok(put_object(&unit, split_key(&unit, "train/", &home), "\"1\"", 65 * MIB) == OK);
+    take_away(&unit, home);
+    ok(store_purge(unit.store, &prefix, 1, &result) == OK && result.folders[home]);
+    soon(count_set(state_of(&unit).folders) == 2 && count_set(state_of(&unit).waiting) == 1);
+    struct purge_state state = state_of(&unit);
+    ok(state.folders[home] && !state.waiting[home]);
+    ok(count_set(state.out) == 1 && state.out[home]);
+    bring_back(home);
+    soon(serves(&unit, home));
+    state = state_of(&unit);
+    ok(count_set(state.waiting) == 0 && count_set(state.out) == 0);
+    unit_close(&unit);
+}
+
 /* It is away at the purge, and at the next start; then it is back at a start, or while Penstock
  * runs. The other folders keep the purge for it. */
 static void misses_a_purge(bool back_at_start)
@@ -1262,6 +1314,7 @@ RUN_STORE(STORE_TEST(a_purge_hides_its_prefix_at_once_and_deletes_it_later),
           STORE_TEST(a_repair_does_not_bring_purged_records_back),
           STORE_TEST(a_damaged_file_of_bans_bans_everything),
           STORE_TEST(units_in_another_folder_than_their_metadata_are_swept_by_their_name),
+          STORE_TEST(a_purge_says_which_folders_wait_for_names_in_a_folder_that_is_out),
           STORE_TEST(a_folder_that_was_out_takes_the_purges_that_it_missed),
           STORE_TEST(a_folder_that_returns_at_a_start_takes_the_purges_that_it_missed),
           STORE_TEST(a_folder_that_returns_long_after_a_start_takes_the_purges_that_it_missed),
