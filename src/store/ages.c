@@ -511,9 +511,16 @@ void ages_see(struct ages *ages, uint32_t ordinal, uint64_t bytes)
         return;
     if (!record_set_has(ages->pins.pinned, ordinal))
         atomic_fetch_add_explicit(&ages->pins.pinned_bytes, bytes, memory_order_relaxed);
+    put_bit(ages, ages->pins.pinned, ordinal);
+    ages_mark_seen(ages, ordinal, bytes);
+}
+
+void ages_mark_seen(struct ages *ages, uint32_t ordinal, uint64_t bytes)
+{
+    if (ordinal >= ages->records)
+        return;
     if (!record_set_has(ages->pins.seen, ordinal))
         atomic_fetch_add_explicit(&ages->pins.seen_bytes, bytes, memory_order_relaxed);
-    put_bit(ages, ages->pins.pinned, ordinal);
     put_bit(ages, ages->pins.seen, ordinal);
 }
 
@@ -526,9 +533,12 @@ void ages_hold(struct ages *ages, uint32_t ordinal, uint64_t bytes)
 
 void ages_unpin(struct ages *ages, uint32_t ordinal, uint64_t bytes)
 {
-    check(ordinal < ages->records && !ages_is_seen(ages, ordinal));
+    check(ordinal < ages->records && !ages_is_fresh(ages, ordinal));
     if (ages_is_pinned(ages, ordinal))
         atomic_fetch_sub_explicit(&ages->pins.pinned_bytes, MIN(bytes, ages_pinned_bytes(ages)),
+                                  memory_order_relaxed);
+    if (ages_is_seen(ages, ordinal))
+        atomic_fetch_sub_explicit(&ages->pins.seen_bytes, MIN(bytes, ages_seen_bytes(ages)),
                                   memory_order_relaxed);
     unpin(ages, ordinal);
     atomic_store(&ages->pins.unsaved, true);

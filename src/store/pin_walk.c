@@ -122,7 +122,7 @@ static void see_units(struct pin_walk *walk, struct volume *volume, const struct
         find_run(walk, volume, id, rank == PINS_NONE ? NULL : metadata, &unit, &found);
         for (size_t i = 0; i < found.count; i++)
             if (rank == PINS_NONE)
-                pinned_disown(volume, &found.records[i]);
+                pinned_disown(volume, part, &found.records[i]);
             else
                 pinned_see(volume, part, rank, &found.records[i]);
         pthread_mutex_unlock(&volume->pinned.lock);
@@ -134,6 +134,7 @@ static bool see_metadata(struct pin_walk *walk, const struct toc_row *row, size_
                          struct entry *ret)
 {
     struct volume *volume = walk->rows.volume;
+    struct pin_part *part = &walk->parts[volume->number];
     uint32_t unit;
     pthread_mutex_lock(&volume->pinned.lock);
     bool is = is_current(walk, volume) &&
@@ -141,9 +142,9 @@ static bool see_metadata(struct pin_walk *walk, const struct toc_row *row, size_
               ret->extent == walk->rows.extent && ret->ordinal == row->ordinal;
     struct pin_found found = { ret->extent, ret->ordinal, is ? pin_weight(ret->len) : 0 };
     if (is && rank == PINS_NONE)
-        pinned_disown(volume, &found);
+        pinned_disown(volume, part, &found);
     else if (is)
-        pinned_see(volume, &walk->parts[volume->number], rank, &found);
+        pinned_see(volume, part, rank, &found);
     pthread_mutex_unlock(&volume->pinned.lock);
     return is;
 }
@@ -284,7 +285,8 @@ static enum err read_volumes(struct pin_walk *walk)
 }
 
 /* Reads the volumes again, if some records found no room, or none are pinned yet. If some names are
- * not known, no pinned record makes room for another. */
+ * not known, no pinned record makes room for another. But a record whose name is known, and no
+ * longer pinned, may have left its room after the walk had seen records that found none. */
 static enum err read_again(struct pin_walk *walk, bool all)
 {
     bool again = false;
@@ -292,10 +294,11 @@ static enum err read_again(struct pin_walk *walk, bool all)
     for (size_t i = 0; i < walk->store->volume_count && enter(walk, i); i++) {
         struct pin_part *part = &walk->parts[i];
         bool chooses = part->look == LOOK_COUNT || (part->look == LOOK_TRY && part->over && all);
-        again |= chooses;
+        bool tries = part->look == LOOK_TRY && part->over && part->frees;
+        again |= chooses || tries;
         if (chooses)
             pinned_choose(walk->store->volumes[i], walk->rounds[i], part, walk->pin_count, !all);
-        else
+        else if (!tries)
             part->look = LOOK_NONE;
     }
     return again ? read_volumes(walk) : OK;

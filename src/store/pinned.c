@@ -331,8 +331,10 @@ void pinned_see_before(struct volume *volume, struct pin_part *part, const struc
         extent_release(&extent);
         return;
     }
-    if (part->look == LOOK_COUNT && !ages_is_fresh(ages, found->ordinal))
-        part->before += found->weight;
+    if (part->look == LOOK_COUNT && !ages_is_seen(ages, found->ordinal)) {
+        ages_mark_seen(ages, found->ordinal, found->weight);
+        volume->pinned.seen_bytes += found->weight;
+    }
     if (holds && !ages_is_pinned(ages, found->ordinal)) {
         ages_hold(ages, found->ordinal, found->weight);
         atomic_fetch_add(&volume->pinned.bytes, found->weight);
@@ -342,14 +344,16 @@ void pinned_see_before(struct volume *volume, struct pin_part *part, const struc
 
 /* A record that was appended during the pass stays pinned, because the table of pins may have
  * changed since the pass read it. In that case, another pass follows. */
-void pinned_disown(struct volume *volume, const struct pin_found *found)
+void pinned_disown(struct volume *volume, struct pin_part *part, const struct pin_found *found)
 {
     struct extent *extent = extent_ref(volume->extents, found->extent);
     struct ages *ages = extent ? extent_ages_of(extent) : NULL;
-    if (ages && ages_must_stay(ages, found->ordinal) && !ages_is_seen(ages, found->ordinal)) {
-        uint64_t before = ages_pinned_bytes(ages);
+    if (ages && ages_must_stay(ages, found->ordinal) && !ages_is_fresh(ages, found->ordinal)) {
+        uint64_t pinned = ages_pinned_bytes(ages), seen = ages_seen_bytes(ages);
         ages_unpin(ages, found->ordinal, found->weight);
-        atomic_fetch_sub(&volume->pinned.bytes, before - ages_pinned_bytes(ages));
+        atomic_fetch_sub(&volume->pinned.bytes, pinned - ages_pinned_bytes(ages));
+        volume->pinned.seen_bytes -= seen - ages_seen_bytes(ages);
+        part->frees = true;
     }
     extent_release(&extent);
 }
@@ -365,13 +369,14 @@ static void divide(uint64_t left, struct pin_share *shares, size_t ranks)
     }
 }
 
-/* Returns the weight of the records that were pinned before, and that no known name has. */
-static uint64_t nameless(const struct pin_part *part, size_t ranks)
+/* Returns the weight of the records that were pinned before, and that no known name has. `before`
+ * is the weight of all that were pinned before, without those that the walk has unpinned. */
+static uint64_t nameless(uint64_t before, const struct pin_part *part, size_t ranks)
 {
     uint64_t known = 0;
     for (size_t i = 0; i < ranks; i++)
         known += part->shares[i].before;
-    return part->before - MIN(part->before, known);
+    return before - MIN(before, known);
 }
 
 void pinned_choose(struct volume *volume, uint64_t round, struct pin_part *part, size_t ranks,
@@ -390,9 +395,10 @@ void pinned_choose(struct volume *volume, uint64_t round, struct pin_part *part,
         fresh += extent ? ages_seen_bytes(extent_ages_of(extent)) : 0;
         extent_release(&extent);
     }
+    uint64_t before = pinned->seen_bytes - MIN(pinned->seen_bytes, fresh);
     pinned->seen_bytes = count ? fresh : pinned->seen_bytes;
     uint64_t budget = pinned_budget(volume), kept = fresh + pinned->coming;
-    kept += holds ? nameless(part, ranks) : 0;
+    kept += holds ? nameless(before, part, ranks) : 0;
     divide(budget - MIN(budget, kept), part->shares, ranks);
     part->holds = holds;
     part->look = LOOK_CHOOSE;

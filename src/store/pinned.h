@@ -69,8 +69,8 @@ enum pin_look {
 struct pin_part {
     enum pin_look look;
     bool holds;                       /* some names are not known, so no record is unpinned */
-    uint64_t before;                  /* weight of all records that were pinned before */
     struct pin_share *shares;         /* one for each rank */
+    bool frees;                       /* it has unpinned records, which left room */
     uint64_t over;                    /* weight of the records that found no room */
     uint64_t lost;                    /* ... of those that were pinned before */
 };
@@ -82,12 +82,12 @@ struct pin_found {
 /* Under the lock of the pins. */
 void pinned_see(struct volume *volume, struct pin_part *part, size_t rank,
                 const struct pin_found *found);
-/* Sees a record that was pinned before, whether its name is known or not. If the pass holds such
- * records, it pins this one. Under the lock of the pins. */
+/* Sees a record that was pinned before, whether its name is known or not. A pass that counts marks
+ * it as seen. If the pass holds such records, it pins this one. Under the lock of the pins. */
 void pinned_see_before(struct volume *volume, struct pin_part *part, const struct pin_found *found);
 /* Unpins a record whose name is known, and not pinned. Such a record need not wait until all names are
  * known. Under the lock of the pins. */
-void pinned_disown(struct volume *volume, const struct pin_found *found);
+void pinned_disown(struct volume *volume, struct pin_part *part, const struct pin_found *found);
 /* The pass begins to look at the volume again, to choose: makes shares of the counted weights.
  * Records that were appended and pinned since its begin keep their room. So do all records that were
  * pinned before, if some names are not known (`holds`). */

@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "pins_unit.h"
 
+#include "store/pin_pass.h"
 #include "store/pin_walk.h"
 #include "testing_unit.h"
 
@@ -92,13 +93,14 @@ static struct unit_store open_two(uint64_t first_bytes, uint64_t second_bytes)
     return unit;
 }
 
-/* Sets keys[i] to names below `prefix` of objects in the second folder, and puts these. */
-static void put_in_second(struct unit_store *unit, const char *prefix, int count, char keys[][40])
+/* Sets keys[i] to names below `prefix` of objects in this folder, and puts these. */
+static void put_in(struct unit_store *unit, size_t volume, const char *prefix, int count,
+                   char keys[][40])
 {
     char below[40];
     for (int i = 0; i < count; i++) {
         snprintf(below, sizeof(below), "%s%d-", prefix, i);
-        key_in(unit, 1, below, keys[i]);
+        key_in(unit, volume, below, keys[i]);
         ok(put_object(unit, keys[i], "\"1\"", MEGABYTE) == OK);
     }
 }
@@ -142,8 +144,8 @@ TEST(records_lose_no_pin_if_names_were_unknown_at_the_first_reading_only)
     struct unit_append append = { .hang = &hang, .held = &held };
     struct pin_walk walk = { .store = unit.store };
     pthread_t thread;
-    put_in_second(&unit, "young/", 10, young);
-    put_in_second(&unit, "old/", 6, old);
+    put_in(&unit, 1, "young/", 10, young);
+    put_in(&unit, 1, "old/", 6, old);
     pin(&unit, "old/", true);
     pin(&unit, "young/", true);
     ok(must_stay(&unit, second, old[5], 0) && must_stay(&unit, second, young[9], 0));
@@ -209,6 +211,73 @@ TEST(records_whose_folder_is_out_take_their_part_of_the_budget_after_a_restart)
     ok(must_stay(&unit, first, large, STRIPE_UNITS));
     ok(atomic_load(&first->pinned.bytes) <= budget);
     unit_close(&unit);
+}
+
+/* As after an opening: no record is pinned yet, and the files of ages say which ones were. */
+static void forget_pins(struct volume *volume)
+{
+    struct arena keep = { 0 };
+    uint32_t *numbers;
+    pthread_mutex_lock(&volume->pinned.lock);
+    size_t count = extents_numbers(volume->extents, &keep, &numbers);
+    for (size_t i = 0; i < count; i++) {
+        struct extent *extent = extent_ref(volume->extents, numbers[i]);
+        struct ages *ages = extent_ages_of(extent);
+        uint32_t records = ages_counted(ages);
+        uint8_t *live = must_alloc(records + 1);
+        for (uint32_t k = 0; k < records; k++)
+            live[k] = ages_is_pinned(ages, k) ? AGES_PINNED : 0;
+        ages_unpin_all(ages);
+        (void)ages_restore_pins(ages, records, live);
+        free(live);
+        extent_release(&extent);
+    }
+    atomic_store(&volume->pinned.bytes, 0);
+    atomic_store(&volume->pinned.marked, false);
+    pthread_mutex_unlock(&volume->pinned.lock);
+    arena_free(&keep);
+}
+
+#define IN_BUDGET 12                  /* objects of one pin; those of two do not fit */
+
+/* The second folder is out when one pin is removed, another one is added, and a pass learns of
+ * both. The objects of the new pin have the lower extents. `opened`: as after an opening of the
+ * first folder. */
+static void replace_pin(bool opened)
+{
+    struct unit_store unit = open_two(SIZE, SIZE);
+    struct volume *first = volume_of(&unit);
+    char old[IN_BUDGET][40], new[IN_BUDGET][40];
+    bool was;
+    pin(&unit, "old/", true);
+    put_in(&unit, 0, "new/", IN_BUDGET, new);
+    put_in(&unit, 0, "old/", IN_BUDGET, old);
+    take_away(in_folder("1"));
+    soon(is_out(unit.store->volumes[1]));
+    pthread_mutex_lock(&first->recycler.lock);
+    uint64_t number = pin_pass_want(unit.store->pin_pass);
+    soon(atomic_load(&first->pinned.passing));
+    if (opened)
+        forget_pins(first);
+    ok(pins_set(unit.store->pins, S("http://origin\0bucket\0old/"), false, &was) == OK && was);
+    ok(pins_set(unit.store->pins, S("http://origin\0bucket\0new/"), true, &was) == OK && !was);
+    pthread_mutex_unlock(&first->recycler.lock);
+    soon(pin_pass_is_done(unit.store->pin_pass, number));
+    for (int i = 0; i < IN_BUDGET; i++)
+        ok(must_stay(&unit, first, new[i], 0) && !must_stay(&unit, first, old[i], 0));
+    ok(atomic_load(&first->pinned.bytes) > IN_BUDGET * MEGABYTE);
+    ok(atomic_load(&first->pinned.bytes) < (IN_BUDGET + 1) * MEGABYTE);
+    unit_close(&unit);
+}
+
+TEST(a_pin_takes_the_room_that_an_unpin_leaves_while_a_folder_is_out)
+{
+    replace_pin(false);
+}
+
+TEST(a_pin_takes_the_room_that_an_unpin_leaves_in_a_folder_that_was_just_opened)
+{
+    replace_pin(true);
 }
 
 /* ---- a budget that falls ---- */
@@ -407,31 +476,6 @@ TEST(other_files_that_take_the_reserve_unpin_the_youngest_and_nothing_is_copied_
 
 /* ---- a full disk before the first pass ---- */
 
-/* As after an opening: no record is pinned yet, and the files of ages say which ones were. */
-static void forget_pins(struct volume *volume)
-{
-    struct arena keep = { 0 };
-    uint32_t *numbers;
-    pthread_mutex_lock(&volume->pinned.lock);
-    size_t count = extents_numbers(volume->extents, &keep, &numbers);
-    for (size_t i = 0; i < count; i++) {
-        struct extent *extent = extent_ref(volume->extents, numbers[i]);
-        struct ages *ages = extent_ages_of(extent);
-        uint32_t records = ages_counted(ages);
-        uint8_t *live = must_alloc(records + 1);
-        for (uint32_t k = 0; k < records; k++)
-            live[k] = ages_is_pinned(ages, k) ? AGES_PINNED : 0;
-        ages_unpin_all(ages);
-        (void)ages_restore_pins(ages, records, live);
-        free(live);
-        extent_release(&extent);
-    }
-    atomic_store(&volume->pinned.bytes, 0);
-    atomic_store(&volume->pinned.marked, false);
-    pthread_mutex_unlock(&volume->pinned.lock);
-    arena_free(&keep);
-}
-
 /* The commit of a removal finds no room, so extents go. The test holds up the recycler, and so the
  * pass. Returns the number of extents that went. */
 static uint64_t evict_before_pass(struct unit_store *unit)
@@ -516,6 +560,8 @@ TEST(an_opening_without_room_counts_the_pinned_records_that_it_gives)
 RUN_STORE(STORE_TEST(a_record_that_comes_while_a_pass_runs_stays_pinned_and_takes_no_room_of_others),
           STORE_TEST(records_lose_no_pin_if_names_were_unknown_at_the_first_reading_only),
           STORE_TEST(records_whose_folder_is_out_take_their_part_of_the_budget_after_a_restart),
+          STORE_TEST(a_pin_takes_the_room_that_an_unpin_leaves_while_a_folder_is_out),
+          STORE_TEST(a_pin_takes_the_room_that_an_unpin_leaves_in_a_folder_that_was_just_opened),
           STORE_TEST(a_size_that_falls_below_the_pinned_bytes_unpins_the_youngest),
           STORE_TEST(a_smaller_cache_copies_the_extents_whose_copies_regain_most),
           STORE_TEST(copies_that_regain_nothing_come_to_an_end),
