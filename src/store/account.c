@@ -177,6 +177,8 @@ enum err account_commit(struct volume *volume)
     return e;
 }
 
+/* Asks the table of pins under the lock. So if a pass runs, it began after the table had changed to
+ * what this sees, or another pass follows. */
 void account_appended(struct volume *volume, struct append_item *const *items, size_t count)
 {
     account_publishes(volume, false);
@@ -190,6 +192,7 @@ void account_appended(struct volume *volume, struct append_item *const *items, s
         ages_add(ages, record->ordinal, &(struct ages_record){
             .stamp = rule_stamp(&volume->rule), .metadata = record->kind == KIND_HEAD,
             .tally = items[i]->tally });
+        items[i]->pinned = pins_have(volume->options.pins, items[i]->name);
         if (items[i]->pinned)
             pinned_appended(volume, ages, record);
     }

@@ -5,7 +5,6 @@
  * written. Committer only. */
 #include "store/append_task.h"
 
-#include "store/pins.h"
 #include "store/rewrite.h"
 
 static void fill_crcs(struct record *record, slice bytes)
@@ -37,7 +36,7 @@ static struct append_item *add_item(struct append_task *task, enum record_kind k
     struct append_item *item = &task->items[task->count++];
     item->bucket = task->bucket;
     item->tally = task->tally;
-    item->pinned = task->pinned;
+    item->name = metadata->name;
     item->record = (struct record){ .kind = (uint8_t)kind, .id = metadata->id,
                                     .first_unit = first_unit, .etag_hash = metadata->etag_hash };
     if (kind == KIND_UNITS)
@@ -75,7 +74,6 @@ void append_task_make(struct volume *volume, struct append_task *task, struct st
     task->append = append;
     task->bucket = bucket_hash_of(volume->secret, append->metadata->name);
     task->tally = append->tally;
-    task->pinned = pins_have(volume->options.pins, append->metadata->name);
     enum err found = find_whole(volume, append, keep, &bytes);
     /* a metadata record would replace the WHOLE record, and its bytes would be lost */
     task->err = found == ERR_LIMIT ? ERR_FULL : OK;

@@ -11,7 +11,6 @@ struct append_task {
     bool replaces;                    /* metadata of another version (leftovers.h) */
     uint64_t bucket;                     /* its hash */
     uint16_t tally;
-    bool pinned;                         /* the name is */
     enum err err;
 };
 

@@ -254,8 +254,9 @@ static void settle_update(struct volume *volume, const struct update *update)
 
 static void settle_pins(struct volume *volume, const struct append_task *task)
 {
-    for (uint32_t i = 0; task->pinned && i < task->count; i++)
-        pinned_settled(volume, &task->items[i].record);
+    for (uint32_t i = 0; i < task->count; i++)
+        if (task->items[i].pinned)
+            pinned_settled(volume, &task->items[i].record);
 }
 
 static void settle(struct commit *commit)

@@ -161,7 +161,8 @@ struct append_item {
     struct record record;             /* open_extent_add sets the members extent and ordinal */
     uint64_t bucket;                  /* its hash */
     uint16_t tally;
-    bool pinned;                      /* the name of its object is pinned (pinned.h) */
+    slice name;                       /* of its object, in the log */
+    bool pinned;                      /* set by account_appended: the name is pinned (pinned.h) */
     slice metadata_block, bytes;      /* must stay until open_extent_write */
     uint32_t offset;                  /* set by open_extent_add */
 };

@@ -219,6 +219,30 @@ TEST(units_without_metadata_do_not_stay_pinned)
     unit_close(&unit);
 }
 
+static void *unpin_keep(void *arg)
+{
+    ok(pin(arg, "keep/", false));
+    return NULL;
+}
+
+/* The pass begins after the committer has taken the record, and before it notes that it wrote it. */
+TEST(a_record_that_the_committer_has_in_hand_at_the_last_unpin_is_not_pinned)
+{
+    struct unit_store unit = open_with(50);
+    pthread_t thread;
+    pin(&unit, "keep/", true);
+    hold_next(FAIL_APPEND);
+    struct unit_put put = put_begin(&unit, "keep/late", "\"1\"", 100000);
+    soon(is_held(FAIL_APPEND));
+    ok(pthread_create(&thread, NULL, unpin_keep, &unit) == 0);
+    soon(atomic_load(&unit.store->volumes[0]->pinned.passing));
+    let_go(FAIL_APPEND);
+    ok(put_wait(&put) == OK);
+    pthread_join(thread, NULL);
+    ok(!must_stay(&unit, unit.store->volumes[0], "keep/late", 0) && weight(&unit).pinned == 0);
+    unit_close(&unit);
+}
+
 TEST(a_smaller_cache_keeps_what_is_pinned)
 {
     struct unit_store unit = open_with(50);
@@ -829,6 +853,7 @@ RUN_STORE(cmocka_unit_test(a_name_is_pinned_by_any_of_its_prefixes),
           STORE_TEST(what_does_not_fit_in_the_budget_is_an_ordinary_object),
           STORE_TEST(a_pin_of_everything_leaves_room_for_the_recycler),
           STORE_TEST(units_without_metadata_do_not_stay_pinned),
+          STORE_TEST(a_record_that_the_committer_has_in_hand_at_the_last_unpin_is_not_pinned),
           STORE_TEST(a_smaller_cache_keeps_what_is_pinned),
           STORE_TEST(the_older_pin_goes_first_at_a_restart_too),
           STORE_TEST(an_older_pin_takes_the_room_of_a_younger_one),

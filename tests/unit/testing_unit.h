@@ -6,6 +6,7 @@
 #define TESTING_UNIT_H
 
 #include <stdatomic.h>
+#include <unistd.h>
 
 #include "base/failpoint.h"
 #include "base/guard.h"
@@ -26,9 +27,35 @@ __attribute__((unused)) static void fail_next(enum failpoint where, int skip, in
     atomic_store(&unit_fails[where].times, times);
 }
 
+/* The next visit of a step waits until the test lets it go on. */
+static struct holds {
+    atomic_bool next, holds;
+} unit_holds[FAILPOINTS];
+
+__attribute__((unused)) static void hold_next(enum failpoint where)
+{
+    atomic_store(&unit_holds[where].next, true);
+}
+
+__attribute__((unused)) static bool is_held(enum failpoint where)
+{
+    return atomic_load(&unit_holds[where].holds);
+}
+
+__attribute__((unused)) static void let_go(enum failpoint where)
+{
+    atomic_store(&unit_holds[where].holds, false);
+}
+
 bool failpoint(enum failpoint where)
 {
     struct fails *fails = &unit_fails[where];
+    struct holds *holds = &unit_holds[where];
+    if (atomic_exchange(&holds->next, false)) {
+        atomic_store(&holds->holds, true);
+        while (is_held(where))
+            usleep(1000);
+    }
     if (atomic_load(&fails->times) <= 0 || atomic_fetch_sub(&fails->skip, 1) > 0 ||
         atomic_fetch_sub(&fails->times, 1) <= 0)
         return false;
