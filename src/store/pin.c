@@ -73,7 +73,7 @@ enum err store_pin(struct store *store, const struct pin_name *names, size_t cou
         e = ERR_IO;
     if (e == ERR_IO || e == ERR_LIMIT) {
         undo_rows(store->pins, prefixes, count, pinned, changed);
-        pin_pass_undo(store->pin_pass);
+        pin_pass_want_now(store->pin_pass);
     }
     *ret_changed = false;
     for (size_t i = 0; i < count; i++)

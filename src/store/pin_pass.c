@@ -16,7 +16,8 @@
  *
  * All recyclers wait while a pass runs. So after each pass comes a pause that is at least as long
  * as the pass was. Passes that are wanted during the pause become one pass (H8). So the recyclers
- * wait for at most half of the time, whatever the number of pins and unpins.
+ * wait for at most half of the time, whatever the number of pins and unpins. Only a few events end
+ * the pause (pin_pass_want_now), such as the opening of a folder. None of them comes often.
  *
  * A pass leaves out a volume that does not serve when the pass begins, for example because a commit
  * takes long. The recycler of this volume waits, so another pass follows soon after the volume
@@ -47,6 +48,7 @@ struct pin_pass {
     pthread_mutex_t lock;             /* guards the members below */
     pthread_cond_t more, ended;
     uint64_t wanted, done;            /* numbers of passes */
+    uint64_t urgent;                  /* the latest one that is wanted without a pause */
     uint64_t rest_ms;                 /* the end of the pause after the latest pass */
     uint64_t retry_ms;                /* next try of what found no room */
     uint64_t left_out_ms, pause_ms;   /* next try of volumes that were left out; the pause before */
@@ -219,7 +221,7 @@ static uint64_t wake_ms(struct pin_pass *pass)
 /* Under the lock. Lets the recyclers work. */
 static void rest(struct pin_pass *pass)
 {
-    while (mono_ms() < pass->rest_ms && !pass->stopping) {
+    while (mono_ms() < pass->rest_ms && pass->urgent <= pass->done && !pass->stopping) {
         end_hanging(pass);
         cond_wait_until(&pass->more, &pass->lock, MIN(pass->rest_ms, mono_ms() + LOOK_MS) * 1000000u);
     }
@@ -329,13 +331,13 @@ void pin_pass_free(struct pin_pass **pass)
     free(mine);
 }
 
-void pin_pass_undo(struct pin_pass *pass)
+uint64_t pin_pass_want_now(struct pin_pass *pass)
 {
     pthread_mutex_lock(&pass->lock);
-    pass->wanted++;
-    pass->rest_ms = 0;
-    pthread_cond_broadcast(&pass->more);
+    uint64_t number = pass->urgent = ++pass->wanted;
+    pthread_cond_signal(&pass->more);
     pthread_mutex_unlock(&pass->lock);
+    return number;
 }
 
 uint64_t pin_pass_want(struct pin_pass *pass)

@@ -18,8 +18,9 @@ void pin_pass_free(struct pin_pass **pass);
  * pin_pass_is_done. Any thread; cheap. */
 uint64_t pin_pass_want(struct pin_pass *pass);
 /* Wants a pass without a pause before it. For a pin or unpin that failed after its pass: until the
- * next pass has pinned the records of the old pins again, they may be evicted. */
-void pin_pass_undo(struct pin_pass *pass);
+ * next pass has pinned the records of the old pins again, they may be evicted. For a folder that
+ * was opened, or whose cache must shrink: this waits for the pass. */
+uint64_t pin_pass_want_now(struct pin_pass *pass);
 /* True when the pass has ended. It may have left out some volumes. Any thread; cheap. */
 bool pin_pass_is_done(struct pin_pass *pass, uint64_t number);
 /* Waits for a pass that begins after this call. Returns OK, or ERR_STOPPING. Any thread that may

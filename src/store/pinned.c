@@ -118,7 +118,7 @@ enum err pinned_open(struct volume *volume)
 void pinned_opened(struct volume *volume)
 {
     if (pinned_needs_pass(volume))
-        pin_pass_want(volume->options.pin_pass);
+        pin_pass_want_now(volume->options.pin_pass);
 }
 
 static enum err write_file(struct volume *volume)
@@ -146,7 +146,7 @@ static void follow_budget(struct volume *volume)
         pinned->asked_budget = UINT64_MAX;
     } else if (pinned_is_known(volume) && budget < asked - asked / FALL_SHARE) {
         pinned->asked_budget = budget;
-        pinned->asked_pass = pin_pass_want(volume->options.pin_pass);
+        pinned->asked_pass = pin_pass_want_now(volume->options.pin_pass);
     }
 }
 

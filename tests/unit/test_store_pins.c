@@ -681,15 +681,20 @@ TEST(a_folder_that_missed_an_unpin_learns_of_it_when_the_folder_with_the_name_is
     unit_close(&unit);
 }
 
-/* Makes a pass that takes at least last_ms. Returns a time at which the pause after it still lasts,
- * if no pass without a pause is wanted. */
-static uint64_t slow_pass(struct unit_store *unit, uint64_t last_ms)
+/* Asks for a pass. */
+typedef void asks(struct unit_store *unit);
+
+/* Makes a pass that takes at least last_ms, and calls `meanwhile` while it runs. Returns a time at
+ * which the pause after it still lasts, if no pass without a pause is wanted. */
+static uint64_t slow_pass(struct unit_store *unit, uint64_t last_ms, asks *meanwhile)
 {
     struct volume *volume = unit->store->volumes[0];
     pthread_mutex_lock(&volume->recycler.lock);
     uint64_t number = pin_pass_want(unit->store->pin_pass);
     soon(atomic_load(&volume->pinned.passing));
     uint64_t begun_ms = mono_ms();
+    if (meanwhile)
+        meanwhile(unit);
     soon(mono_ms() >= begun_ms + last_ms);
     uint64_t ends_ms = mono_ms();
     pthread_mutex_unlock(&volume->recycler.lock);
@@ -703,7 +708,7 @@ static bool ask_in_pause(struct unit_store *unit, uint64_t last_ms)
 {
     struct volume *volume = unit->store->volumes[0];
     uint64_t number, rounds = atomic_load(&volume->pinned.rounds);
-    uint64_t pause_ms = slow_pass(unit, last_ms);
+    uint64_t pause_ms = slow_pass(unit, last_ms, NULL);
     for (int i = 0; i < 5; i++) {
         number = pin_pass_want(unit->store->pin_pass);
         usleep(20000);
@@ -724,25 +729,74 @@ TEST(passes_that_are_asked_for_in_the_pause_after_a_pass_become_one)
     unit_close(&unit);
 }
 
-/* Makes a pass that takes a while, and undoes a pin in the pause after it. Returns false if the
- * machine was too slow to see that the next pass began before the end of the pause. */
-static bool undo_in_pause(struct unit_store *unit, uint64_t last_ms)
+/* Makes a pass that takes a while, and asks for the next one in the pause after it, or `early`:
+ * while it runs. Returns false if the machine was too slow to see that the next pass began before
+ * the end of the pause. */
+static bool begins_in_pause(struct unit_store *unit, uint64_t last_ms, asks *ask, bool early)
 {
     struct volume *volume = unit->store->volumes[0];
-    uint64_t pause_ms = slow_pass(unit, last_ms), rounds = atomic_load(&volume->pinned.rounds);
-    pin_pass_undo(unit->store->pin_pass);
-    soon(atomic_load(&volume->pinned.rounds) != rounds);
-    return mono_ms() < pause_ms;
+    uint64_t rounds = atomic_load(&volume->pinned.rounds) + 2;
+    uint64_t pause_ms = slow_pass(unit, last_ms, early ? ask : NULL);
+    if (!early)
+        ask(unit);
+    soon(atomic_load(&volume->pinned.rounds) > rounds);
+    bool in_pause = mono_ms() < pause_ms;
+    await_pass(unit);    /* no other pass is wanted then */
+    return in_pause;
+}
+
+static bool has_no_pause(struct unit_store *unit, asks *ask, bool early)
+{
+    bool in_pause = false;
+    for (unsigned i = 0; i < 6 && !in_pause; i++)    /* a longer walk is given up */
+        in_pause = begins_in_pause(unit, MIN(500u << i, 4000u), ask, early);
+    return in_pause;
+}
+
+static void ask_for_undo(struct unit_store *unit)
+{
+    pin_pass_want_now(unit->store->pin_pass);
 }
 
 TEST(a_pass_that_undoes_a_pin_has_no_pause_before_it)
 {
     struct unit_store unit = open_with(50);
-    bool in_pause = false;
     pin(&unit, "keep/", true);
-    for (unsigned i = 0; i < 6 && !in_pause; i++)
-        in_pause = undo_in_pause(&unit, MIN(500u << i, 4000u));    /* a longer walk is given up */
-    ok(in_pause);
+    ok(has_no_pause(&unit, ask_for_undo, false));
+    ok(has_no_pause(&unit, ask_for_undo, true));
+    unit_close(&unit);
+}
+
+/* As an opening does. */
+static void ask_for_folder(struct unit_store *unit)
+{
+    struct volume *volume = unit->store->volumes[0];
+    atomic_store(&volume->pinned.marked, false);
+    pinned_opened(volume);
+}
+
+TEST(a_pass_for_a_folder_that_was_opened_has_no_pause_before_it)
+{
+    struct unit_store unit = open_with(50);
+    pin(&unit, "keep/", true);
+    ok(has_no_pause(&unit, ask_for_folder, false));
+    unit_close(&unit);
+}
+
+/* Each time the cache shrinks, so that its budget is too small for the pinned records. */
+static void ask_for_shrink(struct unit_store *unit)
+{
+    struct volume *volume = unit->store->volumes[0];
+    uint64_t size = atomic_load(&volume->space.size_bytes);
+    atomic_store(&volume->space.size_bytes, MIN(size, 34 * MIB) - 2 * MIB);
+}
+
+TEST(a_pass_that_a_shrinking_cache_waits_for_has_no_pause_before_it)
+{
+    struct unit_store unit = open_with(80);
+    pin(&unit, "keep/", true);
+    put_many(&unit, "keep/", 20, 1000 * 1000);
+    ok(has_no_pause(&unit, ask_for_shrink, false));
     unit_close(&unit);
 }
 
@@ -869,6 +923,8 @@ RUN_STORE(cmocka_unit_test(a_name_is_pinned_by_any_of_its_prefixes),
           STORE_TEST(a_folder_that_missed_an_unpin_learns_of_it_when_the_folder_with_the_name_is_back),
           STORE_TEST(passes_that_are_asked_for_in_the_pause_after_a_pass_become_one),
           STORE_TEST(a_pass_that_undoes_a_pin_has_no_pause_before_it),
+          STORE_TEST(a_pass_for_a_folder_that_was_opened_has_no_pause_before_it),
+          STORE_TEST(a_pass_that_a_shrinking_cache_waits_for_has_no_pause_before_it),
           STORE_TEST(a_folder_that_missed_the_last_unpin_frees_its_records_when_it_is_opened),
           STORE_TEST(a_folder_that_fails_and_returns_while_a_pass_runs_costs_no_pins),
           STORE_TEST(a_volume_that_was_away_learns_the_pins_from_its_sibling),
