@@ -89,10 +89,11 @@ static void watch_pins(struct folder_reported *reported, uint64_t unpinned,
 {
     if (unpinned == reported->unpinned)
         return;
-    log_warn("pins_unpinned", "path=%.*s bytes=%" PRIu64 " budget=%" PRIu64 " why=\"pin_budget has no "
-             "room for all older pins and for these bytes. So these bytes are no longer pinned, "
-             "and may be evicted. Unpin another prefix, or raise pin_budget and restart "
-             "Penstock\"",
+    log_warn("pins_unpinned", "path=%.*s bytes=%" PRIu64 " budget=%" PRIu64 " why=\"the budget of "
+             "this cache folder has no room for all older pins and for these bytes. So these "
+             "bytes are no longer pinned, and may be evicted. The budget is pin_budget percent of "
+             "what the folder may use now, which is less if other programs fill its disk. Make "
+             "room there, unpin another prefix, or raise pin_budget and restart Penstock\"",
              SLICE_ARG(reported->path), unpinned - reported->unpinned, status->pin_budget_bytes);
     reported->unpinned = unpinned;
 }
@@ -141,20 +142,28 @@ static void report_opened(struct serve *serve, size_t i, slice why)
     reported->why = status.why;
 }
 
-#define UNSURE "may have been in use by a process that did not have the other folders. Then the other " \
-               "folders have missed writes. The origin confirms each object in the other folders once, before " \
-               "Penstock serves the object"
+#define UNSURE "may have been in use by a process that did not have the other folders. Then the " \
+               "other folders have missed writes. The origin confirms each object in the other " \
+               "folders once, before Penstock serves the object"
 
 /* Logs each folder that can't be read, and that a folder was removed from the settings. Such a
  * folder may have been in use without the other folders. */
 static void report_unread(const struct serve *serve)
 {
-    for (size_t i = 0; i < serve->config->folder_count; i++)
-        if (store_folder_is_unread(serve->store, i))
+    for (size_t i = 0; i < serve->config->folder_count; i++) {
+        if (!store_folder_is_unread(serve->store, i))
+            continue;
+        slice path = serve->folders[i].path;
+        if (serve->folders[i].serving)    /* it is a new one in the place of that folder */
+            log_warn("cache_folder_unread", "path=%.*s why=\"this new cache folder takes the place "
+                     "of one that was not found. The folder that was not found " UNSURE "\"",
+                     SLICE_ARG(path));
+        else
             log_warn("cache_folder_unread", "path=%.*s why=\"the cache folder can't be read. The "
                      "folder " UNSURE ". This happens at each start until the folder is back. "
                      "Mount its disk; if the folder is lost, remove it from cache_dirs\"",
-                     SLICE_ARG(serve->folders[i].path));
+                     SLICE_ARG(path));
+    }
     if (store_folder_left(serve->store))
         log_warn("cache_folder_unread", "why=\"a cache folder was removed from cache_dirs. The "
                  "removed folder " UNSURE "\"");

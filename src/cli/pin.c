@@ -113,8 +113,8 @@ static int ask(void *arg, const struct server *server, struct arena *keep)
         status = lines_each(server, body, visit, pin);
     if (!status && pin->left_out)
         fprintf(stderr, "penstock pin: warning: %.*s of these objects are cached without a pin, "
-                "because the budget had no room for them. Raise pin_budget, or unpin another "
-                "prefix\n",
+                "because the budget had no room for them. If it has room now, pin the prefix "
+                "again. If not, raise pin_budget, or unpin another prefix\n",
                 SLICE_ARG(show_bytes(keep, pin->left_out)));
     bool all = pin->complete && (pin->list || !pin->left_out);
     return status ? status : all ? EXIT_GOOD : EXIT_INCOMPLETE;

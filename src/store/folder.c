@@ -213,6 +213,9 @@ static enum err learn_format(struct folder *folder, const struct folder_wish *wi
                         ret_why);
     if (e)
         return e;
+    if (is_new && wish->last_generation && !*folder->anew)
+        folder->anew = "the folder was removed or moved away while Penstock used it, and Penstock "
+                       "made a new one at its path";
     if (memcmp(format->secret, fresh, sizeof(format->secret)) != 0) {
         *ret_why = "this folder is from another installation of Penstock than the cache folders that "
                    "Penstock found at its start (another disk may be mounted here); mount the "
@@ -646,6 +649,9 @@ const char *folder_why_lost(const struct folder *folder)
 {
     struct path lock = path_in(folder->path, "lock");
     struct stat held;
+    if (access(lock.text, F_OK) != 0 && errno == EACCES)
+        return "Penstock's user may no longer open the folder; check its rights, and those of the "
+               "folders above";
     if (access(lock.text, F_OK) != 0 || fstat(folder->lock_fd, &held) != 0)
         return "the folder was removed, or its disk was unmounted; if the folder has a disk of its "
                "own, mount that disk again";

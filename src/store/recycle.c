@@ -294,7 +294,8 @@ static void forget_row(struct pass *pass, const struct toc_entry *row, uint32_t 
 {
     events_note(pass->volume->events, &row->id, row->first_unit, why);
     pass->rows[pass->row_count++] = (struct relocation_row){
-        *row, ordinal, why == EVENT_EVICTED || why == EVENT_DISK_FULL };
+        *row, ordinal,
+        why == EVENT_EVICTED || why == EVENT_EVICTED_QUOTA || why == EVENT_DISK_FULL };
     add_entries(pass, row);
 }
 
@@ -479,6 +480,15 @@ static bool is_kept(struct pass *pass, const struct toc_entry *row, uint32_t ord
     return !pass->choice.shrinks && mean_age_keeps(pass->cut, age, false);
 }
 
+static enum event_why why_evicted(const struct pass *pass, uint32_t ordinal)
+{
+    const _Atomic uint64_t *over_quota = pass->stamps.old;
+    if (pass->keep_nothing)
+        return EVENT_DISK_FULL;
+    return over_quota && ordinal < pass->stamps.count && record_set_has(over_quota, ordinal)
+        ? EVENT_EVICTED_QUOTA : EVENT_EVICTED;
+}
+
 static void walk(struct pass *pass, const struct toc_entry *rows, uint32_t count)
 {
     for (uint32_t i = 0; i < count && !pass->err; i++) {
@@ -490,7 +500,7 @@ static void walk(struct pass *pass, const struct toc_entry *rows, uint32_t count
         else if (is_kept(pass, &rows[i], i))
             copy_row(pass, &rows[i], i);
         else
-            forget_row(pass, &rows[i], i, pass->keep_nothing ? EVENT_DISK_FULL : EVENT_EVICTED);
+            forget_row(pass, &rows[i], i, why_evicted(pass, i));
     }
     flush(pass);
 }

@@ -74,7 +74,8 @@ void service_measure(struct volume *volume)
         return;
     uint64_t all = free + extents_bytes(volume->extents);
     atomic_store(&volume->space.free_bytes, free);
-    atomic_store(&volume->space.room_bytes, all - MIN(all, kept));
+    if (volume->folder.fd >= 0)    /* else the bytes of its extents are not known, and room stays */
+        atomic_store(&volume->space.room_bytes, all - MIN(all, kept));
     grow(volume, free);
     gauge(volume, GAUGE_FREE, (int64_t)free);
     gauge(volume, GAUGE_CAPACITY, (int64_t)volume_capacity(volume));

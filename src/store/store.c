@@ -315,12 +315,16 @@ void store_set_limits(struct store *store, const struct store_limits *rows, size
 bool store_allows(struct store *store, const struct metadata *metadata)
 {
     struct store_limits limits = tallies_limits(store->installation.tallies, metadata->name);
-    bool allows = limits.admission != ADMISSION_NEVER &&
-                  (!limits.object_bytes_max || metadata->size <= limits.object_bytes_max);
-    if (allows && is_storable(metadata))
+    enum event_why why;
+    if (limits.admission == ADMISSION_NEVER)
+        why = EVENT_ADMIT_NEVER;
+    else if (limits.object_bytes_max && metadata->size > limits.object_bytes_max)
+        why = EVENT_OVER_MAX_OBJECT;
+    else if (!is_storable(metadata))
+        why = EVENT_TOO_LARGE;
+    else
         return true;
-    events_note(store_home(store, &metadata->id)->events, &metadata->id, METADATA_UNIT,
-                allows ? EVENT_TOO_LARGE : EVENT_NOT_ALLOWED);
+    events_note(store_home(store, &metadata->id)->events, &metadata->id, METADATA_UNIT, why);
     return false;
 }
 

@@ -225,9 +225,14 @@ TEST(a_folder_removed_under_us_is_made_anew)
     remove_tree(unit_folder);
     soon(access(in_folder("format"), F_OK) == 0 && serving(&unit));
     ok(!get_metadata(&unit, "k0"));
+    struct store_status status;
+    store_status(unit.store, &status);
+    ok(strstr(status.anew, "removed or moved away"));
     put_some(&unit, 3, 5, 1000);
     unit_close(&unit);
     unit = unit_open();
+    store_status(unit.store, &status);
+    ok(*status.anew == '\0');
     ok(has_object(&unit, "k4", "\"1\"", 1000));
     unit_close(&unit);
 }

@@ -346,6 +346,13 @@ TEST(figures_are_sums_and_a_folder_that_is_lost_is_told)
     ok(sum.serving && *sum.why && sum.faults == 1 && store_capacity(unit.store) > 0);
     same(slice_of(sum.folder), slice_of(paths[2]));
     ok(metric_read(M_STORE_SERVING) == FOLDERS - 1);
+    struct volume *out = unit.store->volumes[2];    /* the bytes of its extents are not known now */
+    int file = open(paths[2], O_CREAT | O_WRONLY, 0600);
+    atomic_store(&out->space.room_bytes, 12345);
+    atomic_store(&out->space.free_bytes, 0);
+    soon(atomic_load(&out->space.free_bytes));
+    ok(atomic_load(&out->space.room_bytes) == 12345);
+    ok(close(file) == 0 && unlink(paths[2]) == 0);
     unsigned of;
     ok(count_all(&unit, 0, &of) == of && count_all(&unit, 2, &of) == 0);
     ok(rename(moved, paths[2]) == 0);
