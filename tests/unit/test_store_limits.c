@@ -52,6 +52,17 @@ TEST(a_bucket_is_split_at_its_prefixes_if_one_of_its_rows_counts_bytes)
 
 /* ---- what the cache has ---- */
 
+/* Returns why the store has nothing of the object, if a reason is known. */
+static enum event_why why_not(struct unit_store *unit, const char *key, enum event_kind kind)
+{
+    struct metadata *metadata = make_metadata(unit, key, "\"1\"", 0);
+    struct object_id id = metadata->id;
+    metadata_unref(&metadata);
+    struct volume *home = unit->store->volumes[0];
+    enum event_why why = events_find(home->events, &id, 0, kind).why;
+    return why ? why : events_find(home->events, &id, METADATA_UNIT, kind).why;
+}
+
 static void set_limits(struct unit_store *unit, const struct store_limits *rows, size_t count)
 {
     store_set_limits(unit->store, rows, count);
@@ -228,6 +239,15 @@ TEST(a_bucket_beyond_its_quota_is_evicted_first)
     ok(held(&unit, "0").objects > 200);
     unit_bucket = "second";
     ok(held(&unit, "0").bytes < (int64_t)(8 * MIB + EXTENT));
+    unsigned told = 0, gone = 0;
+    for (unsigned i = 0; i < 240; i++) {
+        char key[32];
+        snprintf(key, sizeof(key), "%u", i);
+        bool there = has_object(&unit, key, "\"1\"", SMALL);
+        gone += !there;
+        told += !there && why_not(&unit, key, TAKEN_OUT) == EVENT_EVICTED_QUOTA;
+    }
+    ok(gone >= 80 && told >= gone / 2);    /* the ring of reasons has forgotten some */
     unit_bucket = "bucket";
     unit_close(&unit);
 }
@@ -241,12 +261,14 @@ TEST(never_and_too_large_allow_nothing)
     rows[1].object_bytes_max = 1000;
     struct unit_store unit = unit_open();
     set_limits(&unit, rows, 2);
-    static const struct { const char *key; uint64_t size; bool allowed; } cases[] = {
-        { "n/1", 1, false }, { "m", 1000, true }, { "m", 1001, false }, { "m", 0, true },
+    static const struct { const char *key; uint64_t size; enum event_why why; } cases[] = {
+        { "n/1", 1, EVENT_ADMIT_NEVER }, { "m", 1000, EVENT_NONE }, { "m", 0, EVENT_NONE },
+        { "m", 1001, EVENT_OVER_MAX_OBJECT }, { "o", 1001, EVENT_OVER_MAX_OBJECT },
     };
     for (size_t i = 0; i < countof(cases); i++) {
         struct metadata *metadata = make_metadata(&unit, cases[i].key, "\"1\"", cases[i].size);
-        ok(store_allows(unit.store, metadata) == cases[i].allowed);
+        ok(store_allows(unit.store, metadata) == !cases[i].why);
+        ok(why_not(&unit, cases[i].key, KEPT_OUT) == cases[i].why);
         metadata_unref(&metadata);
     }
     unit_close(&unit);
