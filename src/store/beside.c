@@ -13,7 +13,7 @@ enum err beside_commit(struct volume *volume, beside_publish *publish,
     if (!e)
         e = publish(volume, arg);
     if (!e)
-        e = removals_publish(volume, false);
+        e = removals_publish(volume, volume->removed.done);
     if (!e)
         e = account_commit(volume);
     index_abort(volume->index);
@@ -25,6 +25,6 @@ enum err beside_commit(struct volume *volume, beside_publish *publish,
         settle(volume, arg);
     removals_settle(volume);
     removals_answer(volume, OK);
-    removals_end_beside(volume);
+    removals_end(volume);
     return OK;
 }

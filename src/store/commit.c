@@ -57,7 +57,7 @@ struct commit {
     struct append_task *tasks;
     uint32_t task_count;
     bool has_removals;
-    bool leaves;                      /* older appends stay in the queue */
+    uint64_t first;                   /* the number of the first append */
     bool seals_log;                   /* the log has no room for the next append */
 };
 
@@ -192,15 +192,18 @@ static enum err publish_update(struct volume *volume, const struct update *updat
 static enum err publish_all(struct commit *commit)
 {
     struct index *index = commit->volume->index;
+    size_t again = 0;
     removals_take(commit->volume);
     enum err e = index_begin(index);
-    for (uint32_t i = 0; !e && i < commit->task_count; i++)
-        if (commit->tasks[i].err == OK)
+    for (uint32_t i = 0; !e && i < commit->task_count; i++) {
+        e = removals_publish_before(commit->volume, commit->first + i, &again);
+        if (!e && commit->tasks[i].err == OK)
             e = publish_task(commit, &commit->tasks[i]);
+    }
     list_each(struct update, update, &commit->updates, link)
         e = e ? e : publish_update(commit->volume, update);
     if (!e)
-        e = removals_publish(commit->volume, true);
+        e = removals_publish(commit->volume, again);
     account_publishes(commit->volume, true);
     if (!e)
         e = account_commit(commit->volume);
@@ -291,8 +294,7 @@ static void answer_all(struct commit *commit, enum err e)
         answer_append(commit->volume, commit->tasks[i].append,
                       commit->tasks[i].err ? commit->tasks[i].err : e);
     removals_answer(commit->volume, e ? ERR_IO : OK);
-    if (!commit->leaves)
-        removals_end(commit->volume);
+    removals_end(commit->volume);
     list_each_safe(struct update, update, &commit->updates, link) {
         list_del(&update->link);
         free(update);
@@ -406,7 +408,8 @@ static void take_commit(struct volume *volume, struct commit *commit)
     /* The appends that stay open a new commit. If they wait for room, they have waited enough. */
     if (volume->queue.room == ROOM_UNKNOWN && !commit->seals_log)
         volume->queue.oldest_ms = mono_ms();
-    commit->leaves = !list_empty(&volume->queue.appends);
+    commit->first = volume->removed.next;
+    volume->removed.next += count;
     commit->has_removals = !list_empty(&volume->queue.removals);
     list_move(&commit->updates, &volume->queue.updates);
     volume->queue.update_count = 0;
@@ -480,7 +483,7 @@ static void shrink(struct volume *volume)
     if ((e && e != ERR_FULL) || room_commit_removals(volume))
         end_service(volume);
     else
-        removals_end_beside(volume);
+        removals_end(volume);
     service_metrics(volume);
 }
 
@@ -527,7 +530,7 @@ static enum err make_room_for_bans(struct volume *volume)
     enum err e = room_recycle(volume);
     if (room_commit_removals(volume))
         return ERR_IO;
-    removals_end_beside(volume);
+    removals_end(volume);
     return e ? e : bans_follow(bans, &volume->options.installation->bans, &volume->folder);
 }
 

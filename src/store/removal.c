@@ -7,9 +7,8 @@
  * So a removal may overtake fills of the commit in progress. For a write, that is safe: it marks
  * its epoch before it queues its removal, so may_publish of such a fill returns false in the
  * transaction of the commit (rule H7 in src/README.md). A removal without an epoch (the origin has
- * no such object) is made again by that commit, after the fills. While fills wait for room, each
- * commit makes it again. A fill that began after the answer can't be among these fills. So only a
- * caller that does not wait for done() may lose such a fill.
+ * no such object) is made again by each commit that has fills from before the removal was
+ * committed: after these fills, and before later ones. So a fill that began after the answer stays.
  *
  * Ids are copied, because the watch may have answered their owners. A refusal of the shared
  * identity goes the same way, so that the object is not served after a crash; its metadata only
@@ -31,7 +30,8 @@ static void copy_ids(struct volume *volume, const struct store_removal *removal)
     }
     for (size_t i = 0; i < removal->count; i++)
         volume->removed.ids[volume->removed.count + i] =
-            (struct removed_id){ removal->ids[i], removal->refused, removal->bucket };
+            (struct removed_id){ .id = removal->ids[i], .refused = removal->refused,
+                                 .bucket = removal->bucket };
     volume->removed.count = count;
 }
 
@@ -75,18 +75,31 @@ static void forget(struct volume *volume, const struct removed_id *removed, bool
         leftovers_add(volume, &removed->id);
 }
 
-enum err removals_publish(struct volume *volume, bool again)
+enum err removals_publish(struct volume *volume, size_t first)
 {
     enum err e = OK;
-    for (size_t i = again ? 0 : volume->removed.done; !e && i < volume->removed.count; i++)
+    for (size_t i = first; !e && i < volume->removed.count; i++)
         e = publish(volume, &volume->removed.ids[i]);
+    return e;
+}
+
+enum err removals_publish_before(struct volume *volume, uint64_t append, size_t *at)
+{
+    enum err e = OK;
+    for (; !e && *at < volume->removed.done && volume->removed.ids[*at].before <= append; ++*at)
+        e = publish(volume, &volume->removed.ids[*at]);
     return e;
 }
 
 void removals_settle(struct volume *volume)
 {
+    pthread_mutex_lock(&volume->queue.lock);
+    uint64_t before = volume->queue.appended;
+    pthread_mutex_unlock(&volume->queue.lock);
     for (size_t i = 0; i < volume->removed.count; i++)
         forget(volume, &volume->removed.ids[i], i >= volume->removed.done);
+    for (size_t i = volume->removed.done; i < volume->removed.count; i++)
+        volume->removed.ids[i].before = before;
     volume->removed.done = volume->removed.count;
 }
 
@@ -97,17 +110,13 @@ bool removals_are_due(const struct volume *volume)
 
 void removals_end(struct volume *volume)
 {
-    check(volume->removed.done <= volume->removed.count);
-    volume->removed.count = volume->removed.done = 0;
-}
-
-void removals_end_beside(struct volume *volume)
-{
-    pthread_mutex_lock(&volume->queue.lock);
-    bool waits = !list_empty(&volume->queue.appends);
-    pthread_mutex_unlock(&volume->queue.lock);
-    if (!waits)
-        removals_end(volume);
+    struct removed *removed = &volume->removed;
+    size_t kept = 0;
+    check(removed->done <= removed->count);
+    for (size_t i = 0; i < removed->done; i++)
+        if (removed->ids[i].before > removed->next)
+            removed->ids[kept++] = removed->ids[i];
+    removed->count = removed->done = kept;
 }
 
 /* Answers the removals of the running commit. With `give_up`, also answers those that wait. If

@@ -6,19 +6,19 @@
 
 /* Takes the waiting removals into the next transaction. */
 void removals_take(struct volume *volume);
-/* Inside the transaction: publishes the removals that are not committed yet. If `again`, it also
- * publishes those that were committed since the commit began. */
-enum err removals_publish(struct volume *volume, bool again) MUST_USE;
+/* Inside the transaction: publishes the removals from `first` on. */
+enum err removals_publish(struct volume *volume, size_t first) MUST_USE;
+/* To be called before an append is published: publishes again the removals, from *at on, that were
+ * committed before the append with this number was queued. Moves *at to the next removal. */
+enum err removals_publish_before(struct volume *volume, uint64_t append, size_t *at) MUST_USE;
 /* After the transaction: drops the metadata from RAM, too. */
 void removals_settle(struct volume *volume);
 void removals_answer(struct volume *volume, enum err err);
 /* True if a removal was taken and is not committed. */
 bool removals_are_due(const struct volume *volume);
-/* To be called when the commit is over. */
+/* To be called when a commit, or a transaction beside the commits, is over and its removals are
+ * answered. Keeps those that must be made again, because appends from before them still wait. */
 void removals_end(struct volume *volume);
-/* To be called when a transaction beside the commits is over. Does the same as removals_end, but
- * nothing if appends wait: a removal is made again after the appends that came before it. */
-void removals_end_beside(struct volume *volume);
 /* The watch calls it when the disk hangs. Answers all removals, so that no write waits for the
  * disk. */
 void removals_give_up(struct volume *volume);

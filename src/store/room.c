@@ -44,7 +44,7 @@ static enum err forget_extent(struct volume *volume, uint32_t number, const stru
         removals_take(volume);
         e = index_begin(volume->index);
         if (!e)
-            e = removals_publish(volume, false);
+            e = removals_publish(volume, volume->removed.done);
         index_set_evicting(volume->index, true);
         for (uint32_t end = MIN(count, i + RECYCLE_BATCH); !e && i < end; i++) {
             e = publish_recycled(volume->index, &entries[i], number, i);

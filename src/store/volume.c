@@ -298,6 +298,7 @@ enum err volume_append(struct volume *volume, struct store_append *append)
     if (!e) {
         begin_commit(volume);
         list_add(&volume->queue.appends, &append->link);
+        volume->queue.appended++;
         volume->queue.bytes += bytes;
         rule_take_room(&volume->rule, bytes);
         volume->queue.entries += 1 + bytes / UNIT_BYTES;

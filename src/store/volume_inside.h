@@ -62,14 +62,16 @@ struct space {
     _Atomic uint32_t extent_bytes;    /* of new extents */
 };
 
-/* The removals since the commit began. The first `done` of them are committed. For the committer
- * only. */
+/* The removals that are made now, or again (removal.c). The first `done` of them are committed.
+ * Appends have numbers in the order in which they were queued. For the committer only. */
 struct removed {
     struct removed_id {
         struct object_id id;
         bool refused, bucket;
+        uint64_t before;              /* if committed: the number of the next append at that time */
     } *ids;
     size_t count, done, max;
+    uint64_t next;                    /* the number of the first append that no commit has taken */
 };
 
 /* Objects whose units must be deleted (leftovers.c): a ring in the order of their removal. */
@@ -96,6 +98,7 @@ struct queue {
     pthread_cond_t answered;          /* wakes the recycler */
     struct list committing;           /* removals in the running commit that have no answer yet */
     size_t bytes, entries;            /* of the appends */
+    uint64_t appended;                /* the number of the next append */
     size_t taken;                     /* bytes of the appends in the running commit */
     size_t update_count;
     uint64_t oldest_ms;               /* when the first append came */

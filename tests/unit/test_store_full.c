@@ -230,7 +230,102 @@ TEST(a_folder_whose_disk_stays_full_goes_out_of_service_for_a_purge_and_gives_fe
     unit_close(&unit);
 }
 
-RUN_STORE(STORE_TEST(a_removal_is_made_alone_if_a_commit_finds_no_room_and_no_extent_may_go),
+/* ---- a fill that begins when a removal is answered ---- */
+
+/* Removes two objects, and stores the first one anew at once, before the committer goes on. */
+static struct anew {
+    struct store_removal removal;
+    struct unit_store *unit;
+    struct object_id ids[2];
+    struct unit_put put;
+    sem_t begun;
+} anew;
+
+static void begin_anew(struct store_removal *removal, enum err err)
+{
+    (void)removal;
+    (void)err;
+    anew.put = put_begin(anew.unit, "k", "\"2\"", 1000);
+    sem_post(&anew.begun);
+}
+
+static void remove_and_begin_anew(void)
+{
+    store_remove(anew.unit->store, &anew.removal);
+}
+
+static void anew_prepare(struct unit_store *unit)
+{
+    struct object_name names[] = { name_of("k"), name_of("gone") };
+    anew = (struct anew){ .unit = unit };
+    for (size_t i = 0; i < countof(names); i++)
+        store_object_id(unit->store, &names[i], &anew.ids[i]);
+    anew.removal = (struct store_removal){ .ids = anew.ids, .count = 2, .done = begin_anew };
+    sem_init(&anew.begun, 0, 0);
+}
+
+static void ends_with_the_new_object(struct unit_store *unit)
+{
+    while (sem_wait(&anew.begun) != 0)
+        ;
+    ok(put_wait(&anew.put) == OK && has_object(unit, "k", "\"2\"", 1000));
+    sem_destroy(&anew.begun);
+}
+
+/* The disk is full, so an extent is evicted. A transaction of the eviction takes the removal. */
+TEST(a_fill_stays_if_it_begins_after_a_removal_that_an_eviction_took_along)
+{
+    struct unit_store unit = unit_open_sized(16 * MIB, EXTENT);
+    struct purge_result result;
+    slice prefix = S("http://origin\0bucket\0other\0");
+    put_some(&unit, 30);
+    anew_prepare(&unit);
+    call_at(FAIL_EVICT, remove_and_begin_anew);
+    fail_next(FAIL_BANS_WRITE, 0, 1, ENOSPC);
+    ok(store_purge(unit.store, &prefix, 1, &result) == OK);
+    ends_with_the_new_object(&unit);
+    unit_close(&unit);
+}
+
+#define TAKEN 1000                    /* records of one unit that a commit takes at most */
+
+/* The commit of the removal leaves older fills of both objects in the queue. The next commit has
+ * these and the new one. */
+TEST(a_fill_stays_if_older_ones_wait_for_the_commit_after_that_of_the_removal)
+{
+    struct unit_store unit = unit_open_sized(64 * MIB, EXTENT);
+    struct unit_append *tiny = must_alloc((TAKEN + 1) * sizeof(*tiny));
+    sem_t hang, held;
+    char key[16];
+    sem_init(&hang, 0, 0);
+    sem_init(&held, 0, 0);
+    anew_prepare(&unit);
+    tiny[0] = (struct unit_append){ .hang = &hang, .held = &held };
+    for (int i = 0; i <= TAKEN; i++) {
+        snprintf(key, sizeof(key), "tiny%d", i);
+        append_begin(&unit, &tiny[i], make_metadata(&unit, key, "\"1\"", 1), 0, S("x"), true);
+        while (i == 0 && sem_wait(&held) != 0)
+            ;
+    }
+    struct unit_put older[] = { put_begin(&unit, "k", "\"1\"", 2000),
+                                put_begin(&unit, "gone", "\"1\"", 2000) };
+    remove_and_begin_anew();
+    sem_post(&hang);
+    ends_with_the_new_object(&unit);
+    ok(put_wait(&older[0]) == OK && put_wait(&older[1]) == OK && !get_metadata(&unit, "gone"));
+    for (int i = 0; i <= TAKEN; i++) {
+        ok(append_wait(&tiny[i]) == OK);
+        metadata_unref(&tiny[i].append.metadata);
+    }
+    free(tiny);
+    sem_destroy(&hang);
+    sem_destroy(&held);
+    unit_close(&unit);
+}
+
+RUN_STORE(STORE_TEST(a_fill_stays_if_it_begins_after_a_removal_that_an_eviction_took_along),
+          STORE_TEST(a_fill_stays_if_older_ones_wait_for_the_commit_after_that_of_the_removal),
+          STORE_TEST(a_removal_is_made_alone_if_a_commit_finds_no_room_and_no_extent_may_go),
           STORE_TEST(extents_go_until_a_removal_finds_room),
           STORE_TEST(a_removal_that_was_taken_along_by_leftovers_is_made_alone),
           STORE_TEST(an_extent_goes_if_an_opening_finds_no_room_for_the_file_of_purges),

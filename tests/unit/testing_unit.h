@@ -47,6 +47,14 @@ __attribute__((unused)) static void let_go(enum failpoint where)
     atomic_store(&unit_holds[where].holds, false);
 }
 
+/* Called at the next visit of a step, by the thread that is there. */
+static _Atomic(void (*)(void)) unit_calls[FAILPOINTS];
+
+__attribute__((unused)) static void call_at(enum failpoint where, void (*call)(void))
+{
+    atomic_store(&unit_calls[where], call);
+}
+
 bool failpoint(enum failpoint where)
 {
     struct fails *fails = &unit_fails[where];
@@ -56,6 +64,9 @@ bool failpoint(enum failpoint where)
         while (is_held(where))
             usleep(1000);
     }
+    void (*call)(void) = atomic_exchange(&unit_calls[where], NULL);
+    if (call)
+        call();
     if (atomic_load(&fails->times) <= 0 || atomic_fetch_sub(&fails->skip, 1) > 0 ||
         atomic_fetch_sub(&fails->times, 1) <= 0)
         return false;
