@@ -318,11 +318,16 @@ static void removed(struct store_removal *removal, enum err err)
 
 void deliver_forget(struct fetch *fetch)
 {
-    struct store *store = cache_store(fetch->inflight->cache);
     /* to newcomers, unless a later answer said so */
     struct metadata *newest = fetch->inflight->metadata;
     if (newest && (newest == fetch->metadata || atomic_load(&newest->validated_s) <= fetch->sent_s))
         metadata_unref(&fetch->inflight->metadata);
+    deliver_forget_stored(fetch);
+}
+
+void deliver_forget_stored(struct fetch *fetch)
+{
+    struct store *store = cache_store(fetch->inflight->cache);
     if (!store_knows(store, &fetch->inflight->id, NULL))
         return;
     struct object_id *id = must_alloc(sizeof(*id));

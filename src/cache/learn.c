@@ -210,24 +210,47 @@ bool learn_says_no_store(slice control)
 }
 
 /* "Why is my hit ratio 0?": each answer with bytes that will not be stored counts by why not. */
-static bool may_be_stored(const struct fetch *fetch, const struct origin_reply *reply)
+static void count_not_stored(const struct fetch *fetch, enum metric cause)
 {
-    enum metric cause;
-    if (learn_says_no_store(origin_reply_get(reply, S("cache-control"))))
-        cause = M_NOT_STORED_NO_STORE;
-    else if (!learn_has_strong_etag(fetch->metadata))
-        cause = M_NOT_STORED_NO_ETAG;
-    else if (!epoch_holds(&fetch->inflight->id, fetch->epoch))
-        cause = M_NOT_STORED_WRITTEN;
-    else if (!store_takes(cache_store(fetch->inflight->cache), &fetch->inflight->id))
-        cause = M_NOT_STORED_FOLDER;
-    else if (!store_allows(cache_store(fetch->inflight->cache), fetch->metadata))
-        cause = M_NOT_STORED_LIMITS;
-    else
-        return true;
     if (fetch->kind == FETCH_GET)
         metric_add(cause, 1);
+}
+
+/* Returns false if this version of the object must not be stored, whoever reads it. */
+static bool is_storable(const struct fetch *fetch, const struct origin_reply *reply)
+{
+    if (learn_says_no_store(origin_reply_get(reply, S("cache-control"))))
+        count_not_stored(fetch, M_NOT_STORED_NO_STORE);
+    else if (!learn_has_strong_etag(fetch->metadata))
+        count_not_stored(fetch, M_NOT_STORED_NO_ETAG);
+    else if (!store_allows(cache_store(fetch->inflight->cache), fetch->metadata))
+        count_not_stored(fetch, M_NOT_STORED_LIMITS);
+    else
+        return true;
     return false;
+}
+
+static bool may_be_stored(const struct fetch *fetch)
+{
+    if (!epoch_holds(&fetch->inflight->id, fetch->epoch))
+        count_not_stored(fetch, M_NOT_STORED_WRITTEN);
+    else if (!store_takes(cache_store(fetch->inflight->cache), &fetch->inflight->id))
+        count_not_stored(fetch, M_NOT_STORED_FOLDER);
+    else
+        return true;
+    return false;
+}
+
+/* Decides whether the answer is stored. If its version must not be, the version that is stored goes:
+ * nothing would replace it, and later readers would get the older version back. */
+static void admit(struct fetch *fetch, const struct origin_reply *reply, bool is_new)
+{
+    if (fetch->proof)
+        return;
+    bool storable = is_storable(fetch, reply);
+    fetch->admitted = storable && may_be_stored(fetch);
+    if (!storable && is_new)
+        deliver_forget_stored(fetch);
 }
 
 /* A version, or what is said of it, that is new to us: newcomers are told it from now on. */
@@ -303,13 +326,14 @@ enum err learn_answer(struct fetch *fetch, const struct origin_reply *reply)
     if (fetch->answered)
         return OK;
     struct metadata *old = fetch->inflight->metadata;
-    if (!fetch->metadata)
+    bool is_new = !fetch->metadata;
+    if (is_new)
         learn_metadata(fetch, reply, &facts);
     atomic_store(&fetch->metadata->validated_s, fetch->sent_s);
     if (fetch->asked.part)
         learn_part(fetch, reply, &facts);
     permit_granted(fetch);
-    fetch->admitted = !fetch->proof && may_be_stored(fetch, reply);
+    admit(fetch, reply, is_new);
     bool comes_with_its_bytes = fetch->kind == FETCH_GET && fetch->next == 0 &&
                                 fetch->end == fetch->metadata->size && fetch->end > 0 &&
                                 fetch->end <= WHOLE_BYTES_MAX;

@@ -1,0 +1,67 @@
+"""A newer version that may not be stored (max_object, admit, no-store, a weak ETag) takes the place of the stored one: later
+reads get it from the origin, and never the older one again, also after a restart."""
+from harness import *
+
+
+class Two(Listener):
+    """An origin whose objects have two versions. The path says how version 2 differs."""
+    version, gets = 1, 0
+
+    def body(self, path):
+        size = 900_000 if self.version == 1 else 1_200_000 if "grown" in path else 800_000
+        return (f"{path} version {self.version} ".encode() * 100_000)[:size]
+
+    def serve(self, c):
+        lines = c.makefile("rb")
+        while line := lines.readline():
+            method, target, _ = line.decode().split(" ", 2)
+            head = {}
+            while field := lines.readline().strip():
+                name, _, value = field.partition(b":")
+                head[name.lower()] = value.strip().decode()
+            c.sendall(self.answer(method, target.split("?")[0], "list-type" in target, head))
+
+    def answer(self, method, path, is_list, head):
+        if is_list:
+            return b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"
+        weak, no_store = self.version == 2 and "weak" in path, self.version == 2 and "no-store" in path
+        etag = f'{"W/" if weak else ""}"v{self.version}"'
+        if head.get(b"if-match", etag) != etag:
+            return b"HTTP/1.1 412 Precondition Failed\r\nContent-Length: 0\r\n\r\n"
+        body = self.body(path)
+        self.gets += method == "GET"
+        fields = "Cache-Control: no-store\r\n" if no_store else ""
+        return (f"HTTP/1.1 200 OK\r\nETag: {etag}\r\n{fields}Last-Modified: Mon, 01 Jan 2024 00:00:0{self.version} GMT\r\n"
+                f"Content-Length: {len(body)}\r\n\r\n").encode() + (body if method == "GET" else b"")
+
+
+def version(reply):
+    return reply.body[:60].split(b"version ")[-1][:1].decode()
+
+
+with Story("c16 a newer version that may not be stored", seconds=60) as story:
+    origin = Two()
+    buckets = {"sized": {"max_object": "1MiB"}, "never": {}}
+    server = story.penstock(origin=origin.url, cache_size="512MiB", freshness="immutable", buckets=buckets)
+    keys = ["sized/grown", "plain/no-store", "plain/weak", "never/a"]
+    kept = ["sized/a", "plain/a"]
+    server.wait_cached(*keys, *kept)
+    reloads = server.log().count('"reloaded"')
+    with open(server.config_path, "w") as f:
+        json.dump({**server.settings, "buckets": {**buckets, "never": {"admit": "never"}}}, f)
+    server.process.send_signal(signal.SIGHUP)
+    wait_for("the settings are in force", lambda: server.log().count('"reloaded"') > reloads)
+    story.same("a reload removes nothing", server.get("never/a").cache, "hit")
+    origin.version = 2
+    for key in keys + kept:
+        story.same(f"{key}: a plain read is a hit of version 1", version(server.get(key)), "1")
+        story.same(f"{key}: no-cache gets version 2", version(server.get(key, headers={"cache-control": "no-cache"})), "2")
+        wait_for(f"{key}: plain reads get version 2", lambda: version(server.get(key)) == "2", 5)
+    server.wait_cached(*kept)
+    for text in ("from then on", "after a clean stop"):
+        gets = origin.gets
+        story.same(f"{text}: version 2", [version(server.get(key)) for key in keys + kept], ["2"] * 6)
+        story.same(f"{text}: only what may be stored comes from the cache", origin.gets - gets, len(keys))
+        if text == "from then on":
+            server.stop()
+            server = server.again()
