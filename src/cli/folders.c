@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "base/metric.h"
 
-#define REPORT_MS 60000u              /* between two lines about file descriptors */
+#define REPORT_MS 60000u              /* between two lines about file descriptors, or lost pins */
 
 /* The state of a folder that was logged last. */
 struct folder_reported {
@@ -24,6 +24,8 @@ struct folder_reported {
     uint64_t size;                 /* 0: none yet */
     const char *emptied;           /* why all objects counted as purged */
     uint64_t unpinned;             /* store_folder_unpinned() */
+    uint64_t pins_lost;            /* store_folder_pins_lost() */
+    uint64_t pins_lost_ms;         /* no other line about them before this time */
     uint32_t unusable;             /* store_folder_unusable() */
 };
 
@@ -96,6 +98,21 @@ static void watch_pins(struct folder_reported *reported, uint64_t unpinned,
              "room there, unpin another prefix, or raise pin_budget and restart Penstock\"",
              SLICE_ARG(reported->path), unpinned - reported->unpinned, status->pin_budget_bytes);
     reported->unpinned = unpinned;
+}
+
+/* Logged once a minute at most. */
+static void watch_pins_lost(struct folder_reported *reported, uint64_t lost)
+{
+    if (lost == reported->pins_lost || mono_ms() < reported->pins_lost_ms)
+        return;
+    log_warn("pins_lost", "path=%.*s bytes=%" PRIu64 " why=\"these bytes were evicted although "
+             "they are pinned: the disk was too full for a copy of them, or a copy would have freed no "
+             "space, or they could not be read. Make room on the file system of the cache folder, "
+             "and check its disk. Then read the pinned objects again, so that Penstock stores them "
+             "again\"",
+             SLICE_ARG(reported->path), lost - reported->pins_lost);
+    reported->pins_lost = lost;
+    reported->pins_lost_ms = mono_ms() + REPORT_MS;
 }
 
 /* Logs the number of unusable files when it rises, for example when the folder is opened. */
@@ -257,6 +274,7 @@ static void watch(struct serve *serve, size_t i)
     watch_room(reported, &status);
     watch_size(reported, &status);
     watch_pins(reported, store_folder_unpinned(serve->store, i), &status);
+    watch_pins_lost(reported, store_folder_pins_lost(serve->store, i));
     report_emptied(reported, store_folder_emptied(serve->store, i));
     watch_unusable(reported, store_folder_unusable(serve->store, i));
     if (!status.serving)

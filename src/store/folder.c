@@ -507,6 +507,14 @@ static enum err set_opening(struct folder *folder)
     return e ? e : folder_set_format(folder, &next);
 }
 
+/* True if some prefix may be pinned. The folder's own file may be the only one that has it. */
+static bool may_have_pins(const struct folder *folder)
+{
+    bool same;
+    return !folder->pins || pins_read(folder->pins, folder->fd, &same) == ERR_IO ||
+           !pins_are_none(folder->pins);
+}
+
 /* Returns the approximate weight of the extent's records that were pinned. */
 static uint64_t held_in(struct folder *folder, uint32_t number)
 {
@@ -524,10 +532,13 @@ static uint64_t held_in(struct folder *folder, uint32_t number)
 bool folder_give_oldest(struct folder *folder)
 {
     uint64_t stays;
-    age_files_read_pins(folder->fd, folder->extents);
-    uint32_t victim = give_choose(folder->extents, true, &stays);
-    if (victim && stays)
-        metric_add(M_PINS_LOST, held_in(folder, victim));
+    bool pins = may_have_pins(folder);
+    if (pins)
+        age_files_read_pins(folder->fd, folder->extents);
+    uint32_t victim = give_choose(folder->extents, pins, &stays);
+    uint64_t lost = victim && stays && pins ? held_in(folder, victim) : 0;
+    metric_add(M_PINS_LOST, lost);
+    folder->pins_lost += lost;
     if (victim)
         extent_drop(folder->extents, victim);
     return victim > 0;

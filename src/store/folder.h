@@ -7,6 +7,7 @@
 
 #include "store/extent.h"
 #include "store/folder_files.h"
+#include "store/pins.h"
 
 #define STRANGER_MAX 1024u            /* room for a file's name with each byte as %XX */
 
@@ -28,6 +29,8 @@ struct folder {
     bool lagging;
     uint64_t last_run;
     const char *anew;                 /* why it began anew at its opening; static text or "" */
+    struct pins *pins;                /* of the store; NULL: not known, for fsck */
+    uint64_t pins_lost;               /* weight of pinned records that openings gave up for room */
     char stranger[STRANGER_MAX];      /* the name of a foreign file, quoted; or "" */
 };
 

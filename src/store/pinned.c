@@ -22,7 +22,6 @@
 
 #define SPARE_EXTENTS 4u              /* that pins leave free: log, copy, two to choose from */
 #define FALL_SHARE 32u                /* the budget must fall by so much of it for another pass */
-#define FILE_NAME "pins"
 
 uint64_t pinned_budget(struct volume *volume)
 {
@@ -75,27 +74,15 @@ uint64_t pinned_bytes_of(struct volume *volume, const struct entry *entry)
 static enum err read_file(struct volume *volume)
 {
     struct pins *pins = volume->options.pins;
-    struct arena keep = { 0 };
-    struct pin *rows = NULL;
-    size_t count = 0;
-    uint64_t serial = 0;
-    slice bytes;
-    enum err e = folder_read(volume->folder.fd, FILE_NAME, PINS_FILE_MAX, &keep, &bytes);
-    bool there = e != ERR_NOT_FOUND;
-    if (e == ERR_IO && !folder_odd(volume->folder.fd, FILE_NAME)) {
-        arena_free(&keep);
+    bool same;
+    enum err e = pins_read(pins, volume->folder.fd, &same);
+    if (e == ERR_IO)
         return e;
-    }
-    if (!e)
-        e = pins_decode(bytes, &keep, &rows, &count, &serial);
-    if (e && there)
-        metric_add(M_PINS_BAD, 1);
-    bool same = pins_merge(pins, rows, e ? 0 : count, e ? 0 : serial);
+    metric_add(M_PINS_BAD, e == ERR_GONE);
     uint64_t version = pins_version(pins);
     atomic_store(&volume->pinned.written, same ? version : UINT64_MAX);
     if (!version && !e)    /* a table without rows */
         atomic_store(&volume->pinned.written, 0);
-    arena_free(&keep);
     return OK;
 }
 
@@ -112,6 +99,8 @@ enum err pinned_open(struct volume *volume)
     atomic_store(&pinned->held, false);
     enum err e = read_file(volume);
     pthread_mutex_unlock(&pinned->lock);
+    atomic_fetch_add(&pinned->lost, volume->folder.pins_lost);
+    volume->folder.pins_lost = 0;
     return e;
 }
 
@@ -126,7 +115,7 @@ static enum err write_file(struct volume *volume)
     struct arena keep = { 0 };
     uint64_t version;
     slice bytes = pins_file(volume->options.pins, &keep, &version);
-    enum err e = folder_replace(&volume->folder, FILE_NAME, bytes.ptr, bytes.len);
+    enum err e = folder_replace(&volume->folder, PINS_FILE, bytes.ptr, bytes.len);
     if (!e)
         atomic_store(&volume->pinned.written, version);
     arena_free(&keep);
@@ -220,6 +209,14 @@ void pinned_settled(struct volume *volume, const struct record *record)
     pthread_mutex_unlock(&volume->pinned.lock);
 }
 
+void pinned_lost(struct volume *volume, uint64_t bytes)
+{
+    if (!bytes || pins_are_none(volume->options.pins))
+        return;
+    metric_add(M_PINS_LOST, bytes);
+    atomic_fetch_add(&volume->pinned.lost, bytes);
+}
+
 /* Pinned records that are left in a dropped extent are lost. */
 void pinned_dropped(struct volume *volume, uint32_t extent)
 {
@@ -232,7 +229,7 @@ void pinned_dropped(struct volume *volume, uint32_t extent)
     volume->pinned.seen_bytes -= ages_seen_bytes(ages);
     ages_unpin_all(ages);
     pthread_mutex_unlock(&volume->pinned.lock);
-    metric_add(M_PINS_LOST, bytes);
+    pinned_lost(volume, bytes);
 }
 
 /* ---- a pass ---- */

@@ -30,6 +30,9 @@ void pinned_settled(struct volume *volume, const struct record *record);
 
 /* ---- any thread ---- */
 
+/* To be called when pinned records were evicted. Counts their weight if any prefix is pinned. */
+void pinned_lost(struct volume *volume, uint64_t bytes);
+
 /* True if a record of this object is to be pinned: its name is, and the budget has room. */
 bool pinned_wants(struct volume *volume, slice name);
 /* The weight that pinned records may have (ages.h). */

@@ -6,6 +6,7 @@
 #include "store/pins.h"
 
 #include "base/metric.h"
+#include "store/folder_files.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -202,6 +203,24 @@ bool pins_merge(struct pins *pins, const struct pin *rows, size_t count, uint64_
     }
     pthread_rwlock_unlock(&pins->lock);
     return same;
+}
+
+enum err pins_read(struct pins *pins, int folder, bool *ret_same)
+{
+    struct arena keep = { 0 };
+    struct pin *rows = NULL;
+    size_t count = 0;
+    uint64_t serial = 0;
+    slice bytes;
+    enum err e = folder_read(folder, PINS_FILE, PINS_FILE_MAX, &keep, &bytes);
+    bool there = e != ERR_NOT_FOUND, given = e != ERR_IO || folder_odd(folder, PINS_FILE);
+    if (!e)
+        e = pins_decode(bytes, &keep, &rows, &count, &serial);
+    *ret_same = given && pins_merge(pins, rows, e ? 0 : count, e ? 0 : serial);
+    arena_free(&keep);
+    if (!given || !there)
+        return e;
+    return e ? ERR_GONE : OK;
 }
 
 slice pins_file(struct pins *pins, struct arena *keep, uint64_t *ret_version)

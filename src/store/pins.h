@@ -22,6 +22,11 @@ enum err pins_set(struct pins *pins, slice prefix, bool pinned, bool *ret_was) M
 /* Adds the rows of a file to the table. Of two rows with the same prefix, the one with the higher
  * serial stays. Returns true if the file has all rows of the table. */
 bool pins_merge(struct pins *pins, const struct pin *rows, size_t count, uint64_t serial);
+/* Reads a folder's file `pins`, and adds its rows to the table. *ret_same: as pins_merge returns.
+ * Returns OK; ERR_NOT_FOUND if there is no file; ERR_GONE if it is damaged, or is not a file; or
+ * ERR_IO if the disk does not give it. */
+enum err pins_read(struct pins *pins, int folder, bool *ret_same) MUST_USE;
+#define PINS_FILE "pins"
 /* Rises with each change of the table. 0: the table was always empty. */
 uint64_t pins_version(const struct pins *pins);
 /* Encodes the table as a file, in keep. *ret_version is the version of this table. */

@@ -573,7 +573,7 @@ static enum err recycle_often(struct pass *pass)
         e = recycle(pass);
         if (e == ERR_FULL && pass->keep_nothing && !pass->keep_no_pins) {
             pass->keep_no_pins = true;
-            metric_add(M_PINS_LOST, ages_pinned_bytes(extent_ages_of(pass->victim)));
+            pinned_lost(pass->volume, ages_pinned_bytes(extent_ages_of(pass->victim)));
             e = ERR_BUSY;
         }
     }

@@ -83,7 +83,7 @@ static enum err recycle(struct volume *volume, uint32_t number, struct arena *ke
     if (!e)
         e = forget_extent(volume, number, entries, count);
     /* pinned_dropped counts the rest */
-    metric_add(M_PINS_LOST, pinned - MIN(pinned, pinned_in(volume, number)));
+    pinned_lost(volume, pinned - MIN(pinned, pinned_in(volume, number)));
     bool full = e == ERR_FULL || e == ERR_LIMIT;
     if (e && !full && e != ERR_NOT_FOUND)
         return e;
@@ -93,7 +93,7 @@ static enum err recycle(struct volume *volume, uint32_t number, struct arena *ke
         return ERR_FULL;
     /* A full disk has no room for the deletions, so the file is removed first. An entry with a
      * missing extent is a miss (rule H1), and the number is not used again. */
-    metric_add(M_PINS_LOST, held);
+    pinned_lost(volume, held);
     account_dropped(volume, number, true);
     pinned_dropped(volume, number);
     extent_drop(volume->extents, number);

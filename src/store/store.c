@@ -176,6 +176,12 @@ uint64_t store_folder_unpinned(struct store *store, size_t folder)
     return atomic_load(&store->volumes[folder]->pinned.unpinned);
 }
 
+uint64_t store_folder_pins_lost(struct store *store, size_t folder)
+{
+    check(folder < store->volume_count);
+    return atomic_load(&store->volumes[folder]->pinned.lost);
+}
+
 uint32_t store_folder_unusable(struct store *store, size_t folder)
 {
     check(folder < store->volume_count);

@@ -135,6 +135,8 @@ bool store_folder_left(const struct store *store);
 /* Returns the bytes that were unpinned since the process began, because the pin budget of the folder
  * had no room for them and for older pins. */
 uint64_t store_folder_unpinned(struct store *store, size_t folder);
+/* Returns the bytes that were evicted since the process began, although they were pinned. */
+uint64_t store_folder_pins_lost(struct store *store, size_t folder);
 /* Returns the number of files in extents/ that can't be used: they are of another program or folder,
  * or damaged. 0 if the folder is out of service. */
 uint32_t store_folder_unusable(struct store *store, size_t folder);

@@ -32,6 +32,7 @@ struct volume *volume_new(const struct volume_options *options)
     volume->folder.path = must_strndup(options->folder, strlen(options->folder));
     volume->options.folder = volume->folder.path;
     volume->folder.fd = volume->folder.lock_fd = -1;
+    volume->folder.pins = options->pins;
     volume->folder.index = volume->index = index_new();
     volume->folder.extents = volume->extents = extents_new(options->memory_bytes);
     volume->known.cache = metadata_cache_new(options->metadata_bytes);

@@ -194,6 +194,8 @@ struct pinned {
     uint64_t asked_pass, asked_budget;
     _Atomic uint64_t unpinned;        /* the weight of records that lost their room to older pins, or
                                        * because the budget became smaller; in this process */
+    _Atomic uint64_t lost;            /* the weight of records that were evicted although they were
+                                       * pinned; in this process */
 };
 
 /* State about metadata that is in RAM, beside the index. */

@@ -8,7 +8,7 @@ PROMTOOL = os.path.join(os.environ.get("PENSTOCK_TOOLS") or os.path.join(
 with Story("b09 promtool accepts /metrics") as story:
     if not os.path.exists(PROMTOOL):
         raise Skip("promtool is not there: run scripts/tools promtool")
-    origin = story.origin("object=bucket/a 1000")
+    origin = story.origin("object=bucket/a 1000", "objects=bucket/full/%d 20 1000000")
     server = story.penstock(origin=origin.url)
     for _ in range(3):
         story.same("a read", server.get("bucket/a").status, 200)
@@ -55,6 +55,19 @@ with Story("b09 promtool accepts /metrics") as story:
     story.same("nothing may be used", int(squeezed.metrics()["penstock_store_capacity_bytes"]), 0)
     time.sleep(1.5)
     story.same("one warning is enough", squeezed.log().count("cache_squeezed"), 1)
+
+    # ---- a disk that is too full for pinned objects ----
+    control = story.path("failpoints")
+    full = story.penstock(origin=origin.url, cache_dir=story.path("full"), cache_size="64MiB", extent_size="4MiB",
+                          pin_budget=80, freshness="immutable", env={"PENSTOCK_FAILPOINTS": control})
+    story.same("all is pinned", full.client.ask("POST", "bucket", query=[("penstock-pin", ""), ("prefix", "")]).status, 200)
+    wait_for("all is stored", lambda: all([full.get(f"bucket/full/{i}").cache == "hit" for i in range(20)]))
+    with open(control, "w") as f:
+        f.write("index-commit enospc 0 2\n")
+    story.same("a key is deleted", full.ask("DELETE", "bucket/full/0").status, 204)
+    wait_for("the log says that pinned objects were evicted", lambda: "pins_lost" in full.log())
+    story.fact("... and a counter has their bytes", full.metric("penstock_pins_lost_bytes_total") > 3000000,
+               full.metric("penstock_pins_lost_bytes_total"))
 
     # ---- what is not stored ----
     os.makedirs(story.path("tree/bucket"))

@@ -477,13 +477,13 @@ TEST(other_files_that_take_the_reserve_unpin_the_youngest_and_nothing_is_copied_
 /* ---- a full disk before the first pass ---- */
 
 /* The commit of a removal finds no room, so extents go. The test holds up the recycler, and so the
- * pass. Returns the number of extents that went. */
-static uint64_t evict_before_pass(struct unit_store *unit)
+ * pass. Before, `change` is called. Returns the number of extents that went. */
+static uint64_t evict_before_pass(struct unit_store *unit, void (*change)(struct volume *volume))
 {
     struct volume *volume = volume_of(unit);
     uint64_t evicted = atomic_load(&volume->recycler.recycled);
     pthread_mutex_lock(&volume->recycler.lock);
-    forget_pins(volume);
+    change(volume);
     fail_next(FAIL_INDEX_COMMIT, 0, 2, ENOSPC);
     ok(remove_object(unit, "keep/gone") == OK && serving(unit));
     evicted = atomic_load(&volume->recycler.recycled) - evicted;
@@ -498,7 +498,7 @@ TEST(extents_whose_records_were_pinned_go_last_before_the_first_pass)
     put_many(&unit, "keep/", 8, MEGABYTE);
     put_many(&unit, "other/", 30, MEGABYTE);
     uint64_t lost = metric_read(M_PINS_LOST);
-    ok(evict_before_pass(&unit) > 0);
+    ok(evict_before_pass(&unit, forget_pins) > 0);
     ok(count_many(&unit, "keep/", 8, MEGABYTE) == 8 && metric_read(M_PINS_LOST) == lost);
     ok(count_many(&unit, "other/", 30, MEGABYTE) < 30);
     unit_close(&unit);
@@ -510,16 +510,36 @@ TEST(records_that_were_pinned_and_go_before_the_first_pass_are_counted)
     pin(&unit, "", true);
     put_many(&unit, "keep/", 38, MEGABYTE);
     uint64_t lost = metric_read(M_PINS_LOST);
-    ok(evict_before_pass(&unit) > 0);
+    ok(evict_before_pass(&unit, forget_pins) > 0);
     int left = count_many(&unit, "keep/", 38, MEGABYTE);
     lost = metric_read(M_PINS_LOST) - lost;
     ok(left < 38 && lost >= (uint64_t)(38 - left) * MEGABYTE);
     ok(lost < (uint64_t)(38 - left + 1) * MEGABYTE);
+    ok(store_folder_pins_lost(unit.store, 0) == lost);
     unit_close(&unit);
 }
 
-/* A folder whose index is built anew. Its opening finds no room for the file of purges. */
-static struct unit_store open_without_room(const char *prefix)
+/* Changes only the table: the records stay pinned until the next pass. */
+static void unpin_table(struct volume *volume)
+{
+    bool was;
+    ok(pins_set(volume->options.pins, S("http://origin\0bucket\0"), false, &was) == OK && was);
+}
+
+TEST(records_that_nobody_pins_any_more_are_not_counted_if_they_go_before_the_pass)
+{
+    struct unit_store unit = open_with(80);
+    pin(&unit, "", true);
+    put_many(&unit, "keep/", 38, MEGABYTE);
+    uint64_t lost = metric_read(M_PINS_LOST);
+    ok(evict_before_pass(&unit, unpin_table) > 0);
+    ok(count_many(&unit, "keep/", 38, MEGABYTE) < 38 && metric_read(M_PINS_LOST) == lost);
+    unit_close(&unit);
+}
+
+/* A folder whose index is built anew. Its opening finds no room for the file of purges. `unpinned`:
+ * the prefix is unpinned before, but no pass has seen this. */
+static struct unit_store open_without_room(const char *prefix, bool unpinned)
 {
     struct unit_store unit = open_with(80);
     struct purge_result result;
@@ -530,6 +550,9 @@ static struct unit_store open_without_room(const char *prefix)
     ok(store_purge(unit.store, &name, 1, &result) == OK);
     soon(metric_read(M_STORE_BANS) == 0);
     soon(!atomic_load(&volume_of(&unit)->bans->dirty));
+    if (unpinned)
+        unpin_table(volume_of(&unit));
+    soon(pinned_has_written(volume_of(&unit), pins_version(unit.store->pins)));
     unit_close(&unit);
     remove_tree(in_folder("index"));
     unlink(in_folder("clean"));
@@ -542,7 +565,7 @@ static struct unit_store open_without_room(const char *prefix)
 TEST(an_opening_without_room_gives_no_pinned_records_if_there_are_others)
 {
     uint64_t lost = metric_read(M_PINS_LOST);
-    struct unit_store unit = open_without_room("keep/");
+    struct unit_store unit = open_without_room("keep/", false);
     ok(count_many(&unit, "keep/", 8, MEGABYTE) == 8 && metric_read(M_PINS_LOST) == lost);
     ok(count_many(&unit, "other/", 12, MEGABYTE) < 12);
     unit_close(&unit);
@@ -551,9 +574,19 @@ TEST(an_opening_without_room_gives_no_pinned_records_if_there_are_others)
 TEST(an_opening_without_room_counts_the_pinned_records_that_it_gives)
 {
     uint64_t lost = metric_read(M_PINS_LOST);
-    struct unit_store unit = open_without_room("");
+    struct unit_store unit = open_without_room("", false);
     int left = count_many(&unit, "keep/", 8, MEGABYTE) + count_many(&unit, "other/", 12, MEGABYTE);
     ok(left < 20 && metric_read(M_PINS_LOST) - lost >= (uint64_t)(20 - left) * MEGABYTE);
+    ok(store_folder_pins_lost(unit.store, 0) == metric_read(M_PINS_LOST) - lost);
+    unit_close(&unit);
+}
+
+TEST(an_opening_without_room_counts_no_records_that_nobody_pins_any_more)
+{
+    uint64_t lost = metric_read(M_PINS_LOST);
+    struct unit_store unit = open_without_room("", true);
+    int left = count_many(&unit, "keep/", 8, MEGABYTE) + count_many(&unit, "other/", 12, MEGABYTE);
+    ok(left < 20 && metric_read(M_PINS_LOST) == lost);
     unit_close(&unit);
 }
 
@@ -568,5 +601,7 @@ RUN_STORE(STORE_TEST(a_record_that_comes_while_a_pass_runs_stays_pinned_and_take
           STORE_TEST(other_files_that_take_the_reserve_unpin_the_youngest_and_nothing_is_copied_without_end),
           STORE_TEST(extents_whose_records_were_pinned_go_last_before_the_first_pass),
           STORE_TEST(records_that_were_pinned_and_go_before_the_first_pass_are_counted),
+          STORE_TEST(records_that_nobody_pins_any_more_are_not_counted_if_they_go_before_the_pass),
           STORE_TEST(an_opening_without_room_gives_no_pinned_records_if_there_are_others),
-          STORE_TEST(an_opening_without_room_counts_the_pinned_records_that_it_gives))
+          STORE_TEST(an_opening_without_room_counts_the_pinned_records_that_it_gives),
+          STORE_TEST(an_opening_without_room_counts_no_records_that_nobody_pins_any_more))
