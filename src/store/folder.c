@@ -225,8 +225,9 @@ static enum err learn_format(struct folder *folder, const struct folder_wish *wi
     }
     if (format->version == FORMAT_VERSION &&
         (!wish->self->weight || memcmp(format->volume, wish->self->id, sizeof(format->volume)) != 0)) {
-        *ret_why = "the folder is a copy of another cache folder (then empty it), or another folder "
-                   "was at this path when Penstock started (then put that folder back, or restart "
+        *ret_why = "the folder is a copy of another cache folder, or was away when an empty folder "
+                   "took its place (in both cases, empty this folder), or another folder was at "
+                   "this path when Penstock started (then put that folder back, or restart "
                    "Penstock)";
         return doubt_and_leave(folder);
     }
