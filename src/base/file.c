@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -103,4 +104,18 @@ int file_make_new(int dir, const char *name)
 {
     (void)unlinkat(dir, name, 0);
     return openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+}
+
+/* ---- the files in a folder ---- */
+
+struct dirent *file_next(DIR *dir, enum err *ret)
+{
+    struct dirent *item;
+    do {
+        errno = 0;    /* readdir returns NULL for the end, and for an error */
+        item = readdir(dir);
+    } while (item && (strcmp(item->d_name, ".") == 0 || strcmp(item->d_name, "..") == 0));
+    if (!item && errno)
+        *ret = file_err(errno);
+    return item;
 }

@@ -6,6 +6,7 @@
 #ifndef BASE_FILE_H
 #define BASE_FILE_H
 
+#include <dirent.h>
 #include <errno.h>
 
 #include "base/arena.h"
@@ -31,5 +32,9 @@ enum err file_err(int error);
 const char *file_odd(int dir, const char *name);
 /* Like file_odd, but the name should be that of a folder: NULL for a folder. */
 const char *file_odd_folder(int dir, const char *name);
+/* Returns the next entry of a folder, other than "." and "..". Returns NULL at the end of the list,
+ * and after an error, which it sets in *ret as file_err says. After an error, the caller must not
+ * take the list for a complete one. */
+struct dirent *file_next(DIR *dir, enum err *ret) MUST_USE;
 
 #endif

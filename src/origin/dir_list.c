@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "s3/encode.h"
 #include "s3/xml.h"
 
@@ -150,7 +151,8 @@ enum err dir_list_buckets(struct arena *keep, int root, slice *ret_document)
         return ERR_IO;
     const char **names = arena_alloc(keep, BUCKETS_MAX * sizeof(*names));
     size_t count = 0;
-    for (struct dirent *found; count < BUCKETS_MAX && (found = readdir(dir)) != NULL;) {
+    enum err e = OK;
+    for (struct dirent *found; count < BUCKETS_MAX && (found = file_next(dir, &e)) != NULL;) {
         slice name = slice_of(found->d_name);
         bool valid = s3_bucket_is_valid(name) && !slice_has(name, ':');    /* no "tenant:bucket" */
         int sub = valid ? dir_open(root, found->d_name, O_PATH | O_DIRECTORY, true) : -1;
@@ -159,6 +161,9 @@ enum err dir_list_buckets(struct arena *keep, int root, slice *ret_document)
         close(sub);
         names[count++] = arena_copy(keep, name).ptr;
     }
+    closedir(dir);
+    if (e)
+        return ERR_IO;
     struct text to = text_in(keep);
     text_add(&to, S(XML_HEAD "<ListAllMyBucketsResult" XMLNS "><Owner><ID>penstock</ID>"
                     "<DisplayName>penstock</DisplayName></Owner><Buckets>"));
@@ -171,7 +176,6 @@ enum err dir_list_buckets(struct arena *keep, int root, slice *ret_document)
         xml_element(&to, "CreationDate", iso_date_text(keep, made_s));
         text_add(&to, S("</Bucket>"));
     }
-    closedir(dir);
     text_add(&to, S("</Buckets></ListAllMyBucketsResult>"));
     *ret_document = text_slice(&to);
     return OK;

@@ -22,6 +22,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "s3/encode.h"
 
 #define ROLLED_WINDOW 16            /* small, because one key is enough for a rolled-up prefix */
@@ -191,15 +192,15 @@ static enum err window_read(struct walk *walk, DIR *dir, slice path, bool rolls,
 {
     char key[S3_KEY_BYTES_MAX + NAME_MAX + 2];
     memcpy(key, path.ptr, path.len);
+    enum err e = OK;
     rewinddir(dir);
-    for (struct dirent *found; errno = 0, (found = readdir(dir)) != NULL;) {
+    for (struct dirent *found; (found = file_next(dir, &e)) != NULL;) {
         if (atomic_load_explicit(walk->stopped, memory_order_relaxed))
             return ERR_CANCELED;
         size_t len = strlen(found->d_name);
         int type = type_of(dirfd(dir), found);
         bool is_dir = type == DT_DIR;
-        if (!strcmp(found->d_name, ".") || !strcmp(found->d_name, "..") ||
-            (!is_dir && type != DT_REG && type != DT_LNK) ||
+        if ((!is_dir && type != DT_REG && type != DT_LNK) ||
             path.len + len + is_dir > S3_KEY_BYTES_MAX)
             continue;
         memcpy(key + path.len, found->d_name, len);
@@ -213,7 +214,7 @@ static enum err window_read(struct walk *walk, DIR *dir, slice path, bool rolls,
             break;
         }
     }
-    if (errno)
+    if (e)
         return ERR_IO;
     window_cut(window);
     return OK;

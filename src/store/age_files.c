@@ -293,11 +293,12 @@ void age_files_read(struct volume *volume)
     DIR *dir = fd < 0 ? NULL : fdopendir(fd);
     struct dirent *item;
     uint32_t number;
+    enum err e = OK;
     count_all(volume);
     if (!dir)
         return;
     read_rule(volume, fd);
-    while ((item = readdir(dir))) {
+    while ((item = file_next(dir, &e))) {
         if (!extent_number_of(item->d_name, &number))
             continue;
         struct extent *extent = extent_ref(volume->extents, number);
@@ -307,6 +308,7 @@ void age_files_read(struct volume *volume)
             unlinkat(fd, item->d_name, 0);
         extent_release(&extent);
     }
+    (void)e;    /* the ages of the other extents are unknown, as without a file */
     closedir(dir);
 }
 

@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "store/extent.h"
 #include "store/folder.h"
@@ -63,18 +64,6 @@ static enum err open_inner(int folder, const char *inner, DIR **ret)
     return errno == ENOENT ? ERR_NOT_FOUND : errno == ENOTDIR ? ERR_FORMAT : ERR_IO;
 }
 
-/* Returns NULL at the end of the list, or after an error, which it sets in *ret. After an error,
- * the caller must not take the list for a complete one: files of another program may be missing in
- * it. */
-static struct dirent *next_item(DIR *dir, enum err *ret)
-{
-    errno = 0;
-    struct dirent *item = readdir(dir);
-    if (!item && errno)
-        *ret = ERR_IO;
-    return item;
-}
-
 struct search {
     int folder;
     clearing_visit *each;
@@ -91,13 +80,9 @@ static enum err search(const struct search *search, const char *inner, is_ours *
         (void)!search->each(search->arg, inner, "");
     if (e)
         return e;
-    while (!e && (item = next_item(dir, &e))) {
-        static const char *const dots[] = { ".", ".." };
-        if (slice_is_one_of(slice_of(item->d_name), dots, 2) || ours(item->d_name))
-            continue;
-        if (!search->each(search->arg, inner, item->d_name))
+    while (!e && (item = file_next(dir, &e)))
+        if (!ours(item->d_name) && !search->each(search->arg, inner, item->d_name))
             e = ERR_FORMAT;
-    }
     closedir(dir);
     return e;
 }
@@ -157,7 +142,7 @@ static enum err remove_files(DIR *dir, is_ours *ours, uint32_t keep)
     uint32_t number;
     struct dirent *item;
     enum err e = OK;
-    while (!e && (item = next_item(dir, &e)))
+    while (!e && (item = file_next(dir, &e)))
         if (ours(item->d_name) && !(extent_number_of(item->d_name, &number) && number == keep) &&
             unlinkat(dirfd(dir), item->d_name, 0) != 0)
             e = ERR_IO;
@@ -184,7 +169,7 @@ enum err clearing_extents(int folder, uint32_t *ret_highest)
     enum err e = open_inner(folder, "extents", &dir);
     if (e)
         return ERR_IO;
-    while ((item = next_item(dir, &e)))
+    while ((item = file_next(dir, &e)))
         if (extent_number_of(item->d_name, &number)) {
             uint32_t *highest = number < EXTENT_NUMBER_FAR ? ret_highest : &far;
             *highest = MAX(*highest, number);

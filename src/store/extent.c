@@ -539,11 +539,10 @@ enum err extents_open(struct extents *all, int folder, const struct format *form
     enum err e = all->folder_fd >= 0 && dir ? OK : file_err(errno);
     struct dirent *item;
     uint32_t number;
-    while (!e && (errno = 0, (item = readdir(dir))))
+    /* After an error, purges would not cover a file that is missing in the list. */
+    while (!e && (item = file_next(dir, &e)))
         if (extent_number_of(item->d_name, &number))
             e = add_file(all, number);
-    if (!e && errno)    /* purges would not cover a file that is missing in the list */
-        e = file_err(errno);
     if (extents_highest(all) >= EXTENT_NUMBER_FAR)
         raise_32(&all->files.highest, all->files.far);
     if (dir)

@@ -56,6 +56,15 @@ DIR *fsck_list(const struct fsck *fsck, const char *inner)
     return fd < 0 ? NULL : fdopendir(fd);
 }
 
+struct dirent *fsck_next(struct fsck *fsck, DIR *dir, const char *inner)
+{
+    enum err e = OK;
+    struct dirent *item = file_next(dir, &e);
+    if (e)
+        fsck_note(fsck, FSCK_UNREAD, "%s: the list of its files", inner);
+    return item;
+}
+
 bool fsck_has(const struct fsck *fsck, const char *name)
 {
     return faccessat(fsck->folder, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;

@@ -197,7 +197,7 @@ static void check_unopened(struct fsck *fsck)
     DIR *dir = fsck_list(fsck, "extents");
     struct dirent *item;
     uint32_t number;
-    while (dir && (item = readdir(dir)))
+    while (dir && (item = fsck_next(fsck, dir, "extents")))
         if (extent_number_of(item->d_name, &number) && !extent_is_there(fsck->extents, number) &&
             !file_odd(dirfd(dir), item->d_name))
             fsck_note(fsck, FSCK_UNREAD, "extents/%08x can't be opened", number);

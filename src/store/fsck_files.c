@@ -52,7 +52,7 @@ static void check_kinds_in(struct fsck *fsck, const char *inner)
     struct dirent *item;
     uint32_t number;
     char name[40];
-    while (dir && (item = readdir(dir)))
+    while (dir && (item = fsck_next(fsck, dir, inner)))
         if (extent_number_of(item->d_name, &number)) {
             snprintf(name, sizeof(name), "%s/%08x", inner, number);
             note_odd(fsck, name);
@@ -145,7 +145,8 @@ void fsck_files(struct fsck *fsck)
     check_notes(fsck);
     check_rows(fsck);
     check_prefixes(fsck, &keep);
-    (void)!clearing_each_stranger(fsck->folder, note_stray, fsck);
+    if (clearing_each_stranger(fsck->folder, note_stray, fsck))
+        fsck_note(fsck, FSCK_UNREAD, "the list of the files in the folder");
     arena_free(&keep);
 }
 
@@ -176,7 +177,7 @@ static void each_age(struct fsck *fsck, bool remove)
     struct dirent *item;
     uint32_t number;
     char name[24];
-    while (dir && (item = readdir(dir))) {
+    while (dir && (item = fsck_next(fsck, dir, "ages"))) {
         bool judged = extent_number_of(item->d_name, &number) || strcmp(item->d_name, RULE_FILE) == 0;
         enum err e = judged ? judge_age(fsck, item->d_name) : OK;
         snprintf(name, sizeof(name), "ages/%.15s", item->d_name);

@@ -47,6 +47,8 @@ struct fsck {
 void fsck_note(struct fsck *fsck, enum fsck_kind kind, const char *fmt, ...) PRINTF_LIKE(3, 4);
 /* Opens the folder `inner` of the cache folder to list it. Returns NULL if that fails. */
 DIR *fsck_list(const struct fsck *fsck, const char *inner) MUST_USE;
+/* Returns the next entry of this folder, or NULL. Notes it if the list breaks off. */
+struct dirent *fsck_next(struct fsck *fsck, DIR *dir, const char *inner) MUST_USE;
 bool fsck_has(const struct fsck *fsck, const char *name) MUST_USE;    /* a file with this name */
 /* Notes what the failed reading of a file means: it is damaged (`kind`), it is no ordinary file, or
  * the disk failed. */

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
+#include "base/file.h"
 #include "store/folder.h"
 #include "store/store.h"
 
@@ -52,7 +53,8 @@ static uint64_t files_in(const char *folder, const char *inner)
         ? opendir(path) : NULL;
     struct dirent *item;
     struct stat st;
-    while (dir && (item = readdir(dir)))
+    enum err e = OK;    /* after an error, the size is derived from the files before it */
+    while (dir && (item = file_next(dir, &e)))
         if (fstatat(dirfd(dir), item->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode))
             bytes += (uint64_t)st.st_blocks * 512;
     if (dir)

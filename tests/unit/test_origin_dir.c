@@ -2,6 +2,9 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "origin_unit.h"
 
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
 #include <stdio.h>
@@ -443,6 +446,37 @@ TEST(a_failure_of_the_folder_says_why)
     arena_free(&keep);
 }
 
+static atomic_int items_left = -1;    /* until readdir fails; -1: it does not fail */
+
+/* Takes the place of the C library's function. */
+struct dirent *readdir(DIR *dir)
+{
+    static struct dirent *(*_Atomic next)(DIR *dir);
+    if (atomic_load(&items_left) == 0) {
+        errno = EIO;
+        return NULL;
+    }
+    if (atomic_load(&items_left) > 0)
+        atomic_fetch_sub(&items_left, 1);
+    if (!atomic_load(&next))
+        atomic_store(&next, (struct dirent *(*)(DIR *))dlsym(RTLD_NEXT, "readdir"));
+    return atomic_load(&next)(dir);
+}
+
+/* Buckets and objects would seem to be gone. */
+TEST(a_folder_that_can_t_be_listed_to_its_end_is_no_shorter_list)
+{
+    static const enum s3_op ops[] = { S3_LIST_BUCKETS, S3_LIST_OBJECTS_V2 };
+    for (size_t i = 0; i < countof(ops); i++)
+        for (int items = 0; items < 3; items++) {
+            atomic_store(&items_left, items);
+            struct watched *watched = ask(ops[i], S(""), S(""));
+            atomic_store(&items_left, -1);
+            ok(watched->err == OK && watched->status == 500);
+            watch_free(&watched);
+        }
+}
+
 /* ---- listings against a model that knows every key ---- */
 
 #define KEYS 400
@@ -637,6 +671,7 @@ int main(void)
         cmocka_unit_test(whatever_writes_is_refused),
         cmocka_unit_test(buckets_are_told_and_asked_for),
         cmocka_unit_test(a_failure_of_the_folder_says_why),
+        cmocka_unit_test(a_folder_that_can_t_be_listed_to_its_end_is_no_shorter_list),
         cmocka_unit_test(listings_tell_what_a_model_of_the_tree_tells),
         cmocka_unit_test(stopping_ends_even_what_is_parked),
     };

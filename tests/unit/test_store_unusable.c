@@ -12,6 +12,7 @@
 #include "store/clearing.h"
 #include "store/extent.h"
 #include "store/format.h"
+#include "store/fsck.h"
 
 #define EXTENT (2 * MIB)
 #define CACHE (12 * MIB)
@@ -83,12 +84,14 @@ TEST(an_extent_that_is_almost_too_long_stays_usable_with_its_table)
 /* ---- a folder that can't be listed, a file that can't be unlinked ---- */
 
 static int items_left = -1;           /* until readdir fails; -1: it does not fail */
+static bool has_failed;
 
 /* Takes the place of the C library's function. */
 struct dirent *readdir(DIR *dir)
 {
     static struct dirent *(*next)(DIR *dir);
     if (items_left == 0) {
+        has_failed = true;
         errno = EIO;
         return NULL;
     }
@@ -146,6 +149,27 @@ TEST(a_folder_that_can_t_be_listed_to_its_end_is_not_cleared)
     unit = unit_open_sized(CACHE, EXTENT);
     ok(count_there(&unit, "a", 10, SIZE) == 10);
     unit_close(&unit);
+}
+
+/* Wherever a list breaks off, the check does not call the folder right. */
+TEST(a_check_of_a_folder_that_can_t_be_listed_to_its_end_says_so)
+{
+    struct unit_store unit = unit_open_sized(CACHE, EXTENT);
+    put_many(&unit, "a", 10);
+    unit_close(&unit);
+    struct arena keep = { 0 };
+    const char *folder = unit_folder;
+    struct fsck_ask ask = { .folders = &folder, .count = 1, .quick = true };
+    struct fsck_report report;
+    has_failed = true;
+    for (int items = 0; has_failed; items++) {
+        items_left = items;
+        has_failed = false;
+        fsck_run(&ask, &keep, &report);
+        ok((report.why.len > 0 || report.findings[FSCK_UNREAD].count > 0) == has_failed);
+    }
+    items_left = -1;
+    arena_free(&keep);
 }
 
 /* Purges must stay in force for it: the next opening may find it again. */
@@ -244,6 +268,7 @@ TEST(a_foreign_file_that_fills_the_disk_goes)
 RUN(STORE_TEST(an_extent_that_is_longer_than_any_can_be_is_a_miss),
     STORE_TEST(an_extent_that_is_almost_too_long_stays_usable_with_its_table),
     STORE_TEST(a_folder_that_can_t_be_listed_to_its_end_is_not_opened),
+    STORE_TEST(a_check_of_a_folder_that_can_t_be_listed_to_its_end_says_so),
     STORE_TEST(a_folder_that_can_t_be_listed_to_its_end_is_not_cleared),
     STORE_TEST(a_file_that_can_t_be_unlinked_counts_as_unopened),
     STORE_TEST(a_foreign_file_with_the_highest_number_does_not_stop_new_extents),
