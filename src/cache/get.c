@@ -133,7 +133,7 @@ static enum err judge_freshness(struct get *get)
         [JUDGED_NEWEST] = GET_PROBE, [JUDGED_RESTATED] = GET_PROBE,
         [JUDGED_INCOMPLETE] = GET_PROBE, [JUDGED_VERSION_EXPIRED] = GET_PROBE,
     };
-    static_assert(countof(next) == JUDGEMENTS, "each judgement has a phase");
+    static_assert(countof(next) == JUDGEMENTS, "each judgement has its next phase");
     enum judgement judged = get_judge(get);
     if (judged == JUDGED_NOT_PERMITTED)    /* the right to read comes first */
         metric_add(M_GRANT_CHECKS, 1);

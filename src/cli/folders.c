@@ -355,7 +355,7 @@ static uint64_t figure(const struct store_status *status, enum metric_family fam
     case F_VOLUME_SCRUBBED: return (uint64_t)status->work.scrubbed_s;
     default: break;
     }
-    check(!"a family of folders");
+    check(!"this family is not one of folders");
     return 0;
 }
 

@@ -10,7 +10,7 @@
 #include "base/metric.h"
 
 #define MINUTE_MS 60000u
-static_assert(RECENT_LOOKS > MINUTE_MS / 1000, "a look a second, for a minute");
+static_assert(RECENT_LOOKS > MINUTE_MS / 1000, "there is room for one look a second, for a minute");
 
 struct gains gains_now(void)
 {

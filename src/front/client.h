@@ -17,7 +17,8 @@ enum { CLIENT_LENT = 1, CLIENT_FORM, CLIENT_KNOWN };
 struct client {
     unsigned number;              /* no other client gets it, as long as the process runs */
     struct front_key key;
-    struct identity who;          /* at the origin: key.as if key.own, else the shared identity */
+    struct identity who;          /* at the origin: that of `key.as` if `key.own` is set, else the
+                                   * shared identity */
 };
 
 struct clients;

@@ -560,8 +560,9 @@ void conn_take_body(struct conn *conn)
     conn_release(conn);
 }
 
-/* Moves the bytes that came after the last request to a new buffer of HEAD_SMALL_BYTES, if they
- * fit: only a large head needs a larger buffer. An idle connection then holds no buffer at all. */
+/* Gives the input buffer back, which is large after a large head. The bytes after the last request
+ * move to a new, small buffer. If there are none, the connection is idle, and holds no buffer. More
+ * than HEAD_SMALL_BYTES stay where they are. */
 static void renew_input(struct conn *conn)
 {
     h2o_buffer_t **input = &conn->sock->input, *old = *input;

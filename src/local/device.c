@@ -12,12 +12,14 @@
  * a GPU reports an error that its context does not survive, the GPU is lost until this process
  * ends. A lost GPU stays open: its buffers are released, and the rest of the service goes on.
  *
- * Holders (sessions) share the slabs fairly. A holder begins with a sixteenth of them. With each
- * slab that it gives back, a holder may hold one more, so its part doubles while its copies go on.
- * But a holder takes another slab only while it holds fewer slabs than are free. A holder that only
- * waits for an origin gives none back and stays small, so a new holder finds a slab. One holder
- * alone gets half of the slabs at most. Several holders together may get all slabs: each of them
- * grows while its copies go on, and then all of them get stuck.
+ * Holders (sessions) share the slabs fairly. Each holder has a limit. It begins with a sixteenth of
+ * the slabs, and each slab that the holder gives back raises it by one: so the limit doubles each
+ * time that the holder has given back as many slabs as it may hold. Also, a holder with a slab
+ * takes another one only while it holds fewer slabs than are free. If the items of a holder wait
+ * for an origin, the holder gives no slab back. So its limit stays small, and a new holder finds a
+ * slab. One holder alone gets half of the slabs at most. Several holders together may get all
+ * slabs: first the limits of all of them grow, and then all their items wait for an origin. A new
+ * holder then waits for a slab.
  * Threads: a lock guards tasks and slabs; only the copier touches the GPU. */
 #include "local/device.h"
 

@@ -2,12 +2,13 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  *   "KEY" | [KEY] | [KEY, OFFSET, LENGTH] | [KEY, OFFSET, LENGTH, TO] |
- *   [KEY, OFFSET, LENGTH, TO, {more}] |
+ *   [KEY, OFFSET, LENGTH, TO, {MEMBERS}] |
  *   {"key": K, "offset": N, "length": N, "range": "bytes=a-b", "to": N, "max": N,
  *    "if_match": "\"etag\"", "version_id": V}
  *
- * Batches and the fill socket use the same grammar. A LENGTH of -1 reads to the end of the object,
- * but at most `max` bytes. The functions do no I/O and read no clock (rule H9 in src/README.md). */
+ * {MEMBERS} are further members of the object below, such as "if_match". Batches and the fill
+ * socket use the same grammar. A LENGTH of -1 reads to the end of the object, but at most `max`
+ * bytes. The functions do no I/O and read no clock (rule H9 in src/README.md). */
 #ifndef S3_ITEMS_H
 #define S3_ITEMS_H
 

@@ -323,7 +323,7 @@ static uint32_t most_records(const struct extent *extent)
 
 struct extent *extent_add(struct extents *all, uint32_t number, int fd, uint64_t bytes, bool old)
 {
-    static_assert(ROWS_UNKNOWN == UINT32_MAX, "above every number of rows");
+    static_assert(ROWS_UNKNOWN == UINT32_MAX, "no extent has so many rows");
     struct extent *extent = new_extent(all, number, fd, bytes);
     if (old)
         extent_recognize(extent);

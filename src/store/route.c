@@ -31,7 +31,7 @@ static const uint64_t log_table[LOG_STEPS + 1] = {
     0x0f446359b, 0x0f73da38e, 0x0fa2f045e, 0x0fd1a708c, 0x100000000,
 };
 
-static_assert(sizeof(struct object_id) == 12, "an id is read as a number of 64 and one of 32 bits");
+static_assert(sizeof(struct object_id) == 12, "an id is read as one number of 64 bits and one of 32");
 
 /* Each bit of the value changes about half of the bits of the result (the last step of
  * MurmurHash3). */
