@@ -279,9 +279,9 @@ static void origins_are_few(struct config *config, const struct config_group *al
         count += has_names(config, i);
     if (count > CONFIG_ORIGINS_MAX)
         config_mistake_add(config, config_where_of(all, "origin"), "origins", NULL,
-                           "S3 origins have %zu different URLs, with the one of the setting "
-                           "\"origin\"; Penstock keeps facts about at most %u. Remove origins, or "
-                           "give some of their buckets to another Penstock", count,
+                           "the S3 origins have %zu different URLs (the setting \"origin\" counts, "
+                           "too), and at most %u are allowed. Remove origins, or give some of "
+                           "their buckets to another Penstock", count,
                            CONFIG_ORIGINS_MAX);
 }
 

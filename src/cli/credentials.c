@@ -22,8 +22,8 @@ static enum err find_fixed(slice profile, const char *so, struct arena *keep,
     enum err err = credentials_find(keep, &ask, ret, ret_why);
     if (err || ret->kind != CREDENTIALS_LENT)
         return err;
-    *ret_why = arena_printf(keep, "Penstock found temporary credentials, which only Penstock "
-                            "gets (from: %.*s). So %s", SLICE_ARG(ret->from), so);
+    *ret_why = arena_printf(keep, "Penstock found only temporary credentials of its own (from: "
+                            "%.*s), and %s", SLICE_ARG(ret->from), so);
     return ERR_NOT_FOUND;
 }
 
@@ -44,7 +44,7 @@ enum err credentials_of_caller(const struct config *config, struct arena *keep,
                                struct credentials *ret, slice *ret_why)
 {
     return find_fixed(config->aws_in_env ? S("") : slice_of(config->aws_profile),
-                      "they can't sign requests of clients", keep, ret, ret_why);
+                      "this command can't sign with them", keep, ret, ret_why);
 }
 
 bool credentials_may_lack(const struct config *config, const struct config_origin *origin)

@@ -101,7 +101,7 @@ static int run(struct cli *cli)
 }
 
 static const struct command_option options[] = {
-    { "--depth", "N", "a line for all keys that are equal up to the Nth slash after PREFIX "
+    { "--depth", "N", "keys that are equal up to the Nth slash after PREFIX share one line "
                        "(default 1)" },
     { "--bytes", NULL, "print exact numbers of bytes" },
     SERVER_OPTIONS,

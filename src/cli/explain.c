@@ -61,10 +61,11 @@ static slice permission_of(const json_t *permission, struct arena *keep)
     if (json_is_false(json_object_get(permission, "needed")))
         return S("not needed: the origin knows no identities");
     uint64_t seconds = lines_number(permission, "proved_for");
-    return seconds ? arena_printf(keep, "%.*s identity, proved for %.*s more", SLICE_ARG(identity),
-                                  SLICE_ARG(show_seconds(keep, seconds)))
-                   : arena_printf(keep, "%.*s identity, not proved: the origin is asked first",
-                                  SLICE_ARG(identity));
+    if (!seconds)
+        return arena_printf(keep, "%.*s identity: its right to read the object is not proved, so "
+                            "Penstock asks the origin first", SLICE_ARG(identity));
+    return arena_printf(keep, "%.*s identity: its right to read the object is proved for %.*s more",
+                        SLICE_ARG(identity), SLICE_ARG(show_seconds(keep, seconds)));
 }
 
 /* `size` is that of the object, or NULL. */
@@ -130,8 +131,8 @@ static slice event_of(const json_t *root, const json_t *row, struct arena *keep)
     if (!kept_out && !left && is_set(row, "folder_out"))
         return S("nothing is read from this folder, or stored in it, until it is back in service");
     if (!kept_out && !left)
-        return S("no reason is known since the start of the service. If it was read in the last "
-                 "seconds, it may still wait to be written");
+        return S("no reason is known. Perhaps no client has read it since the start of the "
+                 "service. If it was read in the last seconds, it may still wait to be written");
     return arena_printf(keep, "%s %.*s: %.*s", is_left ? "it left the cache" : "it was not stored",
                         SLICE_ARG(time_of(is_left ? left : kept_out, "at", keep)),
                         SLICE_ARG(text_of(is_left ? left : kept_out, "why", keep)));
@@ -164,7 +165,7 @@ static void print_records(const json_t *root, struct arena *keep)
                                       lines_number(row, "end") - 1)),
                SLICE_ARG(place_of(root, row, keep)));
     if (is_set(bytes, "more_records"))
-        puts("... (further parts: give a smaller --range)");
+        puts("... (there are further parts: to see them, give a smaller --range)");
 }
 
 /* ---- the command ---- */

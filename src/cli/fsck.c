@@ -72,7 +72,7 @@ static void print_finding(const struct fsck_report *report, enum fsck_kind kind)
         puts("      ...");
     printf("    %s.\n    %s.\n", words->what, words->start);
     if (report->repaired && report->left[kind] && words->grade != FSCK_NOTED)
-        printf("    The repair left %" PRIu64 ".\n", report->left[kind]);
+        printf("    After the repair, %" PRIu64 " of these are left.\n", report->left[kind]);
 }
 
 /* If --repair does not change a finding, the text of the finding says how to mend it. */

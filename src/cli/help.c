@@ -18,7 +18,7 @@ static const char *const scope_heads[SCOPE_COUNT] = {
     [SCOPE_BUCKET] = "Settings of \"buckets\": { BUCKET or BUCKET/PREFIX: { ... } }, "
                      "in the file only",
     [SCOPE_KEY] = "Settings of \"keys\": [ { ... } ], in the file only",
-    [SCOPE_GONE] = "A setting of older versions: the name has no effect now",
+    [SCOPE_GONE] = "A setting of older versions. It has no effect now",
     [SCOPE_CONSTANT] = "An old setting. Penstock still uses your value, and warns. The next "
                        "version will refuse the setting",
 };

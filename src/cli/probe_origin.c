@@ -121,8 +121,9 @@ static slice advice(struct arena *keep, enum err err, const struct url_kind *kin
                             "firewall",
                             parts_of_url(kind));
     if (err == ERR_ORIGIN_CERT)
-        return S("The certificate must name the host in the origin's URL, and must be valid now "
-                 "by this machine's clock");
+        return S("The certificate must come from a CA that Penstock trusts (origin_ca_file), must "
+                 "name the host in the origin's URL, and must be valid now by this machine's "
+                 "clock");
     if (err != ERR_ORIGIN_KEYS)
         return S("");
     return arena_printf(keep, "Check origin_access_key and origin_secret_key (the request was "
@@ -156,7 +157,7 @@ static void report(struct check *check, const struct config_origin *from, const 
     slice why = health.why.len ? health.why : slice_of(err_text(trial->err));
     slice more = advice(check->keep, trial->err, from->kind, &health.keys);
     check_report(check, WARNED, "origin %s, %s: %.*s%s%.*s", from->name, from->url, SLICE_ARG(why),
-                 !more.len ? "" : slice_ends(why, S("?")) ? " " : ". ", SLICE_ARG(more));
+                 more.len ? ". " : "", SLICE_ARG(more));
 }
 
 void probe_origins(struct check *check)

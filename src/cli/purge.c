@@ -144,7 +144,8 @@ static void visit_list(void *arg, slice line, const json_t *row)
     bool is_key = is_of_key(row);
     slice name = lines_name(row, is_key ? "key" : "prefix", &purge->keep);
     if (!lines_print(purge->server, line))
-        printf("%.*s%s: %" PRIu64 " of %" PRIu64 " files of the cache are left to read\n",
+        printf("%.*s%s: %" PRIu64 " of %" PRIu64 " files of the cache are not yet searched for "
+               "purged copies\n",
                SLICE_ARG(shown(purge, name)), is_key ? " (one key)" : "",
                lines_number(row, "extents_left"), lines_number(row, "extents"));
     count(purge, row);
@@ -199,13 +200,14 @@ static int wait_for_sweep(struct purge *purge)
         if (mono_ms() >= purge->server->until_ms) {
             fprintf(stderr, "penstock purge: the copies are no longer served, but not all of them "
                     "were deleted from the index in time: %" PRIu64 " of %" PRIu64 " files of the "
-                    "cache are left. Give the command more time by --timeout SECONDS\n",
+                    "cache are not yet searched. Give the command more time by --timeout SECONDS\n",
                     purge->left, purge->extents);
             return EXIT_FAILED;
         }
         if (mono_ms() >= notice_ms) {
             fprintf(stderr, "penstock purge: the copies are no longer served. Deleting them from "
-                    "the index: %" PRIu64 " of %" PRIu64 " files of the cache are left\n",
+                    "the index: %" PRIu64 " of %" PRIu64 " files of the cache are not yet "
+                    "searched\n",
                     purge->left, purge->extents);
             notice_ms += PROGRESS_MS;
         }

@@ -16,13 +16,15 @@
 static const struct {
     const char *code, *text;
 } rows[] = {
-    { "InvalidAccessKeyId", "%U does not know the access key %K. Set AWS_ACCESS_KEY_ID and "
-      "AWS_SECRET_ACCESS_KEY to a pair that the service knows: its access_key and secret_key, or a "
-      "row of its keys" },
+    { "InvalidAccessKeyId", "%U does not know the access key %K, or knows it only with a session "
+      "token. Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY to a pair in the settings of the "
+      "service: access_key and secret_key, or a row of \"keys\". If that row has a session_token, "
+      "set AWS_SESSION_TOKEN, too" },
     { "SignatureDoesNotMatch", "%U knows the access key %K, but with another secret key. Set the "
       "secret key that belongs to this access key" },
-    { "InvalidToken", "%U refuses the session token of the access key %K. Use a key pair that "
-      "the service knows, or set AWS_SESSION_TOKEN to the token of this access key" },
+    { "InvalidToken", "%U has the access key %K with another session token, or with none. Send "
+      "the session token that the settings of the service have for this key (AWS_SESSION_TOKEN); "
+      "if they have none, send none" },
     { "RequestTimeTooSkewed", "the clock of this machine and that of %U differ by more than 15 "
       "minutes. Set the clock that is wrong" },
     { "AuthorizationHeaderMalformed", "%U refuses the signature: %M. If its setting \"regions\" "
@@ -31,7 +33,7 @@ static const struct {
       "right %R" },
     { "NoSuchBucket", "%U has no bucket %B. Check the name. If the bucket is at an origin, "
       "the settings of the service must name that origin" },
-    { "SlowDown", "%U has no room for this request: %M" },
+    { "SlowDown", "%U can't do this now: %M" },
     { "ServiceUnavailable", "%U can't do this now: %M" },
 };
 

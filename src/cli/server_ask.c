@@ -36,9 +36,9 @@ static void notice(void *arg)
     uint64_t now_ms = mono_ms();
     if (now_ms < waiting->notice_ms)
         return;
-    fprintf(stderr, "penstock %s: waiting for %.*s since %" PRIu64 " s. %s. Ctrl-C ends this "
-            "command\n", waiting->server->command, SLICE_ARG(waiting->server->url),
-            (now_ms - waiting->since_ms) / 1000, waiting->question->slow);
+    fprintf(stderr, "penstock %s: after %" PRIu64 " s, still waiting for %.*s. %s. Ctrl-C ends "
+            "this command\n", waiting->server->command, (now_ms - waiting->since_ms) / 1000,
+            SLICE_ARG(waiting->server->url), waiting->question->slow);
     waiting->notice_ms = now_ms + NOTICE_MS;
 }
 

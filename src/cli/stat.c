@@ -246,9 +246,9 @@ static bool find_service(struct cli *cli, struct question *question, int *ret)
         return false;
     *ret = EXIT_FAILED;
     if (!url && slice_eq(question->address, S("off"))) {
-        fprintf(stderr, "penstock: there is no address to ask, since admin_listen is off in these "
-                "settings. If the service runs with other settings, give its address: "
-                "--admin-listen HOST:PORT\n");
+        fprintf(stderr, "penstock: there is no address to ask, since admin_listen is off in the "
+                "settings that this command has read. If the service has another admin_listen, "
+                "give it by --admin-listen HOST:PORT\n");
         return false;
     }
     return true;
@@ -330,7 +330,8 @@ const struct command command_stat = {
     .takes_settings = true,
     .help = "show whether the running service works, and what it saves",
     .options = options,
-    .more = "If the service runs with other settings, give its admin_listen by --admin-listen\n"
-            "HOST:PORT, PENSTOCK_ADMIN_LISTEN or --url. If the service needs a token, set\n"
+    .more = "stat reads the settings as serve does, and asks the address in admin_listen. If\n"
+            "the service has another admin_listen, give it by --admin-listen HOST:PORT,\n"
+            "PENSTOCK_ADMIN_LISTEN or --url. If the service needs a token, set\n"
             "admin_token_file (PENSTOCK_ADMIN_TOKEN_FILE).",
 };

@@ -230,14 +230,13 @@ static slice old_name(const struct setting *setting, const struct setting_where 
     slice place = config_where(where, keep);
     if (is_budget(setting))
         return arena_printf(keep, "%s (%.*s) is an old setting: it still limits this budget of "
-                            "memory, and will be a mistake in the next version. Set memory "
-                            "instead: Penstock divides memory into all budgets (penstock config "
-                            "shows how)",
+                            "memory, but the next version will refuse it. Set memory instead: "
+                            "Penstock divides memory into all budgets (penstock config shows how)",
                             setting->name, SLICE_ARG(place));
     bool derived = strcmp(setting->standard, "0") == 0;
-    return arena_printf(keep, "%s (%.*s) is an old setting, which still has an effect. In the next "
-                        "version, the setting will be a mistake, and the value will always be %s. "
-                        "Remove the setting",
+    return arena_printf(keep, "%s (%.*s) is an old setting, which still has an effect. The next "
+                        "version will refuse the setting, and the value will always be %s. Remove "
+                        "the setting",
                         setting->name, SLICE_ARG(place),
                         derived ? "derived from other settings" : setting->standard);
 }

@@ -173,7 +173,8 @@ static json_t *receive(struct penstock *client, struct penstock_error *error)
     }
     ssize_t got = recvmsg(client->fd, &message, MSG_CMSG_CLOEXEC);
     if (got <= 0) {
-        lose(client, error, "Penstock closed the connection", got < 0 ? strerror(errno) : NULL);
+        lose(client, error, "Penstock closed the connection, because it has stopped or a limit was "
+             "reached (see Penstock's log)", got < 0 ? strerror(errno) : NULL);
         return NULL;
     }
     int fd = rights_of(&message);

@@ -107,7 +107,7 @@ void reply_whole(struct call *call, int status, const struct fields *fields, sli
 static slice message_of_bare(struct arena *keep, const struct refusal *refusal)
 {
     return refusal->err != ERR_ORIGIN_STATUS || !refusal->status ? S("")
-         : arena_printf(keep, "%s Details: the status of its answer is %d.",
+         : arena_printf(keep, "%s Details: the origin answered %d.",
                         s3_error_of(refusal->err)->message, refusal->status);
 }
 

@@ -40,8 +40,9 @@
 #define RENEW_LOOK_MS 20u
 #define TRUST "; set origin_ca_file to a file with the CA certificates that you trust"
 #define KEPT "; check the disks of the cache folders, which keep large request bodies"
-#define NO_TLS "; the origin's port does not speak TLS: should the URL in the setting 'origin' " \
-               "(in 'origins': url) begin with http://?"
+#define NO_TLS "; the origin's port does not speak TLS: check the port in the origin's URL (the " \
+               "setting 'origin', or url in 'origins'), and whether this URL must begin with " \
+               "http://"
 
 struct s3_call {
     struct origin_hook hook;

@@ -16,6 +16,7 @@
 #include "s3/xml.h"
 
 #define SOURCE " (if it is not set, check the AWS credentials in Penstock's environment or profile)"
+#define PROXY ", or a proxy between Penstock and the origin changes requests"
 #define CLOCKS "the clocks of the origin and of this machine differ: set the clock that is wrong"
 
 static const struct {
@@ -23,8 +24,9 @@ static const struct {
     bool renew;            /* the source of the credentials may have newer ones */
     const char *why_as;    /* for a request signed as a client; NULL: the client gets the answer */
 } rows[] = {
-    { "SignatureDoesNotMatch", "the secret key is wrong: check origin_secret_key" SOURCE, true,
-      "the secret key is wrong: in the setting 'keys', check the entry with this access key" },
+    { "SignatureDoesNotMatch", "the secret key is wrong" PROXY ": check origin_secret_key" SOURCE,
+      true, "the secret key is wrong" PROXY ": in the setting 'keys', check the entry that has this "
+      "access key as access_key or origin_access_key" },
     { "InvalidAccessKeyId", "the origin does not know the access key: check origin_access_key"
       SOURCE, true, NULL },
     { "ExpiredToken", "the session token has expired, and the source of the credentials gives no "
@@ -71,8 +73,8 @@ static void warn(struct s3 *s3, enum s3_op op, int status, const char *code, con
 static bool of_head(struct s3 *s3, enum s3_op op, int status)
 {
     if (atomic_load(&s3->keys_refused)) {
-        warn(s3, op, status, "-", "the answer to a HEAD gives no reason. See the last "
-             "line origin_refused in the log that has a code");
+        warn(s3, op, status, "-", "a HEAD response gives no reason. The reason is in the latest "
+             "log line origin_refused with a code other than '-'");
         return true;
     }
     /* Logged only once, because the cause may be no more than a missing permission. */

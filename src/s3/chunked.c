@@ -114,7 +114,7 @@ static enum err take_size(struct chunked *chunked, slice line)
         return wrong(chunked, "the size of a chunk must be 1 to 16 hex digits");
     if (chunked->form.chain) {
         if (!slice_starts(line, mark) || line.len != mark.len + SIGNATURE_CHARS)
-            return wrong(chunked, "a chunk has no signature");
+            return wrong(chunked, "a chunk has no chunk-signature of 64 characters");
         memcpy(chunked->signature, line.ptr + mark.len, SIGNATURE_CHARS);
     }
     if (size && chunked->small)
@@ -163,7 +163,8 @@ static enum err take_seal(struct chunked *chunked, slice line)
 {
     static const slice mark = { "x-amz-trailer-signature:", 24 };
     if (!slice_starts(line, mark) || line.len != mark.len + SIGNATURE_CHARS)
-        return wrong(chunked, "the trailer has no signature");
+        return wrong(chunked, "the trailer has no x-amz-trailer-signature of 64 "
+                     "characters");
     checksum_add(chunked->sha256, chunked->form.trailer);
     checksum_add(chunked->sha256, S(":"));
     checksum_add(chunked->sha256, chunked_trailer(chunked));

@@ -54,7 +54,7 @@ static const char *verdict_text(enum verdict verdict)
 {
     static const char *const texts[] = {
         [VERDICT_RIGHT] = "right",
-        [VERDICT_UNREADABLE] = "the disk does not give its bytes",
+        [VERDICT_UNREADABLE] = "its bytes can't be read from the disk",
         [VERDICT_HEADER] = "its header is damaged, or differs from its row in the table of contents",
         [VERDICT_METADATA] = "its metadata fails the checksum",
         [VERDICT_DATA] = "its data fails the checksum",

@@ -65,8 +65,8 @@ void fsck_open_index(struct fsck *fsck)
         fsck_index_fails(fsck, index_is_bad(fsck->index) ? "index/data.mdb is damaged"
                                                          : "index/data.mdb can't be read");
     } else if (mine && opening != mine && opening != mine + 1) {
-        fsck_index_fails(fsck, "index/data.mdb and the file 'format' have different numbers of "
-                               "the latest opening");
+        fsck_index_fails(fsck, "index/data.mdb and the file 'format' are of different openings of "
+                               "the folder, so one of the two files is older");
     }
 }
 
@@ -279,7 +279,7 @@ void fsck_entries(struct fsck *fsck)
         return;
     each_entry(fsck, count_entry, &rows);
     if (fsck->index_usable && fsck->report->totals.entries != index_size(fsck->index).entries)
-        fsck_index_fails(fsck, "index/data.mdb has another number of entries than it states");
+        fsck_index_fails(fsck, "index/data.mdb does not have as many entries as it states");
     if (fsck->index_usable)
         find_odd(fsck);
     if (fsck->odd_records > ODD_MAX)

@@ -100,7 +100,8 @@ static void write_rows(const struct folder *folder, struct file *file)
     if (folder_write_rows(folder, "names", file->rows, sizeof(struct row), file->count) != OK) {
         unlinkat(folder->fd, "names", 0);
         log_warn("names", "why=\"%s/names could not be written. So after the next start, Penstock "
-                 "asks the origin once for each object. Check the free space of the disk\"",
+                 "asks the origin once for each object. Check the free space and the health of "
+                 "the disk\"",
                  folder->path);
     }
 }

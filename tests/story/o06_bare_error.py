@@ -24,7 +24,7 @@ with Story("o06 an error answer without a document") as story:
         reply = server.get(f"bucket/{status}")
         story.same(f"{status}: Penstock's own error", (reply.status, reply.code), (502, "InternalError"))
         story.fact("... which does not say that the origin refused", b"refused" not in reply.body, reply.body)
-        story.fact("... and says the status", b"Details: the status of its answer is %d." % status in reply.body, reply.body)
+        story.fact("... and says the status", b"Details: the origin answered %d." % status in reply.body, reply.body)
     reply = server.get("bucket/403")
     story.same("a refusal stays one", (reply.status, reply.code), (403, "AccessDenied"))
     origin.shutdown()
