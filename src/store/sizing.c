@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * The size is derived from the free bytes and the bytes of the cache, at each opening of the folder
- * and while it is in use. It grows, but never shrinks. If other programs fill the disk, the cache
- * uses less than its size, so that the reserve stays free. */
+ * and while it is in use. It is never less than at the opening before. If other programs fill the
+ * disk, the cache uses less than its size, so that the reserve stays free. */
 #include "store/sizing.h"
 
 #include <assert.h>
