@@ -15,7 +15,8 @@
  * record is unpinned only because the walk does not find it. But if a row of metadata has a name
  * that is not pinned, this is the name of all records of the object. So they are unpinned at once.
  * If the record with the metadata was unpinned by an earlier pass, so were the units in the folders
- * that took part in that pass. So the walk looks for them only in folders that a pass left out.
+ * that took part in that pass. So the walk looks for them only in folders that a pass left out. A
+ * record of units in a bucket without a pin is unpinned at once, too.
  *
  * Each step that may wait for the disk of a volume begins with enter(). So another thread knows
  * which volume holds up the walk, and can let the other volumes go on. Threads: one thread makes the
@@ -25,6 +26,7 @@
 #include <stdlib.h>
 
 #include "base/metric.h"
+#include "store/hash.h"
 
 /* Returns false if the walk must end. */
 static bool enter(struct pin_walk *walk, size_t volume)
@@ -51,9 +53,13 @@ static void learn_pins(struct pin_walk *walk)
 {
     walk->pin_count = pins_list(walk->store->pins, S(""), &walk->keep, &walk->pins);
     walk->serials = arena_alloc(&walk->keep, (walk->pin_count + 1) * sizeof(*walk->serials));
-    for (size_t i = 0; i < walk->pin_count; i++)
+    walk->buckets = arena_alloc(&walk->keep, (walk->pin_count + 1) * sizeof(*walk->buckets));
+    for (size_t i = 0; i < walk->pin_count; i++) {
         walk->serials[i] = walk->pins[i].serial;
+        walk->buckets[i] = bucket_hash_of(walk->store->volumes[0]->secret, walk->pins[i].prefix);
+    }
     qsort(walk->serials, walk->pin_count, sizeof(*walk->serials), serial_order);
+    qsort(walk->buckets, walk->pin_count, sizeof(*walk->buckets), serial_order);
     for (size_t i = 0; i < walk->store->volume_count; i++) {
         size_t bytes = (walk->pin_count + 1) * sizeof(struct pin_share);
         walk->parts[i].shares = arena_alloc(&walk->keep, bytes);
@@ -71,6 +77,13 @@ static size_t rank_of(const struct pin_walk *walk, slice name)
     while (found > walk->serials && found[-1] == *found)
         found--;
     return (size_t)(found - walk->serials);
+}
+
+/* True if some pin may be one of names in this bucket. 0: the bucket is not known. */
+static bool has_pins(const struct pin_walk *walk, uint64_t bucket)
+{
+    return !bucket ||
+           bsearch(&bucket, walk->buckets, walk->pin_count, sizeof(bucket), serial_order);
 }
 
 /* ---- one object ---- */
@@ -229,6 +242,21 @@ static void see_object(struct pin_walk *walk, const struct toc_row *row, size_t 
             see_units(walk, store->volumes[i], &row->entry->id, &metadata, rank);
 }
 
+/* A record of units has no name, but the hash of its bucket. If nothing in this bucket is pinned,
+ * the name does not matter. */
+static void disown_units(struct pin_walk *walk, const struct toc_row *row)
+{
+    struct volume *volume = walk->rows.volume;
+    if (row->entry->kind != KIND_UNITS || has_pins(walk, row->entry->bucket) ||
+        !ages_must_stay(walk->rows.ages, row->ordinal))
+        return;
+    pthread_mutex_lock(&volume->pinned.lock);
+    struct pin_found found = { walk->rows.extent, row->ordinal, weight_of(&walk->rows, row) };
+    if (is_current(walk, volume))
+        pinned_disown(volume, &walk->parts[volume->number], &found);
+    pthread_mutex_unlock(&volume->pinned.lock);
+}
+
 static enum err visit_row(void *arg, const struct toc_row *row)
 {
     struct pin_walk *walk = arg;
@@ -236,6 +264,7 @@ static enum err visit_row(void *arg, const struct toc_row *row)
     if (!enter(walk, here))
         return ERR_STOPPING;
     see_before(walk, row);
+    disown_units(walk, row);
     if (!row->name.name.len || store_home(walk->store, &row->entry->id) != walk->rows.volume)
         return OK;
     size_t rank = rank_of(walk, row->name.name);

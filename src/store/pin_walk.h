@@ -12,6 +12,7 @@ struct pin_walk {
     struct pins_row *pins;            /* the table when the walk began, in keep */
     size_t pin_count;
     uint64_t *serials;                /* of the pins, in ascending order: the place is the rank */
+    uint64_t *buckets;                /* the hashes of the pins' buckets, in ascending order */
     struct pin_part parts[VOLUMES_MAX];
     struct arena keep;
     uint32_t unread;                  /* extents */

@@ -681,6 +681,23 @@ TEST(a_folder_that_missed_an_unpin_learns_of_it_when_the_folder_with_the_name_is
     unit_close(&unit);
 }
 
+/* The folder with the name is out when the other one is back. */
+TEST(a_folder_that_missed_an_unpin_frees_its_records_if_their_bucket_has_no_pin)
+{
+    struct unit_store unit = open_these("ab");
+    struct pin_name elsewhere = { S("http://origin"), S("elsewhere"), S("") };
+    char key[40];
+    bool changed;
+    ok(store_pin(unit.store, &elsewhere, 1, true, &changed) == OK && changed);
+    unpin_while_out(&unit, key);
+    pin(&unit, "other/", false);
+    goes_out(&unit, 1);
+    comes_back(&unit, 0);
+    await_pass(&unit);
+    ok(!must_stay(&unit, unit.store->volumes[0], key, STRIPE_UNITS));
+    unit_close(&unit);
+}
+
 /* Asks for a pass. */
 typedef void asks(struct unit_store *unit);
 
@@ -921,6 +938,7 @@ RUN_STORE(cmocka_unit_test(a_name_is_pinned_by_any_of_its_prefixes),
           STORE_TEST(an_unpin_frees_the_records_whose_names_are_known_while_a_folder_is_out),
           STORE_TEST(a_folder_that_missed_an_unpin_learns_of_it_from_a_folder_that_has_the_name),
           STORE_TEST(a_folder_that_missed_an_unpin_learns_of_it_when_the_folder_with_the_name_is_back),
+          STORE_TEST(a_folder_that_missed_an_unpin_frees_its_records_if_their_bucket_has_no_pin),
           STORE_TEST(passes_that_are_asked_for_in_the_pause_after_a_pass_become_one),
           STORE_TEST(a_pass_that_undoes_a_pin_has_no_pause_before_it),
           STORE_TEST(a_pass_for_a_folder_that_was_opened_has_no_pause_before_it),
