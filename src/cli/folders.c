@@ -27,6 +27,7 @@ struct folder_reported {
     uint64_t pins_lost;            /* store_folder_pins_lost() */
     uint64_t pins_lost_ms;         /* no other line about them before this time */
     uint32_t unusable;             /* store_folder_unusable() */
+    uint32_t damaged;              /* store_folder_damaged() */
 };
 
 static void report_anew(const struct folder_reported *reported, const struct store_status *status)
@@ -128,6 +129,28 @@ static void watch_unusable(struct folder_reported *reported, uint32_t unusable)
     reported->unusable = unusable;
 }
 
+/* An extent counts once in the life of a process, so each is logged once. */
+static void watch_damaged(struct folder_reported *reported, uint32_t damaged, uint32_t last)
+{
+    if (damaged > reported->damaged)
+        log_warn("cache_extents_damaged", "path=%.*s extents=%" PRIu32 " last=extents/%08" PRIx32
+                 " why=\"the tables of contents of these files are damaged, or the disk does not "
+                 "give them. Penstock reads the headers of the records instead, and goes on "
+                 "serving the records that are whole. Check the disk and the kernel log. To see "
+                 "which files they are, stop Penstock and run penstock fsck; penstock fsck "
+                 "--repair writes damaged tables anew\"",
+                 SLICE_ARG(reported->path), damaged - reported->damaged, last);
+    reported->damaged = damaged;
+}
+
+static void look_for_damage(const struct serve *serve, size_t i)
+{
+    struct folder_reported *reported = &serve->folders[i];
+    uint32_t last, damaged = store_folder_damaged(serve->store, i, &last);
+    watch_unusable(reported, store_folder_unusable(serve->store, i));
+    watch_damaged(reported, damaged, last);
+}
+
 /* Says how reads are served while a folder is out of service. */
 static const char *without(const struct serve *serve)
 {
@@ -154,7 +177,7 @@ static void report_opened(struct serve *serve, size_t i, slice why)
     report_anew(reported, &status);
     report_emptied(reported, store_folder_emptied(serve->store, i));
     watch_size(reported, &status);
-    watch_unusable(reported, store_folder_unusable(serve->store, i));
+    look_for_damage(serve, i);
     reported->serving = status.serving;
     reported->why = status.why;
 }
@@ -276,7 +299,7 @@ static void watch(struct serve *serve, size_t i)
     watch_pins(reported, store_folder_unpinned(serve->store, i), &status);
     watch_pins_lost(reported, store_folder_pins_lost(serve->store, i));
     report_emptied(reported, store_folder_emptied(serve->store, i));
-    watch_unusable(reported, store_folder_unusable(serve->store, i));
+    look_for_damage(serve, i);
     if (!status.serving)
         report_out(serve, reported, &status);
     else if (!reported->serving || status.faults != reported->faults)

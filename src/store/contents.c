@@ -2,8 +2,10 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * The last 64 bytes of a sealed extent are the footer of its table of contents. For an unsealed
- * extent, a scan of the record headers gives the same entries, and the metadata blocks give the
- * names. The open extent has its table in RAM. An extent of format version 1 has no names.
+ * extent, and for one with a damaged table, a scan of the record headers gives the same entries,
+ * and the metadata blocks give the names. The scan ends at the first damaged header, so it may find
+ * fewer records than the index names (unlisted.h). The open extent has its table in RAM. An extent
+ * of format version 1 has no names.
  *
  * Threads: any thread may read tables, rows, footers and bytes. Records (extent_each_record),
  * extent_recognize and extent_seal_old are for the committer. */
@@ -13,23 +15,32 @@
 #include <unistd.h>
 
 #include "base/failpoint.h"
+#include "base/metric.h"
 #include "store/extent_inside.h"
 
 #define WINDOW_BYTES 16384u
 
-/* Returns OK, ERR_GONE if the file is shorter, or ERR_IO if the disk does not give the bytes: they
- * may be right. */
-static enum err read_at(const struct extent *extent, void *to, size_t len, uint64_t offset)
+/* Reads as many of these bytes as there are. Returns OK, ERR_GONE if the file is shorter, or ERR_IO
+ * if the disk does not give all bytes: they may be right. */
+static enum err read_some(const struct extent *extent, void *to, size_t len, uint64_t offset,
+                          size_t *ret_got)
 {
-    for (size_t got = 0; got < len;) {
-        ssize_t n = pread(extent->fd, (char *)to + got, len - got, (off_t)(offset + got));
+    for (*ret_got = 0; *ret_got < len;) {
+        ssize_t n = pread(extent->fd, (char *)to + *ret_got, len - *ret_got,
+                          (off_t)(offset + *ret_got));
         if (n == 0)
             return ERR_GONE;
         if (n < 0 && errno != EINTR)
             return ERR_IO;
-        got += n > 0 ? (size_t)n : 0;
+        *ret_got += n > 0 ? (size_t)n : 0;
     }
     return OK;
+}
+
+static enum err read_at(const struct extent *extent, void *to, size_t len, uint64_t offset)
+{
+    size_t got;
+    return read_some(extent, to, len, offset, &got);
 }
 
 bool extent_read(const struct extent *extent, void *to, size_t len, uint64_t offset)
@@ -142,7 +153,7 @@ struct window {
     char bytes[WINDOW_BYTES];
 };
 
-/* Returns up to `len` bytes at `offset`; fewer at the end of the file, none if they can't be
+/* Returns up to `len` bytes at `offset`; fewer at the end of the file, or if the others can't be
  * read. */
 static slice window_at(struct window *window, uint64_t offset, size_t len)
 {
@@ -151,14 +162,11 @@ static slice window_at(struct window *window, uint64_t offset, size_t len)
         return (slice){ NULL, 0 };
     len = (size_t)MIN(len, size - offset);
     if (offset < window->start || offset + len > window->start + window->len) {
+        size_t want = (size_t)MIN(WINDOW_BYTES, size - offset);
+        enum err e = read_some(window->extent, window->bytes, want, offset, &window->len);
         window->start = offset;
-        window->len = (size_t)MIN(WINDOW_BYTES, size - offset);
-        enum err e = read_at(window->extent, window->bytes, window->len, offset);
-        if (e) {
-            window->failed |= e == ERR_IO;
-            window->len = 0;
-            return (slice){ NULL, 0 };
-        }
+        window->failed |= e == ERR_IO && window->len < len;
+        len = MIN(len, window->len);    /* the file may have become shorter */
     }
     return (slice){ window->bytes + (offset - window->start), len };
 }
@@ -275,19 +283,44 @@ static enum err gather(void *arg, const struct record *record, uint32_t offset)
     return OK;
 }
 
-/* Finds the table of an extent that is not open. */
-static void find_toc(const struct extent *extent, struct toc *ret)
+/* To be called when the table is damaged, or can't be read. */
+static void note_damage(struct extent *extent)
 {
-    bool failed = false;
+    struct extent_files *files = &extent->all->files;
+    if (atomic_exchange(&extent->damaged, true))
+        return;
+    metric_add(M_STORE_CRC_BAD, 1);
+    atomic_store(&files->damaged_last, extent->number);
+    atomic_fetch_add(&files->damaged, 1);
+}
+
+/* Finds the table of an extent that is not open. If the scan finds all rows that the footer counted
+ * when it could be read, nothing is missing. */
+static void find_toc(struct extent *extent, struct toc *ret)
+{
+    bool failed = false, sealed = atomic_load(&extent->sealed);
+    uint32_t rows = extent_rows(extent);
     *ret = (struct toc){ .count = 0 };
-    enum err e = atomic_load(&extent->sealed) ? read_toc(extent, ret) : ERR_GONE;
+    enum err e = sealed ? read_toc(extent, ret) : ERR_GONE;
     if (e) {
         (void)!scan(extent, gather, ret, &failed);
         ret->names_len = 0;
-        ret->partial = failed || e == ERR_IO;
+        ret->scanned = true;
+        ret->partial = (failed || e == ERR_IO) && ret->count < rows;
     }
+    if (e && sealed)
+        note_damage(extent);
     if (atomic_load(&extent->version) != 1 && !toc_names_fit(ret))
         find_names(extent, ret);
+}
+
+bool extent_lost_footer(const struct extent *extent, const struct toc_entry *first, uint64_t end)
+{
+    uint8_t row[sizeof(*first)], there[sizeof(*first)];
+    uint32_t version = atomic_load(&extent->version);
+    toc_rows_encode(version, first, 1, row);
+    return extent_read(extent, there, toc_row_bytes(version), round_up(end, PAGE_BYTES)) &&
+           memcmp(row, there, toc_row_bytes(version)) == 0;
 }
 
 enum err extent_judge_toc(const struct extent *extent)
@@ -388,18 +421,24 @@ enum err extent_each_record(struct extents *all, uint32_t number, extent_visit *
     return e;
 }
 
+static uint64_t end_of_records(const struct toc *toc)
+{
+    uint64_t end = 0;
+    for (uint32_t i = 0; i < toc->count; i++)
+        end = MAX(end, toc->entries[i].offset + toc_entry_record_bytes(&toc->entries[i]));
+    return end;
+}
+
 /* The table comes after all bytes of the file, because no block is written twice. But if the file
  * would then be longer than an extent can be, another program has made it longer, and the bytes
  * behind the last record are cut off. */
 static bool make_room_for_toc(const struct extent *extent, const struct toc *toc, uint64_t *ret_at)
 {
-    uint64_t len = toc_bytes(atomic_load(&extent->version), toc->count, toc->names_len), end = 0;
+    uint64_t len = toc_bytes(atomic_load(&extent->version), toc->count, toc->names_len);
     *ret_at = round_up(extent_size(extent), PAGE_BYTES);
     if (*ret_at + len <= EXTENT_FILE_MAX)
         return true;
-    for (uint32_t i = 0; i < toc->count; i++)
-        end = MAX(end, toc->entries[i].offset + toc_entry_record_bytes(&toc->entries[i]));
-    *ret_at = round_up(MAX(end, PAGE_BYTES), PAGE_BYTES);
+    *ret_at = round_up(MAX(end_of_records(toc), PAGE_BYTES), PAGE_BYTES);
     return *ret_at + len <= EXTENT_FILE_MAX && ftruncate(extent->fd, (off_t)*ret_at) == 0;
 }
 
@@ -412,6 +451,8 @@ enum err extent_seal_old(struct extents *all, uint32_t number)
     if (e)
         return e;
     find_toc(extent, &toc);
+    if (toc.scanned && toc.count && extent_lost_footer(extent, toc.entries, end_of_records(&toc)))
+        note_damage(extent);
     if (!toc.partial)    /* also if the table can't be written: no sweep finds other records */
         atomic_store(&extent->rows, toc.count);
     if (toc.partial)    /* a table without the other records would hide them for ever */

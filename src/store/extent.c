@@ -173,6 +173,13 @@ uint32_t extent_rows(const struct extent *extent)
     return atomic_load_explicit(&extent->rows, memory_order_acquire);
 }
 
+void extent_limit_rows(struct extent *extent, uint32_t rows)
+{
+    uint32_t before = extent_rows(extent);
+    while (before > rows && !atomic_compare_exchange_weak(&extent->rows, &before, rows))
+        ;
+}
+
 void extent_release(struct extent **held)
 {
     struct extent *extent = *held;
@@ -252,6 +259,13 @@ uint32_t extents_count(const struct extents *all)
 uint32_t extents_unopened(const struct extents *all)
 {
     return atomic_load(&all->files.unopened);
+}
+
+uint32_t extents_damaged(const struct extents *all, uint32_t *ret_last)
+{
+    uint32_t count = atomic_load(&all->files.damaged);
+    *ret_last = atomic_load(&all->files.damaged_last);
+    return count;
 }
 
 uint32_t extents_unusable(const struct extents *all)

@@ -31,6 +31,8 @@ enum err extent_hold_record(struct extents *all, uint32_t number, uint32_t ordin
  * none. */
 #define ROWS_UNKNOWN UINT32_MAX
 uint32_t extent_rows(const struct extent *extent);
+/* From now on the extent has at most so many rows. Records behind them are not served. */
+void extent_limit_rows(struct extent *extent, uint32_t rows);
 void extent_release(struct extent **extent);
 int extent_fd(const struct extent *extent);
 /* Returns a descriptor whose reads bypass the page cache. It is opened at the first call, and
@@ -91,6 +93,9 @@ uint32_t extents_count(const struct extents *all);    /* any thread */
  * was opened, or could not be unlinked later. The index may name the records of such files, now or
  * after the next opening, but nobody can read their tables of contents. Any thread. */
 uint32_t extents_unopened(const struct extents *all);
+/* The number of extents whose table of contents was found damaged or unreadable since the process
+ * began. Sets *ret_last to the latest of them. Any thread. */
+uint32_t extents_damaged(const struct extents *all, uint32_t *ret_last);
 /* The number of unusable files (extent_is_unusable). Any thread. */
 uint32_t extents_unusable(const struct extents *all);
 /* True if the file with this number is unusable. Any thread. */

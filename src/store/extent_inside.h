@@ -51,6 +51,7 @@ struct extent {
     atomic_bool sealed;               /* the file ends with its table of contents */
     atomic_bool unread;               /* the disk failed when the extent was recognized */
     atomic_bool unusable;             /* extent_is_unusable */
+    atomic_bool damaged;              /* it counts in extents_damaged */
     atomic_uint rows;                 /* of its table; ROWS_UNKNOWN: not sealed, or not read */
     struct ages *ages;
     _Atomic uint64_t bytes;           /* of the file */
@@ -108,6 +109,7 @@ struct extents {
         atomic_uint count;            /* in the table */
         atomic_uint unusable;         /* in the table, and can't be used (extent_is_unusable) */
         atomic_uint unopened;         /* not in the table (extents_unopened) */
+        atomic_uint damaged, damaged_last;    /* extents_damaged; the latest of them */
     } files;
     /* The log is for the committer, the copy for the recycler, until the log takes its place. */
     struct open_extent *opens[OPEN_COUNT];
@@ -150,6 +152,10 @@ void extent_recognize(struct extent *extent);
 /* Returns how the extent was recognized: OK; ERR_GONE if it has no right footer or head page of this
  * volume; ERR_IO if the disk failed, so that it may be good; ERR_NOT_FOUND if there is none. */
 enum err extent_state(struct extents *all, uint32_t number) MUST_USE;
+/* True if a table of contents begins behind the last record, which ends at `end`: the extent was
+ * sealed, and lost its footer. `first` is the row of the first record. */
+bool extent_lost_footer(const struct extent *extent, const struct toc_entry *first,
+                        uint64_t end) MUST_USE;
 /* Judges the table at the end of a sealed extent: OK if it can be used, with its names; ERR_GONE if
  * it is damaged; ERR_IO if it can't be read. */
 enum err extent_judge_toc(const struct extent *extent) MUST_USE;

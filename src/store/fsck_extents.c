@@ -18,6 +18,7 @@ struct visit {
     struct fsck_extent *extent;
     struct extent *held;
     uint64_t end;                     /* of its last record */
+    struct toc_entry first;           /* the row of its first record */
     uint64_t reported;                /* bytes that count as done */
 };
 
@@ -123,6 +124,8 @@ static void visit_row(struct visit *visit, const struct toc_row *row)
     totals->records++;
     totals->record_bytes += toc_entry_record_bytes(row->entry);
     visit->end = MAX(visit->end, row->entry->offset + toc_entry_record_bytes(row->entry));
+    if (!row->ordinal)
+        visit->first = *row->entry;
     report_progress(visit, row->entry->offset);
     if (verdict) {
         note_bad(visit, row, verdict);
@@ -137,8 +140,9 @@ static void visit_row(struct visit *visit, const struct toc_row *row)
 
 /* ---- one extent ---- */
 
-/* Returns ERR_IO if the disk failed, so that records may be missing. */
-static enum err check_rows(struct visit *visit)
+/* Returns ERR_IO if the disk failed: records may be missing, or a table that was good before could
+ * not be read. */
+static enum err check_rows(struct visit *visit, bool good_table)
 {
     struct toc toc;
     struct toc_row row;
@@ -147,7 +151,7 @@ static enum err check_rows(struct visit *visit)
         return ERR_IO;
     for (struct toc_cursor at = toc_begin(&toc); toc_next(&at, &row);)
         visit_row(visit, &row);
-    e = toc.partial ? ERR_IO : OK;
+    e = toc.partial || (good_table && toc.scanned) ? ERR_IO : OK;
     toc_free(&toc);
     return e;
 }
@@ -156,6 +160,10 @@ static void check_end(struct visit *visit)
 {
     struct fsck *fsck = visit->fsck;
     uint64_t end = round_up(MAX(visit->end, PAGE_BYTES), PAGE_BYTES), size = extent_size(visit->held);
+    if (visit->extent->count && extent_lost_footer(visit->held, &visit->first, visit->end)) {
+        fsck_note(fsck, FSCK_TABLE, "extents/%08x: its footer", visit->extent->number);
+        return;
+    }
     fsck_note(fsck, FSCK_UNSEALED, "extents/%08x: %u records", visit->extent->number,
               visit->extent->count);
     if (size > end)
@@ -182,7 +190,7 @@ static void check_extent(struct fsck *fsck, struct fsck_extent *extent)
     if (e)
         return;
     fsck->cold.len = 0;
-    if (check_rows(&visit) && !unread)
+    if (check_rows(&visit, sealed && !table) && !unread)
         fsck_note(fsck, FSCK_UNREAD, "extents/%08x: its table of contents", extent->number);
     if (!sealed)
         check_end(&visit);

@@ -14,7 +14,9 @@
  *
  * After a crash between two steps, the victim has the records that were not moved yet, and the copy
  * may have records that the index does not name. If records are published while the victim is
- * recycled, the committer does not drop it, and its rows are read again.
+ * recycled, the committer does not drop it, and its rows are read again. If the index still names
+ * records after some passes, no row tells of them, because the victim is damaged: their entries are
+ * deleted (unlisted.h), and the victim goes.
  *
  * Metadata of an object is kept as long as the index of any folder has units of the object. Threads:
  * the recycler has a thread of its own, so no commit waits for a copy. */
@@ -35,6 +37,7 @@
 #include "store/record_set.h"
 #include "store/relocation.h"
 #include "store/service.h"
+#include "store/unlisted.h"
 #include "store/verify.h"
 #include "store/victim.h"
 
@@ -78,6 +81,7 @@ struct pass {
     size_t count, row_count, bytes;
     size_t entries;                   /* of the index, that the batch changes */
     uint64_t sealed_bytes;            /* of copies that are full */
+    uint32_t rows_read;               /* of the victim, in the latest pass */
     enum err err;
 };
 
@@ -562,7 +566,24 @@ static enum err recycle(struct pass *pass)
     arena_free(&keep);
     if (pass->err || e == ERR_LIMIT)
         return e ? e : pass->err;
+    pass->rows_read = e ? 0 : count;
     return send(pass, e ? DROP_UNREAD : DROP);
+}
+
+static bool goes_on(void *arg)
+{
+    struct volume *volume = arg;
+    recycler_moves(volume);
+    return !atomic_load(&volume->recycler.paused);
+}
+
+/* For a victim that has entries after all passes. */
+static enum err give_up(struct pass *pass)
+{
+    pinned_lost(pass->volume, ages_pinned_bytes(extent_ages_of(pass->victim)));
+    enum err e = unlisted_forget(pass->volume, pass->number, pass->rows_read, goes_on,
+                                 pass->volume);
+    return e ? e : send(pass, DROP_UNREAD);
 }
 
 /* If the disk is so full that not even pinned records can be copied, they are lost. */
@@ -574,10 +595,10 @@ static enum err recycle_often(struct pass *pass)
         if (e == ERR_FULL && pass->keep_nothing && !pass->keep_no_pins) {
             pass->keep_no_pins = true;
             pinned_lost(pass->volume, ages_pinned_bytes(extent_ages_of(pass->victim)));
-            e = ERR_BUSY;
+            e = recycle(pass);
         }
     }
-    return e;
+    return e == ERR_BUSY ? give_up(pass) : e;
 }
 
 /* Tells the committer if the copy is about as large as the victim: the weight of pinned records

@@ -1,9 +1,10 @@
 /* scrub.c - reads all records of a volume in the background, and verifies them.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A pass reads the records of all sealed extents that the index uses. The index forgets a bad
- * record, as if a reader had found it. So the damage costs no client time, and an operator learns
- * that a disk fails before the data is needed.
+ * A pass reads the records of all sealed extents that the index uses, and the tables of contents.
+ * The index forgets a bad record, as if a reader had found it. So the damage costs no client time,
+ * and an operator learns that a disk fails before the data is needed. A bad table is counted
+ * (extents_damaged), and the record headers are read in its place.
  *
  *   pace      A pass takes scrub_ms: each piece has its time, by the share of bytes before it.
  *             After a read that took t, at least 19 t pass before the next one. So the scrub never
@@ -18,6 +19,7 @@
  * folder may have taken its place. Threads: one for each volume. */
 #include "store/scrub.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -151,6 +153,14 @@ static bool read_piece(struct pass *pass)
 
 /* ---- one extent, one pass ---- */
 
+/* The table is then read from the disk. */
+static void leave_page_cache(struct volume *volume, struct extent *held)
+{
+    struct toc_footer footer;
+    if (extent_footer(volume->extents, held->number, &footer) == OK)
+        (void)posix_fadvise(extent_fd(held), footer.offset, 0, POSIX_FADV_DONTNEED);
+}
+
 static bool begin_extent(struct pass *pass, uint32_t number, uint64_t *ret_bytes)
 {
     struct extent *held;
@@ -163,6 +173,8 @@ static bool begin_extent(struct pass *pass, uint32_t number, uint64_t *ret_bytes
         return false;
     *ret_bytes = extent_size(held);
     bool sealed = atomic_load(&held->sealed);
+    if (sealed)
+        leave_page_cache(pass->volume, held);
     extent_release(&held);
     return sealed && extent_contents(pass->volume->extents, number, &pass->keep, &pass->rows,
                                      &pass->count) == OK;

@@ -188,6 +188,12 @@ uint32_t store_folder_unusable(struct store *store, size_t folder)
     return extents_unusable(store->volumes[folder]->extents);
 }
 
+uint32_t store_folder_damaged(struct store *store, size_t folder, uint32_t *ret_last)
+{
+    check(folder < store->volume_count);
+    return extents_damaged(store->volumes[folder]->extents, ret_last);
+}
+
 static void add_status(struct store_status *sum, const struct store_status *status)
 {
     if (*sum->why == '\0' && *status->why) {

@@ -111,7 +111,7 @@ struct store_status {
         uint64_t appended_bytes;
         uint64_t copied_bytes;        /* of these, bytes of data that the recycler copied */
         uint64_t evicted;             /* extents */
-        uint64_t bad_blocks;          /* reads whose checksum failed */
+        uint64_t bad_blocks;          /* reads whose checksum failed, and extents_damaged */
         int64_t scrubbed_s;           /* wall clock: end of the latest full scrub; 0: none */
     } work;
 };
@@ -140,6 +140,9 @@ uint64_t store_folder_pins_lost(struct store *store, size_t folder);
 /* Returns the number of files in extents/ that can't be used: they are of another program or folder,
  * or damaged. 0 if the folder is out of service. */
 uint32_t store_folder_unusable(struct store *store, size_t folder);
+/* Returns the number of extents of the folder whose table of contents was found damaged or
+ * unreadable since the process began. Sets *ret_last to the number of the latest of them. */
+uint32_t store_folder_damaged(struct store *store, size_t folder, uint32_t *ret_last);
 
 /* Reads the size of a path's file system, and the bytes that are free for this process now. Returns
  * OK, or ERR_IO if the file system does not give them. */

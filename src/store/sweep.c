@@ -10,11 +10,12 @@
  * them, the metadata block of the record gives the name, as for units.
  *
  * When all extents were read, look-ups need not compare the purge any more. Until then they do, and
- * also if an extent could not be opened, or an extent or a name could not be read, or if a damaged
- * table has fewer rows than its footer counts. Records that the footer does not count either are
- * never served (extent_hold_record). Records without entries count as dead (account.h),
- * so the recycler takes their extents. Threads: one thread for all volumes; the committer takes the
- * batches between commits, as those of the recycler. */
+ * also if an extent could not be opened, or an extent or a name could not be read. If the rows of a
+ * damaged table are not all known, the sweep deletes all entries of the records that no row tells
+ * of (unlisted.h). If the disk does not give the rows, it does so at the second try. Records that
+ * neither a row nor the footer counts are never served (extent_hold_record). Records without
+ * entries count as dead (account.h), so the recycler takes their extents. Threads: one thread for
+ * all volumes; the committer takes the batches between commits, as those of the recycler. */
 #include "store/sweep.h"
 
 #include <assert.h>
@@ -27,10 +28,11 @@
 #include "store/find_name.h"
 #include "store/inside.h"
 #include "store/relocation.h"
+#include "store/unlisted.h"
 
 #define LOOK_MS 1000u
 #define REPEAT_MS 10000u              /* before a sweep that could not decide all is repeated */
-#define LATE_MS 600000u               /* before one is repeated that lacks rows */
+#define LATE_MS 600000u               /* before one is repeated that lacks an extent */
 #define TRIM_MS 2000u
 
 /* When a volume is swept the next time. */
@@ -39,8 +41,9 @@ struct sweep_turn {
     uint64_t again_ms;
     unsigned opening;                 /* of the folder */
     bool failed;                      /* an extent or a name could not be read */
+    bool unread;                      /* the disk did not give an extent, so it is tried again */
     uint64_t lacks;                   /* as in bans_row: volumes that have names that are needed */
-    bool incomplete;                  /* rows of an extent are unknown, and will stay so */
+    bool incomplete;                  /* an extent could not be opened, and will stay so */
     uint64_t late_ms;                 /* an incomplete sweep is repeated: the extent may be gone */
 };
 
@@ -60,11 +63,11 @@ struct sweep {
     struct arena keep;
     uint32_t extent;                  /* the extent that is read */
     struct extent *held;              /* a reference to it, for its ages */
-    uint32_t seen;                    /* rows of it */
     struct relocation_row batch[RELOCATION_ENTRIES];
     size_t count, entries;            /* of the batch; of the index, that it changes */
     struct found_name last;
     struct sweep_turn *turn;
+    bool again;                       /* the sweep before this one could not read an extent */
 };
 
 static bool is_stopping(struct store *store)
@@ -146,11 +149,9 @@ static enum err flush(struct sweep *sweep)
     return e;
 }
 
-static enum err visit(void *arg, const struct toc_row *row)
+static enum err visit(struct sweep *sweep, const struct toc_row *row)
 {
-    struct sweep *sweep = arg;
     bool purged = false;
-    sweep->seen = row->ordinal + 1;
     if (ages_is_dead(extent_ages_of(sweep->held), row->ordinal))
         return OK;
     for (size_t i = 0; i < sweep->row_count && !purged; i++)
@@ -180,23 +181,59 @@ static bool is_any_covered(const struct sweep *sweep, uint32_t number)
     return false;
 }
 
+static bool goes_on(void *arg)
+{
+    struct sweep *sweep = arg;
+    return !is_stopping(sweep->store) && volume_is_serving(sweep->volume);
+}
+
+/* Deletes the entries of the records behind the first `rows`, because nobody can say whether they
+ * are purged. */
+static enum err forget_rest(struct sweep *sweep, uint32_t rows)
+{
+    enum err e = unlisted_forget(sweep->volume, sweep->extent, rows, goes_on, sweep);
+    if (!e)
+        extent_limit_rows(sweep->held, rows);
+    return e;
+}
+
+/* The number of rows is taken before the rows are read, because an open extent may get more rows
+ * meanwhile, and may be sealed. */
+static enum err read_rows(struct sweep *sweep)
+{
+    uint32_t rows = extent_rows(sweep->held);
+    struct toc toc;
+    struct toc_row row;
+    enum err e = extent_table(sweep->volume->extents, sweep->extent, &toc);
+    if (e)
+        toc = (struct toc){ .scanned = true, .partial = true };
+    bool none = extent_is_unusable(sweep->held);    /* none of its records can be read */
+    bool unread = toc.partial && !none;
+    sweep->turn->unread |= unread;
+    if (e == ERR_LIMIT || (unread && !sweep->again)) {
+        toc_free(&toc);
+        return ERR_IO;
+    }
+    e = OK;
+    for (struct toc_cursor at = toc_begin(&toc); !e && toc_next(&at, &row);)
+        e = visit(sweep, &row);
+    if (!e)
+        e = flush(sweep);
+    if (!e && toc.scanned && toc.count < rows)
+        e = forget_rest(sweep, toc.count);
+    toc_free(&toc);
+    return e;
+}
+
 static void read_extent(struct sweep *sweep, uint32_t number)
 {
     sweep->extent = number;
-    sweep->seen = 0;
     sweep->held = extent_ref(sweep->volume->extents, number);
     if (!sweep->held)
         return;    /* recycled */
-    /* Taken before the rows are read, because an open extent may get more rows meanwhile, and may
-     * be sealed. */
-    uint32_t rows = extent_rows(sweep->held);
-    enum err e = extent_each_row(sweep->volume->extents, number, visit, sweep);
-    if (!e)
-        e = flush(sweep);
+    enum err e = read_rows(sweep);
     sweep->count = sweep->entries = 0;
-    bool damaged = !e && rows != ROWS_UNKNOWN && sweep->seen < rows;
     extent_release(&sweep->held);
-    sweep->turn->incomplete |= damaged && extent_is_there(sweep->volume->extents, number);
     sweep->turn->failed |= e && extent_is_there(sweep->volume->extents, number);
 }
 
@@ -249,6 +286,7 @@ static bool sweep_volume(struct store *store, struct volume *volume, struct swee
 {
     struct sweep *sweep = must_alloc(sizeof(*sweep));
     unsigned opening = atomic_load(&volume->bans->opening);
+    sweep->again = turn->unread && turn->opening == opening;
     *turn = (struct sweep_turn){ .version = atomic_load(&volume->bans->followed),
                                  .opening = opening };
     sweep->store = store;

@@ -9,6 +9,7 @@ struct toc {
     uint32_t count, capacity;
     uint8_t *names;                   /* of the entries that have one, as in the file */
     size_t names_len, names_capacity;
+    bool scanned;                     /* the rows are those of the record headers */
     bool partial;                     /* the disk failed, so records or names may be missing */
 };
 

@@ -159,6 +159,13 @@ void volume_free(struct volume **volume)
     volume_end(mine);
 }
 
+static uint64_t bad_blocks(struct volume *volume)
+{
+    uint32_t last;
+    return atomic_load(&volume->service.bad) + index_damaged(volume->index) +
+           extents_damaged(volume->extents, &last);
+}
+
 void volume_status(struct volume *volume, struct store_status *ret)
 {
     bool serving = volume_is_serving(volume);
@@ -188,7 +195,7 @@ void volume_status(struct volume *volume, struct store_status *ret)
             .appended_bytes = extents_appended(volume->extents),
             .copied_bytes = atomic_load(&volume->recycler.copied),
             .evicted = atomic_load(&volume->recycler.recycled),
-            .bad_blocks = atomic_load(&volume->service.bad) + index_damaged(volume->index),
+            .bad_blocks = bad_blocks(volume),
             .scrubbed_s = atomic_load(&volume->scrub.passed_s),
         },
     };

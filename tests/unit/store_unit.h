@@ -491,6 +491,50 @@ __attribute__((unused)) static void cool(void)
     each_extent(cool_one);
 }
 
+__attribute__((unused)) static void flip_at(uint32_t number, off_t at)
+{
+    char name[32];
+    uint8_t byte;
+    snprintf(name, sizeof(name), "extents/%08x", number);
+    int fd = open(in_folder(name), O_RDWR);
+    at += at < 0 ? lseek(fd, 0, SEEK_END) : 0;
+    ok(pread(fd, &byte, 1, at) == 1);
+    byte ^= 16;
+    ok(pwrite(fd, &byte, 1, at) == 1);
+    close(fd);
+}
+
+/* Reads the footer of a sealed extent. */
+__attribute__((unused)) static struct toc_footer footer_of(uint32_t number)
+{
+    uint8_t bytes[TOC_FOOTER_BYTES];
+    struct toc_footer footer = { .count = 0 };
+    char name[32];
+    snprintf(name, sizeof(name), "extents/%08x", number);
+    int fd = open(in_folder(name), O_RDONLY);
+    ok(fd >= 0 && lseek(fd, -(off_t)sizeof(bytes), SEEK_END) > 0);
+    ok(read(fd, bytes, sizeof(bytes)) == (ssize_t)sizeof(bytes));
+    ok(toc_footer_decode(bytes, &footer) == OK);
+    close(fd);
+    return footer;
+}
+
+/* Damages the table of contents, and the header of this record. Without both, nobody can list this
+ * record and those behind it. */
+__attribute__((unused)) static void hide_rows(uint32_t number, uint32_t ordinal)
+{
+    struct toc_footer footer = footer_of(number);
+    struct toc_entry row;
+    char name[32];
+    snprintf(name, sizeof(name), "extents/%08x", number);
+    int fd = open(in_folder(name), O_RDONLY);
+    ok(fd >= 0 && pread(fd, &row, sizeof(row), (off_t)(footer.offset + ordinal * sizeof(row))) ==
+       (ssize_t)sizeof(row));
+    close(fd);
+    flip_at(number, (off_t)footer.offset + 5);
+    flip_at(number, (off_t)row.offset + 9);
+}
+
 __attribute__((unused)) static bool is_unproved(struct unit_store *unit, const char *key)
 {
     struct metadata *metadata = get_metadata(unit, key);

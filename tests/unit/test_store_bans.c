@@ -347,6 +347,65 @@ TEST(a_purged_record_behind_a_lost_header_is_not_served_after_the_sweep)
     unit_close(&unit);
 }
 
+/* Purges train/ in a folder whose first extent was damaged at rest. */
+static void purge_ends(void)
+{
+    struct unit_store unit = unit_open();
+    ok(purge(&unit, "train/") == OK && !has_train(&unit));
+    soon(in_force(&unit) == 0);
+    ok(!has_train(&unit));
+    unit_close(&unit);
+    unit = unit_open();
+    soon(in_force(&unit) == 0);
+    ok(!has_train(&unit));
+    unit_close(&unit);
+}
+
+static void put_small(void)
+{
+    struct unit_store unit = unit_open();
+    ok(put_object(&unit, "val/a", "\"1\"", 5000) == OK);
+    ok(put_object(&unit, "val/b", "\"1\"", 5000) == OK);
+    ok(put_object(&unit, "train/small", "\"1\"", 5000) == OK);
+    ok(put_object(&unit, "train/big", "\"1\"", BIG / 4) == OK);
+    unit_close(&unit);
+}
+
+/* The index names them, so they are served until the purge. */
+TEST(a_purge_ends_although_nobody_can_list_some_records)
+{
+    put_small();
+    hide_rows(1, 1);
+    purge_ends();
+    struct unit_store unit = unit_open();
+    ok(has_object(&unit, "val/a", "\"1\"", 5000));
+    unit_close(&unit);
+}
+
+TEST(a_purge_ends_although_the_end_of_an_extent_is_damaged)
+{
+    static const off_t places[] = { -4096, -64, -1 };
+    for (size_t i = 0; i < countof(places); i++) {
+        put_small();
+        flip_at(1, places[i]);
+        purge_ends();
+        struct unit_store unit = unit_open();
+        ok(has_object(&unit, "val/a", "\"1\"", 5000) && has_object(&unit, "val/b", "\"1\"", 5000));
+        unit_close(&unit);
+        remove_tree(unit_folder);
+        ok(mkdir(unit_folder, 0700) == 0);
+    }
+}
+
+/* Its head page and its footer are damaged. */
+TEST(a_purge_ends_although_an_extent_can_not_be_used)
+{
+    put_small();
+    flip_at(1, 8);
+    flip_at(1, -1);
+    purge_ends();
+}
+
 /* A file that Penstock can't open takes the place of the first extent, or the extent comes back. */
 static void hide_extent(bool hide)
 {
@@ -1311,6 +1370,9 @@ RUN_STORE(STORE_TEST(a_purge_hides_its_prefix_at_once_and_deletes_it_later),
           STORE_TEST(the_file_says_that_a_purge_is_not_swept_before_the_folder_serves),
           STORE_TEST(a_purged_record_behind_a_lost_header_is_not_served_after_the_sweep),
           STORE_TEST(a_purge_covers_an_extent_that_could_not_be_opened),
+          STORE_TEST(a_purge_ends_although_nobody_can_list_some_records),
+          STORE_TEST(a_purge_ends_although_the_end_of_an_extent_is_damaged),
+          STORE_TEST(a_purge_ends_although_an_extent_can_not_be_used),
           STORE_TEST(a_repair_does_not_bring_purged_records_back),
           STORE_TEST(a_damaged_file_of_bans_bans_everything),
           STORE_TEST(units_in_another_folder_than_their_metadata_are_swept_by_their_name),

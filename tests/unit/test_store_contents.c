@@ -195,17 +195,12 @@ TEST(rows_and_names_leave_room_for_themselves)
 
 /* ---- damage ---- */
 
-static void flip_at(uint32_t number, off_t at)
+/* Returns the number of extents with a damaged table. */
+static uint32_t damage_in(const struct extents *all)
 {
-    char name[32];
-    uint8_t byte;
-    snprintf(name, sizeof(name), "extents/%08x", number);
-    int fd = open(in_folder(name), O_RDWR);
-    at += at < 0 ? lseek(fd, 0, SEEK_END) : 0;
-    ok(pread(fd, &byte, 1, at) == 1);
-    byte ^= 16;
-    ok(pwrite(fd, &byte, 1, at) == 1);
-    close(fd);
+    uint32_t last, count = extents_damaged(all, &last);
+    ok(last == count);    /* extent 1, or none */
+    return count;
 }
 
 /* Flips a byte of extent 1, and opens it. */
@@ -269,6 +264,42 @@ TEST(a_damaged_record_hides_its_name_and_no_other_when_the_table_has_lost_its_na
     ok(find_extents(all, &format) == OK);
     is(rows_of(all, 1), "0:2::0 1:1::0 2:3:big:5000000 3:2:empty:0 ");
     extents_free(&all);
+}
+
+/* A reader that gets fewer bytes than it asks for still has the records that are there. */
+TEST(an_extent_that_is_cut_short_while_it_is_in_use_loses_only_its_table)
+{
+    struct extents *all = open_extents();
+    add_some(all);
+    ok(open_extent_seal(all, OPEN_LOG) == OK);
+    ok(truncate(in_folder("extents/00000001"), footer_of(1).offset) == 0);
+    is(rows_of(all, 1), SOME);
+    ok(damage_in(all) == 1);
+    end(&all);
+}
+
+/* Each reader finds the damage. */
+TEST(a_damaged_table_counts_once)
+{
+    struct extents *all = damaged(true, -4096);
+    ok(damage_in(all) == 0);
+    for (int i = 0; i < 3; i++)
+        is(rows_of(all, 1), SOME);
+    ok(damage_in(all) == 1);
+    end(&all);
+}
+
+/* A stop that seals nothing leaves no table behind the records. */
+TEST(an_extent_that_lost_its_footer_counts_as_damaged)
+{
+    struct extents *all = damaged(true, -1);
+    ok(damage_in(all) == 0 && !extent_is_sealed(all, 1) && extent_seal_old(all, 1) == OK);
+    ok(damage_in(all) == 1);
+    is(rows_of(all, 1), SOME);
+    end(&all);
+    all = damaged(false, -1);    /* of the padding */
+    ok(extent_seal_old(all, 1) == OK && damage_in(all) == 0);
+    end(&all);
 }
 
 /* An extent of another volume, or under another number, with right checksums. */
@@ -353,6 +384,9 @@ TEST(tables_are_read_while_records_come_and_extents_are_sealed)
 
 RUN(STORE_TEST(rows_and_names_are_the_same_open_unsealed_and_sealed),
     STORE_TEST(a_footer_has_the_kind_and_the_totals),
+    STORE_TEST(an_extent_that_is_cut_short_while_it_is_in_use_loses_only_its_table),
+    STORE_TEST(a_damaged_table_counts_once),
+    STORE_TEST(an_extent_that_lost_its_footer_counts_as_damaged),
     STORE_TEST(a_row_that_was_not_written_is_forgotten),
     STORE_TEST(rows_and_names_leave_room_for_themselves),
     STORE_TEST(any_damage_of_a_table_is_found_and_the_records_tell_the_same),

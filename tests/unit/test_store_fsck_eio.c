@@ -19,8 +19,8 @@
 
 /* ---- a disk that fails ---- */
 
-static int fails_at = -1;             /* enum failpoint */
-static unsigned skips, visits;        /* visits that still succeed; all visits */
+static atomic_int fails_at = -1;      /* enum failpoint */
+static atomic_uint skips, visits;     /* visits that still succeed; all visits */
 static bool once;                     /* only one visit fails */
 static atomic_bool hangs_once;        /* the next read of a footer hangs ... */
 static sem_t hung, let_go;            /* ... until it is let go */
@@ -43,6 +43,33 @@ bool guard_on(enum guard guard) { return (void)guard, true; }
 bool testing_daemon(void) { return false; }
 uint64_t testing_ahead_ms(void) { return 0; }
 const char *testing_value(enum testing_value which) { return (void)which, NULL; }
+
+static atomic_ulong bad_inode;        /* of the file; 0: reads do not fail */
+static atomic_uint reads, bad_read;   /* of the file; the one that fails */
+static atomic_bool all_bad;           /* all reads of the file fail */
+
+ssize_t pread(int fd, void *to, size_t len, off_t at)
+{
+    struct stat st;
+    unsigned long inode = atomic_load(&bad_inode);
+    if (inode && fstat(fd, &st) == 0 && st.st_ino == inode &&
+        (atomic_fetch_add(&reads, 1) == atomic_load(&bad_read) || atomic_load(&all_bad))) {
+        errno = EIO;
+        return -1;
+    }
+    return syscall(SYS_pread64, fd, to, len, at);
+}
+
+/* No read of this extent succeeds; 0: all do again. */
+static void lose_extent(uint32_t number)
+{
+    char name[32];
+    struct stat st = { .st_ino = 0 };
+    snprintf(name, sizeof(name), "extents/%08x", number);
+    ok(!number || stat(in_folder(name), &st) == 0);
+    atomic_store(&all_bad, number > 0);
+    atomic_store(&bad_inode, st.st_ino);
+}
 
 static struct fsck_report fsck(bool repair)
 {
@@ -139,23 +166,83 @@ static enum err look(void *arg, const struct walk_object *object)
     return OK;
 }
 
-/* A purge whose sweep missed records would be forgotten too early. */
-TEST(a_table_that_is_read_in_part_does_not_count_as_read)
+/* Returns the number of objects that the walk finds. */
+static unsigned walk(struct unit_store *unit, struct walk_gaps *ret)
 {
     unsigned seen = 0;
     struct walk_ask ask = { .endpoint = S("http://origin"), .bucket = S("bucket"), .prefix = S(""),
                             .visit = look, .arg = &seen };
+    ok(store_walk(unit->store, &ask, ret) == OK);
+    return seen;
+}
+
+/* A purge whose sweep missed records would be forgotten too early. */
+TEST(a_table_that_is_read_in_part_does_not_count_as_read)
+{
+    struct walk_gaps gaps;
+    make_folder();
+    struct unit_store unit = unit_open();
+    lose_extent(1);
+    ok(walk(&unit, &gaps) < OBJECTS && gaps.extents == 1 && gaps.any);
+    lose_extent(0);
+    ok(walk(&unit, &gaps) == OBJECTS && !gaps.any);
+    unit_close(&unit);
+}
+
+/* The number of records is known from the opening. */
+TEST(the_headers_of_all_records_count_as_a_table)
+{
     struct walk_gaps gaps;
     make_folder();
     struct unit_store unit = unit_open();
     fails_at = FAIL_FOOTER_READ;
     skips = visits = 0;
-    ok(store_walk(unit.store, &ask, &gaps) == OK && visits > 0);
-    ok(gaps.extents == visits && gaps.any && seen == OBJECTS);    /* from the records' headers */
+    ok(walk(&unit, &gaps) == OBJECTS && !gaps.any && visits > 0);
     fails_at = -1;
-    seen = 0;
-    ok(store_walk(unit.store, &ask, &gaps) == OK && !gaps.any && seen == OBJECTS);
     unit_close(&unit);
+}
+
+static size_t purges_of(struct unit_store *unit)
+{
+    struct purge_state *states;
+    return store_purges(unit->store, &unit->keep, &states);
+}
+
+/* Purges all but k0 to k9 while the disk fails; `lost` can not be read at all. */
+static void purge_ends(bool from_the_start, uint32_t lost)
+{
+    make_folder();
+    skips = 0;
+    fails_at = from_the_start ? FAIL_FOOTER_READ : -1;
+    struct unit_store unit = unit_open();
+    fails_at = FAIL_FOOTER_READ;
+    lose_extent(lost);
+    for (int i = 1; i < 4; i++) {
+        char key[8];
+        snprintf(key, sizeof(key), "k%d", i);
+        ok(purge(&unit, key) == OK);
+    }
+    soon(purges_of(&unit) == 0);
+    unit_close(&unit);
+    fails_at = -1;
+    lose_extent(0);
+    unit = unit_open();
+    soon(purges_of(&unit) == 0);
+    for (unsigned i = 0; i < OBJECTS; i++)
+        if (i / 10 > 0 && i / 10 < 4)
+            ok(!knows(&unit, key_of(i)));
+        else if (!lost && (i < 1 || i > 3))
+            ok(has_object(&unit, key_of(i), "\"one\"", SIZE));
+    unit_close(&unit);
+    remove_tree(unit_folder);
+    ok(mkdir(unit_folder, 0700) == 0);
+}
+
+TEST(a_purge_ends_although_the_disk_gives_no_table)
+{
+    purge_ends(false, 0);
+    purge_ends(true, 0);
+    purge_ends(false, 1);
 }
 
 /* The check reads all, and finds a damaged extent. Then the disk fails in the opening for the
@@ -187,21 +274,6 @@ TEST(an_extent_that_only_the_repair_can_not_read_stays)
 }
 
 /* ---- a name that can't be read ---- */
-
-static atomic_ulong bad_inode;        /* of the file; 0: reads do not fail */
-static atomic_uint reads, bad_read;   /* of the file; the one that fails */
-
-ssize_t pread(int fd, void *to, size_t len, off_t at)
-{
-    struct stat st;
-    unsigned long inode = atomic_load(&bad_inode);
-    if (inode && fstat(fd, &st) == 0 && st.st_ino == inode &&
-        atomic_fetch_add(&reads, 1) == atomic_load(&bad_read)) {
-        errno = EIO;
-        return -1;
-    }
-    return syscall(SYS_pread64, fd, to, len, at);
-}
 
 /* Cuts off the table of contents, as if the process had been killed before it sealed the extent. */
 static void cut_table(uint32_t offset)
@@ -316,4 +388,6 @@ TEST(a_folder_takes_part_in_passes_again_although_a_walk_in_it_never_ends)
 RUN(STORE_TEST(a_folder_takes_part_in_passes_again_although_a_walk_in_it_never_ends),
     STORE_TEST(an_extent_is_not_sealed_without_a_name_that_the_disk_does_not_give), STORE_TEST(a_folder_whose_pins_can_not_be_read_is_not_in_service), STORE_TEST(of_a_footer), STORE_TEST(of_records), STORE_TEST(of_a_small_file),
     STORE_TEST(of_the_index), STORE_TEST(a_table_that_is_read_in_part_does_not_count_as_read),
+    STORE_TEST(the_headers_of_all_records_count_as_a_table),
+    STORE_TEST(a_purge_ends_although_the_disk_gives_no_table),
     STORE_TEST(an_extent_that_only_the_repair_can_not_read_stays))

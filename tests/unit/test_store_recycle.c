@@ -4,6 +4,7 @@
 #include "store/extent_inside.h"
 #include "store/inside.h"
 #include "store/io.h"
+#include "store/pin.h"
 #include "store/room.h"
 #include "store/victim.h"
 
@@ -350,6 +351,62 @@ TEST(readers_that_hold_evicted_extents_make_the_cache_larger_by_a_bounded_amount
     unit_close(&unit);
 }
 
+/* ---- damage ---- */
+
+static bool is_there(uint32_t number)
+{
+    char name[32];
+    snprintf(name, sizeof(name), "extents/%08x", number);
+    return access(in_folder(name), F_OK) == 0;
+}
+
+/* The index still names the records behind the damaged header. After a clean stop, the files of
+ * ages count them as live. Without an end of its tries, the recycler would take this extent again and
+ * again, and the cache would store nothing more. */
+static void is_given_up(uint32_t ordinal)
+{
+    struct unit_store unit = unit_open_sized(16 * MIB, EXTENT);
+    for (int i = 0; i < 12; i++)
+        ok(put_number(&unit, "old", i, 900000));
+    unit_close(&unit);
+    hide_rows(1, ordinal);
+    unit = unit_open_sized(16 * MIB, EXTENT);
+    for (int i = 0; i < 60; i++)
+        ok(put_number(&unit, "new", i, 900000));
+    ok(!is_there(1));
+    ok(has_object(&unit, "new59", "\"1\"", 900000) && serving(&unit));
+    unit_close(&unit);
+}
+
+TEST(an_extent_of_which_nobody_can_list_a_record_is_given_up) { is_given_up(0); }
+TEST(an_extent_of_which_nobody_can_list_some_records_is_given_up) { is_given_up(1); }
+
+/* The recycler keeps pinned records. */
+TEST(records_of_an_extent_with_a_damaged_end_are_copied)
+{
+    static const off_t places[] = { -4096, -1 };
+    struct pin_name name = { S("http://origin"), S("bucket"), S("old3") };
+    struct store_options options = options_of(16 * MIB, EXTENT);
+    struct unit_store unit;
+    options.pin_percent = 50;
+    for (size_t k = 0; k < countof(places); k++) {
+        bool changed;
+        ok(unit_try(&unit, options) == OK);
+        for (int i = 0; i < 20; i++)
+            ok(put_number(&unit, "old", i, 90000));
+        ok(store_pin(unit.store, &name, 1, true, &changed) == OK);
+        unit_close(&unit);
+        flip_at(1, places[k]);
+        ok(unit_try(&unit, options) == OK);
+        for (int i = 0; i < 300 && is_there(1); i++)
+            ok(put_number(&unit, "new", i, 300000));
+        ok(!is_there(1) && has_object(&unit, "old3", "\"1\"", 90000));
+        unit_close(&unit);
+        remove_tree(unit_folder);
+        ok(mkdir(unit_folder, 0700) == 0);
+    }
+}
+
 /* ---- removals while an extent of many records goes ---- */
 
 /* One removal after the other: each is handed in when the one before is answered. Counts commits
@@ -479,6 +536,9 @@ RUN_STORE(STORE_TEST(without_ages_all_records_of_an_extent_are_judged_in_one_tic
           STORE_TEST(a_copy_takes_its_turn_in_the_log_before_another_extent_is_recycled),
           STORE_TEST(a_removal_need_not_wait_until_an_extent_of_many_records_is_recycled),
           STORE_TEST(a_removal_that_comes_while_room_is_made_wins_over_what_was_handed_in_before),
+          STORE_TEST(an_extent_of_which_nobody_can_list_a_record_is_given_up),
+          STORE_TEST(an_extent_of_which_nobody_can_list_some_records_is_given_up),
+          STORE_TEST(records_of_an_extent_with_a_damaged_end_are_copied),
           STORE_TEST(the_size_is_kept_and_the_newest_stays),
           STORE_TEST(packed_objects_leave_with_their_extent),
           STORE_TEST(what_lies_in_an_extent_that_grew_old_is_read_until_it_goes))

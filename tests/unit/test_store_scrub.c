@@ -116,6 +116,30 @@ TEST(a_record_that_nothing_uses_is_not_read)
     unit_close(&unit);
 }
 
+static uint64_t bad_blocks(struct unit_store *unit)
+{
+    struct store_status status;
+    store_status(unit->store, &status);
+    return status.work.bad_blocks;
+}
+
+/* The records are whole, so they stay. */
+TEST(a_damaged_table_of_contents_is_counted_once)
+{
+    make_folder();
+    flip_at(1, (off_t)footer_of(1).offset + 5);
+    uint64_t bad = metric_read(M_SCRUB_BAD), blocks = metric_read(M_STORE_CRC_BAD);
+    struct unit_store unit = open_scrubbed(1);
+    uint32_t last;
+    soon(store_folder_damaged(unit.store, 0, &last) == 1 && last == 1);
+    wait_for_pass();
+    ok(store_folder_damaged(unit.store, 0, &last) == 1 && bad_blocks(&unit) == 1);
+    ok(metric_read(M_STORE_CRC_BAD) == blocks + 1 && metric_read(M_SCRUB_BAD) == bad);
+    for (unsigned i = 0; i < KEYS; i++)
+        ok(has_object(&unit, key_of(i), i ? "\"one\"" : "\"two\"", SIZE));
+    unit_close(&unit);
+}
+
 TEST(the_scrub_waits_without_an_extent_and_stops_at_once)
 {
     make_folder();
@@ -148,5 +172,6 @@ TEST(a_scrub_races_with_appends_eviction_and_readers)
 
 RUN_STORE(STORE_TEST(a_damaged_record_is_forgotten_without_a_read),
           STORE_TEST(a_record_that_nothing_uses_is_not_read),
+          STORE_TEST(a_damaged_table_of_contents_is_counted_once),
           STORE_TEST(the_scrub_waits_without_an_extent_and_stops_at_once),
           STORE_TEST(a_scrub_races_with_appends_eviction_and_readers))
