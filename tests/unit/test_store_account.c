@@ -2,14 +2,17 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "store_unit.h"
 
+#include <errno.h>
 #include <sys/prctl.h>
 
+#include "base/thread.h"
 #include "store/age_files.h"
 #include "store/ages.h"
 #include "store/extent.h"
 #include "store/format_files.h"
 #include "store/inside.h"
 #include "store/leftovers.h"
+#include "store/recycle.h"
 
 #define EXTENT (2 * MIB)
 #define KEYS 24
@@ -489,7 +492,43 @@ TEST(all_files_of_ages_are_written_every_10_s_at_most)
     unit_close(&unit);
 }
 
+/* Pins that no file has yet are saved as soon as the folder can be opened, whichever round failed. */
+static void keeps_unsaved(bool all)
+{
+    struct unit_store unit = unit_open();
+    struct volume *volume = unit.store->volumes[0];
+    struct age_round *round = &volume->recycler.round;
+    uint64_t tick = mean_age_tick(volume->rule.policy);
+    recycle_stop(volume);    /* this thread makes its steps */
+    atomic_store(&volume->recycler.paused, false);
+    ok(rename(in_folder("ages"), in_folder("away")) == 0 || errno == ENOENT);
+    int fd = open(in_folder("ages"), O_WRONLY | O_CREAT, 0600);
+    ok(fd >= 0 && close(fd) == 0);
+    atomic_store(&volume->pinned.unsaved, true);
+    atomic_store(&round->begun, all ? tick - MEAN_AGE_TICKS / 4 : tick);
+    round->all_ms = mono_ms() - 10000;
+    round->begun_ms = mono_ms() - 1000;
+    ok(age_files_are_due(volume));
+    age_files_step(volume);
+    ok(atomic_load(&volume->pinned.unsaved) && !round->count);
+    ok(unlink(in_folder("ages")) == 0);
+    round->begun_ms = mono_ms() - 1000;
+    ok(age_files_are_due(volume));
+    age_files_step(volume);
+    ok(!atomic_load(&volume->pinned.unsaved));
+    volume->rule.stopping = false;
+    ok(thread_start(&volume->recycler.thread, recycle_run, volume, "recycle"));
+    unit_close(&unit);
+}
+
+TEST(a_round_that_can_not_open_its_folder_comes_again)
+{
+    keeps_unsaved(false);
+    keeps_unsaved(true);
+}
+
 RUN_STORE(STORE_TEST(live_records_are_those_that_the_index_names),
+          STORE_TEST(a_round_that_can_not_open_its_folder_comes_again),
           STORE_TEST(all_files_of_ages_are_written_every_10_s_at_most),
           STORE_TEST(records_of_an_earlier_process_are_counted),
           STORE_TEST(changes_while_records_are_counted_are_counted_once),
