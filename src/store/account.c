@@ -278,18 +278,29 @@ uint16_t account_tally_of_copy(struct volume *volume, const struct record *recor
 
 /* ---- counting ---- */
 
+/* Lists the extents of a walk. Extents that are made later need none. */
+static void list_extents(struct volume *volume)
+{
+    struct counting *counting = &volume->upkeep.counting;
+    arena_free(&counting->keep);
+    counting->extent_count = extents_numbers(volume->extents, &counting->keep,
+                                             &counting->numbers);
+    counting->at = 0;
+}
+
 void account_begin(struct volume *volume)
 {
     account_end(volume);
     atomic_store(&volume->service.counted, false);
     volume->upkeep.counting.layout = tallies_layout(volume_tallies(volume));
-    volume->upkeep.counting.last = extents_highest(volume->extents);
+    list_extents(volume);
     weigh_all(volume);
 }
 
 void account_end(struct volume *volume)
 {
     toc_free(&volume->upkeep.counting.toc);
+    arena_free(&volume->upkeep.counting.keep);
     volume->upkeep.counting = (struct counting){ 0 };
     atomic_store(&volume->rule.waste.much, 0);
     atomic_store(&volume->rule.waste.all, 0);
@@ -313,22 +324,22 @@ static bool is_wanted(const struct volume *volume, uint32_t number)
 {
     const struct counting *counting = &volume->upkeep.counting;
     const struct ages *ages = extent_ages(volume->extents, number);
-    return number > counting->extent && number <= counting->last && ages &&
-           (counting->again || ages_are_counting(ages) || ages_tallied(ages) < ages_counted(ages));
+    return ages && (counting->again || ages_are_counting(ages) ||
+                    ages_tallied(ages) < ages_counted(ages));
 }
 
 static bool find_next_extent(struct volume *volume)
 {
-    struct arena keep = { 0 };
-    uint32_t *numbers, next = 0;
-    size_t count = extents_numbers(volume->extents, &keep, &numbers);
-    for (size_t i = 0; i < count && !next; i++)
-        if (is_wanted(volume, numbers[i]))
-            next = numbers[i];
-    arena_free(&keep);
-    if (next)
-        begin_extent(volume, next);
-    return next != 0;
+    struct counting *counting = &volume->upkeep.counting;
+    while (counting->at < counting->extent_count) {
+        uint32_t number = counting->numbers[counting->at++];
+        counting->looks++;
+        if (is_wanted(volume, number)) {
+            begin_extent(volume, number);
+            return true;
+        }
+    }
+    return false;
 }
 
 /* Finds the entries of the index that name the record of a row. If a file says that all or none of
@@ -395,7 +406,8 @@ static bool begin_again(struct volume *volume)
     counting->again = again;
     counting->layout = layout;
     counting->extent = 0;
-    counting->last = again ? extents_highest(volume->extents) : 0;
+    if (again)
+        list_extents(volume);
     return again;
 }
 

@@ -189,16 +189,18 @@ static void read_list(const struct bans *bans, struct ban_list *list, struct new
     pthread_mutex_unlock(&list->lock);
 }
 
-/* Under the lock, as all below. Finds the row of a ban; most rows lie where they lay when they were
- * copied. */
-static struct bans_row *find(struct bans *bans, uint64_t serial, size_t hint)
+/* Under the lock, as all below. Finds the row of a ban. */
+static struct bans_row *find(struct bans *bans, uint64_t serial)
 {
-    if (hint < bans->count && bans->rows[hint].ban.serial == serial)
-        return &bans->rows[hint];
-    for (size_t i = 0; i < bans->count; i++)
-        if (bans->rows[i].ban.serial == serial)
-            return &bans->rows[i];
-    return NULL;
+    size_t low = 0, high = bans->count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (bans->rows[middle].ban.serial < serial)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < bans->count && bans->rows[low].ban.serial == serial ? &bans->rows[low] : NULL;
 }
 
 static struct bans_row take(const struct bans *bans, const struct news *news, uint64_t serial,
@@ -517,7 +519,7 @@ void bans_progress(struct bans *bans, const struct bans_row *rows, size_t count)
 {
     pthread_mutex_lock(&bans->lock);
     for (size_t i = 0; i < count; i++) {
-        struct bans_row *row = find(bans, rows[i].ban.serial, i);
+        struct bans_row *row = find(bans, rows[i].ban.serial);
         if (!row)
             continue;
         row->extents = rows[i].extents;
@@ -539,7 +541,7 @@ void bans_are_swept(struct bans *bans, unsigned opening, const struct bans_row *
     pthread_mutex_lock(&bans->lock);
     bool same = atomic_load(&bans->opening) == opening;
     for (size_t i = 0; same && i < count; i++) {
-        struct bans_row *row = find(bans, rows[i].ban.serial, i);
+        struct bans_row *row = find(bans, rows[i].ban.serial);
         if (row && is_same(row, &rows[i]))
             row->swept = true;
     }

@@ -236,14 +236,14 @@ static bool choose(struct volume *volume, struct choice *ret)
     }
     size_t victim = MEAN_AGE_NONE;
     uint64_t gain;
-    if (rule->shrinks)
-        victim = victim_to_shrink(volume, rule->numbers, rule->extent_count, &gain);
-    else if (rule->must)
+    if (!ret->shrinks && ret->must)
         victim = oldest(rule);
-    else if (rule->wanted != ADMIT_NO)
-        victim = mean_age_victim(rule->policy, rule->extents, rule->extent_count, rule->wanted);
+    else if (!ret->shrinks && ret->why != ADMIT_NO)
+        victim = mean_age_victim(rule->policy, rule->extents, rule->extent_count, ret->why);
     pthread_mutex_unlock(&rule->lock);
-    if (victim != MEAN_AGE_NONE && !ret->shrinks)
+    if (ret->shrinks)
+        victim = victim_to_shrink(volume, rule->numbers, rule->extent_count, &gain);
+    else if (victim != MEAN_AGE_NONE)
         victim = choose_without_ages(volume, victim, ret->must);
     if (victim >= rule->extent_count)    /* none */
         return false;

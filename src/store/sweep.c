@@ -34,6 +34,7 @@
 #define REPEAT_MS 10000u              /* before a sweep that could not decide all is repeated */
 #define LATE_MS 600000u               /* before one is repeated that lacks an extent */
 #define TRIM_MS 2000u
+#define REPORTS 64u                   /* of the progress of a sweep, about */
 
 /* When a volume is swept the next time. */
 struct sweep_turn {
@@ -256,6 +257,7 @@ static void read_extents(struct sweep *sweep)
         sweep->rows[i].extents = sweep->rows[i].left = 0;
         sweep->rows[i].lacks = 0;
     }
+    size_t step = count / REPORTS + 1;
     for (size_t i = 0; i < count; i++)
         note_progress(sweep, numbers[i], 1);
     for (size_t i = 0; i < count; i++) {
@@ -265,7 +267,8 @@ static void read_extents(struct sweep *sweep)
             sweep->turn->failed = true;
             return;
         }
-        bans_progress(volume->bans, sweep->rows, sweep->row_count);
+        if (i % step == 0)
+            bans_progress(volume->bans, sweep->rows, sweep->row_count);
         read_extent(sweep, numbers[i]);
         note_progress(sweep, numbers[i], -1);
     }

@@ -109,7 +109,10 @@ struct queue {
 
 /* The count of records that an earlier process wrote (account.c); for the committer only. */
 struct counting {
-    uint32_t last;                    /* the highest extent that is to be counted */
+    struct arena keep;
+    uint32_t *numbers;                /* of the extents that are to be counted; in keep */
+    size_t extent_count, at;          /* of the numbers */
+    uint64_t looks;                   /* at extents; for tests */
     uint32_t extent;                  /* the extent that is being counted; 0: none yet */
     bool more;
     bool again;                       /* records that are counted get their tally again */

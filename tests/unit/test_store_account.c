@@ -492,6 +492,24 @@ TEST(all_files_of_ages_are_written_every_10_s_at_most)
     unit_close(&unit);
 }
 
+/* A cache of 8 TiB has 65,536 extents. */
+TEST(each_extent_is_looked_at_once_to_count_its_records)
+{
+    struct unit_store unit = unit_open_sized(64 * MIB, EXTENT);
+    char key[16];
+    for (int i = 0; i < 24; i++) {
+        snprintf(key, sizeof(key), "k%d", i);
+        ok(put_object(&unit, key, "\"1\"", MIB) == OK);
+    }
+    unit_close(&unit);
+    ok(unlink(in_folder("clean")) == 0);
+    unit = unit_open_sized(64 * MIB, EXTENT);
+    wait_for_count(&unit);
+    size_t count = each_extent(NULL);
+    ok(count >= 20 && unit.store->volumes[0]->upkeep.counting.looks == count);
+    unit_close(&unit);
+}
+
 /* Pins that no file has yet are saved as soon as the folder can be opened, whichever round failed. */
 static void keeps_unsaved(bool all)
 {
@@ -529,6 +547,7 @@ TEST(a_round_that_can_not_open_its_folder_comes_again)
 
 RUN_STORE(STORE_TEST(live_records_are_those_that_the_index_names),
           STORE_TEST(a_round_that_can_not_open_its_folder_comes_again),
+          STORE_TEST(each_extent_is_looked_at_once_to_count_its_records),
           STORE_TEST(all_files_of_ages_are_written_every_10_s_at_most),
           STORE_TEST(records_of_an_earlier_process_are_counted),
           STORE_TEST(changes_while_records_are_counted_are_counted_once),
