@@ -18,6 +18,7 @@
 #include "store/find_name.h"
 #include "store/index.h"
 #include "store/pinned.h"
+#include "store/volume_rows.h"
 
 #define COUNT_BATCH 2000u
 #define NAME_COST 50u                 /* the look-up of a name takes as long as 50 rows */
@@ -355,20 +356,15 @@ static struct ages_entries entries_of(struct volume *volume, const struct ages *
     if (ages_live(ages, row->ordinal) == record_units(&record) && at->kind != KIND_HEAD)
         return (struct ages_entries){ record_units(&record), at->kind != KIND_UNITS, at->data_len,
                                       at->data_len };
-    for (uint32_t i = 0; i < record_units(&record); i++) {
-        struct entry entry;
-        uint32_t unit;
-        bool found = at->kind == KIND_UNITS
-            ? index_get_run(volume->index, &at->id, at->first_unit + i, 1, &entry) == 1
-            : index_get_metadata(volume->index, &at->id, &unit, &entry) == OK;
-        if (!found || entry.extent != volume->upkeep.counting.extent ||
-            entry.ordinal != row->ordinal)
-            continue;
-        sum.count++;
-        sum.objects |= at->kind != KIND_UNITS;
-        sum.bytes += entry.len;
-        sum.data_bytes += at->kind == KIND_HEAD ? 0 : entry.len;
+    struct entry entries[RECORD_UNITS];
+    bool failed;
+    sum.count = volume_row_entries(volume, volume->upkeep.counting.extent, row->ordinal, at,
+                                   entries, &failed);
+    for (uint32_t i = 0; i < sum.count; i++) {
+        sum.bytes += entries[i].len;
+        sum.data_bytes += at->kind == KIND_HEAD ? 0 : entries[i].len;
     }
+    sum.objects = sum.count && at->kind != KIND_UNITS;
     return sum;
 }
 

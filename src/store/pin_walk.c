@@ -165,19 +165,13 @@ static bool see_metadata(struct pin_walk *walk, const struct toc_row *row, size_
 /* Returns the weight of the entries that name the row's record. */
 static uint64_t weight_of(const struct volume_rows *rows, const struct toc_row *row)
 {
-    const struct toc_entry *of = row->entry;
-    const struct record record = { .kind = of->kind, .data_len = of->data_len };
-    struct index *index = rows->volume->index;
-    bool units = of->kind == KIND_UNITS;
-    uint32_t count = units ? record_units(&record) : 1, unit;
-    struct entry entry;
+    struct entry entries[RECORD_UNITS];
     uint64_t weight = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        bool is = units ? index_get_run(index, &of->id, of->first_unit + i, 1, &entry) == 1
-                        : index_get_metadata(index, &of->id, &unit, &entry) == OK;
-        if (is && entry.extent == rows->extent && entry.ordinal == row->ordinal)
-            weight += pin_weight(entry.len);
-    }
+    bool failed;
+    uint32_t count = volume_row_entries(rows->volume, rows->extent, row->ordinal, row->entry,
+                                        entries, &failed);
+    for (uint32_t i = 0; i < count; i++)
+        weight += pin_weight(entries[i].len);
     return weight;
 }
 

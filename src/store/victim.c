@@ -17,6 +17,7 @@
 #include <stdlib.h>
 
 #include "store/record_set.h"
+#include "store/volume_rows.h"
 
 #define SAMPLE_ENTRIES 200000u        /* 20 MB of the index */
 #define BATCH_ENTRIES 500u            /* of one look-up */
@@ -142,29 +143,13 @@ size_t victim_fewest_live(struct volume *volume, const uint32_t *numbers, size_t
 
 /* ---- the records of one extent ---- */
 
-static bool names(const struct entry *entry, uint32_t number, uint32_t ordinal)
-{
-    return entry->extent == number && entry->ordinal == ordinal;
-}
-
 /* A record counts as live if the index fails. */
 static bool is_live(struct volume *volume, uint32_t number, const struct toc_entry *row,
                     uint32_t ordinal)
 {
-    struct entry entry;
-    uint32_t unit = row->first_unit, end;
-    enum err e;
-    if (row->kind != KIND_UNITS) {
-        e = index_get_metadata(volume->index, &row->id, &unit, &entry);
-        return e ? e != ERR_NOT_FOUND : names(&entry, number, ordinal);
-    }
-    end = unit + record_units(&(struct record){ .kind = row->kind, .data_len = row->data_len });
-    while ((e = index_get_next(volume->index, &row->id, unit, &unit, &entry)) == OK && unit < end) {
-        if (names(&entry, number, ordinal))
-            return true;
-        unit++;
-    }
-    return e && e != ERR_NOT_FOUND;
+    struct entry entries[RECORD_UNITS];
+    bool failed;
+    return volume_row_entries(volume, number, ordinal, row, entries, &failed) > 0 || failed;
 }
 
 /* The look-ups take seconds, so the stamps are those of the victim's tick, not of the time when each

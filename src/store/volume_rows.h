@@ -19,4 +19,10 @@ struct volume_rows {
  * the error of a visit. Waits for the disk. Any thread. */
 enum err volume_rows_read(struct volume_rows *rows) MUST_USE;
 
+/* Copies the entries of the index that name the record of a row, in the order of their units. Returns
+ * their number. *ret_failed: the index failed, so entries may be missing. Any thread. */
+uint32_t volume_row_entries(struct volume *volume, uint32_t extent, uint32_t ordinal,
+                            const struct toc_entry *row, struct entry ret[RECORD_UNITS],
+                            bool *ret_failed);
+
 #endif
