@@ -270,8 +270,9 @@ static bool has_names(const struct config *config, size_t at)
     return strncmp(url, "dir:", 4) != 0;
 }
 
-/* Each cache folder keeps the owner of the credentials at each S3 endpoint, in a file of that many
- * rows (store/names.c). Directories have no credentials. */
+/* Each cache folder has a file with a row for each S3 endpoint, which says whose credentials Penstock
+ * uses there (store/names.c). The file has room for CONFIG_ORIGINS_MAX rows. Directories have no
+ * credentials. */
 static void origins_are_few(struct config *config, const struct config_group *all)
 {
     size_t count = 0;
@@ -433,8 +434,8 @@ static void bucket_name_is_valid(struct config *config, const struct config_grou
                            "must be BUCKET or BUCKET/PREFIX, and %s", rule);
 }
 
-/* A prefix is part of its bucket. If the prefix had an origin of its own, its keys would belong to
- * two origins, and have two names in the cache. */
+/* An entry for a whole bucket says where all keys of the bucket are. So an entry for a prefix of the
+ * bucket must not name another origin: its keys would have two names in the cache. */
 static void prefix_has_its_buckets_origin(struct config *config, const struct config_group *group)
 {
     const struct config_bucket *part = group->values;
@@ -443,8 +444,8 @@ static void prefix_has_its_buckets_origin(struct config *config, const struct co
         if (!whole->prefix.len && slice_eq(whole->bucket, part->bucket) && part->from &&
             whole->from && whole->from != part->from && part->origin[0])
             config_wrong(config, group, "origin",
-                         "is not the origin of the whole bucket: a prefix must have the same "
-                         "origin as its bucket. Remove this origin, or set it for the whole bucket");
+                         "is not the origin of the entry for the whole bucket, and both entries must "
+                         "have the same origin. Remove this origin, or set it for the whole bucket");
     }
 }
 

@@ -1,11 +1,12 @@
 /* daemon.c - the steps that set up the parts of the service, and the watch over them.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A part is a room: one folder of src/, such as store/. The floor of a room says which rooms it may
- * use (src/FLOORS), so the rooms of the lowest floor are set up first. A step reads the settings
- * and the results of the steps before it. If a step fails, it leaves a sentence in serve->why: what
- * happened, why, and what to do. Threads: the main thread; loops call only is_ready and functions
- * of folders.c. */
+ * A part is a room: one folder of src/, such as store/. A step reads the settings and the results of
+ * the steps before it, so most rooms come after the rooms of lower floors (src/FLOORS). If a step
+ * fails, it leaves a sentence in serve->why: what happened, why, and what to do.
+ *
+ * Threads: the main thread. Of this file, loops call only is_ready; the steps also give them
+ * functions of folders.c and status.c. */
 #include <config.h>
 #include <inttypes.h>
 #include <malloc.h>

@@ -136,7 +136,7 @@ static const struct {
     [JUDGED_NEWEST] = { "revalidate",
         "Penstock asks the origin at this read, for one of three reasons: the setting "
         "'freshness' is 'always'; the request has Cache-Control: no-cache; or the key may be a "
-        "second name of an object, as a//b is one of a/b" },
+        "second name of an object (a//b may be the same object as a/b)" },
     [JUDGED_RESTATED] = { "revalidate",
         "a write through Penstock may have changed the object's metadata since it was confirmed" },
     [JUDGED_INCOMPLETE] = { "revalidate",

@@ -24,8 +24,8 @@ struct target {                  /* the target of one request */
     slice host;                 /* the Host header */
     slice path, query;          /* as sent, percent-encoded */
 };
-/* `region` is the region that the origin reported for this bucket, or empty. If it is empty, the
- * host of the URL is not changed to that of a region. */
+/* `region` is the region that the origin reported for this bucket, or empty. If the region is known
+ * and the endpoint is one of AWS, the host becomes that of the region. */
 void endpoint_target(struct arena *keep, const struct endpoint *endpoint, slice bucket, slice key,
                     slice query, slice region, struct target *ret);
 
