@@ -289,12 +289,21 @@ static void list_extents(struct volume *volume)
     counting->at = 0;
 }
 
+static void set_counted(struct volume *volume, bool counted)
+{
+    atomic_store(&volume->service.counted, counted);
+    if (counted)
+        tallies_counted(volume_tallies(volume), volume->number, volume->upkeep.counting.layout);
+}
+
+/* In a new cache folder, nothing is to be counted, and quotas take records at once. */
 void account_begin(struct volume *volume)
 {
     account_end(volume);
-    atomic_store(&volume->service.counted, false);
+    tallies_begin(volume_tallies(volume), volume->number);
     volume->upkeep.counting.layout = tallies_layout(volume_tallies(volume));
     list_extents(volume);
+    set_counted(volume, !volume->upkeep.counting.extent_count);
     weigh_all(volume);
 }
 
@@ -305,7 +314,7 @@ void account_end(struct volume *volume)
     volume->upkeep.counting = (struct counting){ 0 };
     atomic_store(&volume->rule.waste.much, 0);
     atomic_store(&volume->rule.waste.all, 0);
-    tallies_clear(volume_tallies(volume), volume->number);
+    tallies_leave(volume_tallies(volume), volume->number);
 }
 
 /* Begins to count an extent. If its table can't be read, none of its records is counted. */
@@ -404,6 +413,7 @@ static bool begin_again(struct volume *volume)
     counting->extent = 0;
     if (again)
         list_extents(volume);
+    set_counted(volume, !again);
     return again;
 }
 

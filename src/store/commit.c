@@ -597,7 +597,6 @@ static void tend(struct volume *volume, uint64_t *retried_ms, uint64_t *checked_
         *checked_ms = now;
     } else {
         volume->upkeep.counting.more = account_count(volume);
-        atomic_store(&volume->service.counted, !volume->upkeep.counting.more);
     }
 }
 

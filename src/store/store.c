@@ -366,8 +366,9 @@ bool store_admits_metadata(struct store *store, const struct metadata *metadata)
 {
     struct tallies *tallies = store->installation.tallies;
     struct volume *home = store_home(store, &metadata->id);
-    bool full = tallies_is_full(tallies, tallies_of_name(tallies, metadata->name));
-    return (!full || volume_knows(home, &metadata->id, NULL)) &&
+    bool room = tallies_has_room(tallies, tallies_of_name(tallies, metadata->name),
+                                 RECORD_BYTES_MAX);
+    return (room || volume_knows(home, &metadata->id, NULL)) &&
            volume_admits_metadata(home, metadata);
 }
 

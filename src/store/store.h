@@ -269,7 +269,8 @@ bool store_allows(struct store *store, const struct metadata *metadata);
  * each fetched record, when its flight begins: the call counts as a touch of the record. */
 bool store_admits(struct store *store, const struct metadata *metadata, uint64_t unit);
 /* Returns true if metadata of this object may be stored without bytes. At the quota of the bucket
- * or prefix, only newer metadata of an object that the store knows may be stored. */
+ * or prefix, or while its bytes are counted, only newer metadata of an object that the store knows
+ * may be stored. */
 bool store_admits_metadata(struct store *store, const struct metadata *metadata);
 
 /* A finished record. The caller fills in this struct, and keeps it, the metadata and the bytes

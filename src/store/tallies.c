@@ -16,6 +16,7 @@
 
 struct sum {
     _Atomic int64_t bytes, records, objects;
+    _Atomic int64_t away;             /* bytes of folders that are out of service; for quotas */
     /* For the volume's recycler: the slice and the change of the tally at the begin of its present
      * look at all records, and of the latest one that has ended. */
     uint64_t begun_slice;
@@ -39,6 +40,9 @@ struct tally {
     _Atomic uint64_t slice;           /* the present one, since the clock began */
 };
 
+/* Whether the records of a volume are counted. COUNTED + n: by layout n. */
+enum { OUT_OF_SERVICE, COUNTING, COUNTED };
+
 struct tallies {
     pthread_mutex_t lock;             /* guards chains, count, and the names in the rows */
     const uint8_t *secret;
@@ -50,6 +54,7 @@ struct tallies {
     atomic_bool any_expire;
     atomic_uint turn;
     _Atomic(struct sum *) sums[VOLUMES_MAX];
+    _Atomic uint64_t counted[VOLUMES_MAX];
 };
 
 struct tallies *tallies_new(const uint8_t *secret)
@@ -243,14 +248,47 @@ void tallies_add(struct tallies *all, uint32_t volume, const struct tally_change
     add_to(&all->rows[change->tally].sum, change);
 }
 
-void tallies_clear(struct tallies *all, uint32_t volume)
+/* The volume keeps its `away`, in case that its folder goes out of service again before all is
+ * counted. */
+void tallies_begin(struct tallies *all, uint32_t volume)
 {
+    struct sum *sums = atomic_load(&all->sums[volume]);
     uint32_t count = atomic_load(&all->count);
-    for (uint32_t i = 0; atomic_load(&all->sums[volume]) && i < count; i++) {
-        struct tally_change has = read(&sums_of(all, volume)[i], (uint16_t)i);
+    check(atomic_exchange(&all->counted[volume], COUNTING) == OUT_OF_SERVICE);
+    for (uint32_t i = 0; sums && i < count; i++)
+        atomic_fetch_sub(&all->rows[i].sum.away, atomic_load(&sums[i].away));
+}
+
+void tallies_counted(struct tallies *all, uint32_t volume, uint32_t layout)
+{
+    check(atomic_exchange(&all->counted[volume], COUNTED + (uint64_t)layout) != OUT_OF_SERVICE);
+}
+
+void tallies_leave(struct tallies *all, uint32_t volume)
+{
+    struct sum *sums = atomic_load(&all->sums[volume]);
+    uint32_t count = atomic_load(&all->count);
+    uint64_t was = atomic_load(&all->counted[volume]);
+    for (uint32_t i = 0; was != OUT_OF_SERVICE && sums && i < count; i++) {
+        struct tally_change has = read(&sums[i], (uint16_t)i);
+        int64_t least = was == COUNTING ? atomic_load(&sums[i].away) : 0;
+        atomic_store(&sums[i].away, MAX(has.bytes, least));
+        atomic_fetch_add(&all->rows[i].sum.away, MAX(has.bytes, least));
         has = (struct tally_change){ has.tally, -has.records, -has.objects, -has.bytes };
         tallies_add(all, volume, &has);
     }
+    atomic_store(&all->counted[volume], OUT_OF_SERVICE);
+}
+
+bool tallies_are_counted(const struct tallies *all)
+{
+    uint64_t whole = COUNTED + (uint64_t)atomic_load(&all->layout);
+    for (size_t i = 0; i < VOLUMES_MAX; i++) {
+        uint64_t is = atomic_load(&all->counted[i]);
+        if (is != OUT_OF_SERVICE && is != whole)
+            return false;
+    }
+    return true;
 }
 
 void tallies_evicted(struct tallies *all, uint16_t tally, uint64_t bytes)
@@ -271,19 +309,27 @@ struct tally_change tallies_sum_in(struct tallies *all, uint16_t tally, uint32_t
 
 /* ---- quotas ---- */
 
-/* Returns the bytes of a tally, with those that are coming. While bytes are committed, they count
- * twice. */
+/* Returns the bytes of a tally, with those that are coming and those of folders that are out of
+ * service. While bytes are committed, or their folder goes out of service, they count twice. */
 static uint64_t bytes_of(const struct tally *row)
 {
-    int64_t here = atomic_load(&row->sum.bytes);
+    int64_t here = atomic_load(&row->sum.bytes) + atomic_load(&row->sum.away);
     return (uint64_t)MAX(here, 0) + atomic_load(&row->coming);
 }
 
+static bool fits(const struct tally *row, uint64_t bytes)
+{
+    uint64_t quota = atomic_load(&row->quota);
+    return quota == UINT64_MAX || bytes_of(row) + bytes <= quota;
+}
+
+/* While a volume begins or ends to count, the sum is read. So this asks before and after. */
 bool tallies_has_room(const struct tallies *all, uint16_t tally, uint64_t bytes)
 {
     const struct tally *row = &all->rows[tally];
-    uint64_t quota = atomic_load(&row->quota);
-    return quota == UINT64_MAX || bytes_of(row) + bytes <= quota;
+    if (atomic_load(&row->quota) == UINT64_MAX)
+        return true;
+    return tallies_are_counted(all) && fits(row, bytes) && tallies_are_counted(all);
 }
 
 bool tallies_take(struct tallies *all, uint16_t tally, uint64_t bytes)
@@ -303,7 +349,7 @@ void tallies_give(struct tallies *all, uint16_t tally, uint64_t bytes)
 
 bool tallies_is_full(const struct tallies *all, uint16_t tally)
 {
-    return !tallies_has_room(all, tally, RECORD_BYTES_MAX);
+    return !fits(&all->rows[tally], RECORD_BYTES_MAX);
 }
 
 bool tallies_any_full(const struct tallies *all)

@@ -50,24 +50,34 @@ struct tally_change {
     int32_t records, objects;         /* objects by their metadata */
     int64_t bytes;                    /* of data */
 };
+/* To be called when the volume begins to count what its folder has, and when it has counted all
+ * records by this layout. In between, and after a change of the layout, no sum is complete. */
+void tallies_begin(struct tallies *all, uint32_t volume);
+void tallies_counted(struct tallies *all, uint32_t volume, uint32_t layout);
+/* Takes away all that the volume has added: its folder was closed. For quotas, its bytes still count
+ * until tallies_begin, because the folder may come back with them. */
+void tallies_leave(struct tallies *all, uint32_t volume);
+/* Returns true if all sums are complete. */
+bool tallies_are_counted(const struct tallies *all) MUST_USE;
 /* Adds what changed in a volume. */
 void tallies_add(struct tallies *all, uint32_t volume, const struct tally_change *change);
-/* Takes away all that the volume has added: its folder was closed. */
-void tallies_clear(struct tallies *all, uint32_t volume);
 /* Counts bytes of a tally as evicted. */
 void tallies_evicted(struct tallies *all, uint16_t tally, uint64_t bytes);
 /* Returns the sum of a tally in all volumes, or in one. */
 struct tally_change tallies_sum(struct tallies *all, uint16_t tally) MUST_USE;
 struct tally_change tallies_sum_in(struct tallies *all, uint16_t tally, uint32_t volume) MUST_USE;
+
 /* ---- quotas ---- */
 
 /* Takes room for bytes that are on their way to the store. Returns false if the tally would have
- * more than its quota. To be given back when the bytes are counted, or dropped. */
+ * more than its quota, or has a quota and the sums are not complete. To be given back when the bytes
+ * are counted, or dropped. */
 bool tallies_take(struct tallies *all, uint16_t tally, uint64_t bytes) MUST_USE;
 void tallies_give(struct tallies *all, uint16_t tally, uint64_t bytes);
-/* Returns true if the quota has room for this many bytes now. */
+/* Returns true if tallies_take would take this many bytes now. */
 bool tallies_has_room(const struct tallies *all, uint16_t tally, uint64_t bytes) MUST_USE;
-/* Returns true if the tally is at its quota: it has no room for the largest record. */
+/* Returns true if the tally is at its quota, as far as its bytes are counted: it has no room for the
+ * largest record. */
 bool tallies_is_full(const struct tallies *all, uint16_t tally) MUST_USE;
 /* Returns true if any tally is at its quota. */
 bool tallies_any_full(const struct tallies *all) MUST_USE;

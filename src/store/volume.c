@@ -239,7 +239,9 @@ bool volume_takes(struct volume *volume)
 void volume_over_quota(struct volume *volume, const struct object_id *id, uint32_t unit)
 {
     metric_add(M_STORE_OVER_QUOTA, 1);
-    events_note(volume->events, id, unit, EVENT_OVER_QUOTA);
+    events_note(volume->events, id, unit,
+                tallies_are_counted(volume_tallies(volume)) ? EVENT_OVER_QUOTA
+                                                            : EVENT_QUOTA_NOT_COUNTED);
 }
 
 /* A pinned object needs no proof that it is read. */

@@ -55,7 +55,8 @@ uint32_t volume_next_unit(struct volume *volume, const struct metadata *metadata
 bool volume_takes(struct volume *volume);
 bool volume_admits(struct volume *volume, const struct metadata *metadata, uint32_t unit,
                    bool always);
-/* Notes that a record was not stored because its bucket or prefix is at its quota. */
+/* Notes that a record was not stored because its bucket or prefix is at its quota, or has a quota and
+ * is not counted yet. */
 void volume_over_quota(struct volume *volume, const struct object_id *id, uint32_t unit);
 bool volume_admits_metadata(struct volume *volume, const struct metadata *metadata);
 enum err volume_append(struct volume *volume, struct store_append *append) MUST_USE;

@@ -205,6 +205,7 @@ TEST(a_quota_holds_however_many_other_buckets_were_read)
     struct tallies *tallies = unit.store->installation.tallies;
     uint16_t tally;
     set_limits(&unit, rows, 2);
+    wait_for_tallies(&unit);
     for (uint64_t i = 1; i <= TALLIES_MAX; i++)
         (void)!tallies_of_bucket(tallies, i << 32 | i, &tally);
     ok(!tallies_of_bucket(tallies, 12345, &tally) && tally == 0);    /* its name decides */
@@ -252,6 +253,93 @@ TEST(a_bucket_beyond_its_quota_is_evicted_first)
     unit_close(&unit);
 }
 
+#define EXTENTS 30u
+#define QUOTA (12 * MIB)
+
+/* Puts many objects at once. Returns how many are stored; the quota refuses the others. */
+static unsigned put_beyond(struct unit_store *unit, const char *prefix, unsigned count)
+{
+    struct unit_put puts[200];
+    char keys[200][16];
+    unsigned stored = 0;
+    check(count <= countof(puts));
+    for (unsigned i = 0; i < count; i++) {
+        snprintf(keys[i], sizeof(keys[i]), "%s%u", prefix, i);
+        puts[i] = put_begin(unit, keys[i], "\"1\"", SMALL);
+    }
+    for (unsigned i = 0; i < count; i++) {
+        enum err e = put_wait(&puts[i]);
+        ok(e == OK || e == ERR_FULL);
+        stored += e == OK;
+    }
+    return stored;
+}
+
+/* The committer counts one extent in a turn. The records of the bucket lie in the last ones. */
+TEST(a_quota_holds_while_the_records_are_counted)
+{
+    const struct store_limits rows[] = { row("second", "", QUOTA) };
+    struct store_options options = options_of(256 * MIB, EXTENT);
+    struct unit_store unit;
+    options.limits = rows;
+    options.limit_count = 1;
+    ok(unit_try(&unit, options) == OK);
+    fill(&unit, "", EXTENTS * EXTENT / SMALL, 0);
+    unit_bucket = "second";
+    ok(put_beyond(&unit, "a", 200) == QUOTA / SMALL);
+    for (int clean = 0; clean < 2; clean++) {
+        unit_close(&unit);
+        ok(clean || unlink(in_folder("clean")) == 0);
+        ok(unit_try(&unit, options) == OK);
+        (void)!put_beyond(&unit, clean ? "b" : "c", 200);
+        wait_for_tallies(&unit);
+        ok(held(&unit, "0").bytes == QUOTA / SMALL * SMALL);
+    }
+    ok(remove_object(&unit, "a0") == OK);
+    ok(put_beyond(&unit, "d", 10) == 1);
+    unit_bucket = "bucket";
+    unit_close(&unit);
+}
+
+/* The store has one volume. The test plays a second one. */
+TEST(bytes_that_are_not_counted_and_those_of_a_folder_that_is_out_leave_no_room)
+{
+    const struct store_limits rows[] = { row("bucket", "", 4 * MIB) };
+    struct unit_store unit = unit_open();
+    struct tallies *tallies = unit.store->installation.tallies;
+    set_limits(&unit, rows, 1);
+    struct metadata *metadata = make_metadata(&unit, "k", "\"1\"", SMALL);
+    const struct tally_change most = { tallies_of_name(tallies, metadata->name), 1, 1, 3 * MIB };
+    const struct tally_change some = { most.tally, 1, 1, 1000 };
+    soon(tallies_are_counted(tallies));
+    tallies_begin(tallies, 1);
+    ok(!store_admits(unit.store, metadata, 0) && !store_admits_metadata(unit.store, metadata));
+    ok(put_object(&unit, "k", "\"1\"", SMALL) == ERR_FULL);
+    ok(why_not(&unit, "k", KEPT_OUT) == EVENT_QUOTA_NOT_COUNTED);
+    ok(!tallies_is_full(tallies, most.tally));    /* nothing is evicted because of this */
+    tallies_add(tallies, 1, &most);
+    tallies_counted(tallies, 1, tallies_layout(tallies));
+    ok(tallies_has_room(tallies, most.tally, MIB) &&
+       !tallies_has_room(tallies, most.tally, MIB + 1));
+    tallies_leave(tallies, 1);
+    ok(held(&unit, "k").bytes == 0 && !tallies_has_room(tallies, most.tally, MIB + 1));
+    tallies_begin(tallies, 1);    /* and the folder fails again in the middle of the count */
+    tallies_add(tallies, 1, &some);
+    tallies_leave(tallies, 1);
+    ok(tallies_has_room(tallies, most.tally, MIB) &&
+       !tallies_has_room(tallies, most.tally, MIB + 1));
+    tallies_begin(tallies, 1);
+    tallies_add(tallies, 1, &some);
+    tallies_counted(tallies, 1, tallies_layout(tallies));
+    ok(held(&unit, "k").bytes == 1000 && tallies_has_room(tallies, most.tally, 4 * MIB - 1000));
+    tallies_leave(tallies, 1);
+    tallies_leave(tallies, 1);
+    ok(tallies_has_room(tallies, most.tally, 4 * MIB - 1000));
+    ok(put_object(&unit, "k", "\"1\"", SMALL) == OK);
+    metadata_unref(&metadata);
+    unit_close(&unit);
+}
+
 /* ---- admission ---- */
 
 TEST(never_and_too_large_allow_nothing)
@@ -281,4 +369,6 @@ RUN_STORE(STORE_TEST(the_row_with_the_longest_prefix_has_the_limits),
           STORE_TEST(a_quota_bounds_its_bucket_and_no_other),
           STORE_TEST(a_quota_holds_however_many_other_buckets_were_read),
           STORE_TEST(a_bucket_beyond_its_quota_is_evicted_first),
+          STORE_TEST(a_quota_holds_while_the_records_are_counted),
+          STORE_TEST(bytes_that_are_not_counted_and_those_of_a_folder_that_is_out_leave_no_room),
           STORE_TEST(never_and_too_large_allow_nothing))

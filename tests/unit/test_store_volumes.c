@@ -363,6 +363,56 @@ TEST(figures_are_sums_and_a_folder_that_is_lost_is_told)
     ok(metric_read(M_STORE_SERVING) == 0 && metric_read(M_STORE_BYTES) == 0);
 }
 
+/* Puts objects until the quota of their bucket is used up, and some more. */
+static void put_beyond(struct unit_store *unit, const char *prefix, uint64_t quota)
+{
+    for (unsigned i = 0; i < 2 * quota / MIB; i++) {
+        char key[32];
+        snprintf(key, sizeof(key), "%s%u", prefix, i);
+        enum err e = put_object(unit, key, "\"1\"", MIB);
+        ok(e == OK || e == ERR_FULL || e == ERR_IO);
+    }
+}
+
+static uint64_t bytes_of_bucket(struct unit_store *unit)
+{
+    struct tallies *tallies = unit->store->installation.tallies;
+    struct metadata *metadata = make_metadata(unit, "k", "\"1\"", 0);
+    struct tally_change sum = tallies_sum(tallies, tallies_of_name(tallies, metadata->name));
+    metadata_unref(&metadata);
+    return (uint64_t)sum.bytes;
+}
+
+TEST(a_quota_holds_while_a_folder_goes_out_of_service_and_comes_back)
+{
+    const struct store_limits limit = { .bucket = S("bucket"), .quota_bytes = 24 * MIB };
+    static struct bucket_holds holds[METRIC_BUCKETS_MAX];
+    struct unit_store unit = open_three();
+    char moved[100];
+    store_set_limits(unit.store, &limit, 1);
+    put_beyond(&unit, "a", 24 * MIB);
+    ok(bytes_of_bucket(&unit) == 24 * MIB);
+    snprintf(moved, sizeof(moved), "%s-gone", paths[2]);
+    int file = open(moved, O_CREAT | O_WRONLY, 0600);    /* no folder can be made in its place */
+    ok(file >= 0 && close(file) == 0);
+    ok(renameat2(AT_FDCWD, paths[2], AT_FDCWD, moved, RENAME_EXCHANGE) == 0);
+    wait_out(&unit, 2);
+    uint64_t here = bytes_of_bucket(&unit);
+    ok(here > 0 && here < 24 * MIB);
+    put_beyond(&unit, "b", 24 * MIB);
+    ok(bytes_of_bucket(&unit) == here);
+    store_bucket_holds(unit.store, holds);
+    ok(holds[metric_bucket(S("bucket"))].bytes == here);
+    ok(renameat2(AT_FDCWD, paths[2], AT_FDCWD, moved, RENAME_EXCHANGE) == 0);
+    for (int i = 0; i < 6000 && !serves(&unit, 2); i++)
+        usleep(10000);
+    put_beyond(&unit, "c", 24 * MIB);
+    soon(atomic_load(&unit.store->volumes[2]->service.counted));
+    put_beyond(&unit, "d", 24 * MIB);
+    ok(bytes_of_bucket(&unit) == 24 * MIB);
+    unit_close(&unit);
+}
+
 /* ---- lists of volumes ---- */
 
 static void wait_list(struct unit_store *unit)
@@ -607,6 +657,7 @@ RUN_STORE(STORE_TEST(an_object_of_two_stripes_lies_in_two_folders_and_is_read_as
           STORE_TEST(a_folder_that_hangs_answers_for_its_own_keys_alone),
           STORE_TEST(a_restated_bucket_is_restated_in_all_folders),
           STORE_TEST(figures_are_sums_and_a_folder_that_is_lost_is_told),
+          STORE_TEST(a_quota_holds_while_a_folder_goes_out_of_service_and_comes_back),
           STORE_TEST(folders_may_change_places_and_paths),
           STORE_TEST(an_added_folder_costs_its_own_share_alone_and_so_does_one_that_is_removed),
           STORE_TEST(an_entry_that_moved_away_does_not_come_back),
