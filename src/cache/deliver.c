@@ -316,25 +316,30 @@ static void removed(struct store_removal *removal, enum err err)
     free(removal);
 }
 
+static void remove_stored(struct fetch *fetch)
+{
+    struct object_id *id = must_alloc(sizeof(*id));
+    struct store_removal *removal = must_alloc(sizeof(*removal));
+    *id = fetch->inflight->id;
+    *removal = (struct store_removal){ .ids = id, .count = 1, .done = removed };
+    store_remove(cache_store(fetch->inflight->cache), removal);
+}
+
 void deliver_forget(struct fetch *fetch)
 {
     /* to newcomers, unless a later answer said so */
     struct metadata *newest = fetch->inflight->metadata;
     if (newest && (newest == fetch->metadata || atomic_load(&newest->validated_s) <= fetch->sent_s))
         metadata_unref(&fetch->inflight->metadata);
-    deliver_forget_stored(fetch);
+    if (store_knows(cache_store(fetch->inflight->cache), &fetch->inflight->id, NULL))
+        remove_stored(fetch);
 }
 
-void deliver_forget_stored(struct fetch *fetch)
+void deliver_forget_other(struct fetch *fetch)
 {
-    struct store *store = cache_store(fetch->inflight->cache);
-    if (!store_knows(store, &fetch->inflight->id, NULL))
-        return;
-    struct object_id *id = must_alloc(sizeof(*id));
-    struct store_removal *removal = must_alloc(sizeof(*removal));
-    *id = fetch->inflight->id;
-    *removal = (struct store_removal){ .ids = id, .count = 1, .done = removed };
-    store_remove(store, removal);
+    if (epoch_holds(&fetch->inflight->id, fetch->epoch) &&
+        store_has_other(cache_store(fetch->inflight->cache), fetch->metadata))
+        remove_stored(fetch);
 }
 
 /* An origin may hide an object from one client, and show it to others. So only an answer to the

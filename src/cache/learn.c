@@ -180,6 +180,7 @@ static void keep_metadata_alone(struct fetch *fetch)
         return;
     metric_add(M_CACHE_UNPUBLISHED, 1);
     metadata_store_end(mine);
+    deliver_forget_other(fetch);
 }
 
 /* ---- the bytes that follow ---- */
@@ -241,16 +242,15 @@ static bool may_be_stored(const struct fetch *fetch)
     return false;
 }
 
-/* Decides whether the answer is stored. If its version must not be, the version that is stored goes:
- * nothing would replace it, and later readers would get the older version back. */
+/* Decides whether the answer is stored. `is_new`: its version may be another one than the store
+ * has. */
 static void admit(struct fetch *fetch, const struct origin_reply *reply, bool is_new)
 {
     if (fetch->proof)
         return;
-    bool storable = is_storable(fetch, reply);
-    fetch->admitted = storable && may_be_stored(fetch);
-    if (!storable && is_new)
-        deliver_forget_stored(fetch);
+    fetch->admitted = is_storable(fetch, reply) && may_be_stored(fetch);
+    if (is_new && !fetch->admitted)
+        deliver_forget_other(fetch);
 }
 
 /* A version, or what is said of it, that is new to us: newcomers are told it from now on. */

@@ -11,7 +11,7 @@
 
 /* ---- the list ---- */
 
-static_assert(PENSTOCK_TO_END == -1, "-1 is the length that means to the end of the object");
+static_assert(PENSTOCK_TO_END == -1, "the length -1 stands for the rest of the object");
 
 /* Returns the JSON of an item, with its place in the buffer if `placed` is set. Returns NULL if a
  * name is not UTF-8, or if there is no memory. */

@@ -561,8 +561,8 @@ void conn_take_body(struct conn *conn)
 }
 
 /* Gives the input buffer back, which is large after a large head. The bytes after the last request
- * move to a new, small buffer. If there are none, the connection is idle, and holds no buffer. More
- * than HEAD_SMALL_BYTES stay where they are. */
+ * move to a new, small buffer. If there are none, the connection is idle, and holds no buffer. If
+ * there are more than HEAD_SMALL_BYTES, they stay in the old buffer. */
 static void renew_input(struct conn *conn)
 {
     h2o_buffer_t **input = &conn->sock->input, *old = *input;

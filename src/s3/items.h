@@ -6,7 +6,7 @@
  *   {"key": K, "offset": N, "length": N, "range": "bytes=a-b", "to": N, "max": N,
  *    "if_match": "\"etag\"", "version_id": V}
  *
- * {MEMBERS} are further members of the object below, such as "if_match". Batches and the fill
+ * {MEMBERS} are further members of the object above, such as "if_match". Batches and the fill
  * socket use the same grammar. A LENGTH of -1 reads to the end of the object, but at most `max`
  * bytes. The functions do no I/O and read no clock (rule H9 in src/README.md). */
 #ifndef S3_ITEMS_H

@@ -178,8 +178,8 @@ enum err account_commit(struct volume *volume)
     return e;
 }
 
-/* Asks the table of pins under the lock. So if a pass runs, it began after the table had changed to
- * what this sees, or another pass follows. */
+/* Looks up the names in the table of pins under the lock. So a running pass has read this state of
+ * the table or a later one, or another pass follows. */
 void account_appended(struct volume *volume, struct append_item *const *items, size_t count)
 {
     account_publishes(volume, false);
@@ -279,7 +279,7 @@ uint16_t account_tally_of_copy(struct volume *volume, const struct record *recor
 
 /* ---- counting ---- */
 
-/* Lists the extents of a walk. Extents that are made later need none. */
+/* Lists the extents for a walk. Extents that are made later need no walk. */
 static void list_extents(struct volume *volume)
 {
     struct counting *counting = &volume->upkeep.counting;

@@ -202,7 +202,7 @@ static void step(struct volume *volume)
         write_ages(volume, dir, round->numbers[round->at], 0);
     else if (dir >= 0)
         write_rule(volume, dir);
-    if (dir < 0)    /* the round may be one of all files, and yet have had pins to save */
+    if (dir < 0)    /* a round of all files may have had pins to save, too */
         atomic_store(&volume->pinned.unsaved, true);
     if (dir < 0 || round->at++ == round->count)
         end_round(round);

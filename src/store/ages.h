@@ -157,7 +157,7 @@ bool ages_is_seen(const struct ages *ages, uint32_t ordinal);
 void ages_see(struct ages *ages, uint32_t ordinal, uint64_t bytes);
 /* Pins a record that was pinned before, although the pass has not seen it. */
 void ages_hold(struct ages *ages, uint32_t ordinal, uint64_t bytes);
-/* Marks a record as seen by a pass that counts first, and does not pin it. */
+/* Marks a record as seen, and does not pin it: for a pass that counts before it pins. */
 void ages_mark_seen(struct ages *ages, uint32_t ordinal, uint64_t bytes);
 /* Unpins a record. `bytes` is the weight of its entries. */
 void ages_unpin(struct ages *ages, uint32_t ordinal, uint64_t bytes);

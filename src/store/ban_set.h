@@ -19,8 +19,8 @@ struct bans_row {
     struct ban ban;                   /* its prefix is owned */
     uint64_t bucket;                  /* hash of the bucket; 0: the prefix names no single bucket */
     bool swept;                       /* no entry of the index needs to be compared */
-    /* Of the sweep: the extents to read, and those left. At its end: a bit for each volume, by its
-     * number, that was out of service and has names without which the sweep can't end. */
+    /* Of the sweep: the extents to read, and those left. lacks is set at the end of a sweep: bit n
+     * means that volume n was out of service, and has names that the sweep needs. */
     uint32_t extents, left;
     uint64_t lacks;
 };

@@ -294,8 +294,8 @@ static void note_damage(struct extent *extent)
     atomic_fetch_add(&files->damaged, 1);
 }
 
-/* Finds the table of an extent that is not open. If the scan finds all rows that the footer counted
- * when it could be read, nothing is missing. */
+/* Finds the table of an extent that is not open. If the footer could be read earlier, its number of
+ * rows is known: if the scan finds as many, nothing is missing. */
 static void find_toc(struct extent *extent, struct toc *ret)
 {
     bool failed = false, sealed = atomic_load(&extent->sealed);

@@ -166,7 +166,7 @@ struct append_item {
     struct record record;             /* open_extent_add sets the members extent and ordinal */
     uint64_t bucket;                  /* its hash */
     uint16_t tally;
-    slice name;                       /* of its object, in the log */
+    slice name;                       /* of its object; set only for the log */
     bool pinned;                      /* set by account_appended: the name is pinned (pinned.h) */
     slice metadata_block, bytes;      /* must stay until open_extent_write */
     uint32_t offset;                  /* set by open_extent_add */

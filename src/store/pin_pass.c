@@ -196,8 +196,9 @@ static bool some_found_no_room(struct store *store)
     return some;
 }
 
-/* Returns true if some open volumes need a pass, because the latest ones left them out. `now`: and
- * they would take part in a pass that begins now. The others ask for one when they are opened. */
+/* Returns true if some open volumes need a pass, because the latest passes left them out. `now`:
+ * only if one of these volumes would take part in a pass that begins now. Volumes that are not open
+ * ask for a pass when they are opened. */
 static bool some_are_left_out(struct pin_pass *pass, bool now)
 {
     bool skip[VOLUMES_MAX] = { false }, some = false;

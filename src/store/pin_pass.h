@@ -17,9 +17,10 @@ void pin_pass_free(struct pin_pass **pass);
 /* A pass begins after this call, and after the start of the thread. Returns its number, for
  * pin_pass_is_done. Any thread; cheap. */
 uint64_t pin_pass_want(struct pin_pass *pass);
-/* Wants a pass without a pause before it. For a pin or unpin that failed after its pass: until the
- * next pass has pinned the records of the old pins again, they may be evicted. For a folder that
- * was opened, or whose cache must shrink: this waits for the pass. */
+/* Wants a pass without a pause before it, and returns its number. For a pin or unpin that failed
+ * after its pass: until the next pass has pinned the records of the old pins again, they may be
+ * evicted. Also for a folder that was opened, or whose cache must shrink, because eviction in this
+ * folder waits for the pass. */
 uint64_t pin_pass_want_now(struct pin_pass *pass);
 /* True when the pass has ended. It may have left out some volumes. Any thread; cheap. */
 bool pin_pass_is_done(struct pin_pass *pass, uint64_t number);

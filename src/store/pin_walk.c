@@ -79,7 +79,7 @@ static size_t rank_of(const struct pin_walk *walk, slice name)
     return (size_t)(found - walk->serials);
 }
 
-/* True if some pin may be one of names in this bucket. 0: the bucket is not known. */
+/* True if some pin may cover names in this bucket. 0: the bucket is not known. */
 static bool has_pins(const struct pin_walk *walk, uint64_t bucket)
 {
     return !bucket ||
@@ -190,9 +190,9 @@ static void see_before(struct pin_walk *walk, const struct toc_row *row)
     pthread_mutex_unlock(&volume->pinned.lock);
 }
 
-/* True if the volume may have missed the pass that unpinned an object, and the end of this pass
- * will not unpin what it has of the object. The second reading need not look again for what the
- * first one looks for. */
+/* True if the volume may have missed the pass that unpinned an object, and would keep its records of
+ * this object pinned at the end of this pass. A walk looks for such records in only one of its two
+ * readings. */
 static bool catches_up(const struct pin_walk *walk, size_t i)
 {
     return walk->was_left_out[i] &&
@@ -308,8 +308,8 @@ static enum err read_volumes(struct pin_walk *walk)
 }
 
 /* Reads the volumes again, if some records found no room, or none are pinned yet. If some names are
- * not known, no pinned record makes room for another. But a record whose name is known, and no
- * longer pinned, may have left its room after the walk had seen records that found none. */
+ * not known, no pinned record makes room for another. But if the walk has unpinned some records, the
+ * records that found no room before are tried again. */
 static enum err read_again(struct pin_walk *walk, bool all)
 {
     bool again = false;

@@ -34,8 +34,8 @@ struct purge_state {
     slice prefix;
     uint32_t extents, left;           /* to read for the sweep, in all folders; and those left */
     /* By the order of the settings. folders: the folder has entries left to delete. waiting: such a
-     * folder is in service, and goes on when folders that are out are back, because these have names
-     * that it needs. out: the folder is out of service, and it has such entries or such names. */
+     * folder is in service, but needs names of folders that are out, and waits for these. out: the
+     * folder is out of service, and has such entries, or names that a waiting folder needs. */
     bool folders[VOLUMES_MAX], waiting[VOLUMES_MAX], out[VOLUMES_MAX];
 };
 /* Finds the purges in force, in keep. Any thread; never waits for a disk. */

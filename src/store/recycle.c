@@ -15,8 +15,8 @@
  * After a crash between two steps, the victim has the records that were not moved yet, and the copy
  * may have records that the index does not name. If records are published while the victim is
  * recycled, the committer does not drop it, and its rows are read again. If the index still names
- * records after some passes, no row tells of them, because the victim is damaged: their entries are
- * deleted (unlisted.h), and the victim goes.
+ * records of the victim after some passes, the victim is taken for damaged, so that no row tells of
+ * these records. Then their entries are deleted (unlisted.h), and the victim goes.
  *
  * Metadata of an object is kept as long as the index of any folder has units of the object. Threads:
  * the recycler has a thread of its own, so no commit waits for a copy. */

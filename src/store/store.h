@@ -323,6 +323,9 @@ void store_restate(struct store *store, struct store_removal *removal);
 /* True if the store has metadata of this object, or will have it soon. Metadata that was purged
  * counts only if `name` is NULL. Any thread; cheap. */
 bool store_knows(struct store *store, const struct object_id *id, const struct object_name *name);
+/* True if the store has another version of this object in a folder that is in service. Any thread;
+ * cheap. */
+bool store_has_other(struct store *store, const struct metadata *metadata);
 
 /* The origin's answer about an object's current version, from a HEAD or from a line of a
  * listing. */

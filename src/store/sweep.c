@@ -12,9 +12,10 @@
  * When all extents were read, look-ups need not compare the purge any more. Until then they do, and
  * also if an extent could not be opened, or an extent or a name could not be read. If the rows of a
  * damaged table are not all known, the sweep deletes all entries of the records that no row tells
- * of (unlisted.h). If the disk does not give the rows, it does so at the second try. Records that
- * neither a row nor the footer counts are never served (extent_hold_record). Records without
- * entries count as dead (account.h), so the recycler takes their extents. Threads: one thread for
+ * of (unlisted.h). If the disk does not give the rows, the sweep fails and is repeated. If they
+ * can't be read then either, the sweep deletes these entries. Records that neither a row nor the
+ * footer counts are never served (extent_hold_record). Records without entries count as dead
+ * (account.h), so the recycler takes their extents. Threads: one thread for
  * all volumes; the committer takes the batches between commits, as those of the recycler. */
 #include "store/sweep.h"
 

@@ -323,7 +323,7 @@ static bool fits(const struct tally *row, uint64_t bytes)
     return quota == UINT64_MAX || bytes_of(row) + bytes <= quota;
 }
 
-/* While a volume begins or ends to count, the sum is read. So this asks before and after. */
+/* A volume may begin or end to count while the sum is read. So this asks before and after. */
 bool tallies_has_room(const struct tallies *all, uint16_t tally, uint64_t bytes)
 {
     const struct tally *row = &all->rows[tally];

@@ -63,22 +63,30 @@ enum err volume_rows_read(struct volume_rows *rows)
     return err;
 }
 
+static bool is_of(const struct entry *entry, uint32_t extent, uint32_t ordinal)
+{
+    return entry->extent == extent && entry->ordinal == ordinal;
+}
+
 uint32_t volume_row_entries(struct volume *volume, uint32_t extent, uint32_t ordinal,
                             const struct toc_entry *row, struct entry ret[RECORD_UNITS],
                             bool *ret_failed)
 {
     const struct record record = { .kind = row->kind, .data_len = row->data_len };
-    uint32_t unit = row->first_unit, end = unit + record_units(&record), count = 0;
-    bool units = row->kind == KIND_UNITS;
-    enum err e = OK;
-    while (!e && (!units || unit < end)) {
-        struct entry *entry = &ret[count];
-        e = units ? index_get_next(volume->index, &row->id, unit, &unit, entry)
-                  : index_get_metadata(volume->index, &row->id, &unit, entry);
-        count += !e && entry->extent == extent && entry->ordinal == ordinal;
-        if (!units)
-            break;
-        unit++;
+    uint32_t unit = row->first_unit, count = 0;
+    enum err e;
+    if (row->kind != KIND_UNITS) {
+        e = index_get_metadata(volume->index, &row->id, &unit, &ret[0]);
+        count = !e && is_of(&ret[0], extent, ordinal);
+    } else {
+        uint32_t end = unit + record_units(&record);
+        /* the next entry after all units of an object is that of its metadata */
+        while ((e = index_get_next(volume->index, &row->id, unit, &unit, &ret[count])) == OK &&
+               unit < end) {
+            count += is_of(&ret[count], extent, ordinal);
+            if (++unit == end)
+                break;
+        }
     }
     *ret_failed = e && e != ERR_NOT_FOUND;
     return count;

@@ -48,6 +48,15 @@ bool volume_knows(struct volume *volume, const struct object_id *id,
     return known || volume_find_metadata(volume, id, name, &unit, &entry) != ERR_NOT_FOUND;
 }
 
+bool volume_has_other(struct volume *volume, const struct metadata *metadata)
+{
+    struct entry entry;
+    uint32_t unit;
+    return volume_is_serving(volume) &&
+           volume_find_metadata(volume, &metadata->id, NULL, &unit, &entry) == OK &&
+           !metadata_is_of(metadata, entry.etag_hash, entry.mark);
+}
+
 static bool is_of(const struct ban_set *bans, const struct metadata *metadata,
                   const struct entry *entry, uint32_t unit)
 {

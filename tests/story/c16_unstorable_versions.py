@@ -52,6 +52,10 @@ with Story("c16 a newer version that may not be stored", seconds=60) as story:
     server.process.send_signal(signal.SIGHUP)
     wait_for("the settings are in force", lambda: server.log().count('"reloaded"') > reloads)
     story.same("a reload removes nothing", server.get("never/a").cache, "hit")
+    for key in keys + kept:
+        server.get(key, headers={"cache-control": "no-cache"})
+        time.sleep(0.2)    # a removal would be committed by then
+        story.same(f"{key}: no-cache removes no copy of the present version", server.get(key).cache, "hit")
     origin.version = 2
     for key in keys + kept:
         story.same(f"{key}: a plain read is a hit of version 1", version(server.get(key)), "1")

@@ -13,6 +13,7 @@
 #include "store/inside.h"
 #include "store/leftovers.h"
 #include "store/recycle.h"
+#include "store/volume_rows.h"
 
 #define EXTENT (2 * MIB)
 #define KEYS 24
@@ -125,6 +126,34 @@ TEST(live_records_are_those_that_the_index_names)
     struct unit_store unit = unit_open_sized(32 * MIB, EXTENT);
     live_through(&unit, 1);
     live_is_what_the_index_names(&unit);
+    unit_close(&unit);
+}
+
+/* The entry that follows the last unit of an object is that of its metadata. */
+TEST(entries_of_a_row_end_where_an_object_became_shorter)
+{
+    struct unit_store unit = unit_open_sized(64 * MIB, 4 * MIB);
+    struct volume *volume = unit.store->volumes[0];
+    struct arena keep = { 0 };
+    uint32_t *numbers, found = 0, rows_found = 0;
+    ok(put_object(&unit, "k", "\"1\"", 3 * MIB) == OK);
+    ok(put_object(&unit, "k", "\"2\"", MIB + 3 * UNIT_BYTES) == OK);
+    wait_for_leftovers(volume);
+    size_t count = extents_numbers(volume->extents, &keep, &numbers);
+    for (size_t i = 0; i < count; i++) {
+        struct toc_entry *rows;
+        uint32_t row_count;
+        ok(extent_contents(volume->extents, numbers[i], &keep, &rows, &row_count) == OK);
+        for (uint32_t row = 0; row < row_count; row++) {
+            struct entry entries[RECORD_UNITS + 1] = { [RECORD_UNITS] = { .extent = 7777 } };
+            bool failed;
+            found += volume_row_entries(volume, numbers[i], row, &rows[row], entries, &failed);
+            ok(!failed && entries[RECORD_UNITS].extent == 7777);
+            rows_found++;
+        }
+    }
+    ok(found == 8 + 3 + 1 && rows_found >= 3 + 1 + 2 + 1);    /* of units and metadata, both times */
+    arena_free(&keep);
     unit_close(&unit);
 }
 
@@ -546,6 +575,7 @@ TEST(a_round_that_can_not_open_its_folder_comes_again)
 }
 
 RUN_STORE(STORE_TEST(live_records_are_those_that_the_index_names),
+          STORE_TEST(entries_of_a_row_end_where_an_object_became_shorter),
           STORE_TEST(a_round_that_can_not_open_its_folder_comes_again),
           STORE_TEST(each_extent_is_looked_at_once_to_count_its_records),
           STORE_TEST(all_files_of_ages_are_written_every_10_s_at_most),
