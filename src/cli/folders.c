@@ -315,8 +315,9 @@ static void watch_descriptors(const struct serve *serve)
     if (count == reported || mono_ms() < until_ms)
         return;
     log_warn("no_descriptor", "count=%" PRIu64 " limit=%" PRIu64 " why=\"Penstock had no file "
-             "descriptor left for files of the cache. The cache folders stay in service, but some "
-             "reads went to the origin, and some objects, purges or pins could not be stored. Raise "
+             "descriptor left for files of the cache. A cache folder that was in service stays in "
+             "service, but some reads went to the origin, and some objects, purges or pins could "
+             "not be stored. Raise "
              "the limit of open files (LimitNOFILE in the unit, or ulimit -n), or lower "
              "connections_max\"", count - reported, serve->files_max);
     reported = count;

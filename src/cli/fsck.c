@@ -79,7 +79,7 @@ static void print_finding(const struct fsck_report *report, enum fsck_kind kind)
 static void print_by_hand(uint64_t by_hand, uint64_t left)
 {
     if (by_hand && by_hand == left)
-        puts("  --repair does not change what is left: the findings above say what to do");
+        puts("  --repair does not change what is still wrong: the findings above say what to do");
     else if (by_hand)
         printf("  --repair does not change %" PRIu64 " of these: the findings above say what to "
                "do\n", by_hand);
@@ -227,7 +227,8 @@ static int run_fsck(struct cli *cli)
 
 static const struct command_option options[] = {
     { "--repair", NULL, "remove what is wrong. Penstock then revalidates each object once" },
-    { "--quick", NULL, "do not verify the checksums of data: read headers, metadata and the index" },
+    { "--quick", NULL, "do not verify the checksums of data: read headers, metadata and the "
+                       "index" },
     { "--json", NULL, "print the report as JSON" },
     { 0 },
 };

@@ -256,7 +256,9 @@ static const struct words leaves[] = {
     [S3_MUTATES_PROPERTY] = { "object's metadata", "the metadata of the object leaves the cache" },
     [S3_MUTATES_KEYS] = { "objects in body", "the objects that the body names leave the cache" },
     [S3_MUTATES_FORM] = { "object in form", "the object that the form names leaves the cache" },
-    [S3_MUTATES_GRANTS] = { "permissions", "the permissions leave the cache" },
+    [S3_MUTATES_GRANTS] = { "permissions",
+                            "the permissions leave the cache, and so does the metadata of an "
+                            "object that the path names" },
     [S3_MUTATES_HEADS] = { "bucket's metadata",
                            "the metadata of the bucket's objects leaves the cache" },
     [S3_MUTATES_CACHED] = { "objects in query",

@@ -115,8 +115,9 @@ static void folder(struct check *check, const struct config_folder *folder, cons
     bool usable = !err || (err == ERR_BUSY && theirs);
     if (usable && !store_is_of(path, first)) {
         err = ERR_BUSY;
-        why = arena_printf(check->keep, "this folder belongs to another installation than %s, "
-                           "the first folder in cache_dirs; empty this folder (not %s), or list "
+        why = arena_printf(check->keep, "this folder belongs to another installation than %s, an "
+                                        "earlier folder in cache_dirs; empty this folder (not "
+                                        "%s), or list "
                            "another folder in its place", first, first);
     } else if (usable && original) {
         err = ERR_BUSY;

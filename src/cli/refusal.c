@@ -29,8 +29,8 @@ static const struct {
       "minutes. Set the clock that is wrong" },
     { "AuthorizationHeaderMalformed", "%U refuses the signature: %M. If its setting \"regions\" "
       "names other regions, set AWS_REGION to one of them" },
-    { "AccessDenied", "%U refuses this to the access key %K: %M. That access key needs the "
-      "right %R" },
+    { "AccessDenied", "%U refuses this to the access key %K: %M. If this names no other reason, "
+                      "that access key needs the right %R" },
     { "NoSuchBucket", "%U has no bucket %B. Check the name. If the bucket is at an origin, "
       "the settings of the service must name that origin" },
     { "SlowDown", "%U can't do this now: %M" },
@@ -127,8 +127,9 @@ void refusal_report(const struct server *server, const struct question *question
     if (!refused->status) {
         report(server, question, refused->late
                ? "%U did not answer in time. Give it more time by --timeout SECONDS"
-               : "can't ask %U: %M. Check that the service runs. If it has another address, give "
-                 "it by --url http://HOST:PORT or AWS_ENDPOINT_URL", refused->why, keep);
+               : "can't ask %U: %M. Check that the service runs, and with https, that this "
+                 "machine trusts its certificate (AWS_CA_BUNDLE). If it has another address, give "
+                 "it by --url or AWS_ENDPOINT_URL", refused->why, keep);
         return;
     }
     read_error(refused, keep, &code, &message);

@@ -121,8 +121,8 @@ static void print_works(struct arena *keep, json_t *root)
     if (!json_is_true(find(root, "ready")))
         text_printf(&text, "; the service is stopping, and accepts no new connections");
     if (!json_is_true(find(root, "cache.serving")))
-        text_printf(&text, "; all reads go to the origin, because the cache folder is out of "
-                    "service: %s", text_of(root, "cache.why"));
+        text_printf(&text, "; all reads go to the origin, because no cache folder is in service: "
+                           "%s", text_of(root, "cache.why"));
     else
         add_folders_out(&text, find(root, "cache.folders"));
     json_array_foreach(find(root, "origins"), index, origin)

@@ -247,9 +247,10 @@ static void answer(struct pool_task *task)
 {
     struct pin_job *job = container_of(task, struct pin_job, task);
     if (job->err == ERR_IO)
-        pool_task_refuse(task, ERR_BUSY, S("No cache folder could note the pin: none is in service, "
-                                           "their disks are full, or Penstock has no file descriptor "
-                                           "left. Please try again."));
+        pool_task_refuse(task, ERR_BUSY,
+                         S("No cache folder could store the change of the pins: none is in service, "
+                           "their disks are full, or Penstock has no file descriptor left. Please "
+                           "try again."));
     else if (job->err == ERR_LIMIT)
         pool_task_refuse(task, ERR_TOO_MANY, S("4096 prefixes are pinned, which is the limit. Unpin "
                                                "a prefix that is no longer needed. GET "

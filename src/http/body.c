@@ -200,7 +200,7 @@ static bool place_or_refuse(struct conn *conn, size_t bytes)
                                        "try again later"
                                      : "neither memory (bodies_memory) nor the cache folder "
                                        "(bodies_disk) has room for the request body now: try "
-                                       "again later");
+                                       "again later, or send the object in smaller parts");
     return false;
 }
 

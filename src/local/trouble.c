@@ -18,7 +18,7 @@ static const struct {
       "place, or ask for a part of the object" },
     { ERR_TIMEOUT, 504, "deadline",
       "the fill took longer than its deadline_ms or the setting fill_time allows: send the fill "
-      "again; the bytes fetched so far are cached" },
+      "again; bytes that the cache has stored by then are not fetched again" },
     { ERR_FAULT, 422, "buffer_fault",
       "pages of the buffer were removed while a fill wrote to them: don't punch holes into a "
       "buffer" },

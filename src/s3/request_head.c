@@ -176,7 +176,8 @@ static enum err request_line(struct scan *scan)
     if (scan->at == scan->end)
         return ERR_MORE;
     if (*scan->at++ != ' ')
-        return bad(scan, "the request target has a byte that must be percent-encoded: encode it");
+        return bad(scan, "the request target has a byte that must be percent-encoded, or no "
+                         "HTTP/1.1 after it: encode the byte, or add one space and HTTP/1.1");
     e = literal(scan, S("HTTP/"), "the request target must be followed by one space and HTTP/1.1: "
                                   "encode each space in the target as %20");
     if (!e)

@@ -117,7 +117,8 @@ static bool take_lock(struct fsck *fsck)
     if (fsck->lock_fd < 0)    /* fsck_kinds_are_right was called */
         return errno == ENOENT ||
                fails(fsck, arena_printf(keep, "%s/lock can't be opened (%s); run fsck as the user "
-                                        "of the service, or as root", path, strerror(errno)));
+                                              "of the service (without --repair, root may run it, "
+                                              "too)", path, strerror(errno)));
     if (flock(fsck->lock_fd, LOCK_EX | LOCK_NB) == 0)
         return true;
     if (errno != EWOULDBLOCK)

@@ -112,7 +112,7 @@ with Story("d12 penstock fsck finds damage and repairs it", 120) as story:
     for text, more in (("after the repair it is left", ["--repair"]), ("a check does not advise to repair it", []),
                        ("a repair changes nothing", ["--repair"])):
         status, out, err = run([*check, *more])
-        story.fact(f"... {text}", status == 1 and "--repair does not change what is left" in out and
+        story.fact(f"... {text}", status == 1 and "--repair does not change what is still wrong" in out and
                    "removes what is wrong" not in out, out)
     os.remove(pins)
 
