@@ -294,7 +294,8 @@ static void read_groups(struct loading *load, json_t *root)
     struct config *config = load->config;
     json_t *origins = json_object_get(root, "origins"), *buckets = json_object_get(root, "buckets");
     json_t *keys = json_object_get(root, "keys"), *value;
-    /* + 1: for the default origin, and for the key pair of the setting access_key */
+    /* One origin more, for the default origin; one key more, for the key pair of the setting access_key.
+     * No array is empty. */
     config->origins = arena_alloc(&config->arena,
                                   (json_object_size(origins) + 1) * sizeof(*config->origins));
     config->buckets = arena_alloc(&config->arena,

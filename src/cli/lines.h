@@ -52,8 +52,8 @@ void lines_warn_unread(const struct server *server, const struct json_t *row);
 /* Warns on stderr if the answer lacks objects without names. `so` says what that means. */
 void lines_warn_unnamed(const struct server *server, const struct json_t *row, const char *so);
 
-/* Return a member of the line: a number, or a name. A name that is not UTF-8 is decoded
- * (NAME_url). */
+/* Return a member of the line: a number, or a name. A name that is not UTF-8 stands percent-encoded
+ * in another member (key_url instead of key); lines_name decodes it. */
 uint64_t lines_number(const struct json_t *row, const char *member);
 slice lines_name(const struct json_t *row, const char *member, struct arena *keep);
 
