@@ -38,7 +38,9 @@ struct label {
     uint64_t in_other[BUCKET_COUNTERS];    /* the part of the counts that "other" has */
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;    /* guards all but chains and slots */
+/* Guards all that follows but `once` and `mine`. Two exceptions: a look-up reads the chains without
+ * it, and a thread counts in its own rows without it. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct list threads = { &threads, &threads };
 static struct row *gone;              /* the counts of threads that ended */
 static _Atomic(struct name *) chains[CHAINS];
@@ -108,7 +110,9 @@ static void thread_ends(void *arg)
             put(&gone[i].counts[k], get(&slots->rows[i].counts[k]));
     list_del(&slots->link);
     pthread_mutex_unlock(&lock);
-    mine = NULL;    /* if a later destructor counts, this function runs again, for new slots */
+    /* if another destructor of this thread counts later, the thread gets new slots, and this
+     * function runs again for them */
+    mine = NULL;
     free(slots->rows);
     free(slots);
 }

@@ -127,9 +127,10 @@ void refusal_report(const struct server *server, const struct question *question
     if (!refused->status) {
         report(server, question, refused->late
                ? "%U did not answer in time. Give it more time by --timeout SECONDS"
-               : "can't ask %U: %M. Check that the service runs, and with https, that this "
-                 "machine trusts its certificate (AWS_CA_BUNDLE). If it has another address, give "
-                 "it by --url or AWS_ENDPOINT_URL", refused->why, keep);
+               : "can't ask %U: %M. Check that the service runs. If the address begins with https, "
+                 "check also that this machine trusts the service's certificate (AWS_CA_BUNDLE). "
+                 "If the service has another address, give it by --url or AWS_ENDPOINT_URL",
+                 refused->why, keep);
         return;
     }
     read_error(refused, keep, &code, &message);

@@ -4,8 +4,8 @@
  * The rows have two parts. The first part is sorted, and has each name once. New names go to the
  * end of the second part, which is not sorted. When the second part is as long as the first one,
  * both are sorted and merged, and the highest names leave if they are too many. So a name costs
- * O(log n). A name that has left never comes back. From then on, each name above the name of the
- * last sorted row is refused. So the name of the last row can only become lower. */
+ * O(log n). Once names have left, each name above that of the last sorted row is refused.
+ * So the name of the last row can only become lower, and a name that has left never comes back. */
 #include "front/page.h"
 
 #include <stdlib.h>

@@ -17,9 +17,10 @@
  * repeated, and a write uses a reused connection only if that connection has not ended yet.
  *
  * Bytes left after one answer must never be read as part of the next answer. The answer to a HEAD
- * has no body. But radosgw sends an empty last chunk after its answer to HEAD /, at any time. So
- * the connection of such an answer is not reused. (AWS says "chunked" when it refuses a HEAD, but
- * sends no chunk. So those connections are reused.) If a connection that could be reused holds
+ * has no body. But radosgw sends an empty last chunk after its answer to HEAD /, at any time. So if
+ * a successful answer to a HEAD says "chunked", its connection is not reused. (AWS also says
+ * "chunked" when it refuses a HEAD, but sends no chunk. So after a refusal, the connection is
+ * reused.) If a connection that could be reused holds
  * unread bytes, the request goes over a new connection. Threads: an exchange belongs to its
  * carrier. */
 #include <errno.h>
@@ -89,8 +90,8 @@ static bool was_out(const struct exchange *exchange)
     return exchange->rewound || is_out(exchange);
 }
 
-/* Returns true if the connection may have been dead from the start: no answer came, and the
- * exchange failed within DEAD_MS. */
+/* Returns true if the reused connection may have been dead: no answer came, and the exchange failed
+ * within DEAD_MS after the connection was ready, or after the last byte was sent. */
 static bool died_at_once(const struct exchange *exchange)
 {
     return !exchange->why && !exchange->answered && mono_ms() <= exchange->moved_ms + DEAD_MS;

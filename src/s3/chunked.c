@@ -2,6 +2,9 @@
  *
  *     SIZE ──> DATA ──> DATA_END ──> SIZE ...      SIZE (0) ──> TRAILER ──> SEAL ──> LAST ──> OVER
  *
+ * With an empty trailer, TRAILER leads to OVER. If chunks have no signatures, TRAILER leads to LAST,
+ * because SEAL is the signature of the trailer.
+ *
  * Every state from SIZE to LAST, except DATA, takes one line. SKIP drops the rest of a body whose
  * data has the wrong length. Lines are short, and are collected up to their CRLF. So the input
  * may be cut at any byte. The signature of a chunk stands before the data of the chunk, and is
