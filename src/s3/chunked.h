@@ -21,7 +21,7 @@ struct chunked_form {
     slice trailer;                /* the announced name, in lower case; empty: none */
     uint64_t length;              /* the announced length of the data */
     struct sigv4_chain *chain;    /* verifies signed chunks; owned by the caller; NULL: unsigned */
-    bool trailer_must;            /* a body in this framing always ends in a trailer */
+    bool trailer_must;            /* a body that ends without a trailer is refused */
 };
 
 struct chunked;

@@ -306,6 +306,7 @@ static enum err query_is_whole(struct arena *keep, const struct sources *from,
     if (slice_eq(from->algorithm, S("AWS4-ECDSA-P256-SHA256")))
         return wrong(keep, ret, "", "X-Amz-Algorithm only supports \"AWS4-HMAC-SHA256\"");
     if (!slice_eq(from->algorithm, S("AWS4-HMAC-SHA256")))
+        /* AWS's own words */
         return wrong(keep, ret, "", "X-Amz-Algorithm only supports \"AWS4-HMAC-SHA256 and "
                      "AWS4-ECDSA-P256-SHA256\"");
     return OK;
