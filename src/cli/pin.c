@@ -25,7 +25,8 @@ static void print_line(slice pinned, slice cached, slice objects, slice prefix)
            SLICE_ARG(objects), SLICE_ARG(prefix));
 }
 
-/* Returns the name, with a remark if the pin is for an origin that is not in the settings. */
+/* Returns the name, with a remark if the pin is for an origin that has no key of the prefix by
+ * the settings. */
 static slice place_of(struct arena *keep, const json_t *row, slice name)
 {
     struct text text = text_in(keep);
@@ -33,7 +34,7 @@ static slice place_of(struct arena *keep, const json_t *row, slice name)
         return name;
     text_printf(&text, "%.*s  (", SLICE_ARG(name));
     show_name(&text, lines_name(row, "origin", keep));
-    text_add(&text, S(", which is not in the settings)"));
+    text_add(&text, S(", which by the settings has no key of this prefix now)"));
     return text_slice(&text);
 }
 

@@ -9,8 +9,8 @@
  * The body goes to the origin from memory or the page cache. If the page cache has lost bytes of
  * the body, the upload pauses, and a thread started for this purpose reads them from the disk. The
  * origin's thread does not read the disk, because it has other calls, and the disk may hang.
- * Threads: the origin's thread calls read_body. The rest runs on the loop, except for the
- * reads of the disk. */
+ * Threads: the origin's thread calls read_body; run_body_read has a thread of its own. lost runs on a
+ * thread of the intake, and let_go may run on any thread. The rest runs on the loop. */
 #include <stdlib.h>
 
 #include "base/thread.h"

@@ -124,8 +124,9 @@ static void add_elsewhere(struct pin_job *job)
         job->err = ERR_NO_SUCH_BUCKET;
 }
 
-/* A pin has a name for each endpoint, at most PIN_NAMES_MAX names. One call of store_pin takes them
- * all, so the pin is made whole or not at all. */
+/* A pin has a name for each endpoint, at most PIN_NAMES_MAX names (pins_call refuses more). So one
+ * call of store_pin takes them all, and the pin is made whole or not at all. An unpin may have more
+ * names, and then needs several calls. */
 static bool change(struct pin_job *job)
 {
     struct pin_name names[PIN_NAMES_MAX];

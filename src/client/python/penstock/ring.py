@@ -79,7 +79,7 @@ class Slot:
         try:
             self.filled.stale = True
         except PenstockError:
-            pass    # the fill failed, and the caller has left the slot
+            pass    # the fill failed, so there is no Filled to mark as stale
         on_gpu = self.buffer.kind.startswith("cuda")
         if debugging():
             self._poison(on_gpu)
