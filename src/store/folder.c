@@ -213,9 +213,6 @@ static enum err learn_format(struct folder *folder, const struct folder_wish *wi
                         ret_why);
     if (e)
         return e;
-    if (is_new && wish->last_generation && !*folder->anew)
-        folder->anew = "the folder was removed or moved away while Penstock used it, and Penstock "
-                       "made a new one at its path";
     if (memcmp(format->secret, fresh, sizeof(format->secret)) != 0) {
         *ret_why = "this folder is from another installation of Penstock than the cache folders that "
                    "Penstock found at its start (another disk may be mounted here); mount the "
@@ -618,6 +615,9 @@ enum err folder_open(struct folder *folder, const struct folder_wish *wish,
     }
     if (e)
         return give_up(folder, e, ret_why);
+    if (folder->last_run == UINT64_MAX && wish->last_generation && !*folder->anew)
+        folder->anew = "the folder was removed or moved away while Penstock used it, and Penstock "
+                       "made a new one at its path";
     *ret_why = "";
     return OK;
 }
