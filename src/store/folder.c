@@ -661,10 +661,11 @@ const char *folder_why_lost(const struct folder *folder)
 {
     struct path lock = path_in(folder->path, "lock");
     struct stat held;
-    if (access(lock.text, F_OK) != 0 && errno == EACCES)
+    bool there = access(lock.text, F_OK) == 0;
+    if (!there && errno == EACCES)
         return "Penstock's user may no longer open the folder; check its rights, and those of the "
                "folders above";
-    if (access(lock.text, F_OK) != 0 || fstat(folder->lock_fd, &held) != 0)
+    if (!there || fstat(folder->lock_fd, &held) != 0)
         return "the folder was removed, or its disk was unmounted; if the folder has a disk of its "
                "own, mount that disk again";
     if (is_file(lock.text, &held) &&
