@@ -211,34 +211,23 @@ bool learn_says_no_store(slice control)
 }
 
 /* "Why is my hit ratio 0?": each answer with bytes that will not be stored counts by why not. */
-static void count_not_stored(const struct fetch *fetch, enum metric cause)
+static bool may_be_stored(const struct fetch *fetch, const struct origin_reply *reply)
 {
+    enum metric cause;
+    if (learn_says_no_store(origin_reply_get(reply, S("cache-control"))))
+        cause = M_NOT_STORED_NO_STORE;
+    else if (!learn_has_strong_etag(fetch->metadata))
+        cause = M_NOT_STORED_NO_ETAG;
+    else if (!store_allows(cache_store(fetch->inflight->cache), fetch->metadata))
+        cause = M_NOT_STORED_LIMITS;
+    else if (!epoch_holds(&fetch->inflight->id, fetch->epoch))
+        cause = M_NOT_STORED_WRITTEN;
+    else if (!store_takes(cache_store(fetch->inflight->cache), &fetch->inflight->id))
+        cause = M_NOT_STORED_FOLDER;
+    else
+        return true;
     if (fetch->kind == FETCH_GET)
         metric_add(cause, 1);
-}
-
-/* Returns false if this version of the object must not be stored, whoever reads it. */
-static bool is_storable(const struct fetch *fetch, const struct origin_reply *reply)
-{
-    if (learn_says_no_store(origin_reply_get(reply, S("cache-control"))))
-        count_not_stored(fetch, M_NOT_STORED_NO_STORE);
-    else if (!learn_has_strong_etag(fetch->metadata))
-        count_not_stored(fetch, M_NOT_STORED_NO_ETAG);
-    else if (!store_allows(cache_store(fetch->inflight->cache), fetch->metadata))
-        count_not_stored(fetch, M_NOT_STORED_LIMITS);
-    else
-        return true;
-    return false;
-}
-
-static bool may_be_stored(const struct fetch *fetch)
-{
-    if (!epoch_holds(&fetch->inflight->id, fetch->epoch))
-        count_not_stored(fetch, M_NOT_STORED_WRITTEN);
-    else if (!store_takes(cache_store(fetch->inflight->cache), &fetch->inflight->id))
-        count_not_stored(fetch, M_NOT_STORED_FOLDER);
-    else
-        return true;
     return false;
 }
 
@@ -248,7 +237,7 @@ static void admit(struct fetch *fetch, const struct origin_reply *reply, bool is
 {
     if (fetch->proof)
         return;
-    fetch->admitted = is_storable(fetch, reply) && may_be_stored(fetch);
+    fetch->admitted = may_be_stored(fetch, reply);
     if (is_new && !fetch->admitted)
         deliver_forget_other(fetch);
 }
