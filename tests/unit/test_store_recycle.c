@@ -190,15 +190,20 @@ static void forget_ages(struct volume *volume)
     uint32_t *numbers;
     while (!atomic_load(&volume->service.counted))
         usleep(1000);
+    recycle_pause(volume);
     size_t count = extents_numbers(volume->extents, &keep, &numbers);
     for (size_t i = 0; i < count; i++) {
         struct extent *extent = extent_ref(volume->extents, numbers[i]);
+        struct ages *none = ages_new(1000);
+        ages_set_counting(none, true);
+        pthread_mutex_lock(&volume->extents->lock);    /* the watch sums what is live */
         struct ages *old = extent->ages;
-        extent->ages = ages_new(1000);
-        ages_set_counting(extent->ages, true);
+        extent->ages = none;
+        pthread_mutex_unlock(&volume->extents->lock);
         ages_free(&old);
         extent_release(&extent);
     }
+    recycle_resume(volume);
     arena_free(&keep);
 }
 
