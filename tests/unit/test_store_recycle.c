@@ -5,6 +5,7 @@
 #include "store/inside.h"
 #include "store/io.h"
 #include "store/pin.h"
+#include "store/recycle.h"
 #include "store/room.h"
 #include "store/victim.h"
 
