@@ -568,6 +568,14 @@ static void follow_bans(struct volume *volume)
     removals_end(volume);
 }
 
+/* The count goes on even if the folder stays too large: quotas wait for it. */
+static void shrink_and_count(struct volume *volume)
+{
+    shrink(volume);
+    if (atomic_load(&volume->service.open))
+        volume->upkeep.counting.more = account_count(volume);
+}
+
 static void tend(struct volume *volume, uint64_t *retried_ms, uint64_t *checked_ms)
 {
     const char *why;
@@ -589,7 +597,7 @@ static void tend(struct volume *volume, uint64_t *retried_ms, uint64_t *checked_
     } else if ((why = folder_why_lost(&volume->folder))) {
         service_end(volume, why);
     } else if (room_is_exceeded(volume)) {
-        shrink(volume);
+        shrink_and_count(volume);
     } else if (!follow_installation(volume) || !delete_leftovers(volume)) {
         end_service(volume);
     } else if (now - *checked_ms >= READER_CHECK_MS) {

@@ -281,6 +281,12 @@ static bool gives_up(struct volume *volume)
            (!opening || mono_ms() >= opening + MIN(OPENING_MS, volume->options.commit_ms_max));
 }
 
+/* True if the folder is open, but its committer hangs. */
+static bool is_stuck(struct volume *volume)
+{
+    return atomic_load(&volume->service.open) && !volume_is_serving(volume);
+}
+
 void *service_watch(void *arg)
 {
     struct volume *volume = arg;
@@ -292,6 +298,7 @@ void *service_watch(void *arg)
         gauge(volume, GAUGE_SERVING, volume_is_serving(volume));
         gauge(volume, GAUGE_HELD, (int64_t)extents_held_bytes(volume->extents));
         gauge(volume, GAUGE_LIVE, (int64_t)extents_live_bytes(volume->extents));
+        tallies_set_hanging(volume_tallies(volume), volume->number, is_stuck(volume));
         if (gives_up(volume))    /* the committer hangs in a commit or an opening */
             removals_give_up(volume);
         pthread_mutex_lock(&volume->queue.lock);

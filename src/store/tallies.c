@@ -44,7 +44,7 @@ struct tally {
 enum { OUT_OF_SERVICE, COUNTING, COUNTED };
 
 struct tallies {
-    pthread_mutex_t lock;             /* guards chains, count, and the names in the rows */
+    pthread_mutex_t lock;             /* guards chains, count, names in the rows; changes of counted */
     const uint8_t *secret;
     struct tally *rows;
     _Atomic uint32_t count;           /* of rows, with row 0 */
@@ -55,6 +55,7 @@ struct tallies {
     atomic_uint turn;
     _Atomic(struct sum *) sums[VOLUMES_MAX];
     _Atomic uint64_t counted[VOLUMES_MAX];
+    atomic_bool hangs[VOLUMES_MAX];
 };
 
 struct tallies *tallies_new(const uint8_t *secret)
@@ -248,44 +249,96 @@ void tallies_add(struct tallies *all, uint32_t volume, const struct tally_change
     add_to(&all->rows[change->tally].sum, change);
 }
 
+/* True if the rows have the volume's `away`: its folder is out of service, or hangs while it is
+ * counted. */
+static bool has_away(const struct tallies *all, uint32_t volume)
+{
+    uint64_t counted = atomic_load(&all->counted[volume]);
+    return counted == OUT_OF_SERVICE || (counted == COUNTING && atomic_load(&all->hangs[volume]));
+}
+
+/* Adds the volume's `away` to the rows, or takes it from them. */
+static void move_away(struct tallies *all, uint32_t volume, int64_t sign)
+{
+    const struct sum *sums = atomic_load(&all->sums[volume]);
+    uint32_t count = atomic_load(&all->count);
+    for (uint32_t i = 0; sums && i < count; i++)
+        atomic_fetch_add(&all->rows[i].sum.away, sign * atomic_load(&sums[i].away));
+}
+
+/* Under the lock. A reader that finds all sums complete sees the bytes of `away` in them. */
+static void set_state(struct tallies *all, uint32_t volume, uint64_t counted, bool hangs)
+{
+    bool had = has_away(all, volume);
+    bool has = counted == OUT_OF_SERVICE || (counted == COUNTING && hangs);
+    if (has && !had)
+        move_away(all, volume, 1);
+    atomic_store(&all->counted[volume], counted);
+    atomic_store(&all->hangs[volume], hangs);
+    if (had && !has)
+        move_away(all, volume, -1);
+}
+
 /* The volume keeps its `away`, in case that its folder goes out of service again before all is
  * counted. */
 void tallies_begin(struct tallies *all, uint32_t volume)
 {
-    struct sum *sums = atomic_load(&all->sums[volume]);
-    uint32_t count = atomic_load(&all->count);
-    check(atomic_exchange(&all->counted[volume], COUNTING) == OUT_OF_SERVICE);
-    for (uint32_t i = 0; sums && i < count; i++)
-        atomic_fetch_sub(&all->rows[i].sum.away, atomic_load(&sums[i].away));
+    pthread_mutex_lock(&all->lock);
+    check(atomic_load(&all->counted[volume]) == OUT_OF_SERVICE);
+    set_state(all, volume, COUNTING, false);
+    pthread_mutex_unlock(&all->lock);
 }
 
 void tallies_counted(struct tallies *all, uint32_t volume, uint32_t layout)
 {
-    check(atomic_exchange(&all->counted[volume], COUNTED + (uint64_t)layout) != OUT_OF_SERVICE);
+    pthread_mutex_lock(&all->lock);
+    check(atomic_load(&all->counted[volume]) != OUT_OF_SERVICE);
+    set_state(all, volume, COUNTED + (uint64_t)layout, atomic_load(&all->hangs[volume]));
+    pthread_mutex_unlock(&all->lock);
 }
 
-void tallies_leave(struct tallies *all, uint32_t volume)
+/* Under the lock. The rows get the new `away` before the old one and the volume's sums leave them. */
+static void keep_away(struct tallies *all, uint32_t volume)
 {
     struct sum *sums = atomic_load(&all->sums[volume]);
     uint32_t count = atomic_load(&all->count);
     uint64_t was = atomic_load(&all->counted[volume]);
-    for (uint32_t i = 0; was != OUT_OF_SERVICE && sums && i < count; i++) {
+    bool had = has_away(all, volume);
+    for (uint32_t i = 0; sums && i < count; i++) {
         struct tally_change has = read(&sums[i], (uint16_t)i);
-        int64_t least = was == COUNTING ? atomic_load(&sums[i].away) : 0;
-        atomic_store(&sums[i].away, MAX(has.bytes, least));
-        atomic_fetch_add(&all->rows[i].sum.away, MAX(has.bytes, least));
+        int64_t old = atomic_load(&sums[i].away);
+        int64_t away = MAX(has.bytes, was == COUNTING ? old : 0);
+        atomic_store(&sums[i].away, away);
+        atomic_fetch_add(&all->rows[i].sum.away, away - (had ? old : 0));
         has = (struct tally_change){ has.tally, -has.records, -has.objects, -has.bytes };
         tallies_add(all, volume, &has);
     }
     atomic_store(&all->counted[volume], OUT_OF_SERVICE);
 }
 
+void tallies_leave(struct tallies *all, uint32_t volume)
+{
+    pthread_mutex_lock(&all->lock);
+    if (atomic_load(&all->counted[volume]) != OUT_OF_SERVICE)
+        keep_away(all, volume);
+    pthread_mutex_unlock(&all->lock);
+}
+
+void tallies_set_hanging(struct tallies *all, uint32_t volume, bool hangs)
+{
+    if (atomic_load(&all->hangs[volume]) == hangs)
+        return;
+    pthread_mutex_lock(&all->lock);
+    set_state(all, volume, atomic_load(&all->counted[volume]), hangs);
+    pthread_mutex_unlock(&all->lock);
+}
+
 bool tallies_are_counted(const struct tallies *all)
 {
     uint64_t whole = COUNTED + (uint64_t)atomic_load(&all->layout);
-    for (size_t i = 0; i < VOLUMES_MAX; i++) {
+    for (uint32_t i = 0; i < VOLUMES_MAX; i++) {
         uint64_t is = atomic_load(&all->counted[i]);
-        if (is != OUT_OF_SERVICE && is != whole)
+        if (is != OUT_OF_SERVICE && is != whole && !atomic_load(&all->hangs[i]))
             return false;
     }
     return true;

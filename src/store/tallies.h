@@ -57,7 +57,10 @@ void tallies_counted(struct tallies *all, uint32_t volume, uint32_t layout);
 /* Takes away all that the volume has added: its folder was closed. For quotas, its bytes still count
  * until tallies_begin, because the folder may come back with them. */
 void tallies_leave(struct tallies *all, uint32_t volume);
-/* Returns true if all sums are complete. */
+/* To be called when the volume's folder begins to hang, and when it answers again. Nobody waits for
+ * the count of a folder that hangs: for quotas, its bytes count as those of a closed one. */
+void tallies_set_hanging(struct tallies *all, uint32_t volume, bool hangs);
+/* Returns true if all sums are complete, but for those of folders that hang. */
 bool tallies_are_counted(const struct tallies *all) MUST_USE;
 /* Adds what changed in a volume. */
 void tallies_add(struct tallies *all, uint32_t volume, const struct tally_change *change);

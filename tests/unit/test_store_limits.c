@@ -3,6 +3,7 @@
 #include "store_unit.h"
 
 #include "store/inside.h"
+#include "store/extent.h"
 #include "store/limits.h"
 
 #define EXTENT (4 * MIB)
@@ -340,6 +341,71 @@ TEST(bytes_that_are_not_counted_and_those_of_a_folder_that_is_out_leave_no_room)
     unit_close(&unit);
 }
 
+TEST(a_folder_that_hangs_while_it_is_counted_closes_no_quota)
+{
+    const struct store_limits rows[] = { row("bucket", "", 4 * MIB) };
+    struct unit_store unit = unit_open();
+    struct tallies *tallies = unit.store->installation.tallies;
+    set_limits(&unit, rows, 1);
+    struct metadata *metadata = make_metadata(&unit, "k", "\"1\"", SMALL);
+    const struct tally_change most = { tallies_of_name(tallies, metadata->name), 1, 1, 3 * MIB };
+    const struct tally_change some = { most.tally, 1, 1, 1000 };
+    soon(tallies_are_counted(tallies));
+    tallies_begin(tallies, 1);
+    tallies_add(tallies, 1, &some);
+    ok(!tallies_has_room(tallies, most.tally, 1));
+    tallies_set_hanging(tallies, 1, true);
+    ok(tallies_has_room(tallies, most.tally, 4 * MIB - 1000) &&
+       !tallies_has_room(tallies, most.tally, 4 * MIB));
+    tallies_set_hanging(tallies, 1, false);
+    ok(!tallies_has_room(tallies, most.tally, 1));
+    tallies_add(tallies, 1, &most);
+    tallies_counted(tallies, 1, tallies_layout(tallies));
+    ok(!tallies_has_room(tallies, most.tally, MIB));
+    tallies_set_hanging(tallies, 1, true);    /* a folder that is counted: nothing changes */
+    ok(tallies_has_room(tallies, most.tally, MIB - 1000) &&
+       !tallies_has_room(tallies, most.tally, MIB));
+    tallies_leave(tallies, 1);    /* these bytes are known when it is counted anew */
+    for (int hangs = 0; hangs < 2; hangs++) {
+        tallies_begin(tallies, 1);
+        tallies_add(tallies, 1, &some);
+        ok(!tallies_has_room(tallies, most.tally, 1));
+        tallies_set_hanging(tallies, 1, true);
+        ok(!tallies_has_room(tallies, most.tally, MIB - 1000));
+        ok(tallies_has_room(tallies, most.tally, MIB - 2000));
+        tallies_leave(tallies, 1);
+        ok(tallies_has_room(tallies, most.tally, MIB - 1000) &&
+           !tallies_has_room(tallies, most.tally, MIB));
+    }
+    tallies_begin(tallies, 1);
+    tallies_set_hanging(tallies, 1, true);
+    tallies_add(tallies, 1, &some);
+    tallies_counted(tallies, 1, tallies_layout(tallies));
+    ok(held(&unit, "k").bytes == 1000 && tallies_has_room(tallies, most.tally, 4 * MIB - 1000));
+    tallies_leave(tallies, 1);
+    metadata_unref(&metadata);
+    unit_close(&unit);
+}
+
+/* The newest extent, which is not evicted, is larger than the folder may be. */
+TEST(a_folder_that_stays_too_large_is_counted_too)
+{
+    const struct store_limits rows[] = { row("bucket", "", GIB) };
+    struct store_options options = options_of(256 * MIB, 4 * EXTENT);
+    options.limits = rows;
+    options.limit_count = 1;
+    struct unit_store unit;
+    ok(unit_try(&unit, options) == OK);
+    fill(&unit, "k", 60, 0);
+    unit_close(&unit);
+    ok(unlink(in_folder("clean")) == 0);
+    unit_one_folder.size_bytes = 1;
+    ok(unit_try(&unit, options) == OK);
+    wait_for_tallies(&unit);
+    ok(held(&unit, "k").bytes > 0 && extents_count(unit.store->volumes[0]->extents) == 1);
+    unit_close(&unit);
+}
+
 /* ---- admission ---- */
 
 TEST(never_and_too_large_allow_nothing)
@@ -371,4 +437,6 @@ RUN_STORE(STORE_TEST(the_row_with_the_longest_prefix_has_the_limits),
           STORE_TEST(a_bucket_beyond_its_quota_is_evicted_first),
           STORE_TEST(a_quota_holds_while_the_records_are_counted),
           STORE_TEST(bytes_that_are_not_counted_and_those_of_a_folder_that_is_out_leave_no_room),
+          STORE_TEST(a_folder_that_hangs_while_it_is_counted_closes_no_quota),
+          STORE_TEST(a_folder_that_stays_too_large_is_counted_too),
           STORE_TEST(never_and_too_large_allow_nothing))
