@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/metric.h"
+#include "cache/forget.h"
 #include "cache/inside.h"
 
 #define RESTARTS_MAX 3
@@ -309,37 +310,13 @@ static bool worth_another_try(const struct fetch *fetch, enum err err)
            (err == ERR_ORIGIN_CUT || err == ERR_ORIGIN_CONNECT || err == ERR_ORIGIN_TIMEOUT);
 }
 
-static void removed(struct store_removal *removal, enum err err)
-{
-    (void)err;    /* a folder out of service serves nothing either */
-    free((void *)removal->ids);
-    free(removal);
-}
-
-static void remove_stored(struct fetch *fetch)
-{
-    struct object_id *id = must_alloc(sizeof(*id));
-    struct store_removal *removal = must_alloc(sizeof(*removal));
-    *id = fetch->inflight->id;
-    *removal = (struct store_removal){ .ids = id, .count = 1, .done = removed };
-    store_remove(cache_store(fetch->inflight->cache), removal);
-}
-
 void deliver_forget(struct fetch *fetch)
 {
     /* to newcomers, unless a later answer said so */
     struct metadata *newest = fetch->inflight->metadata;
     if (newest && (newest == fetch->metadata || atomic_load(&newest->validated_s) <= fetch->sent_s))
         metadata_unref(&fetch->inflight->metadata);
-    if (store_knows(cache_store(fetch->inflight->cache), &fetch->inflight->id, NULL))
-        remove_stored(fetch);
-}
-
-void deliver_forget_other(struct fetch *fetch)
-{
-    if (epoch_holds(&fetch->inflight->id, fetch->epoch) &&
-        store_has_other(cache_store(fetch->inflight->cache), fetch->metadata))
-        remove_stored(fetch);
+    forget_object(cache_store(fetch->inflight->cache), &fetch->inflight->id);
 }
 
 /* An origin may hide an object from one client, and show it to others. So only an answer to the

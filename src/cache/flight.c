@@ -13,6 +13,7 @@
 
 #include "base/metric.h"
 #include "cache/fetch.h"
+#include "cache/forget.h"
 
 #define SHARDS 64
 #define BUCKETS 64
@@ -371,6 +372,7 @@ static void appended(struct store_append *append, enum err err)
     struct object_id id = flight->inflight->id;
     if (err)
         metric_add(M_CACHE_UNPUBLISHED, 1);
+    forget_after_fill(cache_store(flight->inflight->cache), &flight->fill, err);
     flights_lock(flights, &id);
     list_del(&flight->link);
     flight_unref(&flight);
@@ -393,8 +395,10 @@ bool flight_land(struct flight *flight, bool store_it, bool with_metadata)
         .compared = flight->fill.append.compared,
         .done = appended,
     };
-    if (store_append(cache_store(flight->inflight->cache), &flight->fill.append) != OK) {
+    enum err e = store_append(cache_store(flight->inflight->cache), &flight->fill.append);
+    if (e) {
         metric_add(M_CACHE_UNPUBLISHED, 1);
+        forget_after_fill(cache_store(flight->inflight->cache), &flight->fill, e);
         return false;
     }
     flight->refs++;    /* the append's, until appended() */

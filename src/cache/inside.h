@@ -53,9 +53,6 @@ enum err learn_answer(struct fetch *fetch, const struct origin_reply *reply) MUS
 /* Removes the object's metadata, because the origin contradicts it: the object is gone, or has
  * another size. Under the lock. */
 void deliver_forget(struct fetch *fetch);
-/* Removes what is stored of another version than that of this answer, which is not stored: later
- * readers would get the other version again. Under the lock. */
-void deliver_forget_other(struct fetch *fetch);
 
 /* ---- permit.c: an answer as a proof of the rights of the identity that asked ---- */
 /* True if a 2xx to this fetch proves that its identity may read the bytes. A HEAD proves nothing if

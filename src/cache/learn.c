@@ -10,6 +10,7 @@
 
 #include "base/guard.h"
 #include "base/metric.h"
+#include "cache/forget.h"
 #include "cache/inside.h"
 #include "cache/parts.h"
 #include "s3/encode.h"
@@ -158,6 +159,7 @@ static void metadata_stored(struct store_append *append, enum err err)
     struct object_id id = mine->inflight->id;
     if (err)
         metric_add(M_CACHE_UNPUBLISHED, 1);
+    forget_after_fill(cache_store(mine->inflight->cache), &mine->fill, err);
     flights_lock(flights, &id);
     metadata_store_end(mine);
     flights_unlock(flights, &id);
@@ -176,11 +178,12 @@ static void keep_metadata_alone(struct fetch *fetch)
         .compared = fetch->compared,
         .done = metadata_stored,
     };
-    if (store_append(cache_store(fetch->inflight->cache), &mine->fill.append) == OK)
+    enum err e = store_append(cache_store(fetch->inflight->cache), &mine->fill.append);
+    if (!e)
         return;
     metric_add(M_CACHE_UNPUBLISHED, 1);
+    forget_after_fill(cache_store(fetch->inflight->cache), &mine->fill, e);
     metadata_store_end(mine);
-    deliver_forget_other(fetch);
 }
 
 /* ---- the bytes that follow ---- */
@@ -239,7 +242,7 @@ static void admit(struct fetch *fetch, const struct origin_reply *reply, bool is
         return;
     fetch->admitted = may_be_stored(fetch, reply);
     if (is_new && !fetch->admitted)
-        deliver_forget_other(fetch);
+        forget_other_version(cache_store(fetch->inflight->cache), fetch->metadata, fetch->epoch);
 }
 
 /* A version, or what is said of it, that is new to us: newcomers are told it from now on. */

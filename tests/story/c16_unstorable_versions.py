@@ -1,5 +1,5 @@
-"""A newer version that may not be stored (max_object, admit, no-store, a weak ETag) takes the place of the stored one: later
-reads get it from the origin, and never the older one again, also after a restart."""
+"""A newer version that may not be stored (max_object, admit, no-store, a weak ETag), or whose record finds no room, takes the
+place of the stored one: later reads get it from the origin, and never the older one again, also after a restart."""
 from harness import *
 
 
@@ -69,3 +69,23 @@ with Story("c16 a newer version that may not be stored", seconds=60) as story:
         if text == "from then on":
             server.stop()
             server = server.again()
+
+    # ---- no room for the record ----
+    full, control = Two(), story.path("failpoints")
+    use_tests_daemon()
+    server = story.penstock(origin=full.url, cache_dir=story.path("full"), cache_size="512MiB", freshness="immutable",
+                            env={"PENSTOCK_FAILPOINTS": control})
+    keys = ["full/a", "full/grown"]    # the metadata comes with the bytes, and alone
+    server.wait_cached(*keys)
+    full.version = 2
+    with open(control, "w") as f:
+        f.write("append enospc 0 1000000\n")
+    for key in keys:
+        before = server.metric("penstock_cache_unpublished_total")
+        story.same(f"{key}: no-cache gets version 2", version(server.get(key, headers={"cache-control": "no-cache"})), "2")
+        wait_for(f"{key}: the record found no room", lambda: server.metric("penstock_cache_unpublished_total") > before, 5)
+        wait_for(f"{key}: plain reads get version 2", lambda: version(server.get(key)) == "2", 5)
+    os.unlink(control)
+    server.stop()
+    server = server.again()
+    story.same("after a clean stop: version 2", [version(server.get(key)) for key in keys], ["2", "2"])

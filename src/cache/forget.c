@@ -1,0 +1,44 @@
+/* forget.c - removes stored metadata that the origin has contradicted.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "cache/forget.h"
+
+#include <stdlib.h>
+
+struct forgetting {
+    struct store_removal removal;
+    struct object_id id;
+};
+
+static void removed(struct store_removal *removal, enum err err)
+{
+    (void)err;    /* a folder out of service serves nothing either */
+    free(container_of(removal, struct forgetting, removal));
+}
+
+static void remove_stored(struct store *store, const struct object_id *id)
+{
+    struct forgetting *forgetting = must_alloc(sizeof(*forgetting));
+    forgetting->id = *id;
+    forgetting->removal = (struct store_removal){ .ids = &forgetting->id, .count = 1,
+                                                  .done = removed };
+    store_remove(store, &forgetting->removal);
+}
+
+void forget_object(struct store *store, const struct object_id *id)
+{
+    if (store_knows(store, id, NULL))
+        remove_stored(store, id);
+}
+
+void forget_other_version(struct store *store, const struct metadata *newest,
+                          struct epoch_note since)
+{
+    if (epoch_holds(&newest->id, since) && store_has_other(store, newest))
+        remove_stored(store, &newest->id);
+}
+
+void forget_after_fill(struct store *store, const struct epoch_fill *fill, enum err err)
+{
+    if (err && err != ERR_CHANGED && fill->append.with_metadata)
+        forget_other_version(store, fill->append.metadata, fill->epoch);
+}

@@ -1,0 +1,24 @@
+/* forget.h - removes stored metadata that the origin has contradicted.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Both functions look in the index, and leave the rest to the committer. Any thread. */
+#ifndef CACHE_FORGET_H
+#define CACHE_FORGET_H
+
+#include "cache/epoch.h"
+#include "store/store.h"
+
+/* Removes the metadata of an object. */
+void forget_object(struct store *store, const struct object_id *id);
+
+/* To be called if the newest version of an object is not stored. Removes the metadata of another
+ * version: later readers would get that version again. `since` is the note of the fetch. If a write
+ * has begun since then, nothing is removed, because the write has done it. */
+void forget_other_version(struct store *store, const struct metadata *newest,
+                          struct epoch_note since);
+
+/* To be called if the fill's record is not published. ERR_CHANGED removes nothing: a write or a
+ * purge came, and its version is newer. */
+void forget_after_fill(struct store *store, const struct epoch_fill *fill, enum err err);
+
+#endif
