@@ -59,11 +59,14 @@ struct question {
     const char *slow;          /* a sentence: why the answer may take long */
     bool may_be_empty;         /* an answer without a line is right, too */
 };
-/* Asks, and waits for the whole answer, in keep. If the service has no place for the request now,
- * asks again. If the answer takes long, says so on stderr. Returns EXIT_GOOD, or EXIT_FAILED after
- * it has reported what is wrong. */
+/* Asks, and waits for the whole answer. The answer lies in keep. If the service has no place for
+ * the request now, asks again. If the answer takes long, says so on stderr. Returns EXIT_GOOD, or
+ * EXIT_FAILED after it has reported what is wrong. */
 int server_ask(const struct server *server, const struct question *question, struct arena *keep,
                slice *ret_body) MUST_USE;
+
+/* Adds NAME=VALUE to a query, with a '&' before it. The value is percent-encoded. */
+void query_add(struct text *to, const char *name, slice value);
 
 /* ---- refusal.c ---- */
 
@@ -79,8 +82,5 @@ void refusal_report(const struct server *server, const struct question *question
                     const struct refused *refused, struct arena *keep);
 /* True if the service has no place for the request now. */
 bool refusal_is_busy(const struct refused *refused, struct arena *keep) MUST_USE;
-
-/* Adds NAME=VALUE to a query, with a '&' before it. */
-void query_add(struct text *to, const char *name, slice value);
 
 #endif

@@ -24,8 +24,8 @@
  * Threads: only one thread at a time may use a client with its buffers and fills. Each thread may
  * have a client of its own. After a fork the child must not use the client, but it may call
  * penstock_close, which does not end the parent's connection. When the daemon restarts, the
- * connection ends ("disconnected"): connect again. A misuse, such as waiting for a fill twice, ends
- * the program. */
+ * connection ends ("disconnected"): connect again. A misuse, such as waiting for a fill whose
+ * result is known, ends the program. */
 #ifndef PENSTOCK_H
 #define PENSTOCK_H
 

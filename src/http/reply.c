@@ -98,7 +98,7 @@ static void on_sent(h2o_socket_t *sock, const char *err)
     if (full && conn->sock)
         finish(conn);
     else
-        conn_watch(conn);    /* proceed() may have ended this request, and the connection */
+        conn_watch(conn);    /* nothing, if proceed() has ended the request or the connection */
     conn_release(conn);
 }
 
