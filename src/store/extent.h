@@ -131,6 +131,13 @@ enum err extent_table(struct extents *all, uint32_t number, struct toc *ret) MUS
 enum err extent_contents(struct extents *all, uint32_t number, struct arena *keep,
                          struct toc_entry **ret, uint32_t *ret_count) MUST_USE;
 bool extent_is_there(struct extents *all, uint32_t number);    /* any thread */
+/* Returns how the extent was recognized when the folder was opened: OK; ERR_GONE if it has no right
+ * footer or head page of this volume; ERR_IO if the disk failed, so that it may be good;
+ * ERR_NOT_FOUND if there is none. Any thread. */
+enum err extent_state(struct extents *all, uint32_t number) MUST_USE;
+/* True if another program has removed the file of the extent. False if that can't be found out. Any
+ * thread; waits for the disk. */
+bool extent_is_lost(struct extents *all, uint32_t number) MUST_USE;
 /* Returns the ages of an extent's records, valid until the extent is dropped; NULL if there is no
  * such extent. Committer only: another thread takes a reference with extent_ref, and calls
  * extent_ages_of. */

@@ -149,9 +149,6 @@ bool open_extent_toc(const struct extent *extent, struct toc *ret) MUST_USE;
 
 /* Finds version, kind, and whether the extent is sealed, from its footer or head page. */
 void extent_recognize(struct extent *extent);
-/* Returns how the extent was recognized: OK; ERR_GONE if it has no right footer or head page of this
- * volume; ERR_IO if the disk failed, so that it may be good; ERR_NOT_FOUND if there is none. */
-enum err extent_state(struct extents *all, uint32_t number) MUST_USE;
 /* True if a table of contents begins behind the last record, which ends at `end`: the extent was
  * sealed, and lost its footer. `first` is the row of the first record. */
 bool extent_lost_footer(const struct extent *extent, const struct toc_entry *first,

@@ -18,6 +18,7 @@
 #include <linux/stat.h>
 #include <stdio.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -28,6 +29,7 @@
 #define FDS_MAX 4096u
 #define FDS_MIN 4u
 #define FDS_SHARE 4u                  /* a quarter of the process's limit: connections need more */
+#define NAME_BYTES 16u
 
 uint32_t extent_fds_allowed(void)
 {
@@ -109,10 +111,15 @@ static bool reserve_fd(struct extents *all)
     return false;
 }
 
+static void name_of(uint32_t number, char ret[NAME_BYTES])
+{
+    snprintf(ret, NAME_BYTES, "%08x", number);
+}
+
 enum err extent_open_file(struct extents *all, uint32_t number, int flags, int *ret)
 {
-    char name[16];
-    snprintf(name, sizeof(name), "%08x", number);
+    char name[NAME_BYTES];
+    name_of(number, name);
     enum err e;
     do {
         *ret = file_open(all->folder_fd, name, flags);
@@ -125,6 +132,18 @@ enum err extent_open_old(struct extents *all, uint32_t number, int *ret)
 {
     enum err e = extent_open_file(all, number, O_RDWR, ret);
     return e == ERR_IO ? extent_open_file(all, number, O_RDONLY, ret) : e;
+}
+
+bool extent_is_lost(struct extents *all, uint32_t number)
+{
+    char name[NAME_BYTES];
+    struct stat st;
+    name_of(number, name);
+    pthread_rwlock_rdlock(&all->folder_lock);
+    bool lost = extent_is_there(all, number) &&
+                fstatat(all->folder_fd, name, &st, AT_SYMLINK_NOFOLLOW) != 0 && errno == ENOENT;
+    pthread_rwlock_unlock(&all->folder_lock);
+    return lost;
 }
 
 static bool is_listed(struct extent *extent)

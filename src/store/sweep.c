@@ -12,10 +12,12 @@
  * When all extents were read, look-ups need not compare the purge any more. Until then they do, and
  * also if an extent could not be opened, or an extent or a name could not be read. If the rows of a
  * damaged table are not all known, the sweep deletes all entries of the records that no row tells
- * of (unlisted.h). If the disk does not give the rows, the sweep fails and is repeated. If they
- * can't be read then either, the sweep deletes these entries. Records that neither a row nor the
- * footer counts are never served (extent_hold_record). Records without entries count as dead
- * (account.h), so the recycler takes their extents. Threads: one thread for
+ * of (unlisted.h). If the disk does not give the rows of an extent, the sweep fails and is
+ * repeated. After TRIES_MAX sweeps that could not read this extent, the sweep deletes these
+ * entries. An extent that can't be opened keeps its entries, because it may be good: the mode bits
+ * of its folder may have changed. The sweep deletes them only if its file is gone. Records that
+ * neither a row nor the footer counts are never served (extent_hold_record). Records without
+ * entries count as dead (account.h), so the recycler takes their extents. Threads: one thread for
  * all volumes; the committer takes the batches between commits, as those of the recycler. */
 #include "store/sweep.h"
 
@@ -34,8 +36,15 @@
 #define LOOK_MS 1000u
 #define REPEAT_MS 10000u              /* before a sweep that could not decide all is repeated */
 #define LATE_MS 600000u               /* before one is repeated that lacks an extent */
+#define TRIES_MAX 3u                  /* sweeps before an extent counts as one that stays unread */
 #define TRIM_MS 2000u
 #define REPORTS 64u                   /* of the progress of a sweep, about */
+
+/* An extent that sweeps could not read, one after the other. */
+struct unread {
+    uint32_t extent;
+    unsigned tries;
+};
 
 /* When a volume is swept the next time. */
 struct sweep_turn {
@@ -43,9 +52,10 @@ struct sweep_turn {
     uint64_t again_ms;
     unsigned opening;                 /* of the folder */
     bool failed;                      /* an extent or a name could not be read */
-    bool unread;                      /* the disk did not give an extent, so it is tried again */
+    struct unread *unread;            /* in ascending order of their numbers */
+    size_t unread_count;
     uint64_t lacks;                   /* as in bans_row: volumes that have names that are needed */
-    bool incomplete;                  /* an extent could not be opened, and will stay so */
+    bool incomplete;                  /* an extent can't be opened, or was never in the table */
     uint64_t late_ms;                 /* an incomplete sweep is repeated: the extent may be gone */
 };
 
@@ -69,7 +79,8 @@ struct sweep {
     size_t count, entries;            /* of the batch; of the index, that it changes */
     struct found_name last;
     struct sweep_turn *turn;
-    bool again;                       /* the sweep before this one could not read an extent */
+    struct unread *before;            /* of the sweep before this one */
+    size_t before_count, before_at;   /* those before this place have lower numbers */
 };
 
 static bool is_stopping(struct store *store)
@@ -199,6 +210,38 @@ static enum err forget_rest(struct sweep *sweep, uint32_t rows)
     return e;
 }
 
+/* Notes that the extent could not be read. Returns true if TRIES_MAX sweeps, one after the other,
+ * could not read it. */
+static bool is_lasting(struct sweep *sweep)
+{
+    struct sweep_turn *turn = sweep->turn;
+    size_t *at = &sweep->before_at;
+    while (*at < sweep->before_count && sweep->before[*at].extent < sweep->extent)
+        (*at)++;
+    bool known = *at < sweep->before_count && sweep->before[*at].extent == sweep->extent;
+    unsigned tries = known ? MIN(sweep->before[*at].tries + 1, TRIES_MAX) : 1;
+    turn->unread[turn->unread_count++] = (struct unread){ sweep->extent, tries };
+    return tries == TRIES_MAX;
+}
+
+/* For an extent that can't be held. If it has no rows left, an earlier sweep deleted its
+ * entries. */
+static enum err without_rows(struct sweep *sweep)
+{
+    struct extents *extents = sweep->volume->extents;
+    enum err state = extent_state(extents, sweep->extent);
+    if (state == ERR_NOT_FOUND || !extent_rows(sweep->held))
+        return OK;    /* recycled, or without entries */
+    if (state == ERR_GONE || extent_is_lost(extents, sweep->extent))
+        return forget_rest(sweep, 0);    /* none of its records can be read */
+    if (!is_lasting(sweep))
+        return ERR_IO;
+    if (state == ERR_IO)    /* since the opening */
+        return forget_rest(sweep, 0);
+    sweep->turn->incomplete = true;
+    return OK;
+}
+
 /* The number of rows is taken before the rows are read, because an open extent may get more rows
  * meanwhile, and may be sealed. */
 static enum err read_rows(struct sweep *sweep)
@@ -208,15 +251,9 @@ static enum err read_rows(struct sweep *sweep)
     struct toc_row row;
     enum err e = extent_table(sweep->volume->extents, sweep->extent, &toc);
     if (e)
-        toc = (struct toc){ .scanned = true, .partial = true };
-    bool none = extent_is_unusable(sweep->held);    /* none of its records can be read */
-    bool unread = toc.partial && !none;
-    sweep->turn->unread |= unread;
-    if (e == ERR_LIMIT || (unread && !sweep->again)) {
-        toc_free(&toc);
-        return ERR_IO;
-    }
-    e = OK;
+        return e == ERR_NOT_FOUND ? without_rows(sweep) : e;
+    if (toc.partial && !is_lasting(sweep))
+        e = ERR_IO;
     for (struct toc_cursor at = toc_begin(&toc); !e && toc_next(&at, &row);)
         e = visit(sweep, &row);
     if (!e)
@@ -259,6 +296,7 @@ static void read_extents(struct sweep *sweep)
         sweep->rows[i].lacks = 0;
     }
     size_t step = count / REPORTS + 1;
+    sweep->turn->unread = must_alloc((count + 1) * sizeof(*sweep->turn->unread));
     for (size_t i = 0; i < count; i++)
         note_progress(sweep, numbers[i], 1);
     for (size_t i = 0; i < count; i++) {
@@ -290,7 +328,8 @@ static bool sweep_volume(struct store *store, struct volume *volume, struct swee
 {
     struct sweep *sweep = must_alloc(sizeof(*sweep));
     unsigned opening = atomic_load(&volume->bans->opening);
-    sweep->again = turn->unread && turn->opening == opening;
+    sweep->before = turn->unread;
+    sweep->before_count = turn->opening == opening ? turn->unread_count : 0;
     *turn = (struct sweep_turn){ .version = atomic_load(&volume->bans->followed),
                                  .opening = opening };
     sweep->store = store;
@@ -306,6 +345,7 @@ static bool sweep_volume(struct store *store, struct volume *volume, struct swee
     if (done)
         bans_are_swept(volume->bans, opening, sweep->rows, sweep->row_count);
     free(sweep->last.text);
+    free(sweep->before);
     arena_free(&sweep->keep);
     free(sweep);
     return done;
@@ -412,5 +452,7 @@ void *sweep_run(void *arg)
             cond_wait_until(&list->changed, &list->lock, mono_ns() + LOOK_MS * 1000000u);
     }
     pthread_mutex_unlock(&list->lock);
+    for (size_t i = 0; i < VOLUMES_MAX; i++)
+        free(turns[i].unread);
     return NULL;
 }

@@ -519,9 +519,8 @@ __attribute__((unused)) static struct toc_footer footer_of(uint32_t number)
     return footer;
 }
 
-/* Damages the table of contents, and the header of this record. Without both, nobody can list this
- * record and those behind it. */
-__attribute__((unused)) static void hide_rows(uint32_t number, uint32_t ordinal)
+/* Damages the header of this record. The table of contents still tells of it. */
+__attribute__((unused)) static void flip_header(uint32_t number, uint32_t ordinal)
 {
     struct toc_footer footer = footer_of(number);
     struct toc_entry row;
@@ -531,8 +530,15 @@ __attribute__((unused)) static void hide_rows(uint32_t number, uint32_t ordinal)
     ok(fd >= 0 && pread(fd, &row, sizeof(row), (off_t)(footer.offset + ordinal * sizeof(row))) ==
        (ssize_t)sizeof(row));
     close(fd);
-    flip_at(number, (off_t)footer.offset + 5);
     flip_at(number, (off_t)row.offset + 9);
+}
+
+/* Damages the table of contents, and the header of this record. Without both, nobody can list this
+ * record and those behind it. */
+__attribute__((unused)) static void hide_rows(uint32_t number, uint32_t ordinal)
+{
+    flip_header(number, ordinal);
+    flip_at(number, (off_t)footer_of(number).offset + 5);
 }
 
 __attribute__((unused)) static bool is_unproved(struct unit_store *unit, const char *key)
