@@ -577,26 +577,45 @@ static bool goes_on(void *arg)
     return !atomic_load(&volume->recycler.paused);
 }
 
+static uint64_t pinned_bytes(const struct pass *pass)
+{
+    return ages_pinned_bytes(extent_ages_of(pass->victim));
+}
+
+/* Counts the pinned bytes that the victim has lost since it had `before`. So a try that ends early
+ * does not count what is lost later. */
+static void count_lost(const struct pass *pass, uint64_t before)
+{
+    pinned_lost(pass->volume, before - MIN(before, pinned_bytes(pass)));
+}
+
 /* For a victim that has entries after all passes. */
 static enum err give_up(struct pass *pass)
 {
-    pinned_lost(pass->volume, ages_pinned_bytes(extent_ages_of(pass->victim)));
+    uint64_t before = pinned_bytes(pass);
     enum err e = unlisted_forget(pass->volume, pass->number, pass->rows_read, goes_on,
                                  pass->volume);
+    count_lost(pass, before);
     return e ? e : send(pass, DROP_UNREAD);
 }
 
-/* If the disk is so full that not even pinned records can be copied, they are lost. */
+/* The disk is so full that not even pinned records can be copied, so they are lost. */
+static enum err recycle_without_pins(struct pass *pass)
+{
+    uint64_t before = pinned_bytes(pass);
+    pass->keep_no_pins = true;
+    enum err e = recycle(pass);
+    count_lost(pass, before);
+    return e;
+}
+
 static enum err recycle_often(struct pass *pass)
 {
     enum err e = OK;
     for (unsigned i = 0; i < PASSES_MAX && (!i || e == ERR_BUSY); i++) {
         e = recycle(pass);
-        if (e == ERR_FULL && pass->keep_nothing && !pass->keep_no_pins) {
-            pass->keep_no_pins = true;
-            pinned_lost(pass->volume, ages_pinned_bytes(extent_ages_of(pass->victim)));
-            e = recycle(pass);
-        }
+        if (e == ERR_FULL && pass->keep_nothing && !pass->keep_no_pins)
+            e = recycle_without_pins(pass);
     }
     return e == ERR_BUSY ? give_up(pass) : e;
 }

@@ -5,9 +5,11 @@
 #include "store/inside.h"
 #include "store/io.h"
 #include "store/pin.h"
+#include "store/pinned.h"
 #include "store/recycle.h"
 #include "store/room.h"
 #include "store/victim.h"
+#include "testing_unit.h"
 
 #define EXTENT (2 * MIB)
 #define AT_ONCE 8                     /* puts in one commit */
@@ -413,6 +415,61 @@ TEST(records_of_an_extent_with_a_damaged_end_are_copied)
     }
 }
 
+/* Asks the recycler for room, and waits until it has tried. */
+static void make_room_once(struct volume *volume)
+{
+    struct rule *rule = &volume->rule;
+    bool waits = rule_waits_for_room(rule, true);
+    ok(waits);
+    for (uint64_t until = mono_ms() + 60000; waits && mono_ms() < until; usleep(1000)) {
+        pthread_mutex_lock(&rule->lock);
+        waits = rule->wanted != ADMIT_NO;
+        pthread_mutex_unlock(&rule->lock);
+    }
+    ok(!waits);
+}
+
+static struct volume *volume_of_call;
+static unsigned calls;
+
+/* The fourth pass was the last one. The deletion of the entries that no row tells of is next. */
+static void stop_at_fourth(void)
+{
+    if (++calls < 4)
+        call_at(FAIL_RELOCATED, stop_at_fourth);
+    else
+        atomic_store(&volume_of_call->recycler.paused, true);
+}
+
+TEST(pinned_bytes_of_an_extent_that_is_given_up_count_once)
+{
+    struct unit_store unit;
+    struct pin_name name = { S("http://origin"), S("bucket"), S("old3") };
+    struct store_options options = options_of(16 * MIB, EXTENT);
+    bool changed;
+    options.pin_percent = 50;
+    ok(unit_try(&unit, options) == OK);
+    for (int i = 0; i < 10; i++)
+        ok(put_number(&unit, "old", i, 90000));
+    ok(store_pin(unit.store, &name, 1, true, &changed) == OK);
+    unit_close(&unit);
+    ok(unit_try(&unit, options) == OK);
+    struct volume *volume = volume_of_call = unit.store->volumes[0];
+    soon(pinned_is_known(volume));
+    uint64_t lost = metric_read(M_PINS_LOST);
+    uint64_t pinned = ages_pinned_bytes(extent_ages(volume->extents, 1));
+    ok(pinned > 0);
+    hide_rows(1, 0);
+    calls = 0;
+    call_at(FAIL_RELOCATED, stop_at_fourth);
+    make_room_once(volume);
+    ok(calls == 4 && is_there(1));
+    recycle_resume(volume);
+    make_room_once(volume);
+    ok(!is_there(1) && metric_read(M_PINS_LOST) == lost + pinned);
+    unit_close(&unit);
+}
+
 /* ---- removals while an extent of many records goes ---- */
 
 /* One removal after the other: each is handed in when the one before is answered. Counts commits
@@ -546,6 +603,7 @@ RUN_STORE(STORE_TEST(without_ages_all_records_of_an_extent_are_judged_in_one_tic
           STORE_TEST(an_extent_of_which_nobody_can_list_a_record_is_given_up),
           STORE_TEST(an_extent_of_which_nobody_can_list_some_records_is_given_up),
           STORE_TEST(records_of_an_extent_with_a_damaged_end_are_copied),
+          STORE_TEST(pinned_bytes_of_an_extent_that_is_given_up_count_once),
           STORE_TEST(the_size_is_kept_and_the_newest_stays),
           STORE_TEST(packed_objects_leave_with_their_extent),
           STORE_TEST(what_lies_in_an_extent_that_grew_old_is_read_until_it_goes))
