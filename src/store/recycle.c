@@ -609,10 +609,23 @@ static enum err recycle_without_pins(struct pass *pass)
     return e;
 }
 
+/* The number of the victim must stay in use, so another extent is begun if that number is the
+ * highest. It may become the highest at any time until then: a log that can't be made gives its
+ * number back. */
+static enum err begin_higher(const struct pass *pass)
+{
+    struct extents *extents = pass->volume->extents;
+    bool highest = pass->number == extents_highest(extents);
+    return highest ? open_extent_begin(extents, OPEN_COPY) : OK;
+}
+
 static enum err recycle_often(struct pass *pass)
 {
-    enum err e = OK;
-    for (unsigned i = 0; i < PASSES_MAX && (!i || e == ERR_BUSY); i++) {
+    enum err e = ERR_BUSY;
+    for (unsigned i = 0; i < PASSES_MAX && e == ERR_BUSY; i++) {
+        e = begin_higher(pass);
+        if (e)
+            return e;
         e = recycle(pass);
         if (e == ERR_FULL && pass->keep_nothing && !pass->keep_no_pins)
             e = recycle_without_pins(pass);
@@ -639,9 +652,7 @@ static enum err recycle_extent(struct volume *volume, const struct choice *choic
     pass->choice = *choice;
     pass->keep_nothing = !volume_has_space_for_copy(volume);
     (void)!open_extent_seal(volume->extents, OPEN_COPY);    /* left by a pass that failed */
-    enum err e = OK;
-    if (pass->number == extents_highest(volume->extents))    /* its number must stay in use */
-        e = open_extent_begin(volume->extents, OPEN_COPY);
+    enum err e = begin_higher(pass);
     if (!e)
         e = extent_hold(volume->extents, pass->number, &pass->victim);
     if (e == ERR_NOT_FOUND)    /* its file can't be opened */

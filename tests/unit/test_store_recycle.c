@@ -470,6 +470,38 @@ TEST(pinned_bytes_of_an_extent_that_is_given_up_count_once)
     unit_close(&unit);
 }
 
+/* The number of a log whose file can't be made in the end. */
+static void take_number(void)
+{
+    uint32_t number;
+    ok(extents_take_number(volume_of_call->extents, &number) && number == 2);
+}
+
+static void give_number(void)
+{
+    calls++;
+    fail_next(FAIL_EXTENT_MAKE, 0, 0, 0);
+    extents_give_number(volume_of_call->extents, 2);
+}
+
+/* The extent has the highest number when the committer is to drop it, but had not before. */
+TEST(an_extent_that_has_become_the_highest_goes_when_another_one_is_begun)
+{
+    struct unit_store unit = unit_open_sized(16 * MIB, EXTENT);
+    struct volume *volume = volume_of_call = unit.store->volumes[0];
+    ok(put_number(&unit, "old", 0, 900000));
+    fail_next(FAIL_EXTENT_MAKE, 0, 1000000, EMFILE);
+    ok(put_number(&unit, "old", 1, 900000) && !put_number(&unit, "old", 2, 900000));
+    ok(!open_extent_is_open(volume->extents, OPEN_LOG) && extents_highest(volume->extents) == 1);
+    ok(remove_object(&unit, "old0") == OK && remove_object(&unit, "old1") == OK);
+    calls = 0;
+    call_at(FAIL_RECYCLE, take_number);
+    call_at(FAIL_RELOCATED, give_number);
+    make_room_once(volume);
+    ok(calls == 1 && !is_there(1) && extents_highest(volume->extents) == 2);
+    unit_close(&unit);
+}
+
 /* ---- removals while an extent of many records goes ---- */
 
 /* One removal after the other: each is handed in when the one before is answered. Counts commits
@@ -604,6 +636,7 @@ RUN_STORE(STORE_TEST(without_ages_all_records_of_an_extent_are_judged_in_one_tic
           STORE_TEST(an_extent_of_which_nobody_can_list_some_records_is_given_up),
           STORE_TEST(records_of_an_extent_with_a_damaged_end_are_copied),
           STORE_TEST(pinned_bytes_of_an_extent_that_is_given_up_count_once),
+          STORE_TEST(an_extent_that_has_become_the_highest_goes_when_another_one_is_begun),
           STORE_TEST(the_size_is_kept_and_the_newest_stays),
           STORE_TEST(packed_objects_leave_with_their_extent),
           STORE_TEST(what_lies_in_an_extent_that_grew_old_is_read_until_it_goes))
