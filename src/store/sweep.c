@@ -290,15 +290,16 @@ static void read_extents(struct sweep *sweep)
 {
     struct volume *volume = sweep->volume;
     uint32_t *numbers;
-    size_t count = extents_numbers(volume->extents, &sweep->keep, &numbers);
+    size_t count = extents_numbers(volume->extents, &sweep->keep, &numbers), covered = 0, seen = 0;
     for (size_t i = 0; i < sweep->row_count; i++) {
         sweep->rows[i].extents = sweep->rows[i].left = 0;
         sweep->rows[i].lacks = 0;
     }
-    size_t step = count / REPORTS + 1;
     sweep->turn->unread = must_alloc((count + 1) * sizeof(*sweep->turn->unread));
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
+        covered += is_any_covered(sweep, numbers[i]);
         note_progress(sweep, numbers[i], 1);
+    }
     for (size_t i = 0; i < count; i++) {
         if (!is_any_covered(sweep, numbers[i]))
             continue;
@@ -306,7 +307,7 @@ static void read_extents(struct sweep *sweep)
             sweep->turn->failed = true;
             return;
         }
-        if (i % step == 0)
+        if (seen++ % (covered / REPORTS + 1) == 0)
             bans_progress(volume->bans, sweep->rows, sweep->row_count);
         read_extent(sweep, numbers[i]);
         note_progress(sweep, numbers[i], -1);
