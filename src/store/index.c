@@ -28,6 +28,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/trap.h"
 
 /* An environment in which a fault interrupted LMDB. It stays mapped, and is never used again. */
@@ -48,10 +49,14 @@ static void assertion_failed(MDB_env *env, const char *text)
     trap_spring();
 }
 
+/* If a disk has room for only a part of what LMDB writes, LMDB returns EIO, but no system call has
+ * failed. */
 static int call_of(void *arg)
 {
     struct ask *ask = arg;
-    return ask->call(ask);
+    errno = 0;
+    int rc = ask->call(ask);
+    return rc == EIO && errno != EIO ? ENOSPC : rc;
 }
 
 static int trapped(lmdb_call *call, struct ask *ask)
@@ -229,7 +234,7 @@ static enum err open_env(struct index *index, const char *path, uint64_t map_byt
 enum err index_open(struct index *index, const char *path, uint64_t map_bytes)
 {
     if (mkdir(path, 0700) != 0 && errno != EEXIST)
-        return errno == ENOSPC ? ERR_FULL : ERR_IO;
+        return file_err(errno);
     return open_env(index, path, map_bytes, false);
 }
 

@@ -3,6 +3,9 @@
 #include "store_unit.h"
 #include "testing_unit.h"
 
+#include <sys/syscall.h>
+#include <sys/uio.h>
+
 #include "store/inside.h"
 #include "store/leftovers.h"
 
@@ -49,6 +52,34 @@ TEST(extents_go_until_a_removal_finds_room)
     a_removal_finds_no_room(30, 1, true);
     a_removal_finds_no_room(30, 3, true);
     a_removal_finds_no_room(30, 5, false);
+}
+
+static atomic_int short_writes;       /* so many writes of the index find room only for a part */
+
+/* LMDB's own, for several pages. */
+ssize_t writev(int fd, const struct iovec *parts, int count)
+{
+    bool is_short = count > 1 && atomic_load(&short_writes) > 0;
+    atomic_fetch_sub(&short_writes, is_short);
+    return syscall(SYS_writev, fd, parts, count - is_short);
+}
+
+TEST(a_disk_with_room_for_a_part_of_a_commit_is_full)
+{
+    struct unit_store unit = unit_open_sized(16 * MIB, EXTENT);
+    struct unit_put puts[20];
+    char key[32];
+    put_some(&unit, 30);
+    atomic_store(&short_writes, 1);
+    for (size_t i = 0; i < countof(puts); i++) {
+        snprintf(key, sizeof(key), "new%zu", i);
+        puts[i] = put_begin(&unit, key, "\"1\"", 1000);
+    }
+    for (size_t i = 0; i < countof(puts); i++)
+        ok(put_wait(&puts[i]) == OK);
+    soon(atomic_load(&short_writes) == 0);
+    ok(faults(&unit) == 0 && serving(&unit));
+    unit_close(&unit);
 }
 
 /* Leftovers are deleted in transactions that take waiting removals along. */
@@ -327,6 +358,7 @@ RUN_STORE(STORE_TEST(a_fill_stays_if_it_begins_after_a_removal_that_an_eviction_
           STORE_TEST(a_fill_stays_if_older_ones_wait_for_the_commit_after_that_of_the_removal),
           STORE_TEST(a_removal_is_made_alone_if_a_commit_finds_no_room_and_no_extent_may_go),
           STORE_TEST(extents_go_until_a_removal_finds_room),
+          STORE_TEST(a_disk_with_room_for_a_part_of_a_commit_is_full),
           STORE_TEST(a_removal_that_was_taken_along_by_leftovers_is_made_alone),
           STORE_TEST(an_extent_goes_if_an_opening_finds_no_room_for_the_file_of_purges),
           STORE_TEST(two_extents_go_if_an_opening_finds_no_room_for_the_file_of_purges),

@@ -554,6 +554,57 @@ TEST(a_full_disk_is_lived_with)
         skip();
 }
 
+/* Fills the disk, except for some pages. */
+static void fill_but(size_t pages)
+{
+    static char page[4096];
+    struct stat st;
+    int fd = open(in_folder("filler"), O_WRONLY | O_CREAT | O_APPEND, 0600);
+    while (write(fd, page, sizeof(page)) == sizeof(page))
+        ;
+    ok(fstat(fd, &st) == 0 && ftruncate(fd, st.st_size - (off_t)(pages * sizeof(page))) == 0);
+    close(fd);
+}
+
+static enum err try_in(struct unit_store *unit, const char *cache)
+{
+    struct store_options options = options_of(64 * MIB, 2 * MIB);
+    unit_one_folder.path = cache;
+    return unit_try(unit, options);
+}
+
+/* Each opening gives extents for its index. */
+static int play_full_and_old(void)
+{
+    char cache[96], name[128];
+    snprintf(cache, sizeof(cache), "%s/cache", unit_folder);
+    for (size_t pages = 0; pages < 12; pages++) {
+        struct unit_store unit;
+        if (try_in(&unit, cache) != OK || !serving(&unit))
+            return 1;
+        for (int i = 0; i < 12; i++)    /* two extents */
+            if (put_object(&unit, (char[]){ (char)('a' + i), 0 }, "\"1\"", 300000) != OK)
+                return 2;
+        unit_close(&unit);
+        snprintf(name, sizeof(name), "%s/index", cache);
+        remove_tree(name);
+        fill_but(pages);
+        if (try_in(&unit, cache) != OK || !serving(&unit))
+            return 3;
+        unit_close(&unit);
+        if (unlink(in_folder("filler")) != 0)
+            return 4;
+        remove_tree(cache);
+    }
+    return 0;
+}
+
+TEST(an_old_folder_on_a_full_disk_gives_an_extent_for_its_index)
+{
+    if (!on_small_disk(play_full_and_old))
+        skip();
+}
+
 static int play_read_only(void)
 {
     struct unit_store unit = unit_open_sized(4 * MIB, 2 * MIB);
@@ -611,5 +662,6 @@ RUN_STORE(STORE_TEST(what_was_committed_before_a_kill_is_there_unproved_and_righ
           STORE_TEST(a_newer_format_is_refused_and_left_alone),
           STORE_TEST(a_folder_held_by_another_process_is_taken_when_it_is_free),
           STORE_TEST(a_full_disk_is_lived_with),
+          STORE_TEST(an_old_folder_on_a_full_disk_gives_an_extent_for_its_index),
           STORE_TEST(a_read_only_folder_is_served_without_and_taken_when_it_can_be_written),
           STORE_TEST(a_folder_that_cannot_be_made_is_served_without))
