@@ -44,6 +44,9 @@
 
 #define BATCH 10000u                  /* records in one transaction of a rebuild */
 #define PATH_MAX_HERE 4096
+#define DISK_IS_FULL                                                                           \
+    "the folder can't be made or written to, because its file system is full; make room "      \
+    "there, or " SET_ANOTHER
 
 struct path {
     char text[PATH_MAX_HERE];
@@ -237,7 +240,7 @@ static enum err learn_format(struct folder *folder, const struct folder_wish *wi
     folder->last_run = is_new ? UINT64_MAX : format->serial;
     format->serial = MAX(wish->serial, format->serial);
     *ret_why = "the file 'format' in the folder can't be written; check the folder's rights, and "
-               "the free space of its disk";
+               "the health of its disk";
     return is_new ? write_format(folder, format) : OK;
 }
 
@@ -254,8 +257,7 @@ static const char *why_no_folder(int error)
                "read-only; mount the file system writable, or " SET_ANOTHER;
     case ENOSPC:
     case EDQUOT:
-        return "the folder can't be made or written to, because its file system is full; make room "
-               "there, or " SET_ANOTHER;
+        return DISK_IS_FULL;
     case ENOTDIR:
         return "the folder can't be made, because a part of its path is a file; " SET_ANOTHER;
     case ENOENT:
@@ -577,6 +579,8 @@ static enum err give_up(struct folder *folder, enum err e, const char **ret_why)
     folder_close(folder, false);
     if (e == ERR_LIMIT)
         *ret_why = FOLDER_NO_FILES;
+    if (e == ERR_FULL)    /* and no extent was left that could go */
+        *ret_why = DISK_IS_FULL;
     return e;
 }
 
@@ -605,7 +609,7 @@ enum err folder_open(struct folder *folder, const struct folder_wish *wish,
     e = extents_open(folder->extents, folder->fd, &folder->format);
     if (!e) {
         *ret_why = "the folder 'index' in the cache folder can't be read or written; check its "
-                   "rights, and the health and free space of the disk";
+                   "rights, and the health of the disk";
         bool was_bad = false;
         do {
             e = find_index(folder, used_up || *folder->anew);

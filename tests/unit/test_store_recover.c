@@ -573,6 +573,41 @@ static enum err try_in(struct unit_store *unit, const char *cache)
     return unit_try(unit, options);
 }
 
+static bool serves_soon(struct unit_store *unit)
+{
+    for (int i = 0; i < 6000 && !serving(unit); i++)
+        usleep(10000);
+    return serving(unit);
+}
+
+/* A new folder has no extent that could go. */
+static int play_full_and_new(void)
+{
+    char cache[96];
+    size_t pages = 0;
+    snprintf(cache, sizeof(cache), "%s/cache", unit_folder);
+    for (bool serves = false; !serves; pages++) {
+        struct unit_store unit;
+        fill_but(pages);
+        if (try_in(&unit, cache) != OK || pages > 100)
+            return 1;
+        serves = serving(&unit);
+        if (!serves && slice_find(unit.why, S("file system is full")) == unit.why.len)
+            return 2;
+        if (unlink(in_folder("filler")) != 0 || (pages == 3 && !serves_soon(&unit)))
+            return 3;
+        unit_close(&unit);
+        remove_tree(cache);
+    }
+    return pages > 4 ? 0 : 4;    /* the format file found room, but not the index */
+}
+
+TEST(a_new_folder_on_a_full_disk_says_so_and_comes_when_there_is_room)
+{
+    if (!on_small_disk(play_full_and_new))
+        skip();
+}
+
 /* Each opening gives extents for its index. */
 static int play_full_and_old(void)
 {
@@ -662,6 +697,7 @@ RUN_STORE(STORE_TEST(what_was_committed_before_a_kill_is_there_unproved_and_righ
           STORE_TEST(a_newer_format_is_refused_and_left_alone),
           STORE_TEST(a_folder_held_by_another_process_is_taken_when_it_is_free),
           STORE_TEST(a_full_disk_is_lived_with),
+          STORE_TEST(a_new_folder_on_a_full_disk_says_so_and_comes_when_there_is_room),
           STORE_TEST(an_old_folder_on_a_full_disk_gives_an_extent_for_its_index),
           STORE_TEST(a_read_only_folder_is_served_without_and_taken_when_it_can_be_written),
           STORE_TEST(a_folder_that_cannot_be_made_is_served_without))
