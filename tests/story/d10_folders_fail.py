@@ -161,6 +161,11 @@ with Story("d10 a folder that fails costs what lies in it, and nothing else", se
                 except OSError:
                     return True
 
+        def remove_filler():
+            """Without the sync, the file system may still have the filler's bytes after an error."""
+            os.unlink(b + "/filler")
+            return run(["sync", "-f", b])[0] == 0
+
         def replace():
             shutil.rmtree(b + "/old", ignore_errors=True)
             os.rename(b + "/cache", b + "/old")
@@ -169,7 +174,7 @@ with Story("d10 a folder that fails costs what lies in it, and nothing else", se
 
         rounds, until = 0, time.monotonic() + 60 * MINUTES
         while rounds == 0 or time.monotonic() < until:
-            fails("full", fill, lambda: not os.unlink(b + "/filler"), out=False)
+            fails("full", fill, remove_filler, out=False)
             fails("read-only", lambda: make_read_only("b"), lambda: unmount("b") and mount_again("b"))
             fails("EIO", lambda: shut_down("b"), lambda: unmount("b") and mount_again("b"))
             fails("writes hang", freeze, thaw)
