@@ -19,9 +19,11 @@ struct bans_row {
     struct ban ban;                   /* its prefix is owned */
     uint64_t bucket;                  /* hash of the bucket; 0: the prefix names no single bucket */
     bool swept;                       /* no entry of the index needs to be compared */
-    /* Of the sweep: the extents to read, and those left. lacks is set at the end of a sweep: bit n
-     * means that volume n was out of service, and has names that the sweep needs. */
-    uint32_t extents, left;
+    uint32_t extents, left;           /* of the sweep: to read; and left */
+    /* Of a sweep that could not decide all. failed: an extent or a name could not be read. unread:
+     * an extent can't be opened. lacks: bit n means that volume n was out of service, and has names
+     * that are needed. */
+    bool failed, unread;
     uint64_t lacks;
 };
 

@@ -524,7 +524,7 @@ void bans_progress(struct bans *bans, const struct bans_row *rows, size_t count)
             continue;
         row->extents = rows[i].extents;
         row->left = rows[i].left;
-        row->lacks = rows[i].lacks;
+        row->lacks = 0;
     }
     pthread_mutex_unlock(&bans->lock);
 }
@@ -536,17 +536,23 @@ static bool is_same(const struct bans_row *a, const struct bans_row *b)
            memcmp(a->ban.open, b->ban.open, sizeof(a->ban.open)) == 0;
 }
 
-void bans_are_swept(struct bans *bans, unsigned opening, const struct bans_row *rows, size_t count)
+void bans_sweep_ended(struct bans *bans, unsigned opening, const struct bans_row *rows,
+                      size_t count)
 {
     pthread_mutex_lock(&bans->lock);
-    bool same = atomic_load(&bans->opening) == opening;
+    bool same = atomic_load(&bans->opening) == opening, any = false;
     for (size_t i = 0; same && i < count; i++) {
         struct bans_row *row = find(bans, rows[i].ban.serial);
-        if (row && is_same(row, &rows[i]))
-            row->swept = true;
+        if (!row || !is_same(row, &rows[i]))
+            continue;
+        row->lacks = rows[i].lacks;
+        row->swept = !rows[i].failed && !rows[i].unread && !rows[i].lacks;
+        any |= row->swept;
     }
-    rows_changed(bans);
-    atomic_store(&bans->dirty, true);
+    if (any) {
+        rows_changed(bans);
+        atomic_store(&bans->dirty, true);
+    }
     pthread_mutex_unlock(&bans->lock);
 }
 

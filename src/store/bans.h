@@ -68,11 +68,12 @@ bool bans_row_is_of_bucket(const struct bans_row *row);
 
 /* Copies the rows that are not swept, in keep. */
 size_t bans_unswept(struct bans *bans, struct arena *keep, struct bans_row **ret);
-/* Notes how far the sweep of these bans has come, from their members extents, left and lacks. */
+/* Notes how far the sweep of these bans has come, from their members extents and left. */
 void bans_progress(struct bans *bans, const struct bans_row *rows, size_t count);
-/* Notes that all entries that these bans cover are deleted. Does nothing if the folder was opened
- * anew since `opening`. */
-void bans_are_swept(struct bans *bans, unsigned opening, const struct bans_row *rows, size_t count);
+/* Notes for each of these bans that all entries that it covers are deleted; or, from its members
+ * failed, unread and lacks, why not. Does nothing if the folder was opened anew since `opening`. */
+void bans_sweep_ended(struct bans *bans, unsigned opening, const struct bans_row *rows,
+                      size_t count);
 /* Finds the bans of the list that the volume still needs: they are not swept, or cover one of the
  * extents in `numbers`, which are in ascending order. Adds their serials to `needed`, and returns
  * their number. A row of this volume alone that is not needed is removed. */

@@ -9,16 +9,17 @@
  * again with the same ETag. Rows of format version 1 have neither names nor bucket hashes. For
  * them, the metadata block of the record gives the name, as for units.
  *
- * When all extents were read, look-ups need not compare the purge any more. Until then they do, and
- * also if an extent could not be opened, or an extent or a name could not be read. If the rows of a
- * damaged table are not all known, the sweep deletes all entries of the records that no row tells
- * of (unlisted.h). If the disk does not give the rows of an extent, the sweep fails and is
- * repeated. After TRIES_MAX sweeps that could not read this extent, the sweep deletes these
- * entries. An extent that can't be opened keeps its entries, because it may be good: the mode bits
- * of its folder may have changed. The sweep deletes them only if its file is gone. Records that
- * neither a row nor the footer counts are never served (extent_hold_record). Records without
- * entries count as dead (account.h), so the recycler takes their extents. Threads: one thread for
- * all volumes; the committer takes the batches between commits, as those of the recycler. */
+ * When all extents that a purge covers were read, look-ups need not compare it any more. Until then
+ * they do, and also if one of these extents could not be opened, or an extent or a name could not
+ * be read. If the rows of a damaged table are not all known, the sweep deletes all entries of the
+ * records that no row tells of (unlisted.h). If the disk does not give the rows of an extent, the
+ * sweep fails and is repeated. After TRIES_MAX sweeps that could not read this extent, the sweep
+ * deletes these entries. An extent that can't be opened keeps its entries, because it may be good:
+ * the mode bits of its folder may have changed. The sweep deletes them only if its file is gone.
+ * Records that neither a row nor the footer counts are never served (extent_hold_record). Records
+ * without entries count as dead (account.h), so the recycler takes their extents. Threads: one
+ * thread for all volumes; the committer takes the batches between commits, as those of the
+ * recycler. */
 #include "store/sweep.h"
 
 #include <assert.h>
@@ -63,6 +64,7 @@ struct sweep_turn {
 struct found_name {
     struct object_id id;
     enum found found;
+    struct volume *home;              /* has the name */
     char *text;
     size_t len;
 };
@@ -107,21 +109,24 @@ static const struct found_name *name_of(struct sweep *sweep, const struct object
     if (last->found && memcmp(&last->id, id, sizeof(*id)) == 0)
         return last;
     struct arena keep = { 0 };
-    struct volume *home = store_home(sweep->store, id);
     slice name = S("");
     free(last->text);
-    *last = (struct found_name){ .id = *id, .found = find_name(sweep->volume, id, &keep, &name) };
-    bool unknown = last->found == FOUND_UNKNOWN || last->found == FOUND_SILENT;
+    *last = (struct found_name){ .id = *id, .found = find_name(sweep->volume, id, &keep, &name),
+                                 .home = store_home(sweep->store, id) };
     if (last->found == FOUND_NAME) {
         last->text = must_strndup(name.ptr, name.len);
         last->len = name.len;
     }
-    if (unknown && !volume_is_serving(home))
-        sweep->turn->lacks |= bit_of(home->number);
-    else if (unknown)
-        sweep->turn->failed = true;
     arena_free(&keep);
     return last;
+}
+
+static void note_unknown(struct bans_row *ban, const struct found_name *name)
+{
+    if (volume_is_serving(name->home))
+        ban->failed = true;
+    else
+        ban->lacks |= bit_of(name->home->number);
 }
 
 /* ---- rows ---- */
@@ -136,13 +141,15 @@ static bool is_covered(const struct sweep *sweep, const struct bans_row *ban,
 
 /* True if the object of a covered record has the prefix. If that can't be decided now, the sweep is
  * repeated. */
-static bool has_prefix(struct sweep *sweep, const struct bans_row *ban, const struct toc_row *row)
+static bool has_prefix(struct sweep *sweep, struct bans_row *ban, const struct toc_row *row)
 {
     if (row->name.name.len)
         return slice_starts(row->name.name, ban->ban.prefix);
     if (!ban->ban.prefix.len || (row->entry->bucket && bans_row_is_of_bucket(ban)))
         return true;
     const struct found_name *name = name_of(sweep, &row->entry->id);
+    if (name->found == FOUND_UNKNOWN || name->found == FOUND_SILENT)
+        note_unknown(ban, name);
     return name->found == FOUND_NOTHING ||
            (name->found == FOUND_NAME &&
             slice_starts((slice){ name->text, name->len }, ban->ban.prefix));
@@ -194,6 +201,18 @@ static bool is_any_covered(const struct sweep *sweep, uint32_t number)
     return false;
 }
 
+/* To be called for an extent whose entries could not all be judged. */
+static void note_unswept(struct sweep *sweep, bool unread)
+{
+    for (size_t i = 0; i < sweep->row_count; i++) {
+        struct bans_row *row = &sweep->rows[i];
+        if (!covers_extent(row, sweep->extent))
+            continue;
+        row->unread |= unread;
+        row->failed |= !unread;
+    }
+}
+
 static bool goes_on(void *arg)
 {
     struct sweep *sweep = arg;
@@ -238,7 +257,7 @@ static enum err without_rows(struct sweep *sweep)
         return ERR_IO;
     if (state == ERR_IO)    /* since the opening */
         return forget_rest(sweep, 0);
-    sweep->turn->incomplete = true;
+    note_unswept(sweep, true);
     return OK;
 }
 
@@ -273,7 +292,8 @@ static void read_extent(struct sweep *sweep, uint32_t number)
     enum err e = read_rows(sweep);
     sweep->count = sweep->entries = 0;
     extent_release(&sweep->held);
-    sweep->turn->failed |= e && extent_is_there(sweep->volume->extents, number);
+    if (e && extent_is_there(sweep->volume->extents, number))
+        note_unswept(sweep, false);
 }
 
 static void note_progress(struct sweep *sweep, uint32_t number, int32_t more)
@@ -291,10 +311,6 @@ static void read_extents(struct sweep *sweep)
     struct volume *volume = sweep->volume;
     uint32_t *numbers;
     size_t count = extents_numbers(volume->extents, &sweep->keep, &numbers), covered = 0, seen = 0;
-    for (size_t i = 0; i < sweep->row_count; i++) {
-        sweep->rows[i].extents = sweep->rows[i].left = 0;
-        sweep->rows[i].lacks = 0;
-    }
     sweep->turn->unread = must_alloc((count + 1) * sizeof(*sweep->turn->unread));
     for (size_t i = 0; i < count; i++) {
         covered += is_any_covered(sweep, numbers[i]);
@@ -304,7 +320,8 @@ static void read_extents(struct sweep *sweep)
         if (!is_any_covered(sweep, numbers[i]))
             continue;
         if (is_stopping(sweep->store) || !volume_is_serving(volume)) {
-            sweep->turn->failed = true;
+            for (size_t row = 0; row < sweep->row_count; row++)
+                sweep->rows[row].failed = true;
             return;
         }
         if (seen++ % (covered / REPORTS + 1) == 0)
@@ -315,13 +332,22 @@ static void read_extents(struct sweep *sweep)
     bans_progress(volume->bans, sweep->rows, sweep->row_count);
 }
 
-/* Notes for which volumes the sweep waits, unless it also has other work left. */
-static void note_lacks(struct sweep *sweep)
+/* Notes what the next sweep waits for. A purge waits for volumes with names only if it has no other
+ * work left. */
+static void note_end(struct sweep *sweep)
 {
-    const struct sweep_turn *turn = sweep->turn;
-    for (size_t i = 0; i < sweep->row_count; i++)
-        sweep->rows[i].lacks = turn->failed || turn->incomplete ? 0 : turn->lacks;
-    bans_progress(sweep->volume->bans, sweep->rows, sweep->row_count);
+    struct sweep_turn *turn = sweep->turn;
+    bool unopened = extents_unopened(sweep->volume->extents) > 0;
+    for (size_t i = 0; i < sweep->row_count; i++) {
+        struct bans_row *row = &sweep->rows[i];
+        row->unread |= unopened;
+        turn->failed |= row->failed;
+        turn->incomplete |= row->unread;
+        turn->lacks |= row->lacks;
+        if (row->failed || row->unread)
+            row->lacks = 0;
+    }
+    turn->late_ms = mono_ms() + LATE_MS;
 }
 
 /* Returns true if all could be decided. Otherwise the turn says what could not. */
@@ -337,14 +363,15 @@ static bool sweep_volume(struct store *store, struct volume *volume, struct swee
     sweep->volume = volume;
     sweep->turn = turn;
     sweep->row_count = bans_unswept(volume->bans, &sweep->keep, &sweep->rows);
+    for (size_t i = 0; i < sweep->row_count; i++) {
+        struct bans_row *row = &sweep->rows[i];
+        *row = (struct bans_row){ .ban = row->ban, .bucket = row->bucket };
+    }
     read_extents(sweep);
-    turn->incomplete |= extents_unopened(volume->extents) > 0;
-    turn->late_ms = mono_ms() + LATE_MS;
+    note_end(sweep);
     bool done = !turn->failed && !turn->incomplete && !turn->lacks;
-    note_lacks(sweep);
     (void)failpoint(FAIL_SWEPT);
-    if (done)
-        bans_are_swept(volume->bans, opening, sweep->rows, sweep->row_count);
+    bans_sweep_ended(volume->bans, opening, sweep->rows, sweep->row_count);
     free(sweep->last.text);
     free(sweep->before);
     arena_free(&sweep->keep);

@@ -616,14 +616,20 @@ TEST(a_folder_that_was_out_takes_the_purges_that_it_missed)
     ends_with_val(&unit);
 }
 
-/* The first purge in force. */
-static struct purge_state state_of(struct unit_store *unit)
+/* The purge in force at this place. */
+static struct purge_state state_at(struct unit_store *unit, size_t place)
 {
     struct arena keep = { 0 };
     struct purge_state *states, none = { .serial = 0 };
-    none = store_purges(unit->store, &keep, &states) ? states[0] : none;
+    none = store_purges(unit->store, &keep, &states) > place ? states[place] : none;
     arena_free(&keep);
     return none;
+}
+
+/* The first purge in force. */
+static struct purge_state state_of(struct unit_store *unit)
+{
+    return state_at(unit, 0);
 }
 
 static unsigned count_set(const bool set[VOLUMES_MAX])
@@ -665,6 +671,27 @@ TEST(a_purge_says_which_folders_wait_for_names_in_a_folder_that_is_out)
     soon(serves(&unit, home));
     state = state_of(&unit);
     ok(count_set(state.waiting) == 0 && count_set(state.out) == 0);
+    unit_close(&unit);
+}
+
+TEST(a_purge_of_another_bucket_waits_for_no_names)
+{
+    struct unit_store unit = open_three();
+    struct purge_result result;
+    struct arena keep = { 0 };
+    slice prefix = prefix_of("train/", false);
+    slice other = purge_prefix(&keep, S("http://origin"), S("other"), S(""), false);
+    size_t home;
+    ok(put_object(&unit, split_key(&unit, "train/", &home), "\"1\"", 65 * MIB) == OK);
+    take_away(&unit, home);
+    ok(store_purge(unit.store, &prefix, 1, &result) == OK);
+    soon(count_set(state_of(&unit).waiting) == 1);
+    ok(store_purge(unit.store, &other, 1, &result) == OK);
+    soon(count_set(state_at(&unit, 1).folders) == 1);
+    struct purge_state first = state_of(&unit), second = state_at(&unit, 1);
+    ok(count_set(first.folders) == 2 && count_set(first.waiting) == 1);
+    ok(second.serial == result.serial && second.folders[home] && second.out[home]);
+    arena_free(&keep);
     unit_close(&unit);
 }
 
@@ -1377,6 +1404,7 @@ RUN_STORE(STORE_TEST(a_purge_hides_its_prefix_at_once_and_deletes_it_later),
           STORE_TEST(a_damaged_file_of_bans_bans_everything),
           STORE_TEST(units_in_another_folder_than_their_metadata_are_swept_by_their_name),
           STORE_TEST(a_purge_says_which_folders_wait_for_names_in_a_folder_that_is_out),
+          STORE_TEST(a_purge_of_another_bucket_waits_for_no_names),
           STORE_TEST(a_folder_that_was_out_takes_the_purges_that_it_missed),
           STORE_TEST(a_folder_that_returns_at_a_start_takes_the_purges_that_it_missed),
           STORE_TEST(a_folder_that_returns_long_after_a_start_takes_the_purges_that_it_missed),
