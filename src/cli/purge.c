@@ -22,9 +22,10 @@ struct purge {
     bool incomplete;               /* of a dry run */
     /* Of the purges that --wait or --list finds. working: a folder has entries to delete, and can
      * delete them now. out: the folders that are out of service, and hold up the purge. waiting:
-     * the folders that are in service, and wait for those. */
+     * the folders that are in service, and wait for those. unread: the folders that are in service,
+     * and can't open some of their files. */
     uint64_t extents, left, rows;
-    bool working, waiting[LINES_FOLDERS_MAX], out[LINES_FOLDERS_MAX];
+    bool working, waiting[LINES_FOLDERS_MAX], out[LINES_FOLDERS_MAX], unread[LINES_FOLDERS_MAX];
     struct arena keep;
 };
 
@@ -125,10 +126,12 @@ static void count(struct purge *purge, const json_t *row)
     lines_folders(row, "folders", folders);
     lines_folders(row, "folders_waiting", held);
     lines_folders(row, "folders_out", held);
+    lines_folders(row, "folders_unread", held);
     for (size_t i = 0; i < LINES_FOLDERS_MAX; i++)
         purge->working |= folders[i] && !held[i];
     lines_folders(row, "folders_waiting", purge->waiting);
     lines_folders(row, "folders_out", purge->out);
+    lines_folders(row, "folders_unread", purge->unread);
 }
 
 static void visit_state(void *arg, slice line, const json_t *row)
@@ -164,6 +167,12 @@ static void warn_held(const struct purge *purge)
             fprintf(stderr, "penstock purge: warning: cache folder %zu has parts of objects whose "
                     "names lie in a folder that is out of service; the purge stays in progress in "
                     "cache folder %zu, too, until that folder is back\n", i + 1, i + 1);
+    for (size_t i = 0; i < LINES_FOLDERS_MAX; i++)
+        if (purge->unread[i])
+            fprintf(stderr, "penstock purge: warning: cache folder %zu has files in extents/ that "
+                    "Penstock can't open; the purge stays in progress there until it can. Check "
+                    "the mode bits of extents/ and of its files, and the disk; then restart "
+                    "Penstock. While Penstock is stopped, penstock fsck names the files\n", i + 1);
 }
 
 /* Asks for the purges in force. */
@@ -175,6 +184,7 @@ static int ask_states(struct purge *purge, line_visit *visit)
     purge->working = false;
     memset(purge->waiting, 0, sizeof(purge->waiting));
     memset(purge->out, 0, sizeof(purge->out));
+    memset(purge->unread, 0, sizeof(purge->unread));
     text_add(&query, S("penstock-purge="));
     query_add(&query, "prefix", purge->server->of.key);
     struct question question = {

@@ -123,6 +123,8 @@ static void list_purges(struct purge_job *job, struct text *to)
         line_add_folders(to, states[i].waiting);
         text_add(to, S(",\"folders_out\":"));
         line_add_folders(to, states[i].out);
+        text_add(to, S(",\"folders_unread\":"));
+        line_add_folders(to, states[i].unread);
         text_add(to, S("}\n"));
     }
 }

@@ -525,6 +525,7 @@ void bans_progress(struct bans *bans, const struct bans_row *rows, size_t count)
         row->extents = rows[i].extents;
         row->left = rows[i].left;
         row->lacks = 0;
+        row->unread = false;
     }
     pthread_mutex_unlock(&bans->lock);
 }
@@ -546,6 +547,7 @@ void bans_sweep_ended(struct bans *bans, unsigned opening, const struct bans_row
         if (!row || !is_same(row, &rows[i]))
             continue;
         row->lacks = rows[i].lacks;
+        row->unread = rows[i].unread && !rows[i].failed;
         row->swept = !rows[i].failed && !rows[i].unread && !rows[i].lacks;
         any |= row->swept;
     }

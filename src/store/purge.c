@@ -142,12 +142,14 @@ enum err store_purge(struct store *store, const slice *prefixes, size_t count,
 /* ---- purges in force ---- */
 
 /* Adds the progress of a purge in one volume. Returns true if the volume still compares it, or has
- * not taken it yet. *ret_lacks is that of its sweep. */
-static bool add_volume(struct volume *volume, struct purge_state *state, uint64_t *ret_lacks)
+ * not taken it yet. *ret_lacks and *ret_unread are those of its sweep. */
+static bool add_volume(struct volume *volume, struct purge_state *state, uint64_t *ret_lacks,
+                       bool *ret_unread)
 {
     struct bans *bans = volume->bans;
     bool taken = false, swept = true;
     *ret_lacks = 0;
+    *ret_unread = false;
     pthread_mutex_lock(&bans->lock);
     for (size_t i = 0; i < bans->count; i++) {
         const struct bans_row *row = &bans->rows[i];
@@ -158,6 +160,7 @@ static bool add_volume(struct volume *volume, struct purge_state *state, uint64_
         state->extents += row->extents;
         state->left += row->left;
         *ret_lacks = row->lacks;
+        *ret_unread = row->unread;
     }
     pthread_mutex_unlock(&bans->lock);
     return !taken || !swept;
@@ -178,16 +181,17 @@ static bool is_waiting(const struct store *store, uint64_t lacks, bool out[VOLUM
 /* Adds the progress of a purge in all folders. Returns true if it is in progress in any of them. */
 static bool add_folders(struct store *store, struct purge_state *state)
 {
-    bool any = false;
+    bool any = false, unread;
     uint64_t lacks;
     for (size_t i = 0; i < store->volume_count; i++) {
-        if (!store->installation.route[i].weight || !add_volume(store->volumes[i], state, &lacks))
+        struct volume *volume = store->volumes[i];
+        if (!store->installation.route[i].weight || !add_volume(volume, state, &lacks, &unread))
             continue;
         any = state->folders[i] = true;
-        if (!volume_is_serving(store->volumes[i]))
-            state->out[i] = true;
-        else
-            state->waiting[i] = is_waiting(store, lacks, state->out);
+        bool serves = volume_is_serving(volume);
+        state->out[i] |= !serves;
+        state->unread[i] = serves && unread;
+        state->waiting[i] = serves && is_waiting(store, lacks, state->out);
     }
     return any;
 }

@@ -35,8 +35,9 @@ struct purge_state {
     uint32_t extents, left;           /* to read for the sweep, in all folders; and those left */
     /* By the order of the settings. folders: the folder has entries left to delete. waiting: such a
      * folder is in service, but needs names of folders that are out, and waits for these. out: the
-     * folder is out of service, and has such entries, or names that a waiting folder needs. */
-    bool folders[VOLUMES_MAX], waiting[VOLUMES_MAX], out[VOLUMES_MAX];
+     * folder is out of service, and has such entries, or names that a waiting folder needs. unread:
+     * the folder is in service, and can't open an extent that may have such entries. */
+    bool folders[VOLUMES_MAX], waiting[VOLUMES_MAX], out[VOLUMES_MAX], unread[VOLUMES_MAX];
 };
 /* Finds the purges in force, in keep. Any thread; never waits for a disk. */
 size_t store_purges(struct store *store, struct arena *keep, struct purge_state **ret);

@@ -343,3 +343,22 @@ with Story("y02 commands say what is cached", seconds=150) as story:
     os.rename(story.path("away"), story.path("cd"[out_of - 1]))
     wait_for("the folder is back", lambda: house.metric("penstock_store_serving") == 2)
     story.same("... and the purge goes on when the folder is back", penstock("purge", "--wait", "s3://large/a/", env=house.client_env())[:2], (0, "purged s3://large/a/\n"))
+
+    # ---- a file in extents/ that can't be opened ----
+    house.stop()
+    extents = story.path("c") + "/cache/extents"
+    extent = os.path.join(extents, sorted(os.listdir(extents))[0])
+    hidden = story.path("hidden")
+    os.rename(extent, hidden)
+    os.mkdir(extent)
+    house = house.again()
+    status, out, err = penstock("purge", "--wait", "--timeout", "60", "s3://large/b", env=house.client_env())
+    story.fact("--wait does not wait for a file that can't be opened", (status, out) == (3, "purged s3://large/b\n") and
+               "cache folder 1 has files in extents/ that Penstock can't open" in err, (status, out, err))
+    row = json.loads(penstock("purge", "--list", "--json", "s3://large/b", env=house.client_env())[1])
+    story.same("... the list has the folder", (row["folders"], row["folders_unread"]), ([1], [1]))
+    house.stop()
+    os.rmdir(extent)
+    os.rename(hidden, extent)
+    house = house.again()
+    story.same("... and the purge ends when it can", penstock("purge", "--wait", "s3://large/b", env=house.client_env())[:2], (0, "purged s3://large/b\n"))
