@@ -6,8 +6,9 @@
  * - monotonic time is for waiting and measuring: timers, timeouts, durations;
  * - ageing time is for the age of what an origin answered: the freshness of objects, grants (proofs
  *   that the origin let a client read an object), permissions, kept refusals and kept listings.
- *   ageing_s() follows wall time, and ageing_ms() follows monotonic time. But in the tests' daemon,
- *   a test can move both ahead (testing.h). So compare ageing times only with ageing times. */
+ *   This clock counts from the boot of the machine, also while the machine sleeps, and nobody can
+ *   set it. So no copy stays fresh for longer when the wall clock is set back. But in the tests'
+ *   daemon, a test can move it ahead (testing.h). So compare ageing times only with ageing times. */
 #ifndef BASE_CLOCK_H
 #define BASE_CLOCK_H
 
@@ -36,10 +37,13 @@ static inline void cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, 
     pthread_cond_clockwait(cond, lock, CLOCK_MONOTONIC, &until);
 }
 
-static inline uint64_t ageing_ms(void) { return mono_ms() + testing_ahead_ms(); }
-static inline int64_t ageing_s(void)
+static inline uint64_t ageing_ms(void)
 {
-    return (int64_t)((clock_ns(CLOCK_REALTIME) / 1000000u + testing_ahead_ms()) / 1000u);
+    return clock_ns(CLOCK_BOOTTIME) / 1000000u + testing_ahead_ms();
 }
+/* At least 1: in many places, 0 means that the time is not known. */
+static inline int64_t ageing_s(void) { return 1 + (int64_t)(ageing_ms() / 1000u); }
+/* Returns an ageing time as wall time, for people. */
+static inline int64_t ageing_as_wall_s(int64_t then_s) { return wall_s() - (ageing_s() - then_s); }
 
 #endif

@@ -129,9 +129,9 @@ static enum err judge_freshness(struct get *get)
     static const enum get_phase next[] = {
         [JUDGED_CONFIRMED] = GET_DECIDE, [JUDGED_FRESH] = GET_DECIDE, [JUDGED_IMMUTABLE] = GET_DECIDE,
         [JUDGED_STALE] = GET_DECIDE, [JUDGED_EXPIRED] = GET_PAGE, [JUDGED_UNPROVED] = GET_PAGE,
-        [JUDGED_CLOCK_SET_BACK] = GET_PAGE, [JUDGED_NOT_PERMITTED] = GET_PROBE,
-        [JUDGED_NEWEST] = GET_PROBE, [JUDGED_RESTATED] = GET_PROBE,
-        [JUDGED_INCOMPLETE] = GET_PROBE, [JUDGED_VERSION_EXPIRED] = GET_PROBE,
+        [JUDGED_NOT_PERMITTED] = GET_PROBE, [JUDGED_NEWEST] = GET_PROBE,
+        [JUDGED_RESTATED] = GET_PROBE, [JUDGED_INCOMPLETE] = GET_PROBE,
+        [JUDGED_VERSION_EXPIRED] = GET_PROBE,
     };
     static_assert(countof(next) == JUDGEMENTS, "each judgement has its next phase");
     enum judgement judged = get_judge(get);

@@ -69,7 +69,6 @@ enum judgement {
     JUDGED_STALE,                 /* yes: within grace; it is revalidated meanwhile */
     JUDGED_EXPIRED,               /* no: ttl and grace are over */
     JUDGED_UNPROVED,              /* no: not confirmed since an unclean stop, or in this process */
-    JUDGED_CLOCK_SET_BACK,        /* no: its age is not known */
     JUDGED_NOT_PERMITTED,         /* no: nothing proves that the identity may read it */
     JUDGED_NEWEST,                /* no: the client or the settings ask for the newest answer */
     JUDGED_RESTATED,              /* no: a write may have changed the metadata since */

@@ -26,24 +26,24 @@ struct epoch_restated get_restated(const struct get *get)
 }
 
 /* The metadata may have changed since the origin last confirmed it, and listings do not show
- * metadata. If the clock was set back (age below 0), the order of the two is unknown, so the answer
- * is yes. */
-static bool is_restated(const struct get *get, int64_t validated_s, int64_t age_s)
+ * metadata. */
+static bool is_restated(const struct get *get, int64_t validated_s)
 {
     struct epoch_restated restated = get_restated(get);
     return (get->metadata->restated && !validated_s) ||
-           (restated.at_ms && (validated_s <= restated.at_s || age_s < 0));
+           (restated.at_ms && validated_s <= restated.at_s);
 }
 
 /* A version that the client names never becomes another one. The exception is "null": it is the
  * latest object that was written while the bucket had no versions, and no listing of current
  * objects shows it. */
-static enum judgement judge_version(const struct get *get, bool unproved, int64_t age_s)
+static enum judgement judge_version(const struct get *get, bool unproved, int64_t validated_s,
+                                    int64_t age_s)
 {
     const struct rules *rules = get->ask.rules;
     if (rules->freshness == FRESH_IMMUTABLE || !slice_eq(get->name.version, S("null")))
         return unproved ? JUDGED_VERSION_EXPIRED : JUDGED_IMMUTABLE;
-    return age_s >= 0 && age_s <= rules->ttl_s ? JUDGED_FRESH : JUDGED_VERSION_EXPIRED;
+    return validated_s && age_s <= rules->ttl_s ? JUDGED_FRESH : JUDGED_VERSION_EXPIRED;
 }
 
 static enum judgement judge_age(const struct get *get, int64_t validated_s, int64_t age_s)
@@ -51,8 +51,6 @@ static enum judgement judge_age(const struct get *get, int64_t validated_s, int6
     const struct rules *rules = get->ask.rules;
     if (!validated_s)
         return JUDGED_UNPROVED;
-    if (age_s < 0)    /* the settings promise no trust beyond ttl and grace */
-        return JUDGED_CLOCK_SET_BACK;
     if (age_s <= rules->ttl_s)
         return JUDGED_FRESH;
     return age_s <= rules->ttl_s + rules->grace_s && !get->ask.background ? JUDGED_STALE
@@ -72,10 +70,10 @@ enum judgement get_judge(struct get *get)
         return JUDGED_INCOMPLETE;
     if (get_wants_newest(get))
         return JUDGED_NEWEST;
-    if (is_restated(get, validated_s, age_s))
+    if (is_restated(get, validated_s))
         return JUDGED_RESTATED;
     if (get->name.version.len)
-        return judge_version(get, unproved, age_s);
+        return judge_version(get, unproved, validated_s, age_s);
     if (get->ask.rules->freshness == FRESH_IMMUTABLE)
         return unproved ? JUDGED_UNPROVED : JUDGED_IMMUTABLE;
     return judge_age(get, validated_s, age_s);

@@ -128,15 +128,13 @@ static const struct {
     [JUDGED_UNPROVED] = { "revalidate",
         "the origin has not confirmed the copy since the start of this process, or since the "
         "cache folder was closed uncleanly" },
-    [JUDGED_CLOCK_SET_BACK] = { "revalidate",
-        "the machine's clock was set back, so the age of the copy is not known" },
     [JUDGED_NOT_PERMITTED] = { "revalidate",
         "Penstock has no proof that this client may read the object: the origin has not allowed it, "
         "or the permission has ended" },
     [JUDGED_NEWEST] = { "revalidate",
         "Penstock asks the origin at this read, for one of three reasons: the setting "
-        "'freshness' is 'always'; the request has Cache-Control: no-cache; or the key may be a "
-        "second name of an object (a//b may be the same object as a/b)" },
+        "'freshness' is 'always'; the request has Cache-Control: no-cache or max-age=0; or the key "
+        "may be a second name of an object (a//b may be the same object as a/b)" },
     [JUDGED_RESTATED] = { "revalidate",
         "a write through Penstock may have changed the object's metadata since it was confirmed" },
     [JUDGED_INCOMPLETE] = { "revalidate",
@@ -308,9 +306,10 @@ static void set_metadata(json_t *to, const struct explain *explain,
         set_number(object, "bytes", metadata->size);
         set_name(object, "etag", metadata->etag, call->keep);
         set_time(object, "last_modified", metadata->modified_s, call->keep);
-        set_time(object, "confirmed", forecast->confirmed_s, call->keep);
-        if (rules->freshness == FRESH_TTL && forecast->confirmed_s)
-            set_time(object, "fresh_until", forecast->confirmed_s + rules->ttl_s, call->keep);
+        int64_t confirmed_s = forecast->confirmed_s ? ageing_as_wall_s(forecast->confirmed_s) : 0;
+        set_time(object, "confirmed", confirmed_s, call->keep);
+        if (rules->freshness == FRESH_TTL && confirmed_s)
+            set_time(object, "fresh_until", confirmed_s + rules->ttl_s, call->keep);
         set_flag(object, "proved", forecast->proved);
         set_flag(object, "refused", forecast->refused);
         set_flag(object, "unshared", forecast->unshared && !forecast->all_permitted);

@@ -37,7 +37,6 @@
 #include "base/raise.h"
 #include "store/extent_inside.h"
 
-#define TIME_BASE_S 1577836800        /* 2020: times are kept as 32 bits from here */
 
 /* ---- the table ---- */
 
@@ -457,15 +456,13 @@ static bool mark_set(struct extents *all, uint32_t number, enum mark which, uint
 
 int64_t extent_time(struct extent *extent, uint32_t ordinal)
 {
-    uint32_t since = mark_get(extent, MARK_TIME, ordinal);
-    return since ? TIME_BASE_S + (int64_t)since : 0;
+    return mark_get(extent, MARK_TIME, ordinal);
 }
 
 bool extent_time_set(struct extents *all, uint32_t number, uint32_t ordinal, int64_t when_s)
 {
-    int64_t since = when_s - TIME_BASE_S;
-    bool fits = since > 0 && since <= UINT32_MAX;    /* otherwise the time stays unknown */
-    uint32_t mark = fits ? (uint32_t)since : 0;
+    bool fits = when_s > 0 && when_s <= UINT32_MAX;    /* otherwise the time stays unknown */
+    uint32_t mark = fits ? (uint32_t)when_s : 0;
     return mark_set(all, number, MARK_TIME, ordinal, &mark);
 }
 

@@ -54,8 +54,7 @@ uint64_t extent_size(const struct extent *extent);
 bool extent_is_unusable(const struct extent *extent);
 
 /* Two facts about the metadata in record `ordinal`, kept only in RAM: when the origin last
- * confirmed the metadata (wall clock, whole seconds), and metadata->granted. 0: not known in this
- * process. */
+ * confirmed the metadata (ageing_s), and metadata->granted. 0: not known in this process. */
 int64_t extent_time(struct extent *extent, uint32_t ordinal);
 uint32_t extent_granted(struct extent *extent, uint32_t ordinal);
 /* Returns false if there is no such extent. */

@@ -39,7 +39,7 @@ struct metadata {
     slice etag;                   /* as the origin wrote it, with quotes */
     /* "name: value\r\n"..., lower-case names: the headers that clients get */
     slice fields;
-    _Atomic int64_t validated_s;  /* wall clock when the origin last confirmed it; 0: not known */
+    _Atomic int64_t validated_s;  /* ageing_s() when the origin last confirmed it; 0: not known */
     /* The origin's latest answer to the shared identity, in the form of cache/permit.c. The value
      * only grows (raise_32). GRANTED_REFUSED: the answer was a refusal. 0: not known in this
      * process. */

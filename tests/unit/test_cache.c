@@ -4,8 +4,20 @@
 
 #include <glob.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 
 #include "cache/getting.h"
+
+static atomic_int wall_ahead_s;
+
+/* The C library's, for a wall clock that somebody sets. */
+int clock_gettime(clockid_t which, struct timespec *ret)
+{
+    int rc = (int)syscall(SYS_clock_gettime, which, ret);
+    if (!rc && which == CLOCK_REALTIME)
+        ret->tv_sec += atomic_load(&wall_ahead_s);
+    return rc;
+}
 
 TEST(a_second_read_asks_the_origin_for_nothing)
 {
@@ -485,8 +497,8 @@ TEST(a_stale_copy_is_served_while_one_question_is_asked)
     house.rules = (struct rules){ .origin = &house.origin, .freshness = FRESH_TTL, .ttl_s = 60,
                                   .grace_s = 60 };
     ok(reads(&client, 0, 0));
-    atomic_store(&((struct metadata *)(uintptr_t)client.answer->metadata)->validated_s, wall_s() -
-                 100);
+    atomic_store(&((struct metadata *)(uintptr_t)client.answer->metadata)->validated_s,
+                 ageing_s() - 100);
     settle(&client);
     atomic_store(&fake.version, 2);
     atomic_store(&fake.held, true);
@@ -503,6 +515,25 @@ TEST(a_stale_copy_is_served_while_one_question_is_asked)
     for (int i = 0; i < 20; i++)    /* its head is on its way to the store */
         turn(&client);
     ok(reads(&client, 0, 0) && client.answer->source == GET_MISS);
+    client_end(&client);
+    drop_house();
+}
+
+TEST(a_wall_clock_that_is_set_back_makes_no_copy_fresh)
+{
+    new_house(1 * MIB);
+    struct client client;
+    client_begin(&client);
+    house.rules = (struct rules){ .origin = &house.origin, .freshness = FRESH_TTL, .ttl_s = 60 };
+    ok(reads(&client, 0, 0));
+    atomic_store(&((struct metadata *)(uintptr_t)client.answer->metadata)->validated_s,
+                 ageing_s() - 100);
+    settle(&client);
+    atomic_store(&wall_ahead_s, -70);
+    unsigned heads = atomic_load(&fake.heads);
+    ok(reads(&client, 0, 0) && client.answer->source == GET_REVALIDATED);
+    ok(atomic_load(&fake.heads) == heads + 1);
+    atomic_store(&wall_ahead_s, 0);
     client_end(&client);
     drop_house();
 }
@@ -903,6 +934,7 @@ RUN(cmocka_unit_test(readers_who_stop_reading_hold_no_slot),
     cmocka_unit_test(an_answer_that_makes_no_sense_is_never_handed_on),
     cmocka_unit_test(what_was_read_is_there_after_a_restart),
     cmocka_unit_test(a_stale_copy_is_served_while_one_question_is_asked),
+    cmocka_unit_test(a_wall_clock_that_is_set_back_makes_no_copy_fresh),
     cmocka_unit_test(a_crowd_on_one_cold_object_fetches_no_byte_twice),
     cmocka_unit_test(a_leader_that_leaves_changes_nothing_for_the_others),
     cmocka_unit_test(the_last_to_leave_lets_the_record_under_way_end),
