@@ -70,11 +70,23 @@ with Story("c16 a newer version that may not be stored", seconds=60) as story:
             server.stop()
             server = server.again()
 
-    # ---- no room for the record ----
+    # ---- the older version is on its way into the index ----
     full, control = Two(), story.path("failpoints")
     use_tests_daemon()
     server = story.penstock(origin=full.url, cache_dir=story.path("full"), cache_size="512MiB", freshness="immutable",
-                            env={"PENSTOCK_FAILPOINTS": control})
+                            buckets=buckets, env={"PENSTOCK_FAILPOINTS": control})
+    with open(control, "w") as f:
+        f.write("appended stop\n")
+    story.same("version 1 comes from the origin", version(server.get("sized/grown")), "1")
+    wait_for("its commit is held up", lambda: os.path.exists(control + ".hits"))
+    full.version = 2
+    story.same("no-cache gets version 2", version(server.get("sized/grown", headers={"cache-control": "no-cache"})), "2")
+    os.unlink(control)
+    time.sleep(0.5)    # version 1 would be in the index by then
+    story.same("plain reads get version 2", [version(server.get("sized/grown")) for _ in range(3)], ["2"] * 3)
+    full.version = 1
+
+    # ---- no room for the record ----
     keys = ["full/a", "full/grown"]    # the metadata comes with the bytes, and alone
     server.wait_cached(*keys)
     full.version = 2
