@@ -28,7 +28,7 @@ bool file_read(const char *path, size_t max, struct arena *keep, slice *ret)
 enum err file_err(int error)
 {
     switch (error) {
-    case ENOSPC: case EDQUOT:
+    case ENOSPC: case EDQUOT: case EFBIG:    /* EFBIG: the limit of file sizes (RLIMIT_FSIZE) */
         return ERR_FULL;
     case EMFILE: case ENFILE: case ENOMEM:
         return ERR_LIMIT;

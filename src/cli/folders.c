@@ -77,8 +77,8 @@ static void watch_room(struct folder_reported *reported, const struct store_stat
     if (squeezed)
         log_warn("cache_squeezed", "path=%.*s capacity=%" PRIu64 " size=%" PRIu64 " free=%" PRIu64
                  " reserve=%" PRIu64 " why=\"the file system of the cache folder has less free "
-                 "space than its size and cache_reserve need: the cache keeps fewer objects, and "
-                 "more reads go to the origin. Make room on that file system, or lower "
+                 "space, or fewer free inodes, than its size and cache_reserve need: the cache keeps "
+                 "fewer objects, and more reads go to the origin. Make room on that file system, or lower "
                  "the folder's size (cache_size, or size in cache_dirs)\"",
                  SLICE_ARG(reported->path), status->capacity_bytes, status->size_bytes,
                  status->free_bytes, status->reserve_bytes);

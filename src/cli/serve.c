@@ -48,6 +48,7 @@ static void catch_signals(void)
     for (size_t i = 0; i < countof(numbers); i++)
         check(sigaction(numbers[i], &action, NULL) == 0);
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);    /* a write beyond RLIMIT_FSIZE fails */
 }
 
 /* Returns after a signal, or after timeout_ms. */

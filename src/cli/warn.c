@@ -5,6 +5,7 @@
  * serve logs them when it starts and when it reloads. */
 #include <inttypes.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "base/file.h"
@@ -120,6 +121,19 @@ slice cli_small_cache(uint64_t size_bytes, bool derived, struct arena *keep)
                         "system (the cache then grows), or " SET_ANOTHER ". If you want such a "
                         "small cache, set its size: cache_size, or the size in cache_dirs",
                         size_bytes / MIB);
+}
+
+/* Penstock raises the soft limit to the hard limit. */
+static slice file_sizes_are_limited(const struct config *config, struct arena *keep)
+{
+    struct rlimit files;
+    (void)config;
+    if (getrlimit(RLIMIT_FSIZE, &files) != 0 || files.rlim_max == RLIM_INFINITY)
+        return S("");
+    slice most = show_bytes(keep, files.rlim_max);
+    return arena_printf(keep, "a file of this process may have at most %.*s (ulimit -Hf, or "
+                        "LimitFSIZE in the unit): larger uploads may fail, and a cache whose files "
+                        "reach this size stores no more objects. Remove this limit", SLICE_ARG(most));
 }
 
 static bool holds_a_key(const char *file, struct arena *keep)
@@ -262,8 +276,8 @@ void cli_warnings(const struct config *config, const struct memory *memory,
                   void (*report)(void *arg, slice warning), void *arg)
 {
     static slice (*const warnings[])(const struct config *config, struct arena *keep) = {
-        size_is_not_there, sizes_are_derived_twice, key_is_open, grants_cost, permission_costs, anybody_may_write,
-        http_is_exposed, admin_is_exposed,
+        size_is_not_there, sizes_are_derived_twice, file_sizes_are_limited, key_is_open, grants_cost,
+        permission_costs, anybody_may_write, http_is_exposed, admin_is_exposed,
     };
     struct arena keep = { 0 };
     for (size_t i = 0; i <= countof(warnings); i++) {

@@ -24,9 +24,11 @@
 #include "store/sizing.h"
 
 #define WATCH_MS 500u
+#define LATE_MS 500u                  /* the watch may wake this much too late */
 #define OPENING_MS 1000u              /* a removal waits so long for an opening; most take less */
 #define RESERVE_MAX (8 * GIB)
 #define GIVEN_MAX 2u                  /* extents that go for files of at most a few MiB */
+#define FILES_KEPT 16u                /* free inodes for the folder's files other than extents */
 
 /* The metric is the sum of all volumes. Any thread. */
 static void gauge(struct volume *volume, enum volume_gauge which, int64_t value)
@@ -51,7 +53,23 @@ void service_gauges_end(struct volume *volume)
 uint64_t service_free_bytes(const struct volume *volume)
 {
     struct store_space space;
-    return store_space(volume->folder.path, &space) == OK ? space.free_bytes : UINT64_MAX;
+    if (store_space(volume->folder.path, &space) != OK)
+        return UINT64_MAX;
+    return space.free_files < FILES_KEPT ? 0 : space.free_bytes;
+}
+
+/* Returns the free bytes that new extents can take. An extent takes two inodes: the second one is
+ * for its file of ages, which may be written later. */
+static uint64_t bytes_for_extents(const struct volume *volume)
+{
+    struct store_space space;
+    uint64_t each = atomic_load(&volume->space.extent_bytes);
+    uint64_t kept = FILES_KEPT + extents_count(volume->extents);
+    if (store_space(volume->folder.path, &space) != OK)
+        return UINT64_MAX;
+    uint64_t more = (space.free_files - MIN(space.free_files, kept)) / 2;
+    return !each || space.free_bytes / each < more ? space.free_bytes
+                                                   : MIN(space.free_bytes, more * each);
 }
 
 /* Grows the size if no setting gives it, up to SIZE_EXTENTS_MAX extents. The index has room for the
@@ -69,7 +87,7 @@ static void grow(struct volume *volume, uint64_t free)
 /* Notes the free bytes in RAM, for threads that must not wait for the file system. */
 void service_measure(struct volume *volume)
 {
-    uint64_t free = service_free_bytes(volume), kept = atomic_load(&volume->space.reserve_bytes);
+    uint64_t free = bytes_for_extents(volume), kept = atomic_load(&volume->space.reserve_bytes);
     if (free == UINT64_MAX)
         return;
     uint64_t all = free + extents_bytes(volume->extents);
@@ -287,14 +305,33 @@ static bool is_stuck(struct volume *volume)
     return atomic_load(&volume->service.open) && !volume_is_serving(volume);
 }
 
+static void begin_later(_Atomic uint64_t *since_ms, uint64_t late_ms)
+{
+    uint64_t since = atomic_load(since_ms);
+    if (since)    /* else, or if it has changed, the committer has made progress */
+        (void)!atomic_compare_exchange_strong(since_ms, &since, MIN(since + late_ms, mono_ms()));
+}
+
+/* If the watch has slept too long, the whole process was stopped, for example by SIGSTOP or with its
+ * machine. The committer could not work then, so this time does not count. */
+static void allow_for_stop(struct volume *volume, uint64_t slept_ms)
+{
+    if (slept_ms < WATCH_MS + LATE_MS)
+        return;
+    begin_later(&volume->service.busy_since_ms, slept_ms - WATCH_MS);
+    begin_later(&volume->service.opening_since_ms, slept_ms - WATCH_MS);
+}
+
 void *service_watch(void *arg)
 {
     struct volume *volume = arg;
     pthread_mutex_lock(&volume->queue.lock);
     while (!volume->queue.stopping) {
+        uint64_t began_ms = mono_ms();
         if (list_empty(&volume->queue.removals) || !gives_up(volume))
             cond_wait_until(&volume->queue.watch, &volume->queue.lock, mono_ns() + WATCH_MS * 1000000u);
         pthread_mutex_unlock(&volume->queue.lock);
+        allow_for_stop(volume, mono_ms() - began_ms);
         gauge(volume, GAUGE_SERVING, volume_is_serving(volume));
         gauge(volume, GAUGE_HELD, (int64_t)extents_held_bytes(volume->extents));
         gauge(volume, GAUGE_LIVE, (int64_t)extents_live_bytes(volume->extents));

@@ -10,8 +10,8 @@ enum err service_begin(struct volume *volume, const char **ret_why) MUST_USE;
 void service_end(struct volume *volume, const char *why);    /* `why` is static text */
 void service_metrics(struct volume *volume);    /* any thread */
 void service_gauges_end(struct volume *volume);    /* takes the volume out of all sums */
-/* Returns the free bytes of the file system, or UINT64_MAX if they are not known. This and
- * service_measure may hang with the file system, so only the committer calls them. */
+/* Returns the free bytes of the file system, or UINT64_MAX if they are not known. Without free
+ * inodes, no byte counts as free. This and service_measure may hang with the file system, so only the committer calls them. */
 uint64_t service_free_bytes(const struct volume *volume);
 void service_measure(struct volume *volume);
 /* Leaves a note in the folder, once while it is out of service: only this process knows the

@@ -23,7 +23,8 @@ enum err store_space(const char *path, struct store_space *ret)
     if (statvfs(path, &fs) != 0)
         return ERR_IO;
     *ret = (struct store_space){ .bytes = (uint64_t)fs.f_blocks * fs.f_frsize,
-                                 .free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize };
+                                 .free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize,
+                                 .free_files = fs.f_files ? fs.f_favail : UINT64_MAX };
     return OK;
 }
 

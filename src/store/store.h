@@ -144,10 +144,11 @@ uint32_t store_folder_unusable(struct store *store, size_t folder);
  * unreadable since the process began. Sets *ret_last to the number of the latest of them. */
 uint32_t store_folder_damaged(struct store *store, size_t folder, uint32_t *ret_last);
 
-/* Reads the size of a path's file system, and the bytes that are free for this process now. Returns
- * OK, or ERR_IO if the file system does not give them. */
+/* Reads the size of a path's file system, and the bytes and files (inodes) that are free for this
+ * process now. Returns OK, or ERR_IO if the file system does not give them. */
 struct store_space {
     uint64_t bytes, free_bytes;
+    uint64_t free_files;              /* UINT64_MAX: the file system has no such limit */
 };
 enum err store_space(const char *path, struct store_space *ret) MUST_USE;
 /* Finds the result that an opening would have, without opening the folder. Returns OK; ERR_FORMAT
@@ -333,7 +334,7 @@ struct store_vouch {
     uint64_t etag_hash, size;
     int64_t modified_s;
     slice fields;                     /* as in metadata->fields; ptr NULL: from a listing */
-    int64_t when_s;                   /* wall clock when the request was sent */
+    int64_t when_s;                   /* ageing_s() when the request was sent */
     /* For a listing: its bucket (the id of a name without a key), and when the bucket was last
      * restated in this process (0: never). Metadata that the origin has not confirmed since then is
      * CHANGED. */

@@ -1,4 +1,7 @@
-"""cache_size at a restart, and cache_reserve: what is on disk stays below, and all bytes are right."""
+"""cache_size at a restart, and cache_reserve: what is on disk stays below, and all bytes are right. A limit of file sizes ends
+no process."""
+import resource
+
 from harness import *
 
 EACH, COUNT = 4 * MIB, 40
@@ -70,3 +73,12 @@ with Story("d04 size and reserve of the cache folder") as story:
                 if process.alive() and isinstance(process, Penstock):
                     process.kill()
             run(["umount", "-l", story.path("small")])
+
+    # ---- a limit of file sizes ----
+    limited = story.penstock(origin=origin.url, cache_dir=story.path("limited"), cache_size="64MiB", extent_size="4MiB")
+    resource.prlimit(limited.process.pid, resource.RLIMIT_FSIZE, (3 * MIB, 3 * MIB))
+    read_all("files of at most 3 MiB", limited)
+    story.same("a larger upload finds its place in memory", limited.put("bucket/upload", b"x" * 5 * MIB).status, 200)
+    story.same("the process goes on", limited.get(keys[0]).status, 200)
+    story.same("... without an error of the cache", limited.metric("penstock_store_faults_total"), 0)
+    story.same("... and ends cleanly", limited.stop(), 0)

@@ -434,6 +434,7 @@ __attribute__((unused)) static uint64_t faults(struct unit_store *unit)
 
 struct unit_removal {
     struct store_removal removal;
+    struct object_id id;
     sem_t ended;
     enum err err;
 };
@@ -445,18 +446,28 @@ static void removal_done(struct store_removal *removal, enum err err)
     sem_post(&mine->ended);
 }
 
-__attribute__((unused)) static enum err remove_object(struct unit_store *unit, const char *key)
+static void removal_begin(struct unit_store *unit, struct unit_removal *mine, const char *key)
 {
     struct object_name name = name_of(key);
-    struct object_id id;
-    store_object_id(unit->store, &name, &id);
-    struct unit_removal mine = { .removal = { .ids = &id, .count = 1, .done = removal_done } };
-    sem_init(&mine.ended, 0, 0);
-    store_remove(unit->store, &mine.removal);
-    while (sem_wait(&mine.ended) != 0)
+    store_object_id(unit->store, &name, &mine->id);
+    mine->removal = (struct store_removal){ .ids = &mine->id, .count = 1, .done = removal_done };
+    sem_init(&mine->ended, 0, 0);
+    store_remove(unit->store, &mine->removal);
+}
+
+static enum err removal_wait(struct unit_removal *mine)
+{
+    while (sem_wait(&mine->ended) != 0)
         ;
-    sem_destroy(&mine.ended);
-    return mine.err;
+    sem_destroy(&mine->ended);
+    return mine->err;
+}
+
+__attribute__((unused)) static enum err remove_object(struct unit_store *unit, const char *key)
+{
+    struct unit_removal mine;
+    removal_begin(unit, &mine, key);
+    return removal_wait(&mine);
 }
 
 /* ---- the disk's side ---- */

@@ -38,6 +38,42 @@ TEST(the_size_is_kept_and_the_newest_stays)
     unit_close(&unit);
 }
 
+static bool put_number(struct unit_store *unit, const char *name, int number, uint64_t size)
+{
+    char key[32];
+    snprintf(key, sizeof(key), "%s%d", name, number);
+    return put_object(unit, key, "\"1\"", size) == OK;
+}
+
+/* The size and the disk would have room for all. */
+static int play_few_inodes(void)
+{
+    struct unit_store unit = unit_open_sized(400 * MIB, EXTENT);
+    struct store_status status;
+    int here = 0;
+    for (int i = 0; i < 100; i++)
+        if (!put_number(&unit, "k", i, 1500000))
+            return 1 + i;
+    for (int i = 80; i < 100; i++) {
+        char key[32];
+        snprintf(key, sizeof(key), "k%d", i);
+        here += has_object(&unit, key, "\"1\"", 1500000);
+    }
+    store_status(unit.store, &status);
+    if (here < 5 || !status.serving || status.faults)
+        return 101;
+    if (status.capacity_bytes >= status.size_bytes / 2)
+        return 102;
+    unit_close(&unit);
+    return access(in_folder("clean"), F_OK) ? 103 : 0;
+}
+
+TEST(a_disk_with_few_free_inodes_counts_as_full)
+{
+    if (!on_disk_of("size=512m,nr_inodes=80", play_few_inodes))
+        skip();
+}
+
 TEST(packed_objects_leave_with_their_extent)
 {
     struct unit_store unit = unit_open_sized(4 * MIB, EXTENT);
@@ -122,13 +158,6 @@ TEST(a_record_that_is_read_in_pieces_is_touched_once)
 }
 
 /* ---- the copy ---- */
-
-static bool put_number(struct unit_store *unit, const char *name, int number, uint64_t size)
-{
-    char key[32];
-    snprintf(key, sizeof(key), "%s%d", name, number);
-    return put_object(unit, key, "\"1\"", size) == OK;
-}
 
 /* Every other record of every extent was not read for long, so that a copy keeps half. */
 static void make_half_old(struct volume *volume)
@@ -638,5 +667,6 @@ RUN_STORE(STORE_TEST(without_ages_all_records_of_an_extent_are_judged_in_one_tic
           STORE_TEST(pinned_bytes_of_an_extent_that_is_given_up_count_once),
           STORE_TEST(an_extent_that_has_become_the_highest_goes_when_another_one_is_begun),
           STORE_TEST(the_size_is_kept_and_the_newest_stays),
+          STORE_TEST(a_disk_with_few_free_inodes_counts_as_full),
           STORE_TEST(packed_objects_leave_with_their_extent),
           STORE_TEST(what_lies_in_an_extent_that_grew_old_is_read_until_it_goes))

@@ -286,6 +286,54 @@ TEST(a_folder_that_hangs_answers_for_its_own_keys_alone)
     unit_close(&unit);
 }
 
+#define STOPPED_MS 4000u              /* more than the process may take for a commit */
+
+/* A removal comes right after the process was stopped in the middle of a commit. */
+static int play_stopped(void)
+{
+    struct unit_store unit;
+    struct store_options options = options_of(64 * MIB, 4 * MIB);
+    options.commit_ms_max = STOPPED_MS / 2;
+    sem_t hang, held;
+    struct unit_append append = { .hang = &hang, .held = &held };
+    struct unit_removal removal;
+    sem_init(&hang, 0, 0);
+    sem_init(&held, 0, 0);
+    if (unit_try(&unit, options) != OK || put_object(&unit, "gone", "\"1\"", 1000) != OK)
+        return 1;
+    struct metadata *metadata = make_metadata(&unit, "k", "\"1\"", 4);
+    append_begin(&unit, &append, metadata, 0, S("wxyz"), true);
+    while (sem_wait(&held) != 0)
+        ;
+    uint64_t began_ms = mono_ms();
+    raise(SIGSTOP);
+    if (mono_ms() - began_ms < STOPPED_MS)
+        return 2;
+    removal_begin(&unit, &removal, "gone");
+    usleep(100000);    /* the watch could answer it now */
+    sem_post(&hang);
+    if (removal_wait(&removal) != OK || append_wait(&append) != OK || faults(&unit) ||
+        knows(&unit, "gone"))
+        return 3;
+    metadata_unref(&metadata);
+    unit_close(&unit);
+    return 0;
+}
+
+TEST(a_stop_of_the_whole_process_is_no_hanging_disk)
+{
+    int status;
+    pid_t child = fork();
+    if (child == 0)
+        _exit(play_stopped());
+    ok(waitpid(child, &status, WUNTRACED) == child && WIFSTOPPED(status));
+    usleep((STOPPED_MS + 100) * 1000);
+    ok(kill(child, SIGCONT) == 0);
+    ok(waitpid(child, &status, 0) == child && WIFEXITED(status));
+    if (WEXITSTATUS(status))
+        fail_msg("step %d", WEXITSTATUS(status));
+}
+
 static bool is_restated(struct unit_store *unit, const char *key)
 {
     struct metadata *metadata = get_metadata(unit, key);
@@ -655,6 +703,7 @@ RUN_STORE(STORE_TEST(an_object_of_two_stripes_lies_in_two_folders_and_is_read_as
           STORE_TEST(an_append_of_two_folders_fails_if_one_of_them_is_out),
           STORE_TEST(a_removal_of_many_is_answered_once_when_all_folders_have_committed),
           STORE_TEST(a_folder_that_hangs_answers_for_its_own_keys_alone),
+          STORE_TEST(a_stop_of_the_whole_process_is_no_hanging_disk),
           STORE_TEST(a_restated_bucket_is_restated_in_all_folders),
           STORE_TEST(figures_are_sums_and_a_folder_that_is_lost_is_told),
           STORE_TEST(a_quota_holds_while_a_folder_goes_out_of_service_and_comes_back),
