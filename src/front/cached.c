@@ -5,8 +5,9 @@
  * same prefix, in the name of the client (own_list.h). Without an answer from the origin, no name
  * is sent. For some clients, the answer has only objects of that list. Then the page of penstock-ls
  * ends with the last key of the list at the latest, so that "next" is never the name of an object
- * that the client can't see. The loop asks for the pages of the list, and a thread of a pool reads
- * each of them, so the task starts once for each page.
+ * that the client can't see. The origin sends its list in pages, too. The loop asks for each of
+ * these pages, and a thread of a pool reads it. So the task (pool_task.h) starts once for each page
+ * of the origin's list.
  *
  * Then a thread of another pool walks through the store (store/walk.h). It keeps the rows with the
  * lowest names after the parameter "marker" of the request, one page at most (page.h), so memory is
@@ -194,8 +195,8 @@ static void answer(struct pool_task *task)
     proceed(job);
 }
 
-/* Ends the page, and finds the name before the next one. The list ends here: if the client sends its
- * next request when it has the answer, there must be a place for another list. */
+/* Ends the page, and finds the name before the next one. Frees the origin's list before the answer
+ * is sent, so that its place among the long lists is free when the client asks for the next page. */
 static void end_page(struct walk_job *job)
 {
     bool more;

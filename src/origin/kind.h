@@ -32,8 +32,9 @@ struct origin_kind {
     void (*start)(struct origin *origin, struct origin_call *call);
     void (*resume)(struct origin_hook *hook);
     void (*cancel)(struct origin_hook *hook);
-    void (*ask_again)(struct origin_hook *hook);    /* NULL: the kind calls may_send only right
-                                                     * before it answers */
+    /* See origin_ask_again. NULL: the kind calls may_send only right before it answers, and never
+     * while a call waits. */
+    void (*ask_again)(struct origin_hook *hook);
     /* health and owner_changed_ms may be NULL. */
     void (*health)(struct origin *origin, struct arena *keep, struct origin_keys *ret);
     uint64_t (*owner_changed_ms)(const struct origin *origin);    /* NULL: it never changes */

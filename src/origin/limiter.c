@@ -10,9 +10,9 @@
  * next call goes to the end of that queue. So a list delays the calls behind it by one item, not by
  * all its items. But every second free place goes to the call that has waited longest. Without this
  * rule, if a hundred single calls are always waiting, a list would get only one place in a hundred.
- * No call waits more than twice as long as with either rule alone. The cost of a place does not
- * grow with the number of waiting calls: a hash finds the first call of a list, and the other calls
- * of the list are linked to it.
+ * No call waits more than twice as long as it would if every place went by turns, or if every place
+ * went to the longest wait. The cost of a place does not grow with the number of waiting calls: a
+ * hash finds the first call of a list, and the other calls of the list are linked to it.
  *
  * While calls wait, the limiter asks other calls to leave: calls that have a place but do not need
  * it now. It asks at most as many as are waiting, and first the call whose place has been spare
