@@ -312,10 +312,13 @@ static bool worth_another_try(const struct fetch *fetch, enum err err)
 
 void deliver_forget(struct fetch *fetch)
 {
-    /* to newcomers, unless a later answer said so */
-    struct metadata *newest = fetch->inflight->metadata;
-    if (newest && (newest == fetch->metadata || atomic_load(&newest->validated_s) <= fetch->sent_s))
-        metadata_unref(&fetch->inflight->metadata);
+    struct inflight *inflight = fetch->inflight;
+    if (fetch->sent_ms >= inflight->learnt_ms) {    /* otherwise, a later answer is newer */
+        if (inflight->metadata)
+            inflight_supersede(inflight, &fetch->epoch);
+        metadata_unref(&inflight->metadata);
+        inflight->learnt_ms = fetch->sent_ms;
+    }
     forget_object(cache_store(fetch->inflight->cache), &fetch->inflight->id);
 }
 

@@ -65,6 +65,17 @@ bool epoch_holds(const struct object_id *id, struct epoch_note since)
     return !guard_on(GUARD_EPOCH) || epoch_pair_holds(&epochs[row_of(id)].pair, since);
 }
 
+struct epoch_note epoch_supersede(const struct object_id *id, struct epoch_note since)
+{
+    struct epoch_pair *pair = &epochs[row_of(id)].pair;
+    atomic_store(&epochs[row_of(id)].moved, atomic_fetch_add(&moments, 1) + 1);
+    struct epoch_note was = { .started = atomic_fetch_add(&pair->started, 1) };
+    was.finished = atomic_fetch_add(&pair->finished, 1);
+    bool held = since.started == since.finished && was.started == since.started &&
+                was.finished == since.finished;
+    return held ? (struct epoch_note){ since.started + 1, since.finished + 1 } : since;
+}
+
 /* ---- of buckets ---- */
 
 #define BUCKET_EPOCHS 4096

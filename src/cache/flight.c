@@ -194,6 +194,15 @@ void inflight_set_metadata(struct inflight *inflight, struct metadata *metadata)
     metadata_unref(&old);
 }
 
+void inflight_supersede(struct inflight *inflight, struct epoch_note *since)
+{
+    bool same = inflight->epoch.started == since->started &&
+                inflight->epoch.finished == since->finished;
+    *since = epoch_supersede(&inflight->id, *since);
+    if (same)
+        inflight->epoch = *since;
+}
+
 /* ---- waiting ---- */
 
 void waiter_add(struct list *waiters, struct waiter *waiter)

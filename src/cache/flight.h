@@ -40,7 +40,8 @@ struct inflight {
     struct object_id id;
     const struct rules *rules;
     struct object_name name;      /* own copies, but for the endpoint */
-    struct metadata *metadata;    /* from the newest answer; NULL before the first answer */
+    struct metadata *metadata;    /* from the newest answer; NULL before it, or if there is no object */
+    uint64_t learnt_ms;           /* when the request of that answer was sent, by ageing_ms; 0: none */
     /* The origin's latest answer to the shared identity, in the form of metadata->granted, but for
      * any metadata of the object (permit.c). */
     uint32_t granted;
@@ -94,6 +95,9 @@ struct inflight *inflight_ref(struct inflight *inflight) MUST_USE;
 void inflight_unref(struct inflight **inflight);
 void inflight_unhook(struct flights *flights, const struct object_id *id);
 void inflight_set_metadata(struct inflight *inflight, struct metadata *metadata);
+/* To be called when an answer contradicts the metadata of the inflight. Other fills of the object,
+ * which may be of the older version, are not published. *since is the note of the answer's fetch. */
+void inflight_supersede(struct inflight *inflight, struct epoch_note *since);
 
 /* Finds the joinable flight of this version that has this byte, or will have it. Returns a
  * reference, or NULL. */

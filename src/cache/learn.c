@@ -235,27 +235,42 @@ static bool may_be_stored(const struct fetch *fetch, const struct origin_reply *
 }
 
 /* Decides whether the answer is stored. `is_new`: its version may be another one than the store
- * has. */
-static void admit(struct fetch *fetch, const struct origin_reply *reply, bool is_new)
+ * has. `is_late`: an answer to a later request is of another version, or says that there is no
+ * object. */
+static void admit(struct fetch *fetch, const struct origin_reply *reply, bool is_new, bool is_late)
 {
-    if (fetch->proof)
+    if (fetch->proof || is_late)
         return;
     fetch->admitted = may_be_stored(fetch, reply);
     if (is_new && !fetch->admitted)
         forget_other_version(cache_store(fetch->inflight->cache), fetch->metadata, fetch->epoch);
 }
 
-/* A version, or what is said of it, that is new to us: newcomers are told it from now on. */
-static void learn_metadata(struct fetch *fetch, const struct origin_reply *reply,
+/* A version, or what is said of it, that is new to us: newcomers are told it from now on. Returns
+ * true if the answer is late (see admit): newcomers are not told of it. */
+static bool learn_metadata(struct fetch *fetch, const struct origin_reply *reply,
                            const struct facts *facts)
 {
     struct inflight *inflight = fetch->inflight;
     struct metadata *metadata = make_metadata(fetch, reply, facts);
+    bool other = inflight->metadata && inflight->metadata->etag_hash != metadata->etag_hash;
+    bool late = (other || !inflight->metadata) && fetch->sent_ms < inflight->learnt_ms;
     bool known = says_all(&fetch->arena, inflight->metadata, metadata);
-    if (!known)
+    if (other && !late)
+        inflight_supersede(inflight, &fetch->epoch);
+    if (!known && !late)
         inflight_set_metadata(inflight, metadata);
     fetch->metadata = metadata_ref(known ? inflight->metadata : metadata);
     metadata_unref(&metadata);
+    return late;
+}
+
+/* The answer is of the version that newcomers are told. */
+static void confirm(struct fetch *fetch)
+{
+    struct inflight *inflight = fetch->inflight;
+    if (inflight->metadata && inflight->metadata->etag_hash == fetch->metadata->etag_hash)
+        inflight->learnt_ms = MAX(inflight->learnt_ms, fetch->sent_ms);
 }
 
 /* A HEAD that found the version we have: only its time is new. */
@@ -319,13 +334,13 @@ enum err learn_answer(struct fetch *fetch, const struct origin_reply *reply)
         return OK;
     struct metadata *old = fetch->inflight->metadata;
     bool is_new = !fetch->metadata;
-    if (is_new)
-        learn_metadata(fetch, reply, &facts);
+    bool is_late = is_new && learn_metadata(fetch, reply, &facts);
+    confirm(fetch);
     atomic_store(&fetch->metadata->validated_s, fetch->sent_s);
     if (fetch->asked.part)
         learn_part(fetch, reply, &facts);
     permit_granted(fetch);
-    admit(fetch, reply, is_new);
+    admit(fetch, reply, is_new, is_late);
     bool comes_with_its_bytes = fetch->kind == FETCH_GET && fetch->next == 0 &&
                                 fetch->end == fetch->metadata->size && fetch->end > 0 &&
                                 fetch->end <= WHOLE_BYTES_MAX;

@@ -4,8 +4,10 @@ from harness import *
 
 
 class Two(Listener):
-    """An origin whose objects have two versions. The path says how version 2 differs."""
-    version, gets = 1, 0
+    """An origin whose objects have two versions. The path says how version 2 differs. Version 0: there is no object.
+    While `held` is an event, GETs of version 1 wait for it: with "late" in their path, before the answer; with "stream",
+    in the middle of the bytes."""
+    version, gets, held, waiting = 1, 0, None, 0
 
     def body(self, path):
         size = 900_000 if self.version == 1 else 1_200_000 if "grown" in path else 800_000
@@ -19,11 +21,21 @@ class Two(Listener):
             while field := lines.readline().strip():
                 name, _, value = field.partition(b":")
                 head[name.lower()] = value.strip().decode()
-            c.sendall(self.answer(method, target.split("?")[0], "list-type" in target, head))
+            path, held = target.split("?")[0], self.held
+            answer = self.answer(method, path, "list-type" in target, head)
+            if held and method == "GET" and self.version == 1:
+                sent = len(answer) // 2 if "stream" in path else 0
+                c.sendall(answer[:sent])
+                self.waiting += 1
+                held.wait(20)
+                answer = answer[sent:]
+            c.sendall(answer)
 
     def answer(self, method, path, is_list, head):
         if is_list:
             return b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"
+        if not self.version:
+            return b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
         weak, no_store = self.version == 2 and "weak" in path, self.version == 2 and "no-store" in path
         etag = f'{"W/" if weak else ""}"v{self.version}"'
         if head.get(b"if-match", etag) != etag:
@@ -85,6 +97,29 @@ with Story("c16 a newer version that may not be stored", seconds=60) as story:
     time.sleep(0.5)    # version 1 would be in the index by then
     story.same("plain reads get version 2", [version(server.get("sized/grown")) for _ in range(3)], ["2"] * 3)
     full.version = 1
+
+    # ---- the older version is still on its way from the origin ----
+    late = story.penstock(origin=full.url, cache_dir=story.path("late"), cache_size="512MiB", freshness="immutable",
+                          buckets={"sized": {"max_object": "1MiB"}}, missing_time="0")
+    for key, then in (("sized/stream/grown", 2), ("plain/stream/a", 2), ("plain/stream/gone", 0),
+                      ("plain/late/a", 2), ("plain/late/gone", 0)):
+        full.version, full.held, full.waiting, older = 1, threading.Event(), 0, []
+        reader = threading.Thread(target=lambda: older.append(Client(late.port).get(key)))
+        reader.start()
+        wait_for(f"{key}: the origin has the first read", lambda: full.waiting == 1)
+        full.version = then
+        newest = late.head(key, headers={"cache-control": "no-cache"})
+        story.same(f"{key}: a HEAD with no-cache learns of the change", newest.status, 200 if then else 404)
+        full.held.set()
+        reader.join(20)
+        story.same(f"{key}: the first read gets all of version 1", (version(older[0]), len(older[0].body)),
+                   ("1", len(full.body(key)) if then == 1 else 900_000))
+        time.sleep(0.5)    # version 1 would be in the index by then
+        story.same(f"{key}: no later read gets version 1",
+                   [(r.status, version(r)) for r in (late.get(key), late.get(key), late.get(key, 800_000 - 100, 800_000 - 1))],
+                   [(200, "2"), (200, "2"), (206, version(late.get(key, 800_000 - 100, 800_000 - 1)))] if then
+                   else [(404, version(late.get(key)))] * 3)
+    full.version, full.held = 1, None
 
     # ---- no room for the record ----
     keys = ["full/a", "full/grown"]    # the metadata comes with the bytes, and alone
