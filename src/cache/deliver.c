@@ -313,13 +313,10 @@ static bool worth_another_try(const struct fetch *fetch, enum err err)
 void deliver_forget(struct fetch *fetch)
 {
     struct inflight *inflight = fetch->inflight;
-    if (fetch->sent_ms >= inflight->learnt_ms) {    /* otherwise, a later answer is newer */
-        if (inflight->metadata)
-            inflight_supersede(inflight, &fetch->epoch);
-        metadata_unref(&inflight->metadata);
-        inflight->learnt_ms = fetch->sent_ms;
-    }
-    forget_object(cache_store(fetch->inflight->cache), &fetch->inflight->id);
+    if (!inflight_learn(inflight, 0, fetch->sent_ms, &fetch->epoch))
+        return;
+    metadata_unref(&inflight->metadata);    /* to newcomers */
+    forget_object(cache_store(inflight->cache), &inflight->id);
 }
 
 /* An origin may hide an object from one client, and show it to others. So only an answer to the

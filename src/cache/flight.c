@@ -194,13 +194,25 @@ void inflight_set_metadata(struct inflight *inflight, struct metadata *metadata)
     metadata_unref(&old);
 }
 
-void inflight_supersede(struct inflight *inflight, struct epoch_note *since)
+static void supersede(struct inflight *inflight, struct epoch_note *since)
 {
     bool same = inflight->epoch.started == since->started &&
                 inflight->epoch.finished == since->finished;
     *since = epoch_supersede(&inflight->id, *since);
     if (same)
         inflight->epoch = *since;
+}
+
+bool inflight_learn(struct inflight *inflight, uint64_t etag_hash, uint64_t sent_ms,
+                    struct epoch_note *since)
+{
+    if (sent_ms < inflight->learnt_ms && etag_hash != inflight->learnt_etag)
+        return false;
+    if (inflight->learnt_etag && inflight->learnt_etag != etag_hash)
+        supersede(inflight, since);
+    inflight->learnt_ms = MAX(inflight->learnt_ms, sent_ms);
+    inflight->learnt_etag = etag_hash;
+    return true;
 }
 
 /* ---- waiting ---- */

@@ -41,7 +41,9 @@ struct inflight {
     const struct rules *rules;
     struct object_name name;      /* own copies, but for the endpoint */
     struct metadata *metadata;    /* from the newest answer; NULL before it, or if there is no object */
-    uint64_t learnt_ms;           /* when the request of that answer was sent, by ageing_ms; 0: none */
+    /* Of the newest answer: when its request was sent, by ageing_ms, and its etag_hash. The hash is 0
+     * if there is no object, or if its ETag is not a strong one. */
+    uint64_t learnt_ms, learnt_etag;
     /* The origin's latest answer to the shared identity, in the form of metadata->granted, but for
      * any metadata of the object (permit.c). */
     uint32_t granted;
@@ -95,9 +97,12 @@ struct inflight *inflight_ref(struct inflight *inflight) MUST_USE;
 void inflight_unref(struct inflight **inflight);
 void inflight_unhook(struct flights *flights, const struct object_id *id);
 void inflight_set_metadata(struct inflight *inflight, struct metadata *metadata);
-/* To be called when an answer contradicts the metadata of the inflight. Other fills of the object,
- * which may be of the older version, are not published. *since is the note of the answer's fetch. */
-void inflight_supersede(struct inflight *inflight, struct epoch_note *since);
+/* To be called for each answer that says which version is current, or that there is none. Returns
+ * false if the answer is late: an answer to a later request said otherwise. Otherwise, if the answer
+ * is of another version than the answer before, other fills of the object are not published, because
+ * they may be of that version. *since is the note of the answer's fetch. */
+bool inflight_learn(struct inflight *inflight, uint64_t etag_hash, uint64_t sent_ms,
+                    struct epoch_note *since) MUST_USE;
 
 /* Finds the joinable flight of this version that has this byte, or will have it. Returns a
  * reference, or NULL. */

@@ -30,15 +30,16 @@ void forget_object(struct store *store, const struct object_id *id)
         remove_stored(store, id);
 }
 
-void forget_other_version(struct store *store, const struct metadata *newest,
-                          struct epoch_note since)
+void forget_other_version(struct store *store, const struct metadata *newest)
 {
-    if (epoch_holds(&newest->id, since) && store_has_other(store, newest))
+    if (store_has_other(store, newest))
         remove_stored(store, &newest->id);
 }
 
 void forget_after_fill(struct store *store, const struct epoch_fill *fill, enum err err)
 {
-    if (err && err != ERR_CHANGED && fill->append.with_metadata)
-        forget_other_version(store, fill->append.metadata, fill->epoch);
+    const struct metadata *metadata = fill->append.metadata;
+    if (err && err != ERR_CHANGED && fill->append.with_metadata &&
+        epoch_holds(&metadata->id, fill->epoch))
+        forget_other_version(store, metadata);
 }

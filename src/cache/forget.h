@@ -12,13 +12,11 @@
 void forget_object(struct store *store, const struct object_id *id);
 
 /* To be called if the newest version of an object is not stored. Removes the metadata of another
- * version: later readers would get that version again. `since` is the note of the fetch. If a write
- * has begun since then, nothing is removed, because the write has done it. */
-void forget_other_version(struct store *store, const struct metadata *newest,
-                          struct epoch_note since);
+ * version: later readers would get that version again. */
+void forget_other_version(struct store *store, const struct metadata *newest);
 
-/* To be called if the fill's record is not published. ERR_CHANGED removes nothing: a write or a
- * purge came, and its version is newer. */
+/* To be called if the fill's record is not published. After ERR_CHANGED, or if the fill may no
+ * longer be published, nothing is removed: a write or a newer answer came, or a purge. */
 void forget_after_fill(struct store *store, const struct epoch_fill *fill, enum err err);
 
 #endif

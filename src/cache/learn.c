@@ -235,7 +235,7 @@ static bool may_be_stored(const struct fetch *fetch, const struct origin_reply *
 }
 
 /* Decides whether the answer is stored. `is_new`: its version may be another one than the store
- * has. `is_late`: an answer to a later request is of another version, or says that there is no
+ * has. `is_late`: an answer to a later request was of another version, or said that there is no
  * object. */
 static void admit(struct fetch *fetch, const struct origin_reply *reply, bool is_new, bool is_late)
 {
@@ -243,34 +243,30 @@ static void admit(struct fetch *fetch, const struct origin_reply *reply, bool is
         return;
     fetch->admitted = may_be_stored(fetch, reply);
     if (is_new && !fetch->admitted)
-        forget_other_version(cache_store(fetch->inflight->cache), fetch->metadata, fetch->epoch);
+        forget_other_version(cache_store(fetch->inflight->cache), fetch->metadata);
 }
 
-/* A version, or what is said of it, that is new to us: newcomers are told it from now on. Returns
- * true if the answer is late (see admit): newcomers are not told of it. */
+/* Notes which version is current. Returns true if the answer is late (see admit). */
+static bool note_version(struct fetch *fetch, const struct metadata *metadata)
+{
+    uint64_t etag_hash = learn_has_strong_etag(metadata) ? metadata->etag_hash : 0;
+    return !inflight_learn(fetch->inflight, etag_hash, fetch->sent_ms, &fetch->epoch);
+}
+
+/* A version, or what is said of it, that is new to us: newcomers are told it from now on, but not if
+ * the answer is late. Returns whether it is. */
 static bool learn_metadata(struct fetch *fetch, const struct origin_reply *reply,
                            const struct facts *facts)
 {
     struct inflight *inflight = fetch->inflight;
     struct metadata *metadata = make_metadata(fetch, reply, facts);
-    bool other = inflight->metadata && inflight->metadata->etag_hash != metadata->etag_hash;
-    bool late = (other || !inflight->metadata) && fetch->sent_ms < inflight->learnt_ms;
+    bool late = note_version(fetch, metadata);
     bool known = says_all(&fetch->arena, inflight->metadata, metadata);
-    if (other && !late)
-        inflight_supersede(inflight, &fetch->epoch);
     if (!known && !late)
         inflight_set_metadata(inflight, metadata);
     fetch->metadata = metadata_ref(known ? inflight->metadata : metadata);
     metadata_unref(&metadata);
     return late;
-}
-
-/* The answer is of the version that newcomers are told. */
-static void confirm(struct fetch *fetch)
-{
-    struct inflight *inflight = fetch->inflight;
-    if (inflight->metadata && inflight->metadata->etag_hash == fetch->metadata->etag_hash)
-        inflight->learnt_ms = MAX(inflight->learnt_ms, fetch->sent_ms);
 }
 
 /* A HEAD that found the version we have: only its time is new. */
@@ -334,8 +330,8 @@ enum err learn_answer(struct fetch *fetch, const struct origin_reply *reply)
         return OK;
     struct metadata *old = fetch->inflight->metadata;
     bool is_new = !fetch->metadata;
-    bool is_late = is_new && learn_metadata(fetch, reply, &facts);
-    confirm(fetch);
+    bool is_late = is_new ? learn_metadata(fetch, reply, &facts)
+                          : note_version(fetch, fetch->metadata);
     atomic_store(&fetch->metadata->validated_s, fetch->sent_s);
     if (fetch->asked.part)
         learn_part(fetch, reply, &facts);

@@ -115,7 +115,7 @@ static void add_cache_fields(struct fields *fields, struct call *call,
     object_count(call->s3.bucket, answer->source);
     fields_add(fields, S("x-amz-request-id"), call->id);
     fields_add(fields, S("x-cache"), slice_of(call->cache_result));
-    if (answer->source != GET_MISS)
+    if (answer->source != GET_MISS && answer->validated_s)
         fields_add(fields, S("age"), arena_printf(call->keep, "%" PRId64, age_s));
     fields_add(fields, S("server-timing"),
                arena_printf(call->keep, "decide;dur=%" PRIu64 ".%03u, first;dur=%" PRIu64 ".%03u",

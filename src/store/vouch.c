@@ -48,17 +48,12 @@ bool volume_knows(struct volume *volume, const struct object_id *id,
     return known || volume_find_metadata(volume, id, name, &unit, &entry) != ERR_NOT_FOUND;
 }
 
-/* Metadata that is on its way into the index may be of another version. If it is not, the caller's
- * removal costs a miss. */
 bool volume_has_other(struct volume *volume, const struct metadata *metadata)
 {
     struct entry entry;
     uint32_t unit;
-    if (!volume_is_serving(volume))
-        return false;
-    if (atomic_load(coming_counter(volume, &metadata->id)) > 0)
-        return true;
-    return volume_find_metadata(volume, &metadata->id, NULL, &unit, &entry) == OK &&
+    return volume_is_serving(volume) &&
+           volume_find_metadata(volume, &metadata->id, NULL, &unit, &entry) == OK &&
            !metadata_is_of(metadata, entry.etag_hash, entry.mark);
 }
 
