@@ -25,6 +25,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -69,6 +70,12 @@ static int trapped(lmdb_call *call, struct ask *ask)
     return MDB_CORRUPTED;
 }
 
+static bool file_sizes_are_limited(void)
+{
+    struct rlimit files;
+    return getrlimit(RLIMIT_FSIZE, &files) == 0 && files.rlim_cur != RLIM_INFINITY;
+}
+
 static enum err answer(struct index *index, int rc)
 {
     switch (rc) {
@@ -92,8 +99,13 @@ static enum err answer(struct index *index, int rc)
     case MDB_INCOMPATIBLE:
     case MDB_BAD_VALSIZE:
     case MDB_KEYEXIST:       /* the tree claims to be empty (open_tree) */
-    case EFBIG:              /* a broken page named a page far beyond the map, to be written */
     case EINVAL:
+        atomic_store(&index->bad, true);
+        return ERR_IO;
+    case EFBIG:
+        if (file_sizes_are_limited())
+            return ERR_FULL;
+        /* a broken page named a page far beyond the map, to be written */
         atomic_store(&index->bad, true);
         return ERR_IO;
     default:

@@ -312,31 +312,34 @@ static void begin_later(_Atomic uint64_t *since_ms, uint64_t late_ms)
         (void)!atomic_compare_exchange_strong(since_ms, &since, MIN(since + late_ms, mono_ms()));
 }
 
-/* If the watch has slept too long, the whole process was stopped, for example by SIGSTOP or with its
- * machine. The committer could not work then, so this time does not count. */
-static void allow_for_stop(struct volume *volume, uint64_t slept_ms)
+/* If a turn of the watch took too long, the whole process was stopped, for example by SIGSTOP or with
+ * its machine. The committer could not work then, so this time does not count. */
+static void allow_for_stop(struct volume *volume, uint64_t turn_ms)
 {
-    if (slept_ms < WATCH_MS + LATE_MS)
+    if (turn_ms < WATCH_MS + LATE_MS)
         return;
-    begin_later(&volume->service.busy_since_ms, slept_ms - WATCH_MS);
-    begin_later(&volume->service.opening_since_ms, slept_ms - WATCH_MS);
+    begin_later(&volume->service.busy_since_ms, turn_ms - WATCH_MS);
+    begin_later(&volume->service.opening_since_ms, turn_ms - WATCH_MS);
 }
 
 void *service_watch(void *arg)
 {
     struct volume *volume = arg;
+    uint64_t turned_ms = mono_ms();
     pthread_mutex_lock(&volume->queue.lock);
     while (!volume->queue.stopping) {
-        uint64_t began_ms = mono_ms();
         if (list_empty(&volume->queue.removals) || !gives_up(volume))
             cond_wait_until(&volume->queue.watch, &volume->queue.lock, mono_ns() + WATCH_MS * 1000000u);
         pthread_mutex_unlock(&volume->queue.lock);
-        allow_for_stop(volume, mono_ms() - began_ms);
+        uint64_t now_ms = mono_ms();
+        allow_for_stop(volume, now_ms - turned_ms);
+        turned_ms = now_ms;
         gauge(volume, GAUGE_SERVING, volume_is_serving(volume));
         gauge(volume, GAUGE_HELD, (int64_t)extents_held_bytes(volume->extents));
         gauge(volume, GAUGE_LIVE, (int64_t)extents_live_bytes(volume->extents));
         tallies_set_hanging(volume_tallies(volume), volume->number, is_stuck(volume));
-        if (gives_up(volume))    /* the committer hangs in a commit or an opening */
+        /* The committer hangs in a commit or an opening, unless there was a stop just now. */
+        if (gives_up(volume) && mono_ms() - now_ms < LATE_MS)
             removals_give_up(volume);
         pthread_mutex_lock(&volume->queue.lock);
     }

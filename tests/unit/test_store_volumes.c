@@ -179,11 +179,13 @@ TEST(an_append_of_two_folders_fails_if_one_of_them_is_out)
     char moved[100];
     snprintf(moved, sizeof(moved), "%s-gone", paths[1]);
     ok(rename(paths[1], moved) == 0);
+    int file = open(paths[1], O_CREAT | O_EXCL | O_WRONLY, 0600);    /* no folder is made there */
+    ok(file >= 0 && close(file) == 0);
     wait_out(&unit, 1);
     ok(!serves(&unit, 1) && serves(&unit, 0) && serves(&unit, 2));
     ok(append_one(&unit, key, 65 * MIB, true, false) == ERR_IO);
     ok(!get_metadata(&unit, key));
-    ok(rename(moved, paths[1]) == 0);
+    ok(unlink(paths[1]) == 0 && rename(moved, paths[1]) == 0);
     unit_close(&unit);
 }
 
@@ -293,7 +295,7 @@ static int play_stopped(void)
 {
     struct unit_store unit;
     struct store_options options = options_of(64 * MIB, 4 * MIB);
-    options.commit_ms_max = STOPPED_MS / 2;
+    options.commit_ms_max = STOPPED_MS - 500;
     sem_t hang, held;
     struct unit_append append = { .hang = &hang, .held = &held };
     struct unit_removal removal;
@@ -310,11 +312,14 @@ static int play_stopped(void)
     if (mono_ms() - began_ms < STOPPED_MS)
         return 2;
     removal_begin(&unit, &removal, "gone");
-    usleep(100000);    /* the watch could answer it now */
+    while (!serving(&unit) && sem_trywait(&removal.ended) != 0)
+        usleep(1000);    /* the watch finds out that the process was stopped, or gives up */
+    if (!serving(&unit))
+        _exit(3);
     sem_post(&hang);
     if (removal_wait(&removal) != OK || append_wait(&append) != OK || faults(&unit) ||
         knows(&unit, "gone"))
-        return 3;
+        _exit(4);    /* the committer may still use the stack */
     metadata_unref(&metadata);
     unit_close(&unit);
     return 0;
