@@ -1,10 +1,11 @@
 /* config_changes.c - finds the differences between two loads of the settings.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A group is an entry of "origins", "buckets" or "keys" in the settings file. A group of the first
- * load is compared with the group of the second load that has the same name. Entries of "keys" are
- * compared by access key. The order of the groups does not matter. A group that was added or
- * removed is one change; for entries of "buckets", see name_lone_bucket. */
+ * A group is an entry of "origins", "buckets" or "keys" in the settings file, or all general
+ * settings together. A group of the first load is compared with the group of the second load that
+ * has the same name. Entries of "keys" are compared by access key. The order of the groups does not
+ * matter. A group that was added or removed is one change; for entries of "buckets", see
+ * name_lone_bucket. */
 #include <string.h>
 
 #include "base/config.h"

@@ -26,7 +26,8 @@ bool config_is_given(const struct config_group *group, const char *member) MUST_
 struct setting_where *config_where_of(const struct config_group *group, const char *member);
 bool config_is_blank(slice text);    /* empty, or only space */
 struct config_group config_group_global(struct config *config);
-/* Appends an empty group to those of its scope. config_file.c has already allocated its memory. */
+/* Appends an empty group to the groups of its scope. config_file.c has already allocated the array
+ * of these groups. */
 struct config_group config_group_add(struct config *config, enum setting_scope scope,
                                      const char *name) MUST_USE;
 /* Sets the defaults that are not inherited from a GLOBAL row. The other defaults are set after all

@@ -180,8 +180,8 @@ static int print(const struct server *server, slice body, struct arena *keep)
         print_facts(root, keep);
         print_records(root, keep);
     } else {
-        fprintf(stderr, "penstock explain: the answer of %.*s is malformed. Check that it is a "
-                "Penstock of this version\n", SLICE_ARG(server->url));
+        fprintf(stderr, "penstock explain: the answer of %.*s is malformed. Check that this "
+                "server is a Penstock of the same version as this command\n", SLICE_ARG(server->url));
     }
     json_decref(root);
     return good ? EXIT_GOOD : EXIT_FAILED;

@@ -1,8 +1,9 @@
 /* refusal.c - explains why the service did not do what a command asked for.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Every message says what happened, why, and what to do. A table has a row for each S3 error
- * code that Penstock usually sends for one cause only. */
+ * Every message says what happened, why, and what to do. A table has a row for each S3 error code
+ * that needs words of its own. If such a code may have several causes, the row repeats the message
+ * of the answer (%M). */
 #include <string.h>
 
 #include "cli/server.h"

@@ -257,8 +257,8 @@ static const char *fault_of(const struct own_list *list, const struct listing *p
     slice key = page->object_count ? page->objects[0].key : S("");
     bool by_token = list->token.len;
     if (page->truncated && !key.len && !page->next_token.len)
-        return "The origin's list has no keys on this page, and says that more keys follow, but "
-               "not where: NextContinuationToken is missing.";
+        return "A page of the origin's list has no keys, and says that more keys follow. It has no "
+               "NextContinuationToken, so Penstock can't ask for the rest of the list.";
     if (by_token && (slice_eq(page->next_token, list->token) ||
                      (key.len && slice_eq(key, list->first))))
         return "The origin's list has the same page again: the origin ignores continuation-token.";

@@ -146,8 +146,11 @@ static void answer(struct pool_task *task)
 {
     struct purge_job *job = container_of(task, struct purge_job, task);
     if (job->err == ERR_IO)
-        pool_task_refuse(task, ERR_BUSY, S("No cache folder is in service, so the purge could not "
-                                           "be stored. Please try again."));
+        pool_task_refuse(task, ERR_BUSY, S("No cache folder is in service, so Penstock could not "
+                                           "store the purge, and a restart may undo it. Please try "
+                                           "again when a cache folder is in service. The command "
+                                           "penstock stat says why the folders are out of "
+                                           "service."));
     else if (job->err == ERR_BUSY)
         pool_task_refuse(task, ERR_BUSY, S("Penstock has no file descriptor left to store the purge, "
                                            "so a restart may undo it. Please try again. The operator "

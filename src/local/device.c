@@ -18,7 +18,7 @@
  * takes another one only while it holds fewer slabs than are free. If the items of a holder wait
  * for an origin, the holder gives no slab back. So its limit stays small, and a new holder finds a
  * slab. One holder alone gets half of the slabs at most. Several holders together may get all
- * slabs: first the limits of all of them grow, and then all their items wait for an origin. A new
+ * slabs, if the limits of all of them have grown, and all their items then wait for an origin. A new
  * holder then waits for a slab.
  * Threads: a lock guards tasks and slabs; only the copier touches the GPU. */
 #include "local/device.h"

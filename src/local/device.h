@@ -29,9 +29,9 @@ const struct gpu_probe *devices_probe(const struct devices *devices);
  * *ret_why if there is no such GPU, or if its copier can't be started. */
 struct device *device_find(struct devices *devices, slice uuid, struct trouble *ret_why);
 
-/* How many slabs of each GPU a holder (a session) has now, and how many it has given back: each of
- * these lets it hold one slab more (device.c). The struct must live until all slabs were given
- * back. */
+/* For each GPU, the number of slabs that a holder (a session) has now, and the number of slabs that
+ * it has given back. Each slab that was given back lets the holder hold one slab more (device.c).
+ * The struct must live until all slabs were given back. */
 struct slabs_held {
     struct {
         unsigned now, earned;         /* under the device's lock */
@@ -46,8 +46,8 @@ struct slab {
 };
 /* Returns NULL if no slab is free, or if the holder has all that it may hold. After that, freed()
  * is called when a slab is given back. Set `spare` if the holder can go on without this slab. With
- * `spare`, slab_take also returns NULL while a caller without `spare` waits for freed(), and
- * freed() is not called for this caller. */
+ * `spare`, slab_take also returns NULL while a caller without `spare` waits for freed(). A call with
+ * `spare` that returns NULL causes no call of freed(). */
 struct slab *slab_take(struct device *device, struct slabs_held *holder, bool spare) MUST_USE;
 void slab_give(struct slab **slab);               /* accepts NULL */
 
