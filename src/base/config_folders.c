@@ -73,8 +73,8 @@ static bool read_size(struct config *config, const json_t *value, uint64_t *ret)
     if (!value)
         return true;
     if (!setting_read(setting, text, keep, scratch, &why)) {
-        wrong(config, arena_printf(keep, "has the size \"%.*s\", which %s", SLICE_ARG(text),
-                                   why).ptr);
+        wrong(config, arena_printf(keep, "has a \"size\" of \"%.*s\", but the value %s",
+                                   SLICE_ARG(text), why).ptr);
         return false;
     }
     *ret = scratch->cache_size_bytes;
