@@ -292,7 +292,8 @@ void metric_expose_family(struct text *to, enum metric_family family,
 
 void metrics_expose(struct text *to)
 {
-    text_add(to, S("# HELP penstock_build_info What is running; the value is always 1\n"
+    text_add(to, S("# HELP penstock_build_info Version of the running Penstock, as a label; the "
+                   "value is always 1\n"
                    "# TYPE penstock_build_info gauge\n"
                    "penstock_build_info{version=\"" PACKAGE_VERSION "\"} 1\n"));
     pthread_mutex_lock(&lock);
