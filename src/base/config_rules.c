@@ -418,7 +418,7 @@ const char *config_bucket_name_breaks(slice name)
     if (name.len < 3 || name.len > 63)
         return "a bucket name has 3 to 63 characters";
     if (!slice_only(name, LOWER_CHARS DIGIT_CHARS "-."))
-        return "a bucket name has only a-z, 0-9, '-' and '.'";
+        return "in the settings, a bucket name has only a-z, 0-9, '-' and '.'";
     if (slice_has(S("-."), name.ptr[0]) || slice_has(S("-."), name.ptr[name.len - 1]))
         return "a bucket name begins and ends with a letter or digit";
     return NULL;

@@ -559,7 +559,7 @@ TEST(a_mistake_shows_the_value_and_the_rule_it_breaks)
         { "{\"origin\": \"dir:/d\", \"buckets\": {\"ab\": {}}}",
           "a bucket name has 3 to 63 characters" },
         { "{\"origin\": \"dir:/d\", \"buckets\": {\"Data\": {}}}",
-          "a bucket name has only a-z, 0-9, '-' and '.'" },
+          "in the settings, a bucket name has only a-z, 0-9, '-' and '.'" },
         { "{\"origin\": \"dir:/d\", \"buckets\": {\"-data\": {}}}",
           "a bucket name begins and ends with a letter or digit" },
     };
