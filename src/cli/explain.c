@@ -131,8 +131,9 @@ static slice event_of(const json_t *root, const json_t *row, struct arena *keep)
     if (!kept_out && !left && is_set(row, "folder_out"))
         return S("nothing is read from this folder, or stored in it, until it is back in service");
     if (!kept_out && !left)
-        return S("no reason is known. Perhaps no client has read it since the start of the "
-                 "service. If it was read in the last seconds, it may still wait to be written");
+        return S("no reason is known. Perhaps no client has read this part since the start of the "
+                 "service. If a client read it in the last seconds, it may still wait to be "
+                 "written");
     return arena_printf(keep, "%s %.*s: %.*s", is_left ? "it left the cache" : "it was not stored",
                         SLICE_ARG(time_of(is_left ? left : kept_out, "at", keep)),
                         SLICE_ARG(text_of(is_left ? left : kept_out, "why", keep)));

@@ -200,8 +200,9 @@ static void report_unread(const struct serve *serve)
                      SLICE_ARG(path));
         else
             log_warn("cache_folder_unread", "path=%.*s why=\"the cache folder can't be read. The "
-                     "folder " UNSURE ". This happens at each start until the folder is back. "
-                     "Mount its disk; if the folder is lost, remove it from cache_dirs\"",
+                     "folder " UNSURE ". The origin must confirm these objects again after each "
+                     "start until the folder is back. Mount its disk; if the folder is lost, "
+                     "remove it from cache_dirs\"",
                      SLICE_ARG(path));
     }
     if (store_folder_left(serve->store))

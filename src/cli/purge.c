@@ -170,9 +170,10 @@ static void warn_held(const struct purge *purge)
     for (size_t i = 0; i < LINES_FOLDERS_MAX; i++)
         if (purge->unread[i])
             fprintf(stderr, "penstock purge: warning: cache folder %zu has files in extents/ that "
-                    "Penstock can't open; the purge stays in progress there until it can. Check "
-                    "the mode bits of extents/ and of its files, and the disk; then restart "
-                    "Penstock. While Penstock is stopped, penstock fsck names the files\n", i + 1);
+                    "Penstock can't open; the purge stays in progress there until Penstock can "
+                    "open them. Check the mode bits of extents/ and of its files, and the disk; "
+                    "then restart Penstock. While Penstock is stopped, penstock fsck names the "
+                    "files\n", i + 1);
 }
 
 /* Asks for the purges in force. */

@@ -30,8 +30,8 @@ static const struct {
       "minutes. Set the clock that is wrong" },
     { "AuthorizationHeaderMalformed", "%U refuses the signature: %M. If its setting \"regions\" "
       "names other regions, set AWS_REGION to one of them" },
-    { "AccessDenied", "%U refuses this to the access key %K: %M. If this names no other reason, "
-                      "that access key needs the right %R" },
+    { "AccessDenied", "%U refuses the request of the access key %K: %M. If this message names no "
+                      "other reason, the access key needs the right %R" },
     { "NoSuchBucket", "%U has no bucket %B. Check the name. If the bucket is at an origin, "
       "the settings of the service must name that origin" },
     { "SlowDown", "%U can't do this now: %M" },

@@ -121,8 +121,9 @@ static bool take_key(const struct config *config, struct arena *keep, struct ser
     } else if (credentials_of_caller(config, keep, &found, &why)) {
         fprintf(stderr, "penstock %s: there is no key to sign the request with: %.*s. %s%s\n",
                 server->command, SLICE_ARG(why), config->file_unread ? "The settings file can't be read by this "
-                "user, or has a mistake. " : "", "Use a key pair in the settings of the service: "
-                "access_key and secret_key, or a row of \"keys\"");
+                "user, or has a mistake. " : "", "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY "
+                "to a pair in the settings of the service: access_key and secret_key, or a row of "
+                "\"keys\"");
         return false;
     } else {
         server->keys = (struct sigv4_credentials){ found.access_key, found.secret_key,

@@ -243,9 +243,10 @@ static slice old_name(const struct setting *setting, const struct setting_where 
 {
     slice place = config_where(where, keep);
     if (is_budget(setting))
-        return arena_printf(keep, "%s (%.*s) is an old setting: it still limits this budget of "
-                            "memory, but the next version will refuse it. Set memory instead: "
-                            "Penstock divides memory into all budgets (penstock config shows how)",
+        return arena_printf(keep, "%s (%.*s) is an old setting: it still sets the size of one "
+                            "memory budget, but the next version will refuse it. Set memory "
+                            "instead: Penstock divides memory into all budgets (penstock config "
+                            "shows how)",
                             setting->name, SLICE_ARG(place));
     bool derived = strcmp(setting->standard, "0") == 0;
     return arena_printf(keep, "%s (%.*s) is an old setting, which still has an effect. The next "
