@@ -32,9 +32,9 @@ static slice place_of(struct arena *keep, const json_t *row, slice name)
     struct text text = text_in(keep);
     if (!json_is_false(json_object_get(row, "configured")))
         return name;
-    text_printf(&text, "%.*s  (", SLICE_ARG(name));
+    text_printf(&text, "%.*s  (pinned for origin ", SLICE_ARG(name));
     show_name(&text, lines_name(row, "origin", keep));
-    text_add(&text, S(", which by the settings has no key of this prefix now)"));
+    text_add(&text, S("; the settings now place no key of this prefix there)"));
     return text_slice(&text);
 }
 
