@@ -189,9 +189,9 @@ static void print_answers_first(struct arena *keep, json_t *root)
     print_line(keep, root, "memory     {memory.bytes} ({memory.from})\n");
     if (number_of(root, "fill.sessions") || number_of(root, "fill.lists"))
         print_line(keep, root, "fills      {fill.sessions} sessions now; since the start "
-                               "{fill.lists} lists of items: {fill.items.hit} items from the "
-                               "cache, {fill.items.miss} from origins, {fill.filled_bytes} in "
-                               "all\n");
+                               "{fill.lists} fills and prefetches: {fill.items.hit} items from "
+                               "the cache, {fill.items.miss} from origins, {fill.filled_bytes} "
+                               "in all\n");
     json_array_foreach(find(root, "origins"), index, origin)
         print_line(keep, origin, "origin     {name}, {url}: {state}, last answer {last_answer}, "
                                  "last failure {last_failure}\n");
