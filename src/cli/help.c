@@ -87,7 +87,7 @@ static void help_commands(struct text *to)
         "  penstock serve --origin https://s3.us-east-1.amazonaws.com"
         " --cache-dir ~/penstock-cache\n"
         "More: penstock COMMAND --help, penstock help SETTING, man penstock\n"
-        "Exit status: 0 success, 1 failure, 2 wrong usage or wrong settings.\n"));
+        "Exit status: 0 success, 1 failure, 2 wrong usage or settings, 3 done in part.\n"));
 }
 
 const struct command *command_find(const char *name, const char **ret_nearest)
