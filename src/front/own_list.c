@@ -104,8 +104,8 @@ static enum err take(struct own_list *list, const struct list_answer *answer)
     if (!answer->body.len)
         return ERR_ORIGIN_REPLY;
     if (answer->body.len > keys_wanted(list) * KEY_BYTES + HEAD_BYTES)
-        return fail(list, ERR_ORIGIN_REPLY, "The origin's list is larger than a list of the keys "
-                    "that Penstock asked for: the origin ignores max-keys.");
+        return fail(list, ERR_ORIGIN_REPLY, "The origin's answer is too large for the number of "
+                    "keys that Penstock asked for: the origin ignores max-keys.");
     list->page = arena_copy(&list->page_keep, answer->body);
     return OK;
 }

@@ -125,7 +125,8 @@ static enum err map_chunk(struct gpu *gpu, int fd, CUdeviceptr at, uint64_t byte
                                          CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
     if (result != CUDA_SUCCESS)
         return judge_import(gpu, (cudaError_t)result, "importing GPU memory by its file descriptor",
-                            "send what cuMemExportToShareableHandle gave, or " NOT_VMM, why);
+                            "send the descriptor that cuMemExportToShareableHandle returned, or "
+                            NOT_VMM, why);
     enum err e = judge_chunk(gpu, chunk, why);
     if (!e)
         e = cuda_judge_driver(gpu, gpu->driver.map(at, bytes, 0, chunk, 0),
@@ -229,8 +230,8 @@ enum err cuda_import_ipc(struct gpu *gpu, const uint8_t handle[GPU_IPC_BYTES],
                      NOT_IPC);
     if (!e)
         e = judge_import(gpu, cudaIpcOpenMemHandle(&opened, theirs, cudaIpcMemLazyEnablePeerAccess),
-                         "opening the IPC handle of GPU memory", "send the handle of memory that "
-                         "cudaMalloc gave and that is not yet freed, or " NOT_IPC, why);
+                         "opening the IPC handle of GPU memory", "send a handle of memory from "
+                         "cudaMalloc that the client has not freed, or " NOT_IPC, why);
     if (e)
         return e;
     e = locate(gpu, opened, base_offset, bytes, &at, why);
