@@ -155,8 +155,16 @@ static bool read_format(struct fsck *fsck)
         return true;
     if (e == ERR_FORMAT || e == ERR_IO)
         return fails(fsck, arena_copy(fsck->keep, slice_of(why)));
-    if (e == ERR_NOT_FOUND && clearing_look(fsck->folder, fsck->keep, &stranger) != OK)
-        return fails(fsck, S("Penstock has never used this folder"));
+    enum err seen = e == ERR_NOT_FOUND ? clearing_look(fsck->folder, fsck->keep, &stranger) : OK;
+    if (seen == ERR_FORMAT)
+        return fails(fsck, arena_printf(fsck->keep, "the folder has no file 'format', and holds "
+                                        "%.*s, which is not Penstock's; check the path. If this is "
+                                        "a cache folder, move the files of other programs out of "
+                                        "it", SLICE_ARG(stranger)));
+    if (seen)
+        return fails(fsck, seen == ERR_NOT_FOUND
+                           ? S("Penstock has never used this folder")
+                           : S("the folder can't be read; check its rights, and the disk"));
     fsck->report->checked = true;
     fsck_note(fsck, FSCK_FORMAT, "format: %s", e == ERR_GONE ? why : "missing");
     return false;

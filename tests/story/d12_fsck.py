@@ -138,3 +138,11 @@ with Story("d12 penstock fsck finds damage and repairs it", 120) as story:
     story.same("the repair: exit status", fsck("--repair")[0], 0)
     story.fact("... removes the file", not os.path.exists(foreign))
     story.same("... afterwards nothing is wrong", findings(fsck()[1]), {})
+
+    os.remove(os.path.join(server.cache_dir, "format"))
+    with open(os.path.join(server.cache_dir, "notes.txt"), "w") as file:
+        file.write("of another program")
+    status, report = fsck()
+    story.same("without 'format', and with a file of another program: exit status", status, 2)
+    story.fact("... the file is named", not report["checked"] and
+               "'notes.txt', which is not Penstock's" in report["why"], report)
