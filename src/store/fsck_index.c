@@ -65,8 +65,8 @@ void fsck_open_index(struct fsck *fsck)
         fsck_index_fails(fsck, index_is_bad(fsck->index) ? "index/data.mdb is damaged"
                                                          : "index/data.mdb can't be read");
     } else if (mine && opening != mine && opening != mine + 1) {
-        fsck_index_fails(fsck, "index/data.mdb and the file 'format' are of different openings of "
-                               "the folder, so one of the two files is older");
+        fsck_index_fails(fsck, "index/data.mdb and the file 'format' were written at different "
+                               "openings of the folder, so one of the two files is out of date");
     }
 }
 
