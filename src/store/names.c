@@ -99,9 +99,9 @@ static void write_rows(const struct folder *folder, struct file *file)
 {
     if (folder_write_rows(folder, "names", file->rows, sizeof(struct row), file->count) != OK) {
         unlinkat(folder->fd, "names", 0);
-        log_warn("names", "why=\"%s/names could not be written. So after the next start, Penstock "
-                 "asks the origin once for each object. Check the free space and the health of "
-                 "the disk\"",
+        log_warn("names", "why=\"%s/names could not be written, so Penstock revalidates each "
+                 "object of this folder once after the next start. Check the free space and the "
+                 "health of the disk\"",
                  folder->path);
     }
 }
