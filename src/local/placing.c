@@ -109,8 +109,8 @@ static bool is_free(struct fill *fill, struct trouble *ret_why)
 {
     list_each(struct fill, other, &fill->buffer->busy, busy)
         if (collides(fill, other))
-            return refused(ret_why, 409, "buffer_busy", S("another fill writes to this part of "
-                           "the buffer: wait for the reply of that fill"));
+            return refused(ret_why, 409, "buffer_busy", S("another fill writes to the same part "
+                           "of the buffer: wait for the reply of that fill"));
     return true;
 }
 

@@ -203,9 +203,9 @@ static enum err nowhere(struct seek *seek)
         return seek_fail(seek, ERR_NOT_FOUND, "profile '%.*s' uses SSO, which Penstock does not "
                          "support. Make a second profile with the line \"credential_process = aws "
                          "configure export-credentials --profile %.*s --format process\". Then "
-                         "name the second profile in the setting aws_profile. For an entry of "
-                         "origins, name it in the entry's member 'profile'. Or name it in the "
-                         "environment variable AWS_PROFILE",
+                         "name the second profile in the setting aws_profile, in the member "
+                         "'profile' of an entry of origins, or in the environment variable "
+                         "AWS_PROFILE",
                          SLICE_ARG(seek->profile), SLICE_ARG(seek->profile));
     if (seek->ask->profile.len)
         return seek_fail(seek, ERR_NOT_FOUND, "profile '%.*s' has no credentials: give it an "

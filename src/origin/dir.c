@@ -80,8 +80,8 @@ static enum err answer_error(struct draft *draft, enum err err, slice why)
     struct dir_call *call = draft->call;
     const struct origin_call *asked = call->hook.call;
     if (err == ERR_IO)    /* errno is that of the failure: only close() and free() came after it */
-        call->hook.why = arena_printf(&call->keep, "%s: check the file system of the folder",
-                                      strerror(errno)).ptr;
+        call->hook.why = arena_printf(&call->keep, "%s: check the file system of the "
+                                      "origin's folder", strerror(errno)).ptr;
     slice resource = asked->key.len
         ? arena_printf(&call->keep, "/%.*s/%.*s", SLICE_ARG(asked->bucket), SLICE_ARG(asked->key))
         : arena_printf(&call->keep, "/%.*s", SLICE_ARG(asked->bucket));
