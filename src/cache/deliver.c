@@ -313,9 +313,9 @@ static bool worth_another_try(const struct fetch *fetch, enum err err)
 void deliver_forget(struct fetch *fetch)
 {
     struct inflight *inflight = fetch->inflight;
-    if (!inflight_learn(inflight, 0, fetch->sent_ms, &fetch->epoch))
-        return;
-    metadata_unref(&inflight->metadata);    /* to newcomers */
+    const struct learnt none = { .sent_ms = fetch->sent_ms };
+    (void)!inflight_learn(inflight, &none, &fetch->epoch);
+    metadata_unref(&inflight->metadata);    /* newcomers are not told it */
     forget_object(cache_store(inflight->cache), &inflight->id);
 }
 

@@ -112,7 +112,9 @@ struct fetch *fetch_start(struct inflight *inflight, enum fetch_kind kind,
     check(kind == FETCH_HEAD || span->first < span->end || span->suffix || span->plain);
     check(!span->suffix || !span->first);
     fetch->asked = *span;
-    fetch->epoch = epoch_now(&inflight->id);
+    /* A get may go on in an inflight that newcomers do not join any more, because its note does not
+     * hold. Its fills are not published: answers in another inflight are not compared with its. */
+    fetch->epoch = inflight->epoch;
     fetch->compared = store_compared(cache_store(inflight->cache));
     fetch->sent_s = ageing_s();
     fetch->asker = *asker;

@@ -194,25 +194,38 @@ void inflight_set_metadata(struct inflight *inflight, struct metadata *metadata)
     metadata_unref(&old);
 }
 
-static void supersede(struct inflight *inflight, struct epoch_note *since)
+static bool same_note(struct epoch_note a, struct epoch_note b)
 {
-    bool same = inflight->epoch.started == since->started &&
-                inflight->epoch.finished == since->finished;
-    *since = epoch_supersede(&inflight->id, *since);
-    if (same)
-        inflight->epoch = *since;
+    return a.started == b.started && a.finished == b.finished;
 }
 
-bool inflight_learn(struct inflight *inflight, uint64_t etag_hash, uint64_t sent_ms,
-                    struct epoch_note *since)
+/* Newcomers join the inflight of the newest version. If no version is known to be current, they
+ * start anew. */
+enum learnt_how inflight_learn(struct inflight *inflight, const struct learnt *answer,
+                               struct epoch_note *since)
 {
-    if (sent_ms < inflight->learnt_ms && etag_hash != inflight->learnt_etag)
-        return false;
-    if (inflight->learnt_etag && inflight->learnt_etag != etag_hash)
-        supersede(inflight, since);
-    inflight->learnt_ms = MAX(inflight->learnt_ms, sent_ms);
-    inflight->learnt_etag = etag_hash;
-    return true;
+    struct learnt before = inflight->learnt;
+    bool other = before.etag_hash != answer->etag_hash;
+    bool late = other && answer->sent_ms < before.sent_ms;
+    struct epoch_note own = *since;
+    /* without a strong ETag, there are no fills */
+    if (other && before.sent_ms && (before.strong || (late && answer->strong)))
+        own = epoch_supersede(&inflight->id, *since);
+    if (late)
+        return LEARNT_LATE;
+    if (answer->etag_hash && same_note(inflight->epoch, *since))
+        inflight->epoch = own;
+    *since = own;
+    inflight->learnt = *answer;
+    inflight->learnt.sent_ms = MAX(answer->sent_ms, before.sent_ms);
+    return other && before.etag_hash ? LEARNT_OTHER : LEARNT_SAME;
+}
+
+void inflight_fill_ended(struct inflight *inflight, const struct epoch_fill *fill, enum err err)
+{
+    const struct metadata *metadata = fill->append.metadata;
+    if (err && fill->append.with_metadata && inflight->learnt.etag_hash == metadata->etag_hash)
+        forget_other_version(cache_store(inflight->cache), metadata);
 }
 
 /* ---- waiting ---- */
@@ -393,8 +406,8 @@ static void appended(struct store_append *append, enum err err)
     struct object_id id = flight->inflight->id;
     if (err)
         metric_add(M_CACHE_UNPUBLISHED, 1);
-    forget_after_fill(cache_store(flight->inflight->cache), &flight->fill, err);
     flights_lock(flights, &id);
+    inflight_fill_ended(flight->inflight, &flight->fill, err);
     list_del(&flight->link);
     flight_unref(&flight);
     flights_unlock(flights, &id);
@@ -419,7 +432,7 @@ bool flight_land(struct flight *flight, bool store_it, bool with_metadata)
     enum err e = store_append(cache_store(flight->inflight->cache), &flight->fill.append);
     if (e) {
         metric_add(M_CACHE_UNPUBLISHED, 1);
-        forget_after_fill(cache_store(flight->inflight->cache), &flight->fill, e);
+        inflight_fill_ended(flight->inflight, &flight->fill, e);
         return false;
     }
     flight->refs++;    /* the append's, until appended() */

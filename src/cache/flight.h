@@ -41,9 +41,11 @@ struct inflight {
     const struct rules *rules;
     struct object_name name;      /* own copies, but for the endpoint */
     struct metadata *metadata;    /* from the newest answer; NULL before it, or if there is no object */
-    /* Of the newest answer: when its request was sent, by ageing_ms, and its etag_hash. The hash is 0
-     * if there is no object, or if its ETag is not a strong one. */
-    uint64_t learnt_ms, learnt_etag;
+    struct learnt {               /* of the newest answer */
+        uint64_t etag_hash;       /* 0: before the first answer, or there is no object */
+        uint64_t sent_ms;         /* when its request was sent, by ageing_ms */
+        bool strong;              /* its ETag is a strong one */
+    } learnt;
     /* The origin's latest answer to the shared identity, in the form of metadata->granted, but for
      * any metadata of the object (permit.c). */
     uint32_t granted;
@@ -97,12 +99,17 @@ struct inflight *inflight_ref(struct inflight *inflight) MUST_USE;
 void inflight_unref(struct inflight **inflight);
 void inflight_unhook(struct flights *flights, const struct object_id *id);
 void inflight_set_metadata(struct inflight *inflight, struct metadata *metadata);
-/* To be called for each answer that says which version is current, or that there is none. Returns
- * false if the answer is late: an answer to a later request said otherwise. Otherwise, if the answer
- * is of another version than the answer before, other fills of the object are not published, because
- * they may be of that version. *since is the note of the answer's fetch. */
-bool inflight_learn(struct inflight *inflight, uint64_t etag_hash, uint64_t sent_ms,
-                    struct epoch_note *since) MUST_USE;
+/* To be called when the fill's record was published, or not. If not, and no answer has said otherwise
+ * since, the store must not keep the metadata of an older version. */
+void inflight_fill_ended(struct inflight *inflight, const struct epoch_fill *fill, enum err err);
+/* To be called for each answer that says which version is current, or that there is none.
+ * LEARNT_OTHER: the answer before was of another version. LEARNT_LATE: that answer was to a later
+ * request, so nobody knows which of the two versions is current. In both cases, other fills of the
+ * object are not published, because they may be of the older version. After LEARNT_LATE, the caller's
+ * fill is not published either. *since is the note of the answer's fetch. */
+enum learnt_how { LEARNT_SAME, LEARNT_OTHER, LEARNT_LATE };
+enum learnt_how inflight_learn(struct inflight *inflight, const struct learnt *answer,
+                               struct epoch_note *since) MUST_USE;
 
 /* Finds the joinable flight of this version that has this byte, or will have it. Returns a
  * reference, or NULL. */

@@ -35,11 +35,3 @@ void forget_other_version(struct store *store, const struct metadata *newest)
     if (store_has_other(store, newest))
         remove_stored(store, &newest->id);
 }
-
-void forget_after_fill(struct store *store, const struct epoch_fill *fill, enum err err)
-{
-    const struct metadata *metadata = fill->append.metadata;
-    if (err && err != ERR_CHANGED && fill->append.with_metadata &&
-        epoch_holds(&metadata->id, fill->epoch))
-        forget_other_version(store, metadata);
-}

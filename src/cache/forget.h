@@ -15,8 +15,4 @@ void forget_object(struct store *store, const struct object_id *id);
  * version: later readers would get that version again. */
 void forget_other_version(struct store *store, const struct metadata *newest);
 
-/* To be called if the fill's record is not published. After ERR_CHANGED, or if the fill may no
- * longer be published, nothing is removed: a write or a newer answer came, or a purge. */
-void forget_after_fill(struct store *store, const struct epoch_fill *fill, enum err err);
-
 #endif

@@ -159,8 +159,8 @@ static void metadata_stored(struct store_append *append, enum err err)
     struct object_id id = mine->inflight->id;
     if (err)
         metric_add(M_CACHE_UNPUBLISHED, 1);
-    forget_after_fill(cache_store(mine->inflight->cache), &mine->fill, err);
     flights_lock(flights, &id);
+    inflight_fill_ended(mine->inflight, &mine->fill, err);
     metadata_store_end(mine);
     flights_unlock(flights, &id);
 }
@@ -182,7 +182,7 @@ static void keep_metadata_alone(struct fetch *fetch)
     if (!e)
         return;
     metric_add(M_CACHE_UNPUBLISHED, 1);
-    forget_after_fill(cache_store(fetch->inflight->cache), &mine->fill, e);
+    inflight_fill_ended(fetch->inflight, &mine->fill, e);
     metadata_store_end(mine);
 }
 
@@ -235,38 +235,48 @@ static bool may_be_stored(const struct fetch *fetch, const struct origin_reply *
 }
 
 /* Decides whether the answer is stored. `is_new`: its version may be another one than the store
- * has. `is_late`: an answer to a later request was of another version, or said that there is no
- * object. */
-static void admit(struct fetch *fetch, const struct origin_reply *reply, bool is_new, bool is_late)
+ * has. */
+static void admit(struct fetch *fetch, const struct origin_reply *reply, bool is_new,
+                  enum learnt_how how)
 {
-    if (fetch->proof || is_late)
+    struct store *store = cache_store(fetch->inflight->cache);
+    if (how == LEARNT_LATE)
+        forget_object(store, &fetch->inflight->id);
+    if (fetch->proof || how == LEARNT_LATE)
         return;
     fetch->admitted = may_be_stored(fetch, reply);
-    if (is_new && !fetch->admitted)
-        forget_other_version(cache_store(fetch->inflight->cache), fetch->metadata);
+    if (fetch->admitted || !is_new)
+        return;
+    if (how == LEARNT_OTHER)    /* that version may be on its way into the store */
+        forget_object(store, &fetch->inflight->id);
+    else
+        forget_other_version(store, fetch->metadata);
 }
 
-/* Notes which version is current. Returns true if the answer is late (see admit). */
-static bool note_version(struct fetch *fetch, const struct metadata *metadata)
+static enum learnt_how note_version(struct fetch *fetch, const struct metadata *metadata)
 {
-    uint64_t etag_hash = learn_has_strong_etag(metadata) ? metadata->etag_hash : 0;
-    return !inflight_learn(fetch->inflight, etag_hash, fetch->sent_ms, &fetch->epoch);
+    const struct learnt answer = { .etag_hash = metadata->etag_hash, .sent_ms = fetch->sent_ms,
+                                   .strong = learn_has_strong_etag(metadata) };
+    enum learnt_how how = inflight_learn(fetch->inflight, &answer, &fetch->epoch);
+    if (how == LEARNT_LATE)
+        metadata_unref(&fetch->inflight->metadata);
+    return how;
 }
 
 /* A version, or what is said of it, that is new to us: newcomers are told it from now on, but not if
- * the answer is late. Returns whether it is. */
-static bool learn_metadata(struct fetch *fetch, const struct origin_reply *reply,
-                           const struct facts *facts)
+ * the answer is late. */
+static enum learnt_how learn_metadata(struct fetch *fetch, const struct origin_reply *reply,
+                                      const struct facts *facts)
 {
     struct inflight *inflight = fetch->inflight;
     struct metadata *metadata = make_metadata(fetch, reply, facts);
-    bool late = note_version(fetch, metadata);
+    enum learnt_how how = note_version(fetch, metadata);
     bool known = says_all(&fetch->arena, inflight->metadata, metadata);
-    if (!known && !late)
+    if (!known && how != LEARNT_LATE)
         inflight_set_metadata(inflight, metadata);
     fetch->metadata = metadata_ref(known ? inflight->metadata : metadata);
     metadata_unref(&metadata);
-    return late;
+    return how;
 }
 
 /* A HEAD that found the version we have: only its time is new. */
@@ -330,13 +340,13 @@ enum err learn_answer(struct fetch *fetch, const struct origin_reply *reply)
         return OK;
     struct metadata *old = fetch->inflight->metadata;
     bool is_new = !fetch->metadata;
-    bool is_late = is_new ? learn_metadata(fetch, reply, &facts)
-                          : note_version(fetch, fetch->metadata);
+    enum learnt_how how = is_new ? learn_metadata(fetch, reply, &facts)
+                                 : note_version(fetch, fetch->metadata);
     atomic_store(&fetch->metadata->validated_s, fetch->sent_s);
     if (fetch->asked.part)
         learn_part(fetch, reply, &facts);
     permit_granted(fetch);
-    admit(fetch, reply, is_new, is_late);
+    admit(fetch, reply, is_new, how);
     bool comes_with_its_bytes = fetch->kind == FETCH_GET && fetch->next == 0 &&
                                 fetch->end == fetch->metadata->size && fetch->end > 0 &&
                                 fetch->end <= WHOLE_BYTES_MAX;

@@ -94,16 +94,19 @@ with Story("c16 a newer version that may not be stored", seconds=60) as story:
     use_tests_daemon()
     server = story.penstock(origin=full.url, cache_dir=story.path("full"), cache_size="512MiB", freshness="immutable",
                             buckets=buckets, env={"PENSTOCK_FAILPOINTS": control})
-    with open(control, "w") as f:
-        f.write("appended stop\n")
-    story.same("version 1 comes from the origin", version(server.get("sized/grown")), "1")
-    wait_for("its commit is held up", lambda: os.path.exists(control + ".hits"))
-    full.version = 2
-    story.same("no-cache gets version 2", version(server.get("sized/grown", headers={"cache-control": "no-cache"})), "2")
-    os.unlink(control)
-    time.sleep(0.5)    # version 1 would be in the index by then
-    story.same("plain reads get version 2", [version(server.get("sized/grown")) for _ in range(3)], ["2"] * 3)
-    full.version = 1
+    for step in ("appended", "index-commit"):
+        key = f"sized/{step}/grown"
+        with open(control, "w") as f:
+            f.write(f"{step} stop\n")
+        open(control + ".hits", "w").close()
+        story.same(f"{step}: version 1 comes from the origin", version(server.get(key)), "1")
+        wait_for(f"{step}: its commit is held up", lambda: os.path.getsize(control + ".hits"))
+        full.version = 2
+        story.same(f"{step}: no-cache gets version 2", version(server.get(key, headers={"cache-control": "no-cache"})), "2")
+        os.unlink(control)
+        time.sleep(0.5)    # version 1 would be in the index by then
+        story.same(f"{step}: plain reads get version 2", [version(server.get(key)) for _ in range(3)], ["2"] * 3)
+        full.version = 1
 
     # ---- the older version is still on its way from the origin ----
     late = story.penstock(origin=full.url, cache_dir=story.path("late"), cache_size="512MiB", freshness="immutable",
