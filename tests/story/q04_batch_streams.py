@@ -35,15 +35,18 @@ with Story("q04 batches that wait, end early, or leave") as story:
     origin.quiet()
     server = server.restart()
     client = server.client
-    for path in server.extents():
-        with open(path, "rb") as f:
-            os.fsync(f.fileno())
-            os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-    got = frames(client, "cold", [f"{i:03d}" for i in range(200)])
-    story.fact("what lies on the disk is right", all(i.body == expect(f"cold/{i.index:03d}", 1, 0, 4000) for i in got))
+    for _ in range(5):    # if the first read is alone, the kernel's read-ahead may bring all others
+        for path in server.extents():
+            with open(path, "rb") as f:
+                os.fsync(f.fileno())
+                os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        got = frames(client, "cold", [f"{i:03d}" for i in range(200)])
+        story.fact("what lies on the disk is right", all(i.body == expect(f"cold/{i.index:03d}", 1, 0, 4000) for i in got))
+        gathered = server.metric("penstock_store_gathered_reads_total")
+        if gathered > 1:
+            break
     if server.metric("penstock_disk_reads_total"):    # else the file system keeps what it was told to forget
-        story.fact("... and is read together", server.metric("penstock_store_gathered_reads_total") > 1,
-                   server.metric("penstock_store_gathered_reads_total"))
+        story.fact("... and is read together", gathered > 1, gathered)
 
     # ---- an origin that cuts ----
     origin.tell("match=cut/05 GET", "cut_after=1000", "match=cut/07 GET", "status=500", "match=cut/09 GET", "hang=1", "times=1")
