@@ -50,14 +50,21 @@ static void assertion_failed(MDB_env *env, const char *text)
     trap_spring();
 }
 
+static bool file_sizes_are_limited(void)
+{
+    struct rlimit files;
+    return getrlimit(RLIMIT_FSIZE, &files) == 0 && files.rlim_cur != RLIM_INFINITY;
+}
+
 /* If a disk has room for only a part of what LMDB writes, LMDB returns EIO, but no system call has
- * failed. */
+ * failed. A file at the limit of file sizes has no room either. */
 static int call_of(void *arg)
 {
     struct ask *ask = arg;
     errno = 0;
     int rc = ask->call(ask);
-    return rc == EIO && errno != EIO ? ENOSPC : rc;
+    bool full = (rc == EIO && errno != EIO) || (rc == EFBIG && file_sizes_are_limited());
+    return full ? ENOSPC : rc;
 }
 
 static int trapped(lmdb_call *call, struct ask *ask)
@@ -68,12 +75,6 @@ static int trapped(lmdb_call *call, struct ask *ask)
         return rc;
     atomic_store(&ask->index->faulted, true);
     return MDB_CORRUPTED;
-}
-
-static bool file_sizes_are_limited(void)
-{
-    struct rlimit files;
-    return getrlimit(RLIMIT_FSIZE, &files) == 0 && files.rlim_cur != RLIM_INFINITY;
 }
 
 static enum err answer(struct index *index, int rc)
@@ -99,13 +100,8 @@ static enum err answer(struct index *index, int rc)
     case MDB_INCOMPATIBLE:
     case MDB_BAD_VALSIZE:
     case MDB_KEYEXIST:       /* the tree claims to be empty (open_tree) */
+    case EFBIG:              /* a broken page named a page far beyond the map, to be written */
     case EINVAL:
-        atomic_store(&index->bad, true);
-        return ERR_IO;
-    case EFBIG:
-        if (file_sizes_are_limited())
-            return ERR_FULL;
-        /* a broken page named a page far beyond the map, to be written */
         atomic_store(&index->bad, true);
         return ERR_IO;
     default:
