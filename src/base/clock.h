@@ -41,8 +41,9 @@ static inline uint64_t ageing_ms(void)
 {
     return clock_ns(CLOCK_BOOTTIME) / 1000000u + testing_ahead_ms();
 }
-/* At least 1: in many places, 0 means that the time is not known. */
-static inline int64_t ageing_s(void) { return 1 + (int64_t)(ageing_ms() / 1000u); }
+/* Returns an ageing time in seconds. At least 1: in many places, 0 means that it is not known. */
+static inline int64_t ageing_s_of(uint64_t ms) { return 1 + (int64_t)(ms / 1000u); }
+static inline int64_t ageing_s(void) { return ageing_s_of(ageing_ms()); }
 /* Returns an ageing time as wall time, for people. */
 static inline int64_t ageing_as_wall_s(int64_t then_s) { return wall_s() - (ageing_s() - then_s); }
 

@@ -315,7 +315,6 @@ void deliver_forget(struct fetch *fetch)
     struct inflight *inflight = fetch->inflight;
     const struct learnt none = { .sent_ms = fetch->sent_ms };
     (void)!inflight_learn(inflight, &none, &fetch->epoch);
-    metadata_unref(&inflight->metadata);    /* newcomers are not told it */
     forget_object(cache_store(inflight->cache), &inflight->id);
 }
 

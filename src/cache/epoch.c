@@ -42,16 +42,21 @@ bool epoch_write_is_latest(const struct object_id *id, uint64_t number)
     return atomic_load(&epochs[row_of(id)].latest) <= number;
 }
 
+static void note_moment(const struct object_id *id)
+{
+    atomic_store(&epochs[row_of(id)].moved, atomic_fetch_add(&moments, 1) + 1);
+}
+
 void epoch_write_begins(const struct object_id *id, uint64_t number)
 {
     raise_64(&epochs[row_of(id)].latest, number);
-    atomic_store(&epochs[row_of(id)].moved, atomic_fetch_add(&moments, 1) + 1);
+    note_moment(id);
     epoch_pair_begins(&epochs[row_of(id)].pair);
 }
 
 void epoch_write_ends(const struct object_id *id)
 {
-    atomic_store(&epochs[row_of(id)].moved, atomic_fetch_add(&moments, 1) + 1);
+    note_moment(id);
     epoch_pair_ends(&epochs[row_of(id)].pair);
 }
 
@@ -68,11 +73,10 @@ bool epoch_holds(const struct object_id *id, struct epoch_note since)
 struct epoch_note epoch_supersede(const struct object_id *id, struct epoch_note since)
 {
     struct epoch_pair *pair = &epochs[row_of(id)].pair;
-    atomic_store(&epochs[row_of(id)].moved, atomic_fetch_add(&moments, 1) + 1);
+    note_moment(id);
     struct epoch_note was = { .started = atomic_fetch_add(&pair->started, 1) };
     was.finished = atomic_fetch_add(&pair->finished, 1);
-    bool held = since.started == since.finished && was.started == since.started &&
-                was.finished == since.finished;
+    bool held = since.started == since.finished && epoch_note_is(was, since);
     return held ? (struct epoch_note){ since.started + 1, since.finished + 1 } : since;
 }
 

@@ -45,12 +45,15 @@ static inline struct epoch_note epoch_pair_now(struct epoch_pair *pair)
     return (struct epoch_note){ atomic_load(&pair->started), finished };
 }
 
+static inline bool epoch_note_is(struct epoch_note a, struct epoch_note b)
+{
+    return a.started == b.started && a.finished == b.finished;
+}
+
 /* True if no change was in progress at this note, and none has begun since. */
 static inline bool epoch_pair_holds(struct epoch_pair *pair, struct epoch_note since)
 {
-    struct epoch_note now = epoch_pair_now(pair);
-    return since.started == since.finished && now.started == since.started &&
-           now.finished == since.finished;
+    return since.started == since.finished && epoch_note_is(epoch_pair_now(pair), since);
 }
 
 /* Every write has a number. A write that begins later has a higher number. */

@@ -116,14 +116,13 @@ struct fetch *fetch_start(struct inflight *inflight, enum fetch_kind kind,
      * hold. Its fills are not published: answers in another inflight are not compared with its. */
     fetch->epoch = inflight->epoch;
     fetch->compared = store_compared(cache_store(inflight->cache));
-    fetch->sent_s = ageing_s();
+    fetch->sent_ms = ageing_ms();
     fetch->asker = *asker;
     fetch->granted = grant_note_now(&asker->grant, inflight->name.bucket);
     fetch->refusals = grant_refusals(&asker->grant);
     fetch->readers = 1;
     fetch->judged = NO_END;
     fetch->wanted = span->first;
-    fetch->sent_ms = ageing_ms();
     fetch->error_body = text_in(&fetch->arena);
     fetch->error_fields = text_in(&fetch->arena);
     list_init(&fetch->link);

@@ -50,11 +50,10 @@ struct fetch {
     struct fetch_span asked;
     struct epoch_note epoch;
     uint64_t compared;            /* store_compared() when it was sent */
-    int64_t sent_s;               /* when it was sent: its answer is not older than that */
     struct asker asker;
-    struct grant_note granted;    /* the note at sent_s */
-    uint32_t refusals;            /* grant_refusals() at sent_s */
-    uint64_t sent_ms;             /* the same moment by ageing_ms() */
+    struct grant_note granted;    /* the note at sent_ms */
+    uint32_t refusals;            /* grant_refusals() at sent_ms */
+    uint64_t sent_ms;             /* by ageing_ms(): its answer is not older than that */
 
     /* for readers, under the lock */
     struct metadata *metadata;    /* the version in its If-Match, or in its answer */

@@ -194,11 +194,6 @@ void inflight_set_metadata(struct inflight *inflight, struct metadata *metadata)
     metadata_unref(&old);
 }
 
-static bool same_note(struct epoch_note a, struct epoch_note b)
-{
-    return a.started == b.started && a.finished == b.finished;
-}
-
 /* Newcomers join the inflight of the newest version. If no version is known to be current, they
  * start anew. */
 enum learnt_how inflight_learn(struct inflight *inflight, const struct learnt *answer,
@@ -211,9 +206,11 @@ enum learnt_how inflight_learn(struct inflight *inflight, const struct learnt *a
     /* without a strong ETag, there are no fills */
     if (other && before.sent_ms && (before.strong || (late && answer->strong)))
         own = epoch_supersede(&inflight->id, *since);
+    if (late || !answer->etag_hash)
+        metadata_unref(&inflight->metadata);
     if (late)
         return LEARNT_LATE;
-    if (answer->etag_hash && same_note(inflight->epoch, *since))
+    if (answer->etag_hash && epoch_note_is(inflight->epoch, *since))
         inflight->epoch = own;
     *since = own;
     inflight->learnt = *answer;

@@ -106,7 +106,8 @@ void inflight_fill_ended(struct inflight *inflight, const struct epoch_fill *fil
  * LEARNT_OTHER: the answer before was of another version. LEARNT_LATE: that answer was to a later
  * request, so nobody knows which of the two versions is current. In both cases, other fills of the
  * object are not published, because they may be of the older version. After LEARNT_LATE, the caller's
- * fill is not published either. *since is the note of the answer's fetch. */
+ * fill is not published either. If no version is known to be current then, newcomers are told none.
+ * *since is the note of the answer's fetch. */
 enum learnt_how { LEARNT_SAME, LEARNT_OTHER, LEARNT_LATE };
 enum learnt_how inflight_learn(struct inflight *inflight, const struct learnt *answer,
                                struct epoch_note *since) MUST_USE;

@@ -5,7 +5,6 @@
 #ifndef CACHE_FORGET_H
 #define CACHE_FORGET_H
 
-#include "cache/epoch.h"
 #include "store/store.h"
 
 /* Removes the metadata of an object. */

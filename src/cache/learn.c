@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/guard.h"
 #include "base/metric.h"
 #include "cache/forget.h"
@@ -257,10 +258,7 @@ static enum learnt_how note_version(struct fetch *fetch, const struct metadata *
 {
     const struct learnt answer = { .etag_hash = metadata->etag_hash, .sent_ms = fetch->sent_ms,
                                    .strong = learn_has_strong_etag(metadata) };
-    enum learnt_how how = inflight_learn(fetch->inflight, &answer, &fetch->epoch);
-    if (how == LEARNT_LATE)
-        metadata_unref(&fetch->inflight->metadata);
-    return how;
+    return inflight_learn(fetch->inflight, &answer, &fetch->epoch);
 }
 
 /* A version, or what is said of it, that is new to us: newcomers are told it from now on, but not if
@@ -284,7 +282,8 @@ static bool renewed(struct fetch *fetch)
 {
     const struct metadata *metadata = fetch->metadata;
     struct store_vouch vouch = { metadata->etag_hash, metadata->size, metadata->modified_s,
-                                 metadata->fields, fetch->sent_s, 0, NULL, &fetch->inflight->name };
+                                 metadata->fields, ageing_s_of(fetch->sent_ms), 0, NULL,
+                                 &fetch->inflight->name };
     return epoch_holds(&metadata->id, fetch->epoch) &&
            store_renew(cache_store(fetch->inflight->cache), &metadata->id, &vouch) == STORE_RENEWED;
 }
@@ -342,7 +341,7 @@ enum err learn_answer(struct fetch *fetch, const struct origin_reply *reply)
     bool is_new = !fetch->metadata;
     enum learnt_how how = is_new ? learn_metadata(fetch, reply, &facts)
                                  : note_version(fetch, fetch->metadata);
-    atomic_store(&fetch->metadata->validated_s, fetch->sent_s);
+    atomic_store(&fetch->metadata->validated_s, ageing_s_of(fetch->sent_ms));
     if (fetch->asked.part)
         learn_part(fetch, reply, &facts);
     permit_granted(fetch);
