@@ -446,12 +446,18 @@ static void removal_done(struct store_removal *removal, enum err err)
     sem_post(&mine->ended);
 }
 
+static void removal_prepare(struct unit_store *unit, struct unit_removal *mine,
+                            const struct object_name *name)
+{
+    store_object_id(unit->store, name, &mine->id);
+    mine->removal = (struct store_removal){ .ids = &mine->id, .count = 1, .done = removal_done };
+    sem_init(&mine->ended, 0, 0);
+}
+
 static void removal_begin(struct unit_store *unit, struct unit_removal *mine, const char *key)
 {
     struct object_name name = name_of(key);
-    store_object_id(unit->store, &name, &mine->id);
-    mine->removal = (struct store_removal){ .ids = &mine->id, .count = 1, .done = removal_done };
-    sem_init(&mine->ended, 0, 0);
+    removal_prepare(unit, mine, &name);
     store_remove(unit->store, &mine->removal);
 }
 

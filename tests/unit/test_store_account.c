@@ -188,17 +188,14 @@ TEST(a_record_whose_entry_is_put_again_keeps_its_age)
     struct unit_store unit = unit_open_sized(32 * MIB, EXTENT);
     struct volume *volume = unit.store->volumes[0];
     struct object_name name = name_of("k");
-    struct object_id id;
+    struct unit_removal mine;
     struct entry entry;
     uint32_t at;
     ok(put_object(&unit, "k", "\"1\"", 1000) == OK);
-    store_object_id(unit.store, &name, &id);
-    struct unit_removal mine = { .removal = { .ids = &id, .count = 1, .done = removal_done } };
-    sem_init(&mine.ended, 0, 0);
+    removal_prepare(&unit, &mine, &name);
     ok(store_refuse(unit.store, &mine.removal));
-    while (sem_wait(&mine.ended) != 0)
-        ;
-    ok(mine.err == OK && index_get_metadata(volume->index, &id, &at, &entry) == OK && entry.refused);
+    ok(removal_wait(&mine) == OK);
+    ok(index_get_metadata(volume->index, &mine.id, &at, &entry) == OK && entry.refused);
     struct ages *ages = extent_ages(volume->extents, entry.extent);
     ok(!ages_is_dead(ages, entry.ordinal));
     ok(ages_stamp(ages, entry.ordinal) == rule_stamp(&volume->rule));

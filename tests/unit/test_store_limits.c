@@ -302,17 +302,23 @@ TEST(a_quota_holds_while_the_records_are_counted)
     unit_close(&unit);
 }
 
-/* The store has one volume. The test plays a second one. */
-TEST(bytes_that_are_not_counted_and_those_of_a_folder_that_is_out_leave_no_room)
+/* Gives the bucket a quota of 4 MiB, and waits until all is counted. Returns metadata of "k". */
+static struct metadata *begin_quota(struct unit_store *unit)
 {
     const struct store_limits rows[] = { row("bucket", "", 4 * MIB) };
+    set_limits(unit, rows, 1);
+    soon(tallies_are_counted(unit->store->installation.tallies));
+    return make_metadata(unit, "k", "\"1\"", SMALL);
+}
+
+/* The store has one volume. This test and the next one play a second one. */
+TEST(bytes_that_are_not_counted_and_those_of_a_folder_that_is_out_leave_no_room)
+{
     struct unit_store unit = unit_open();
     struct tallies *tallies = unit.store->installation.tallies;
-    set_limits(&unit, rows, 1);
-    struct metadata *metadata = make_metadata(&unit, "k", "\"1\"", SMALL);
+    struct metadata *metadata = begin_quota(&unit);
     const struct tally_change most = { tallies_of_name(tallies, metadata->name), 1, 1, 3 * MIB };
     const struct tally_change some = { most.tally, 1, 1, 1000 };
-    soon(tallies_are_counted(tallies));
     tallies_begin(tallies, 1);
     ok(!store_admits(unit.store, metadata, 0) && !store_admits_metadata(unit.store, metadata));
     ok(put_object(&unit, "k", "\"1\"", SMALL) == ERR_FULL);
@@ -343,14 +349,11 @@ TEST(bytes_that_are_not_counted_and_those_of_a_folder_that_is_out_leave_no_room)
 
 TEST(a_folder_that_hangs_while_it_is_counted_closes_no_quota)
 {
-    const struct store_limits rows[] = { row("bucket", "", 4 * MIB) };
     struct unit_store unit = unit_open();
     struct tallies *tallies = unit.store->installation.tallies;
-    set_limits(&unit, rows, 1);
-    struct metadata *metadata = make_metadata(&unit, "k", "\"1\"", SMALL);
+    struct metadata *metadata = begin_quota(&unit);
     const struct tally_change most = { tallies_of_name(tallies, metadata->name), 1, 1, 3 * MIB };
     const struct tally_change some = { most.tally, 1, 1, 1000 };
-    soon(tallies_are_counted(tallies));
     tallies_begin(tallies, 1);
     tallies_add(tallies, 1, &some);
     ok(!tallies_has_room(tallies, most.tally, 1));

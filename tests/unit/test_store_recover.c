@@ -124,15 +124,10 @@ TEST(metadata_in_ram_is_proved_when_the_commit_says_so)
 static enum err restate(struct unit_store *unit, slice bucket)
 {
     struct object_name name = { .endpoint = S("http://origin"), .bucket = bucket };
-    struct object_id id;
-    store_object_id(unit->store, &name, &id);
-    struct unit_removal mine = { .removal = { .ids = &id, .count = 1, .done = removal_done } };
-    sem_init(&mine.ended, 0, 0);
+    struct unit_removal mine;
+    removal_prepare(unit, &mine, &name);
     store_restate(unit->store, &mine.removal);
-    while (sem_wait(&mine.ended) != 0)
-        ;
-    sem_destroy(&mine.ended);
-    return mine.err;
+    return removal_wait(&mine);
 }
 
 static bool is_restated(struct unit_store *unit, const char *key)
