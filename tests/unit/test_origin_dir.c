@@ -440,8 +440,8 @@ TEST(a_failure_of_the_folder_says_why)
     ok(setrlimit(RLIMIT_NOFILE, &limit) == 0);
     ok(watched->err == OK && watched->status == 500);
     origin_health(origin, &keep, &health);
-    same(health.why, S("the origin answered 500: Too many open files: check the file system of the "
-                       "folder"));
+    same(health.why, S("the origin answered 500: Too many open files: check the file system of "
+                       "the origin's folder"));
     watch_free(&watched);
     arena_free(&keep);
 }
