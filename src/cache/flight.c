@@ -215,7 +215,7 @@ enum learnt_how inflight_learn(struct inflight *inflight, const struct learnt *a
     *since = own;
     inflight->learnt = *answer;
     inflight->learnt.sent_ms = MAX(answer->sent_ms, before.sent_ms);
-    return other && before.etag_hash ? LEARNT_OTHER : LEARNT_SAME;
+    return other && before.strong ? LEARNT_OTHER : LEARNT_SAME;
 }
 
 void inflight_fill_ended(struct inflight *inflight, const struct epoch_fill *fill, enum err err)

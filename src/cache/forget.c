@@ -20,7 +20,7 @@ static void remove_stored(struct store *store, const struct object_id *id)
     struct forgetting *forgetting = must_alloc(sizeof(*forgetting));
     forgetting->id = *id;
     forgetting->removal = (struct store_removal){ .ids = &forgetting->id, .count = 1,
-                                                  .done = removed };
+                                                  .unawaited = true, .done = removed };
     store_remove(store, &forgetting->removal);
 }
 
@@ -32,6 +32,6 @@ void forget_object(struct store *store, const struct object_id *id)
 
 void forget_other_version(struct store *store, const struct metadata *newest)
 {
-    if (store_has_other(store, newest))
+    if (store_may_have_other(store, newest))
         remove_stored(store, &newest->id);
 }

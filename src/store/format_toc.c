@@ -71,7 +71,8 @@ uint64_t toc_entry_record_bytes(const struct toc_entry *entry)
 bool toc_entry_is_valid(const struct toc_entry *entry)
 {
     uint32_t first_unit = entry->first_unit;
-    if (entry->data_len > RECORD_BYTES_MAX || entry->metadata_len > METADATA_BLOCK_MAX)
+    if (entry->offset % RECORD_ALIGN || entry->data_len > RECORD_BYTES_MAX ||
+        entry->metadata_len > METADATA_BLOCK_MAX)
         return false;
     switch (entry->kind) {
     case KIND_UNITS:

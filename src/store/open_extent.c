@@ -192,8 +192,8 @@ enum err open_extent_write(struct extents *all, enum open_which which)
         metric_add(M_STORE_APPENDED, len);
         atomic_fetch_add(&all->appended, len);
     }
+    open->broken = e != OK;    /* before a purge can see that the records are not written */
     note_written(all, which, e == OK);
-    open->broken = e != OK;
     open->gathered = 0;
     open->gathered_end = open->end;
     return e;
@@ -249,7 +249,9 @@ enum err open_extent_seal(struct extents *all, enum open_which which)
     return e;
 }
 
-/* Makes the file of a new extent, with its head page. */
+/* Makes the file of a new extent, with its head page. The name of the file must be on the disk before
+ * the index names a record in it. Otherwise a power cut may take the name alone, and another extent
+ * would get the same number. */
 static enum err make_file(struct extents *all, uint32_t number, enum extent_kind kind, int *ret)
 {
     uint8_t page[PAGE_BYTES] = { 0 };
@@ -263,7 +265,8 @@ static enum err make_file(struct extents *all, uint32_t number, enum extent_kind
     if (e)
         return e;
     struct iovec part = { page, sizeof(page) };
-    if (failpoint(FAIL_EXTENT_HEAD) || !write_parts(fd, &part, 1, 0)) {
+    if (failpoint(FAIL_EXTENT_HEAD) || !write_parts(fd, &part, 1, 0) ||
+        fsync(all->folder_fd) != 0) {
         e = file_err(errno);
         close(fd);
         (void)extent_remove_file(all, number);    /* no record was ever in it */
@@ -351,7 +354,8 @@ void open_extents_ends(struct extents *all, struct ban_end *ret)
     for (size_t i = 0; i < OPEN_COUNT; i++) {
         const struct open_extent *open = all->opens[i];
         ret[i] = (struct ban_end){ 0 };
-        if (open->extent)
+        /* the file of a broken one may have whole records that were not noted */
+        if (open->extent && !open->broken)
             ret[i] = (struct ban_end){ open->extent->number, open->toc.count };
     }
     pthread_mutex_unlock(&all->toc_lock);

@@ -12,13 +12,20 @@
  *
  * Ids are copied, because the watch may have answered their owners. A refusal of the shared
  * identity goes the same way, so that the object is not served after a crash; its metadata only
- * gets a mark. Threads: the committer; the watch calls removals_give_up. */
+ * gets a mark.
+ *
+ * If the folder hangs, the watch answers the removals that somebody waits for, and the folder comes
+ * back unproved. A removal that nobody waits for stays in its list, because the folder serves nothing
+ * until the committer goes on, and soon after that the removal is committed.
+ * Threads: the committer; the watch calls removals_press and removals_give_up. */
 #include "store/removal.h"
 
 #include <stdlib.h>
 
 #include "store/leftovers.h"
 #include "store/publish.h"
+
+#define UNAWAITED_MAX 16384u           /* more of them would take too much memory */
 
 static void copy_ids(struct volume *volume, const struct store_removal *removal)
 {
@@ -119,9 +126,36 @@ void removals_end(struct volume *volume)
     removed->count = removed->done = kept;
 }
 
-/* Answers the removals of the running commit. With `give_up`, also answers those that wait. If
- * there are any then, the folder is out of service from now on, and comes back unproved and
- * unshared. */
+static bool are_too_many(const struct list *removals)
+{
+    size_t count = 0;
+    list_each(struct store_removal, removal, removals, link)
+        if (++count > UNAWAITED_MAX)
+            return true;
+    return false;
+}
+
+/* Moves the removals that somebody waits for, or all of them. */
+static void move(struct list *to, struct list *from, bool all)
+{
+    list_each_safe(struct store_removal, removal, from, link)
+        if (all || !removal->unawaited) {
+            list_del(&removal->link);
+            list_add(to, &removal->link);
+        }
+}
+
+bool removals_press(const struct volume *volume)
+{
+    list_each(struct store_removal, removal, &volume->queue.removals, link)
+        if (!removal->unawaited)
+            return true;
+    return are_too_many(&volume->queue.removals);
+}
+
+/* Answers the removals of the running commit. With `give_up`, also answers those that wait, but not
+ * the ones that nobody waits for. If it answers any then, the folder is out of service from now on,
+ * and comes back unproved and unshared. */
 static void answer(struct volume *volume, bool give_up, enum err err)
 {
     struct list mine;
@@ -131,9 +165,10 @@ static void answer(struct volume *volume, bool give_up, enum err err)
         pthread_mutex_unlock(&volume->queue.lock);
         return;
     }
-    list_move(&mine, &volume->queue.committing);
+    bool all = !give_up || are_too_many(&volume->queue.removals);
+    move(&mine, &volume->queue.committing, all);
     if (give_up)
-        list_move(&mine, &volume->queue.removals);
+        move(&mine, &volume->queue.removals, all);
     if (give_up && !list_empty(&mine))
         atomic_store(&volume->service.unproved, true);
     pthread_mutex_unlock(&volume->queue.lock);

@@ -19,8 +19,11 @@ bool removals_are_due(const struct volume *volume);
 /* To be called when a commit, or a transaction beside the commits, is over and its removals are
  * answered. Keeps those that must be made again, because appends from before them still wait. */
 void removals_end(struct volume *volume);
-/* The watch calls it when the disk hangs. Answers all removals, so that no write waits for the
- * disk. */
+/* Under the queue's lock: true if somebody waits for a queued removal, or if too many removals that
+ * nobody waits for are queued. */
+bool removals_press(const struct volume *volume);
+/* The watch calls it when the disk hangs. Answers the removals that somebody waits for, so that no
+ * write waits for the disk. If too many removals that nobody waits for are queued, answers all. */
 void removals_give_up(struct volume *volume);
 
 #endif

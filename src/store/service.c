@@ -328,7 +328,7 @@ void *service_watch(void *arg)
     uint64_t turned_ms = mono_ms();
     pthread_mutex_lock(&volume->queue.lock);
     while (!volume->queue.stopping) {
-        if (list_empty(&volume->queue.removals) || !gives_up(volume))
+        if (!removals_press(volume) || !gives_up(volume))
             cond_wait_until(&volume->queue.watch, &volume->queue.lock, mono_ns() + WATCH_MS * 1000000u);
         pthread_mutex_unlock(&volume->queue.lock);
         uint64_t now_ms = mono_ms();

@@ -48,7 +48,8 @@ static struct removal_split *removal_split_new(struct store_removal *whole, size
     split->whole = whole;
     for (size_t i = 0; i < count; i++)
         split->parts[i] = (struct removal_part){
-            .removal = { .ids = whole->ids, .count = whole->count, .done = removal_part_done },
+            .removal = { .ids = whole->ids, .count = whole->count,
+                         .unawaited = whole->unawaited, .done = removal_part_done },
             .split = split,
         };
     return split;

@@ -312,6 +312,9 @@ struct store_removal {
     size_t count;
     bool refused;                     /* set by the store: the metadata stays, marked as refused */
     bool bucket;                      /* set by the store: the id is a bucket's (store_restate) */
+    /* Nobody waits for done(). If the folder hangs, the removal is made when the folder goes on; but if
+     * too many of them wait, they count as removals that somebody waits for. */
+    bool unawaited;
     void (*done)(struct store_removal *removal, enum err err);    /* on a thread of the store */
     struct list link;                 /* the store's */
 };
@@ -324,9 +327,10 @@ void store_restate(struct store *store, struct store_removal *removal);
 /* True if the store has metadata of this object, or will have it soon. Metadata that was purged
  * counts only if `name` is NULL. Any thread; cheap. */
 bool store_knows(struct store *store, const struct object_id *id, const struct object_name *name);
-/* True if the store has another version of this object in a folder that is in service. Any thread;
- * cheap. */
-bool store_has_other(struct store *store, const struct metadata *metadata);
+/* True if the store has another version of this object in a folder that is in service. True also if
+ * nobody can tell: metadata of the object is on its way into the index, or the folder hangs. Any
+ * thread; cheap. */
+bool store_may_have_other(struct store *store, const struct metadata *metadata);
 
 /* The origin's answer about an object's current version, from a HEAD or from a line of a
  * listing. */

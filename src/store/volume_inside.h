@@ -256,13 +256,28 @@ static inline atomic_uint *coming_counter(struct volume *volume, const struct ob
     return &volume->known.coming[(id->bytes[2] | (unsigned)id->bytes[3] << 8) % COMING_COUNTERS];
 }
 
+/* True if the folder is open, and no removal was given up since its opening. */
+static inline bool volume_is_good(struct volume *volume)
+{
+    return atomic_load_explicit(&volume->service.open, memory_order_acquire) &&
+           !atomic_load_explicit(&volume->service.unproved, memory_order_relaxed);
+}
+
+static inline bool volume_is_late(struct volume *volume)
+{
+    uint64_t since = atomic_load_explicit(&volume->service.busy_since_ms, memory_order_relaxed);
+    return since > 0 && mono_ms() >= since + volume->options.commit_ms_max;
+}
+
 static inline bool volume_is_serving(struct volume *volume)
 {
-    if (!atomic_load_explicit(&volume->service.open, memory_order_acquire) ||
-        atomic_load_explicit(&volume->service.unproved, memory_order_relaxed))
-        return false;
-    uint64_t since = atomic_load_explicit(&volume->service.busy_since_ms, memory_order_relaxed);
-    return since == 0 || mono_ms() < since + volume->options.commit_ms_max;
+    return volume_is_good(volume) && !volume_is_late(volume);
+}
+
+/* True if the committer hangs, and the folder may serve again when it goes on. */
+static inline bool volume_hangs(struct volume *volume)
+{
+    return volume_is_good(volume) && volume_is_late(volume);
 }
 
 /* Without it, a recycled extent loses its records. */

@@ -48,12 +48,19 @@ bool volume_knows(struct volume *volume, const struct object_id *id,
     return known || volume_find_metadata(volume, id, name, &unit, &entry) != ERR_NOT_FOUND;
 }
 
-bool volume_has_other(struct volume *volume, const struct metadata *metadata)
+/* While the folder hangs, a look at the index may wait for the disk. A folder that is closed, or that
+ * will be closed, serves only what the origin confirms. */
+bool volume_may_have_other(struct volume *volume, const struct metadata *metadata)
 {
     struct entry entry;
     uint32_t unit;
-    return volume_is_serving(volume) &&
-           volume_find_metadata(volume, &metadata->id, NULL, &unit, &entry) == OK &&
+    if (volume_hangs(volume))
+        return true;
+    if (!volume_is_serving(volume))
+        return false;
+    if (atomic_load(coming_counter(volume, &metadata->id)) > 0)    /* it may be another version */
+        return true;
+    return volume_find_metadata(volume, &metadata->id, NULL, &unit, &entry) == OK &&
            !metadata_is_of(metadata, entry.etag_hash, entry.mark);
 }
 

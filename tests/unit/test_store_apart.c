@@ -247,7 +247,40 @@ TEST(commits_go_on_while_the_folder_with_the_names_hangs)
     unit_close(&unit);
 }
 
-RUN_STORE(STORE_TEST(commits_go_on_while_the_folder_with_the_names_hangs),
+/* ---- removals ---- */
+
+/* Nobody can look whether the folder has another version while it hangs. */
+TEST(a_removal_that_nobody_waits_for_outlasts_a_hang)
+{
+    struct unit_store unit = open_two(16 * MIB);
+    struct volume *bad = unit.store->volumes[1];
+    struct unit_removal removal;
+    char older[32], other[32];
+    key_at(&unit, "older", 1, 1, older);
+    key_at(&unit, "other", 1, 1, other);
+    ok(put_object(&unit, older, "\"1\"", 300000) == OK);
+    struct metadata *newer = make_metadata(&unit, older, "\"2\"", 300000);
+    uint64_t faults = atomic_load(&bad->service.faults);
+    hang_commit(bad, true);
+    struct unit_put put = put_begin(&unit, other, "\"1\"", 300000);
+    soon(volume_hangs(bad));
+    ok(store_may_have_other(unit.store, newer));
+    struct object_name name = name_of(older);
+    removal_prepare(&unit, &removal, &name);
+    removal.removal.unawaited = true;
+    store_remove(unit.store, &removal.removal);
+    usleep(3 * COMMIT_MS * 1000);    /* the watch would have given it up by then */
+    ok(sem_trywait(&removal.ended) != 0 && volume_hangs(bad));
+    hang_commit(bad, false);
+    ok(removal_wait(&removal) == OK && put_wait(&put) == OK);
+    ok(!has_object(&unit, older, "\"1\"", 300000) && has_object(&unit, other, "\"1\"", 300000));
+    ok(atomic_load(&bad->service.faults) == faults);
+    metadata_unref(&newer);
+    unit_close(&unit);
+}
+
+RUN_STORE(STORE_TEST(a_removal_that_nobody_waits_for_outlasts_a_hang),
+          STORE_TEST(commits_go_on_while_the_folder_with_the_names_hangs),
           STORE_TEST(pins_go_on_while_the_recycler_of_another_folder_hangs),
           STORE_TEST(pins_go_on_while_a_commit_of_another_folder_hangs),
           STORE_TEST(pins_go_on_while_reads_of_another_folder_hang),

@@ -2,6 +2,9 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "store_unit.h"
 
+#include <sys/resource.h>
+#include <signal.h>
+
 #include "store/fsck.h"
 #include "store/inside.h"
 #include "store/pin.h"
@@ -1389,7 +1392,94 @@ TEST(a_look_up_that_hangs_stops_neither_a_purge_nor_other_look_ups)
     unit_close(&unit);
 }
 
-RUN_STORE(STORE_TEST(a_purge_hides_its_prefix_at_once_and_deletes_it_later),
+static void in_child(int (*play)(void))
+{
+    pid_t child = fork();
+    if (child == 0)
+        _exit(play());
+    int status;
+    ok(waitpid(child, &status, 0) == child);
+    ok(WIFEXITED(status));
+    if (WEXITSTATUS(status))
+        fail_msg("step %d", WEXITSTATUS(status));
+}
+
+static int put_first(void)
+{
+    struct unit_store unit = unit_open();
+    return put_object(&unit, "val/first", "\"1\"", 5000) != OK;
+}
+
+static int purge_after_half_an_append(void)
+{
+    struct unit_store unit = unit_open();
+    struct stat st;
+    if (put_object(&unit, "val/first", "\"1\"", MIB) != OK ||
+        stat(in_folder("extents/00000001"), &st) != 0)
+        return 2;
+    signal(SIGXFSZ, SIG_IGN);
+    struct rlimit all, some;
+    getrlimit(RLIMIT_FSIZE, &all);
+    some = all;
+    some.rlim_cur = (rlim_t)st.st_size + 16384;
+    if (setrlimit(RLIMIT_FSIZE, &some) != 0)
+        return 3;
+    struct unit_put one = put_begin(&unit, "train/small", "\"1\"", 5000);
+    struct unit_put two = put_begin(&unit, "train/other", "\"1\"", 900000);
+    if (put_wait(&one) == OK || put_wait(&two) == OK)
+        return 4;
+    if (setrlimit(RLIMIT_FSIZE, &all) != 0)
+        return 5;
+    if (knows(&unit, "train/small"))
+        return 6;
+    return purge(&unit, "train/") == OK ? 0 : 7;
+}
+
+/* The disk had room for a part of an append: its first record is whole. The log stays open. */
+TEST(a_purge_covers_the_records_of_an_append_that_failed)
+{
+    in_child(purge_after_half_an_append);
+    struct unit_store unit = unit_open();
+    ok(has_object(&unit, "val/first", "\"1\"", MIB));
+    ok(!knows(&unit, "train/small"));
+    unit_close(&unit);
+}
+
+static int open_it(void)
+{
+    struct unit_store unit = unit_open();
+    unit_close(&unit);
+    return 0;
+}
+
+/* A hostile extent: its only record begins between two multiples of 64, and its table says so. */
+TEST(a_record_at_an_odd_offset_does_not_end_the_process)
+{
+    in_child(put_first);
+    struct unit_store unit = unit_open();
+    unit_close(&unit);
+    struct toc_footer footer = footer_of(1);
+    struct toc_entry row;
+    uint8_t bytes[16384], end[TOC_FOOTER_BYTES];
+    int fd = open(in_folder("extents/00000001"), O_RDWR);
+    ok(footer.count == 1 && pread(fd, &row, sizeof(row), footer.offset) == (ssize_t)sizeof(row));
+    size_t len = toc_entry_record_bytes(&row);
+    ok(len <= sizeof(bytes) && pread(fd, bytes, len, row.offset) == (ssize_t)len);
+    row.offset += 8;
+    ok(row.offset + len <= footer.offset && pwrite(fd, bytes, len, row.offset) == (ssize_t)len);
+    footer.rows_crc = crc32c(0, &row, sizeof(row));
+    toc_footer_encode(&footer, end);
+    ok(pwrite(fd, &row, sizeof(row), footer.offset) == (ssize_t)sizeof(row));
+    off_t at = lseek(fd, 0, SEEK_END) - (off_t)sizeof(end);
+    ok(pwrite(fd, end, sizeof(end), at) == (ssize_t)sizeof(end));
+    close(fd);
+    lose_index();
+    in_child(open_it);
+}
+
+RUN_STORE(STORE_TEST(a_purge_covers_the_records_of_an_append_that_failed),
+          STORE_TEST(a_record_at_an_odd_offset_does_not_end_the_process),
+          STORE_TEST(a_purge_hides_its_prefix_at_once_and_deletes_it_later),
           STORE_TEST(what_is_purged_does_not_count_as_evicted),
           STORE_TEST(a_fill_from_before_a_purge_stores_nothing),
           STORE_TEST(old_units_do_not_come_back_to_life),

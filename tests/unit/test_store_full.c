@@ -354,7 +354,38 @@ TEST(a_fill_stays_if_older_ones_wait_for_the_commit_after_that_of_the_removal)
     unit_close(&unit);
 }
 
-RUN_STORE(STORE_TEST(a_fill_stays_if_it_begins_after_a_removal_that_an_eviction_took_along),
+/* ---- the names of extents ---- */
+
+static bool sync_fails;
+
+/* The C library's function. Fails for the folder `extents` if the test wants that. */
+int fsync(int fd)
+{
+    struct stat synced, extents;
+    if (sync_fails && fstat(fd, &synced) == 0 && stat(in_folder("extents"), &extents) == 0 &&
+        synced.st_ino == extents.st_ino) {
+        errno = EIO;
+        return -1;
+    }
+    return (int)syscall(SYS_fsync, fd);
+}
+
+/* After a power cut, the index would name records in an extent that is lost, and another one would get
+ * its number. */
+TEST(an_extent_takes_no_record_before_its_name_is_on_the_disk)
+{
+    struct unit_store unit = unit_open();
+    sync_fails = true;
+    ok(put_object(&unit, "k", "\"1\"", 2000) == ERR_IO);
+    ok(access(in_folder("extents/00000001"), F_OK) != 0);
+    sync_fails = false;
+    soon(put_object(&unit, "k", "\"1\"", 2000) == OK);
+    ok(has_object(&unit, "k", "\"1\"", 2000));
+    unit_close(&unit);
+}
+
+RUN_STORE(STORE_TEST(an_extent_takes_no_record_before_its_name_is_on_the_disk),
+          STORE_TEST(a_fill_stays_if_it_begins_after_a_removal_that_an_eviction_took_along),
           STORE_TEST(a_fill_stays_if_older_ones_wait_for_the_commit_after_that_of_the_removal),
           STORE_TEST(a_removal_is_made_alone_if_a_commit_finds_no_room_and_no_extent_may_go),
           STORE_TEST(extents_go_until_a_removal_finds_room),
