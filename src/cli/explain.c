@@ -118,8 +118,8 @@ static void print_facts(const json_t *root, struct arena *keep)
 
 /* ---- where the parts are ---- */
 
-/* Returns the latest event that explains why a record is not stored: the metadata, or a part of the
- * object. */
+/* Returns the latest event that explains why a record is not stored. The record is the object's
+ * metadata, or a part of the object. */
 static slice event_of(const json_t *root, const json_t *row, struct arena *keep)
 {
     const json_t *kept_out = json_object_get(row, "not_stored");

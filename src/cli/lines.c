@@ -1,8 +1,8 @@
 /* lines.c - the lines of an answer about the cache, over all pages.
  * SPDX-License-Identifier: Apache-2.0
  *
- * An answer has a JSON object on each line, and the last one is a summary. If there are more rows,
- * the summary has the name with which the next page begins. */
+ * An answer has a JSON object on each line, and the last one is a summary. If there may be more
+ * rows, the summary has the name after which the next page begins. */
 #include "cli/lines.h"
 
 #include <inttypes.h>
@@ -12,8 +12,8 @@
 #include "base/json.h"
 #include "s3/encode.h"
 
-/* The service accepts many requests at the same time if each asks for FIRST_ROWS rows, but only
- * two that ask for PAGE_ROWS. Each page costs a look through the whole cache, so all pages after
+/* The service accepts many requests of one client at the same time if each asks for FIRST_ROWS rows,
+ * but at most two that ask for PAGE_ROWS. Each page costs a look through the whole cache, so all pages after
  * the first are large. */
 #define FIRST_ROWS "1000"
 #define PAGE_ROWS "100000"

@@ -1,4 +1,4 @@
-/* probe.c - looks for problems of this machine that serve would have.
+/* probe.c - looks for problems on this machine that the command serve would meet.
  * SPDX-License-Identifier: Apache-2.0
  *
  * There is a table of probes, and each probe is a function. The probes share code with the start of
@@ -110,7 +110,7 @@ static void folder(struct check *check, const struct config_folder *folder, cons
     const char *path = folder->path;
     size_t at = (size_t)(folder - check->config->folders);
     const char *original = original_of(check, at);
-    bool theirs = check->running && check->uses[at];    /* free when the running one has ended */
+    bool theirs = check->running && check->uses[at];    /* free when the running Penstock ends */
     enum err err = store_probe(path, check->keep, &why);
     bool usable = !err || (err == ERR_BUSY && theirs);
     if (usable && !store_is_of(path, first)) {

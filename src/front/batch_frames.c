@@ -25,7 +25,7 @@ struct frame {
 static_assert(sizeof(struct frame) == FRAME_BYTES, "the size of a frame is fixed");
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "a frame is sent as it lies in memory");
 static_assert(FRAME_BYTES <= BATCH_FIXED_ROOM && FRAME_BYTES <= BATCH_END_ROOM,
-              "a frame fits into either room");
+              "a frame fits into the room for an entry, and into the room for the end");
 
 static size_t head(char *to, const struct batch_entry *entry)
 {

@@ -6,8 +6,9 @@
  * cache/get.h). The forecast is the decision that a GetObject of this client would get now. A
  * forecast sends no request to the origin, and reads no bytes of the object. The store tells where
  * each record (a stored piece of the object) lies, or why it is not there (store/explain.h). Some
- * clients may know only of objects that the origin lists to them. If the cached copy is another
- * object, the answer is the same as if nothing were cached. These clients also do not learn why a
+ * clients may know only of a version that the origin lists to them, or for which they have a valid
+ * grant. If the cached copy is not such a version, the answer is the same as if nothing were cached.
+ * These clients also do not learn why a
  * record was not stored, or left the cache: it may be a record of another object with this name.
  * Threads: the loop. */
 #include <inttypes.h>

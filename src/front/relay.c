@@ -23,7 +23,7 @@
 /* A client that takes fewer bytes between two calls of relay_is_slow is slow. */
 #define RELAY_LEAST_BYTES (128 * KIB)
 
-static_assert(RELAY_LOW_BYTES < RELAY_BYTES_MAX / 2, "relay_put takes bytes after a resume");
+static_assert(RELAY_LOW_BYTES < RELAY_BYTES_MAX / 2, "after a resume, relay_put does not pause again at once");
 
 struct relay_segment {
     struct list link;

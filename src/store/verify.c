@@ -17,7 +17,7 @@
 #include "base/failpoint.h"
 #include "store/disk.h"
 
-static_assert(DISK_ALIGN == PAGE_BYTES, "a direct read begins with a page");
+static_assert(DISK_ALIGN == PAGE_BYTES, "a direct read begins at the start of a page");
 
 bool record_is_right(const struct record *record, const void *metadata, const void *data)
 {
