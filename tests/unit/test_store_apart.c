@@ -270,10 +270,11 @@ TEST(a_removal_that_nobody_waits_for_outlasts_a_hang)
     removal.removal.unawaited = true;
     store_remove(unit.store, &removal.removal);
     usleep(3 * COMMIT_MS * 1000);    /* the watch would have given it up by then */
-    ok(sem_trywait(&removal.ended) != 0 && volume_hangs(bad));
+    ok(sem_trywait(&removal.ended) != 0);
     hang_commit(bad, false);
     ok(removal_wait(&removal) == OK && put_wait(&put) == OK);
-    ok(!has_object(&unit, older, "\"1\"", 300000) && has_object(&unit, other, "\"1\"", 300000));
+    soon(has_object(&unit, other, "\"1\"", 300000));
+    ok(!has_object(&unit, older, "\"1\"", 300000));
     ok(atomic_load(&bad->service.faults) == faults);
     metadata_unref(&newer);
     unit_close(&unit);
