@@ -103,11 +103,11 @@ void inflight_set_metadata(struct inflight *inflight, struct metadata *metadata)
  * since, the store must not keep the metadata of an older version. */
 void inflight_fill_ended(struct inflight *inflight, const struct epoch_fill *fill, enum err err);
 /* To be called for each answer that says which version is current, or that there is none.
- * LEARNT_OTHER: the answer before was of another version, which may be on its way into the store. LEARNT_LATE: that answer was to a later
- * request, so nobody knows which of the two versions is current. In both cases, other fills of the
- * object are not published, because they may be of the older version. After LEARNT_LATE, the caller's
- * fill is not published either. If no version is known to be current then, newcomers are told none.
- * *since is the note of the answer's fetch. */
+ * LEARNT_OTHER: the answer before was of another version, which may be on its way into the store.
+ * LEARNT_LATE: the answer before was to a later request, so nobody knows which of the two versions is
+ * current. In both cases, other fills of the object are not published, because they may be of the
+ * older version. After LEARNT_LATE, the caller's fill is not published either. If no version is known
+ * to be current then, newcomers are told none. *since is the note of the answer's fetch. */
 enum learnt_how { LEARNT_SAME, LEARNT_OTHER, LEARNT_LATE };
 enum learnt_how inflight_learn(struct inflight *inflight, const struct learnt *answer,
                                struct epoch_note *since) MUST_USE;

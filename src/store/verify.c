@@ -126,7 +126,7 @@ enum verdict suspect_judge(const struct suspect *suspect, const struct cold *col
 {
     const struct toc_entry *row = suspect->row;
     uint32_t header = record_header_bytes(row->data_len);
-    if (!toc_entry_is_valid(row) || row->offset % RECORD_ALIGN)
+    if (!toc_entry_is_valid(row))
         return VERDICT_HEADER;
     if (!cold_has(cold, row->offset, suspect_bytes(suspect)))
         return VERDICT_UNREADABLE;    /* the file is too short */

@@ -263,6 +263,7 @@ static inline bool volume_is_good(struct volume *volume)
            !atomic_load_explicit(&volume->service.unproved, memory_order_relaxed);
 }
 
+/* True if the committer hangs. */
 static inline bool volume_is_late(struct volume *volume)
 {
     uint64_t since = atomic_load_explicit(&volume->service.busy_since_ms, memory_order_relaxed);
@@ -272,12 +273,6 @@ static inline bool volume_is_late(struct volume *volume)
 static inline bool volume_is_serving(struct volume *volume)
 {
     return volume_is_good(volume) && !volume_is_late(volume);
-}
-
-/* True if the committer hangs, and the folder may serve again when it goes on. */
-static inline bool volume_hangs(struct volume *volume)
-{
-    return volume_is_good(volume) && volume_is_late(volume);
 }
 
 /* Without it, a recycled extent loses its records. */

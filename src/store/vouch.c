@@ -54,11 +54,9 @@ bool volume_may_have_other(struct volume *volume, const struct metadata *metadat
 {
     struct entry entry;
     uint32_t unit;
-    if (volume_hangs(volume))
-        return true;
-    if (!volume_is_serving(volume))
+    if (!volume_is_good(volume))
         return false;
-    if (atomic_load(coming_counter(volume, &metadata->id)) > 0)    /* it may be another version */
+    if (volume_is_late(volume) || atomic_load(coming_counter(volume, &metadata->id)) > 0)
         return true;
     return volume_find_metadata(volume, &metadata->id, NULL, &unit, &entry) == OK &&
            !metadata_is_of(metadata, entry.etag_hash, entry.mark);
