@@ -583,6 +583,14 @@ __attribute__((unused)) static bool serving(struct unit_store *unit)
         ok(condition);                                                                         \
     } while (0)
 
+/* Waits for a child. Returns its exit status: the step that failed, or 0. */
+static int step_of(pid_t child)
+{
+    int status;
+    ok(waitpid(child, &status, 0) == child && WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
 /* Runs `play` in a child whose folder is a tmpfs of this size; false: not allowed here. */
 __attribute__((unused)) static bool on_disk_of(const char *size, int (*play)(void))
 {
@@ -593,12 +601,11 @@ __attribute__((unused)) static bool on_disk_of(const char *size, int (*play)(voi
             _exit(77);
         _exit(play());
     }
-    int status;
-    ok(waitpid(child, &status, 0) == child && WIFEXITED(status));
-    if (WEXITSTATUS(status) == 77)
+    int step = step_of(child);
+    if (step == 77)
         return false;
-    if (WEXITSTATUS(status))
-        fail_msg("step %d", WEXITSTATUS(status));
+    if (step)
+        fail_msg("step %d", step);
     return true;
 }
 

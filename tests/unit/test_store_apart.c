@@ -263,7 +263,7 @@ TEST(a_removal_that_nobody_waits_for_outlasts_a_hang)
     uint64_t faults = atomic_load(&bad->service.faults);
     hang_commit(bad, true);
     struct unit_put put = put_begin(&unit, other, "\"1\"", 300000);
-    soon(volume_hangs(bad));
+    soon(volume_is_good(bad) && volume_is_late(bad));
     ok(store_may_have_other(unit.store, newer));
     struct object_name name = name_of(older);
     removal_prepare(&unit, &removal, &name);

@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "store_unit.h"
 
-#include <sys/resource.h>
 #include <signal.h>
+#include <sys/resource.h>
 
 #include "store/fsck.h"
 #include "store/inside.h"
@@ -243,8 +243,7 @@ static void purge_and_die(const char *key)
         struct unit_store unit = unit_open();
         _exit(purge(&unit, key) == OK && !has_train(&unit) ? 0 : 1);
     }
-    int status;
-    ok(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    ok(step_of(child) == 0);
 }
 
 TEST(a_purge_outlives_a_crash)
@@ -318,25 +317,30 @@ TEST(the_file_says_that_a_purge_is_not_swept_before_the_folder_serves)
     unit_close(&unit);
 }
 
-/* Stores in a child that ends without a word. */
-static void put_and_die(void)
+/* Runs `play` in a child that ends without a word. */
+static void in_child(int (*play)(void))
 {
     pid_t child = fork();
-    if (child == 0) {
-        struct unit_store unit = unit_open();
-        enum err e = put_object(&unit, "val/first", "\"1\"", 5000);
-        e = e ? e : put_object(&unit, "train/small", "\"1\"", 5000);
-        _exit(e ? 1 : 0);
-    }
-    int status;
-    ok(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    if (child == 0)
+        _exit(play());
+    int step = step_of(child);
+    if (step)
+        fail_msg("step %d", step);
+}
+
+static int put_two(void)
+{
+    struct unit_store unit = unit_open();
+    enum err e = put_object(&unit, "val/first", "\"1\"", 5000);
+    e = e ? e : put_object(&unit, "train/small", "\"1\"", 5000);
+    return e ? 1 : 0;
 }
 
 /* A power cut may lose a page of an extent, but not the index. Then no table has the records behind
  * that page, so no sweep finds them. */
 TEST(a_purged_record_behind_a_lost_header_is_not_served_after_the_sweep)
 {
-    put_and_die();
+    in_child(put_two);
     char zeros[PAGE_BYTES] = { 0 };
     int fd = open(in_folder("extents/00000001"), O_WRONLY);
     ok(fd >= 0 && pwrite(fd, zeros, RECORD_ALIGN, PAGE_BYTES) == RECORD_ALIGN && close(fd) == 0);
@@ -1392,24 +1396,6 @@ TEST(a_look_up_that_hangs_stops_neither_a_purge_nor_other_look_ups)
     unit_close(&unit);
 }
 
-static void in_child(int (*play)(void))
-{
-    pid_t child = fork();
-    if (child == 0)
-        _exit(play());
-    int status;
-    ok(waitpid(child, &status, 0) == child);
-    ok(WIFEXITED(status));
-    if (WEXITSTATUS(status))
-        fail_msg("step %d", WEXITSTATUS(status));
-}
-
-static int put_first(void)
-{
-    struct unit_store unit = unit_open();
-    return put_object(&unit, "val/first", "\"1\"", 5000) != OK;
-}
-
 static int purge_after_half_an_append(void)
 {
     struct unit_store unit = unit_open();
@@ -1455,8 +1441,8 @@ static int open_it(void)
 /* A hostile extent: its only record begins between two multiples of 64, and its table says so. */
 TEST(a_record_at_an_odd_offset_does_not_end_the_process)
 {
-    in_child(put_first);
     struct unit_store unit = unit_open();
+    ok(put_object(&unit, "val/first", "\"1\"", 5000) == OK);
     unit_close(&unit);
     struct toc_footer footer = footer_of(1);
     struct toc_entry row;
