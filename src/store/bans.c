@@ -34,6 +34,7 @@
 #include <unistd.h>
 
 #include "base/failpoint.h"
+#include "base/guard.h"
 #include "base/metric.h"
 
 #define FILE_NAME "bans"
@@ -487,6 +488,16 @@ enum err bans_open(struct bans *bans, struct ban_list *list, const struct folder
     pthread_mutex_unlock(&bans->lock);
     arena_free(&keep);
     return bans_follow(bans, list, folder);
+}
+
+bool bans_cover(struct bans *bans, slice name, uint64_t bucket, uint32_t extent, uint32_t ordinal)
+{
+    bool covered = false;
+    pthread_mutex_lock(&bans->lock);
+    for (size_t i = 0; i < bans->count && guard_on(GUARD_BANS) && !covered; i++)
+        covered = bans_row_covers(&bans->rows[i], name, bucket, extent, ordinal);
+    pthread_mutex_unlock(&bans->lock);
+    return covered;
 }
 
 /* ---- for the sweep ---- */

@@ -64,6 +64,10 @@ void bans_peek(const struct bans *bans, const char *path, struct ban_list *list,
 /* True if a ban names this bucket alone, and all of it. */
 bool bans_row_is_of_bucket(const struct bans_row *row);
 
+/* Returns true if a ban covers the record, swept or not. The bucket is compared if the name is empty:
+ * then the record may be covered. Any thread. */
+bool bans_cover(struct bans *bans, slice name, uint64_t bucket, uint32_t extent, uint32_t ordinal);
+
 /* ---- for the sweep ---- */
 
 /* Copies the rows that are not swept, in keep. */

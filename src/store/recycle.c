@@ -350,39 +350,47 @@ static bool read_record(struct pass *pass, const struct toc_entry *row, uint32_t
 /* Finds the name of a record that was read, in the batch's arena. A record of units has none: its
  * object's metadata has it, and is asked only if a purge may cover the record. If no name is found,
  * *ret is empty. */
-static void find_record_name(struct pass *pass, const struct append_item *item, uint32_t ordinal,
-                             slice *ret)
+static enum found find_record_name(struct pass *pass, const struct append_item *item,
+                                   uint32_t ordinal, slice *ret)
 {
     struct volume *volume = pass->volume;
     const struct object_id *id = &item->record.id;
     struct toc_name name;
     *ret = (slice){ "", 0 };
     if (item->metadata_block.len) {
-        if (toc_name_of(item->metadata_block, &name))
-            *ret = name.name;
-        return;
+        if (!toc_name_of(item->metadata_block, &name))
+            return FOUND_UNKNOWN;
+        *ret = name.name;
+        return FOUND_NAME;
     }
-    struct ban_set *bans = ban_set_ref(&volume->bans->place);
-    bool asks = ban_set_may_cover(bans, item->bucket, pass->number, ordinal) &&
-                volume_is_serving(store_home(store_of(volume), id));
-    ban_set_unref(&bans);
-    if (asks && find_name(volume, id, &pass->keep, ret) != FOUND_NAME)
+    enum found found = FOUND_UNKNOWN;
+    if (bans_cover(volume->bans, *ret, item->bucket, pass->number, ordinal) &&
+        volume_is_serving(store_home(store_of(volume), id)))
+        found = find_name(volume, id, &pass->keep, ret);
+    if (found != FOUND_NAME)
         *ret = (slice){ "", 0 };
+    return found;
 }
 
-/* Without a name, all units of the bucket count. */
+/* A purge may come, and be swept, after the recycler has seen the record in use. So purges that were
+ * swept count, too: the index does not name the record any more, but the next opening may find its
+ * copy. Without a name, all units of the bucket count. If nobody can tell the name now, purges that
+ * were swept do not count: most of them would be of another prefix. */
 static bool is_purged(struct pass *pass, const struct append_item *item, uint32_t ordinal,
-                      slice name)
+                      slice name, enum found found)
 {
-    struct ban_set *bans = ban_set_ref(&pass->volume->bans->place);
-    bool purged = name.len ? ban_set_covers(bans, name, pass->number, ordinal)
-                           : ban_set_may_cover(bans, item->bucket, pass->number, ordinal);
-    ban_set_unref(&bans);
+    struct bans *bans = pass->volume->bans;
+    if (found == FOUND_NAME || found == FOUND_NOTHING)
+        return bans_cover(bans, name, item->bucket, pass->number, ordinal);
+    struct ban_set *unswept = ban_set_ref(&bans->place);
+    bool purged = ban_set_may_cover(unswept, item->bucket, pass->number, ordinal);
+    ban_set_unref(&unswept);
     return purged;
 }
 
-/* The copy gets its ordinal while no purge can come. So a purge covers it, or is compared here.
- * Returns ERR_GONE if the record was purged. The file of the copy is made without the lock, because
+/* The copy gets its ordinal while no purge can come. So a purge covers it, or is compared here. A
+ * purge is forgotten when all extents that it covers are gone. Returns ERR_GONE if the record was
+ * purged, or its extent is gone. The file of the copy is made without the lock, because
  * the committer would wait for a disk that hangs. A purge that comes meanwhile takes the new extent
  * for one that has records already, and covers more than it must. */
 static enum err add_copy(struct pass *pass, struct append_item *item, uint32_t ordinal,
@@ -390,13 +398,16 @@ static enum err add_copy(struct pass *pass, struct append_item *item, uint32_t o
 {
     struct extents *extents = pass->volume->extents;
     enum err e = OK;
-    find_record_name(pass, item, ordinal, ret_name);
+    enum found found = find_record_name(pass, item, ordinal, ret_name);
     if (!open_extent_is_open(extents, OPEN_COPY))
         e = open_extent_begin(extents, OPEN_COPY);
     if (e)
         return e;
     pthread_mutex_lock(&pass->volume->bans->order);
-    e = is_purged(pass, item, ordinal, *ret_name) ? ERR_GONE : open_extent_add(extents, OPEN_COPY, item);
+    if (is_purged(pass, item, ordinal, *ret_name, found) || !extent_is_there(extents, pass->number))
+        e = ERR_GONE;
+    else
+        e = open_extent_add(extents, OPEN_COPY, item);
     pthread_mutex_unlock(&pass->volume->bans->order);
     return e;
 }
@@ -432,6 +443,7 @@ static void copy_row(struct pass *pass, const struct toc_entry *row, uint32_t or
 {
     struct append_item *item = &pass->items[pass->count];
     struct relocation_move *move = &pass->moves[pass->count];
+    (void)failpoint(FAIL_COPY_READ);
     if (!read_record(pass, row, ordinal, item)) {
         metric_add(M_STORE_CRC_BAD, 1);
         atomic_fetch_add(&pass->volume->service.bad, 1);
