@@ -313,7 +313,7 @@ static bool worth_another_try(const struct fetch *fetch, enum err err)
 void deliver_forget(struct fetch *fetch)
 {
     struct inflight *inflight = fetch->inflight;
-    const struct learnt none = { .sent_ms = fetch->sent_ms };
+    const struct learnt none = { .answers = fetch->answers };
     (void)!inflight_learn(inflight, &none, &fetch->epoch);
     forget_object(cache_store(inflight->cache), &inflight->id);
 }

@@ -117,6 +117,7 @@ struct fetch *fetch_start(struct inflight *inflight, enum fetch_kind kind,
     fetch->epoch = inflight->epoch;
     fetch->compared = store_compared(cache_store(inflight->cache));
     fetch->sent_ms = ageing_ms();
+    fetch->answers = inflight->learnt.answers;
     fetch->asker = *asker;
     fetch->granted = grant_note_now(&asker->grant, inflight->name.bucket);
     fetch->refusals = grant_refusals(&asker->grant);

@@ -54,6 +54,7 @@ struct fetch {
     struct grant_note granted;    /* the note at sent_ms */
     uint32_t refusals;            /* grant_refusals() at sent_ms */
     uint64_t sent_ms;             /* by ageing_ms(): its answer is not older than that */
+    unsigned answers;             /* inflight->learnt.answers at sent_ms */
 
     /* for readers, under the lock */
     struct metadata *metadata;    /* the version in its If-Match, or in its answer */

@@ -201,20 +201,21 @@ enum learnt_how inflight_learn(struct inflight *inflight, const struct learnt *a
 {
     struct learnt before = inflight->learnt;
     bool other = before.etag_hash != answer->etag_hash;
-    bool late = other && answer->sent_ms < before.sent_ms;
+    bool late = other && answer->answers < before.answers;
     struct epoch_note own = *since;
     /* without a strong ETag, there are no fills */
-    if (other && before.sent_ms && (before.strong || (late && answer->strong)))
+    if (other && before.answers && (before.strong || (late && answer->strong)))
         own = epoch_supersede(&inflight->id, *since);
     if (late || !answer->etag_hash)
         metadata_unref(&inflight->metadata);
+    inflight->learnt.answers++;
     if (late)
         return LEARNT_LATE;
     if (answer->etag_hash && epoch_note_is(inflight->epoch, *since))
         inflight->epoch = own;
     *since = own;
     inflight->learnt = *answer;
-    inflight->learnt.sent_ms = MAX(answer->sent_ms, before.sent_ms);
+    inflight->learnt.answers = before.answers + 1;
     return other && before.strong ? LEARNT_OTHER : LEARNT_SAME;
 }
 

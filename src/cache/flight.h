@@ -43,7 +43,7 @@ struct inflight {
     struct metadata *metadata;    /* from the newest answer; NULL before it, or if there is no object */
     struct learnt {               /* of the newest answer */
         uint64_t etag_hash;       /* 0: before the first answer, or there is no object */
-        uint64_t sent_ms;         /* when its request was sent, by ageing_ms */
+        unsigned answers;         /* number of answers up to it, and of late ones */
         bool strong;              /* its ETag is a strong one */
     } learnt;
     /* The origin's latest answer to the shared identity, in the form of metadata->granted, but for
@@ -103,8 +103,9 @@ void inflight_set_metadata(struct inflight *inflight, struct metadata *metadata)
  * since, the store must not keep the metadata of an older version. */
 void inflight_fill_ended(struct inflight *inflight, const struct epoch_fill *fill, enum err err);
 /* To be called for each answer that says which version is current, or that there is none.
- * LEARNT_OTHER: the answer before was of another version, which may be on its way into the store.
- * LEARNT_LATE: the answer before was to a later request, so nobody knows which of the two versions is
+ * answer->answers is learnt.answers when its request was sent. LEARNT_OTHER: the answer before was
+ * of another version, which may be on its way into the store. LEARNT_LATE: the answer before came
+ * after this request was sent, and was of another version, so nobody knows which of the two is
  * current. In both cases, other fills of the object are not published, because they may be of the
  * older version. After LEARNT_LATE, the caller's fill is not published either. If no version is known
  * to be current then, newcomers are told none. *since is the note of the answer's fetch. */

@@ -241,9 +241,12 @@ static void admit(struct fetch *fetch, const struct origin_reply *reply, bool is
                   enum learnt_how how)
 {
     struct store *store = cache_store(fetch->inflight->cache);
-    if (how == LEARNT_LATE)
+    /* if neither version has a strong ETag, none of them is on its way into the store */
+    bool late = how == LEARNT_LATE &&
+                (fetch->inflight->learnt.strong || learn_has_strong_etag(fetch->metadata));
+    if (late)
         forget_object(store, &fetch->inflight->id);
-    if (fetch->proof || how == LEARNT_LATE)
+    if (fetch->proof || late)
         return;
     fetch->admitted = may_be_stored(fetch, reply);
     if (fetch->admitted || !is_new)
@@ -256,7 +259,7 @@ static void admit(struct fetch *fetch, const struct origin_reply *reply, bool is
 
 static enum learnt_how note_version(struct fetch *fetch, const struct metadata *metadata)
 {
-    const struct learnt answer = { .etag_hash = metadata->etag_hash, .sent_ms = fetch->sent_ms,
+    const struct learnt answer = { .etag_hash = metadata->etag_hash, .answers = fetch->answers,
                                    .strong = learn_has_strong_etag(metadata) };
     return inflight_learn(fetch->inflight, &answer, &fetch->epoch);
 }

@@ -6,8 +6,9 @@ from harness import *
 class Two(Listener):
     """An origin whose objects have two versions. The path says how version 2 differs. Version 0: there is no object.
     While `held` is an event, GETs of version 1 wait for it: with "late" in their path, before the answer; with "stream",
-    in the middle of the bytes."""
-    version, gets, held, waiting = 1, 0, None, 0
+    in the middle of the bytes. While `heads_held` is an event, HEADs wait for it, and then find the version of that
+    time."""
+    version, gets, held, waiting, heads_held = 1, 0, None, 0, None
 
     def body(self, path):
         sizes = (3_000_000, 5_000_000) if "large" in path else (900_000, 1_200_000 if "grown" in path else 800_000)
@@ -22,6 +23,9 @@ class Two(Listener):
                 name, _, value = field.partition(b":")
                 head[name.lower()] = value.strip().decode()
             path, held = target.split("?")[0], self.held
+            if method == "HEAD" and self.heads_held:
+                self.waiting += 1
+                self.heads_held.wait(20)
             answer = self.answer(method, path, "list-type" in target, head)
             if held and method == "GET" and self.version == 1:
                 sent = len(answer) // 2 if "stream" in path else 0
@@ -134,6 +138,29 @@ with Story("c16 a newer version that may not be stored", seconds=60) as story:
         time.sleep(0.5)    # version 1 would be in the index by then
         story.same(f"{key}: no later read gets version 1",
                    [version(late.get(key, *of)) for of in ((size - 200_100, size - 200_001), (), (0, 999), ())], [want] * 4)
+    full.version, full.held = 1, None
+
+    # ---- the older version was asked for later, and answered before ----
+    for key, then in (("plain/late/b", 2), ("plain/late/b/gone", 0), ("plain/stream/b", 2), ("large/late/b", 2)):
+        full.version, full.waiting, full.held, full.heads_held, replies = 1, 0, threading.Event(), threading.Event(), {}
+        ask = lambda method, **more: replies.update({method: Client(late.port).ask(method, key, **more)})
+        head = threading.Thread(target=ask, args=("HEAD",), kwargs={"headers": {"cache-control": "no-cache"}})
+        head.start()
+        wait_for(f"{key}: the origin has the HEAD", lambda: full.waiting == 1)
+        reader = threading.Thread(target=ask, args=("GET",))
+        reader.start()
+        wait_for(f"{key}: the origin has answered the GET with version 1", lambda: full.waiting == 2)
+        full.version = then
+        full.heads_held.set()
+        head.join(20)
+        story.same(f"{key}: the HEAD learns of the change", replies["HEAD"].status, 200 if then else 404)
+        full.held.set()
+        reader.join(20)
+        story.same(f"{key}: the GET gets version 1", version(replies["GET"]), "1")
+        story.same(f"{key}: no later read gets version 1", [version(late.get(key)) for _ in range(3)], [str(then or 404)] * 3)
+        full.heads_held = None
+        time.sleep(0.5)    # version 1 would be in the index by then
+        story.same(f"{key}: nor later on", [version(late.get(key, *of)) for of in ((), (0, 999))], [str(then or 404)] * 2)
     full.version, full.held = 1, None
 
     # ---- no room for the record ----
