@@ -318,6 +318,13 @@ void deliver_forget(struct fetch *fetch)
     forget_object(cache_store(inflight->cache), &inflight->id);
 }
 
+void deliver_changed(struct fetch *fetch)
+{
+    uint64_t current = fetch->inflight->learnt.etag_hash;
+    if (!current || current == fetch->metadata->etag_hash)
+        deliver_forget(fetch);
+}
+
 /* An origin may hide an object from one client, and show it to others. So only an answer to the
  * shared identity proves that there is no object. */
 static bool is_gone(const struct fetch *fetch, enum err err)
@@ -370,11 +377,10 @@ static bool judge_end(struct fetch *fetch, enum err *err)
     if (fetch->answered && !fetch->err && *err == OK)
         *err = good_status(fetch) ? ERR_ORIGIN_CUT : ERR_ORIGIN_REPLY;
     bool no_such_part = fetch->asked.part && fetch->status == 416;
-    if (fetch->metadata && (fetch->status == 412 || fetch->status == 416) && !no_such_part)
+    if (fetch->metadata && (fetch->status == 412 || fetch->status == 416) && !no_such_part) {
         fetch->err = ERR_CHANGED;
-    /* it is not as long as was said */
-    if (fetch->metadata && fetch->status == 416 && !no_such_part)
-        deliver_forget(fetch);
+        deliver_changed(fetch);
+    }
     return false;
 }
 

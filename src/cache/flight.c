@@ -201,14 +201,17 @@ enum learnt_how inflight_learn(struct inflight *inflight, const struct learnt *a
 {
     struct learnt before = inflight->learnt;
     bool other = before.etag_hash != answer->etag_hash;
-    bool late = other && answer->answers < before.answers;
+    /* another inflight may have taken its place, and answers there are not counted here */
+    bool apart = !before.answers &&
+                 (inflight->unhooked || !epoch_holds(&inflight->id, inflight->epoch));
+    bool late = apart || (other && answer->answers < before.answers);
     struct epoch_note own = *since;
     /* without a strong ETag, there are no fills */
-    if (other && before.answers && (before.strong || (late && answer->strong)))
+    if (apart || (other && before.answers && (before.strong || (late && answer->strong))))
         own = epoch_supersede(&inflight->id, *since);
     if (late || !answer->etag_hash)
         metadata_unref(&inflight->metadata);
-    inflight->learnt.answers++;
+    inflight->learnt.answers = before.answers + 1;
     if (late)
         return LEARNT_LATE;
     if (answer->etag_hash && epoch_note_is(inflight->epoch, *since))

@@ -53,6 +53,10 @@ enum err learn_answer(struct fetch *fetch, const struct origin_reply *reply) MUS
 /* Removes the object's metadata, because the origin contradicts it: the object is gone, or has
  * another size. Under the lock. */
 void deliver_forget(struct fetch *fetch);
+/* To be called if the origin has another version than this fetch asked for, or another size of it.
+ * Removes the object's metadata, unless an answer has told of another version already. Under the
+ * lock. */
+void deliver_changed(struct fetch *fetch);
 
 /* ---- permit.c: an answer as a proof of the rights of the identity that asked ---- */
 /* True if a 2xx to this fetch proves that its identity may read the bytes. A HEAD proves nothing if

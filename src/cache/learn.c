@@ -13,6 +13,7 @@
 #include "base/metric.h"
 #include "cache/forget.h"
 #include "cache/inside.h"
+#include "cache/missing.h"
 #include "cache/parts.h"
 #include "s3/encode.h"
 
@@ -329,10 +330,9 @@ enum err learn_answer(struct fetch *fetch, const struct origin_reply *reply)
     if (err)
         return err;
     if (fetch->metadata && guard_on(GUARD_IF_MATCH)) {
-        if (!learn_has_strong_etag(fetch->metadata) || !slice_eq(fetch->metadata->etag, facts.etag))
-            return ERR_CHANGED;
-        if (fetch->metadata->size != facts.size) {
-            deliver_forget(fetch);
+        if (!learn_has_strong_etag(fetch->metadata) || !slice_eq(fetch->metadata->etag, facts.etag) ||
+            fetch->metadata->size != facts.size) {
+            deliver_changed(fetch);
             return ERR_CHANGED;
         }
     }
@@ -340,6 +340,7 @@ enum err learn_answer(struct fetch *fetch, const struct origin_reply *reply)
         return err;
     if (fetch->answered)
         return OK;
+    missing_drop(fetch->inflight->cache->missing, &fetch->inflight->id);
     struct metadata *old = fetch->inflight->metadata;
     bool is_new = !fetch->metadata;
     enum learnt_how how = is_new ? learn_metadata(fetch, reply, &facts)

@@ -128,7 +128,9 @@ void missing_note(struct get *get, const struct fetch *fetch)
         .until_ms = fetch->sent_ms + for_ms(all, get),
     };
     bool own_kind = (fetch->kind == FETCH_HEAD) == get->ask.head_only;
-    if (refusal->err != ERR_NO_SUCH_KEY || refusal->status != 404 || !own_kind ||
+    const struct learnt *learnt = &fetch->inflight->learnt;
+    bool was_seen = learnt->etag_hash && learnt->answers != fetch->answers;
+    if (was_seen || refusal->err != ERR_NO_SUCH_KEY || refusal->status != 404 || !own_kind ||
         entry.until_ms <= now_ms || !may_be_remembered(get) || !holds(&entry))
         return;
     if (refusal->fields.len + refusal->body.len > REFUSAL_BYTES_MAX) {
@@ -140,6 +142,18 @@ void missing_note(struct get *get, const struct fetch *fetch)
     refusal_unref(&room->refusal);
     *room = entry;
     room->refusal = refusal_ref(refusal);
+    pthread_mutex_unlock(&all->lock);
+}
+
+void missing_drop(struct missing_keys *all, const struct object_id *id)
+{
+    if (!all->for_ms)
+        return;
+    pthread_mutex_lock(&all->lock);
+    struct entry *row = row_of(all, id);
+    for (size_t i = 0; i < WAYS; i++)
+        if (row[i].refusal && memcmp(&row[i].id, id, sizeof(*id)) == 0)
+            refusal_unref(&row[i].refusal);
     pthread_mutex_unlock(&all->lock);
 }
 
