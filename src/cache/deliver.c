@@ -310,19 +310,27 @@ static bool worth_another_try(const struct fetch *fetch, enum err err)
            (err == ERR_ORIGIN_CUT || err == ERR_ORIGIN_CONNECT || err == ERR_ORIGIN_TIMEOUT);
 }
 
-void deliver_forget(struct fetch *fetch)
+/* No version is known to be current. */
+static void learn_none(struct fetch *fetch)
 {
-    struct inflight *inflight = fetch->inflight;
     const struct learnt none = { .answers = fetch->answers };
-    (void)!inflight_learn(inflight, &none, &fetch->epoch);
-    forget_object(cache_store(inflight->cache), &inflight->id);
+    (void)!inflight_learn(fetch->inflight, &none, &fetch->epoch);
 }
 
+static void forget(struct fetch *fetch)
+{
+    learn_none(fetch);
+    forget_object(cache_store(fetch->inflight->cache), &fetch->inflight->id);
+}
+
+/* Readers of the older version learn of the change one after the other, so a newer version that is
+ * stored stays. */
 void deliver_changed(struct fetch *fetch)
 {
     uint64_t current = fetch->inflight->learnt.etag_hash;
     if (!current || current == fetch->metadata->etag_hash)
-        deliver_forget(fetch);
+        learn_none(fetch);
+    forget_version(cache_store(fetch->inflight->cache), fetch->metadata);
 }
 
 /* An origin may hide an object from one client, and show it to others. So only an answer to the
@@ -354,7 +362,7 @@ static void set_refusal(struct fetch *fetch, enum err err)
         code = S("");
     err = answered ? s3_error_from(fetch->status, code) : fetch->err ? fetch->err : err;
     if (answered && is_gone(fetch, err))
-        deliver_forget(fetch);
+        forget(fetch);
     if (is_denial(fetch, err, code, answered))
         fetch->refusal = refusal_new(ERR_DENIED, 403, S(""), S(""), S(""));
     else if (answered)

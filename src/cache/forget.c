@@ -30,6 +30,12 @@ void forget_object(struct store *store, const struct object_id *id)
         remove_stored(store, id);
 }
 
+void forget_version(struct store *store, const struct metadata *older)
+{
+    if (store_may_have_version(store, older))
+        remove_stored(store, &older->id);
+}
+
 void forget_other_version(struct store *store, const struct metadata *newest)
 {
     if (store_may_have_other(store, newest))

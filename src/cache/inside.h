@@ -50,12 +50,8 @@ bool learn_says_no_store(slice control) MUST_USE;
  * ERR_ORIGIN_REPLY if the head is invalid. Under the lock. */
 enum err learn_answer(struct fetch *fetch, const struct origin_reply *reply) MUST_USE;
 
-/* Removes the object's metadata, because the origin contradicts it: the object is gone, or has
- * another size. Under the lock. */
-void deliver_forget(struct fetch *fetch);
 /* To be called if the origin has another version than this fetch asked for, or another size of it.
- * Removes the object's metadata, unless an answer has told of another version already. Under the
- * lock. */
+ * Removes the metadata of that version. Under the lock. */
 void deliver_changed(struct fetch *fetch);
 
 /* ---- permit.c: an answer as a proof of the rights of the identity that asked ---- */

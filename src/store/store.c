@@ -395,9 +395,14 @@ bool store_knows(struct store *store, const struct object_id *id, const struct o
     return volume_knows(store_home(store, id), id, name);
 }
 
+bool store_may_have_version(struct store *store, const struct metadata *metadata)
+{
+    return volume_may_have(store_home(store, &metadata->id), metadata, false);
+}
+
 bool store_may_have_other(struct store *store, const struct metadata *metadata)
 {
-    return volume_may_have_other(store_home(store, &metadata->id), metadata);
+    return volume_may_have(store_home(store, &metadata->id), metadata, true);
 }
 
 enum store_renewal store_renew(struct store *store, const struct object_id *id,

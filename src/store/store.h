@@ -327,9 +327,10 @@ void store_restate(struct store *store, struct store_removal *removal);
 /* True if the store has metadata of this object, or will have it soon. Metadata that was purged
  * counts only if `name` is NULL. Any thread; cheap. */
 bool store_knows(struct store *store, const struct object_id *id, const struct object_name *name);
-/* True if the store has another version of this object in a folder that is in service. True also if
- * nobody can tell: metadata of the object is on its way into the index, or the folder hangs. Any
- * thread; cheap. */
+/* True if the store has the metadata of this version of the object, or that of another one, in a
+ * folder that is in service. True also if nobody can tell: metadata of the object is on its way into
+ * the index, or the folder hangs. Any thread; cheap. */
+bool store_may_have_version(struct store *store, const struct metadata *metadata);
 bool store_may_have_other(struct store *store, const struct metadata *metadata);
 
 /* The origin's answer about an object's current version, from a HEAD or from a line of a

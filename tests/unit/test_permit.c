@@ -362,11 +362,13 @@ TEST(nor_does_it_let_anybody_join_a_fill_of_what_nobody_knows_yet)
     client_begin(&leader);
     client_begin(&follower);
     ok(got_as(&follower, &anna) == OK);
+    struct metadata *older = metadata_ref((struct metadata *)follower.answer->metadata);
     settle(&follower);
     struct inflight *inflight = under_way("key");
     flights_lock(inflight->flights, &inflight->id);
-    deliver_forget(&(struct fetch){ .inflight = inflight });
+    deliver_changed(&(struct fetch){ .inflight = inflight, .metadata = older });
     flights_unlock(inflight->flights, &inflight->id);
+    metadata_unref(&older);
     struct object_id id = inflight->id;
     let_go(inflight);
     while (store_knows(house.store, &id, NULL))
