@@ -22,7 +22,7 @@ void notify(const char *state)
     if (fd < 0)
         return;
     socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len);
-    /* Without a manager the daemon runs, too. */
+    /* The daemon also runs if the service manager does not get the message. */
     (void)!sendto(fd, state, strlen(state), MSG_NOSIGNAL, (struct sockaddr *)&to, size);
     close(fd);
 }

@@ -149,7 +149,7 @@ static void size(struct check *check, const struct config_folder *folder)
 static void folders(struct check *check)
 {
     const struct config *config = check->config;
-    const char *first = NULL;    /* first folder with a secret; another secret is refused */
+    const char *first = NULL;    /* the first folder with a secret: serve refuses a folder with another one */
     for (size_t i = 0; i < config->folder_count; i++) {
         if (!first && store_has_secret(config->folders[i].path))
             first = config->folders[i].path;

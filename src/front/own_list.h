@@ -8,9 +8,9 @@
  * same name, and the cache has objects of both. A client with an origin identity of its own may
  * learn only of objects that its own requests to the origin would show (penstock-access(7), "Two
  * buckets with the same name"). So the answer to such a client has only objects that the origin
- * lists to it: the same key, with the ETag of the cached version. If a grant is valid for a whole
- * bucket or prefix, the operator has said that the name of the bucket stands for one bucket. Then
- * the keys do not count. */
+ * lists to it: the same key, with the ETag of the cached version. With
+ * the settings "grant_scope": "bucket" and "prefix", the operator declares that the name of the
+ * bucket stands for the same bucket for all clients. Then the keys do not count. */
 #ifndef FRONT_OWN_LIST_H
 #define FRONT_OWN_LIST_H
 
@@ -26,22 +26,24 @@ struct own_list;
 
 /* True if the call's client may see only objects of the list. */
 bool own_list_is_needed(const struct call *call) MUST_USE;
-/* Asks the origin for the first page of the list. Only if own_list_is_needed, the list will have
- * objects. On the loop of the call. Returns ERR_WAIT: done() is called with the result, unless
- * own_list_free is called first. Otherwise returns the result: OK, ERR_DENIED, ERR_NO_SUCH_BUCKET,
- * ERR_SLOW_DOWN, or why the origin gave no answer. After OK, call own_list_read. */
+/* Asks the origin for the first page of the list. The list will have objects only if
+ * own_list_is_needed. To be called on the loop of the call. Returns the result: OK, ERR_DENIED,
+ * ERR_NO_SUCH_BUCKET, ERR_SLOW_DOWN, or why the origin gave no answer. Returns ERR_WAIT if the answer
+ * has not come yet. Then done() is called with the result, unless own_list_free is called first.
+ * After OK, call own_list_read. */
 enum err own_list_ask(struct call *call, const struct own_list_ask *ask,
                       void (*done)(void *arg, enum err err), void *arg,
                       struct own_list **ret) MUST_USE;
 /* Reads the page that has come. This may take milliseconds, so a request for many keys does it on a
- * thread of a pool. Returns OK if the list is there, or ERR_WAIT if a page is missing: call
- * own_list_next on the loop of the call. It does and returns the same as own_list_ask. */
+ * thread of a pool. Returns OK if the list is complete, or why the page can't be used.
+ * Returns ERR_WAIT if another page is needed. Then call own_list_next, which asks the origin for that
+ * page. Its threads and results are those of own_list_ask. */
 enum err own_list_read(struct own_list *list) MUST_USE;
 enum err own_list_next(struct own_list *list) MUST_USE;
 /* Returns a message that says why a result is an error. Empty: the usual message says enough. */
 slice own_list_why(const struct own_list *list);
-/* While the origin is asked, on the loop of the call. At any other time, on any thread: the list
- * may outlive the call. */
+/* While the origin is asked, it must be called on the loop of the call. At any other time, any thread
+ * may call it, because the list may outlive the call. */
 void own_list_free(struct own_list **list);
 
 /* For the time after own_list_read has returned OK. Any thread. */

@@ -356,7 +356,7 @@ TEST(a_fill_stays_if_older_ones_wait_for_the_commit_after_that_of_the_removal)
 
 /* ---- the names of extents ---- */
 
-static bool sync_fails;
+static atomic_bool sync_fails;
 
 /* The C library's function. Fails for the folder `extents` if the test wants that. */
 int fsync(int fd)
