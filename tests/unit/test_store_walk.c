@@ -173,7 +173,28 @@ TEST(a_folder_that_is_out_of_service_is_a_gap)
     unit_close(&unit);
 }
 
-RUN_STORE(STORE_TEST(a_walk_finds_what_a_look_up_finds_after_random_histories_and_restarts),
+/* A process that ended before it wrote the first page of an extent leaves an empty file. */
+TEST(an_empty_file_is_no_gap)
+{
+    struct unit_store unit = unit_open();
+    struct seen seen = { .count = 0 };
+    struct walk_gaps gaps;
+    ok(put_object(&unit, "dir/1", "\"1\"", 100) == OK);
+    unit_close(&unit);
+    int fd = open(in_folder("extents/00000007"), O_WRONLY | O_CREAT, 0600);
+    ok(fd >= 0 && close(fd) == 0);
+    unit = unit_open();
+    ok(finds_one(&unit));
+    unit_close(&unit);
+    fd = open(in_folder("extents/00000007"), O_WRONLY);
+    ok(fd >= 0 && write(fd, "foreign", 7) == 7 && close(fd) == 0);
+    unit = unit_open();
+    ok(walk(&unit, S("bucket"), S(""), &seen, &gaps) == OK && seen.count == 1 && gaps.extents == 1);
+    unit_close(&unit);
+}
+
+RUN_STORE(STORE_TEST(an_empty_file_is_no_gap),
+          STORE_TEST(a_walk_finds_what_a_look_up_finds_after_random_histories_and_restarts),
           STORE_TEST(a_walk_counts_the_bytes_that_are_cached),
           STORE_TEST(a_walk_visits_only_what_it_was_asked_for_and_ends_early),
           STORE_TEST(a_folder_that_is_out_of_service_is_a_gap))
