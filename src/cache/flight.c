@@ -201,13 +201,10 @@ enum learnt_how inflight_learn(struct inflight *inflight, const struct learnt *a
 {
     struct learnt before = inflight->learnt;
     bool other = before.etag_hash != answer->etag_hash;
-    /* another inflight may have taken its place, and answers there are not counted here */
-    bool apart = !before.answers &&
-                 (inflight->unhooked || !epoch_holds(&inflight->id, inflight->epoch));
-    bool late = apart || (other && answer->answers < before.answers);
+    bool late = other && answer->answers < before.answers;
     struct epoch_note own = *since;
     /* without a strong ETag, there are no fills */
-    if (apart || (other && before.answers && (before.strong || (late && answer->strong))))
+    if (other && before.answers && (before.strong || (late && answer->strong)))
         own = epoch_supersede(&inflight->id, *since);
     if (late || !answer->etag_hash)
         metadata_unref(&inflight->metadata);

@@ -108,8 +108,7 @@ void inflight_fill_ended(struct inflight *inflight, const struct epoch_fill *fil
  * after this request was sent, and was of another version, so nobody knows which of the two is
  * current. In both cases, other fills of the object are not published, because they may be of the
  * older version. After LEARNT_LATE, the caller's fill is not published either. If no version is known
- * to be current then, newcomers are told none. The first answer in an inflight is late, too, if
- * another inflight may have taken its place. *since is the note of the answer's fetch. */
+ * to be current then, newcomers are told none. *since is the note of the answer's fetch. */
 enum learnt_how { LEARNT_SAME, LEARNT_OTHER, LEARNT_LATE };
 enum learnt_how inflight_learn(struct inflight *inflight, const struct learnt *answer,
                                struct epoch_note *since) MUST_USE;

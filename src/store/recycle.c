@@ -350,42 +350,39 @@ static bool read_record(struct pass *pass, const struct toc_entry *row, uint32_t
 /* Finds the name of a record that was read, in the batch's arena. A record of units has none: its
  * object's metadata has it, and is asked only if a purge may cover the record. If no name is found,
  * *ret is empty. */
-static enum found find_record_name(struct pass *pass, const struct append_item *item,
-                                   uint32_t ordinal, slice *ret)
+static void find_record_name(struct pass *pass, const struct append_item *item, uint32_t ordinal,
+                             slice *ret)
 {
     struct volume *volume = pass->volume;
     const struct object_id *id = &item->record.id;
     struct toc_name name;
     *ret = (slice){ "", 0 };
     if (item->metadata_block.len) {
-        if (!toc_name_of(item->metadata_block, &name))
-            return FOUND_UNKNOWN;
-        *ret = name.name;
-        return FOUND_NAME;
+        if (toc_name_of(item->metadata_block, &name))
+            *ret = name.name;
+        return;
     }
-    enum found found = FOUND_UNKNOWN;
-    if (bans_cover(volume->bans, *ret, item->bucket, pass->number, ordinal) &&
-        volume_is_serving(store_home(store_of(volume), id)))
-        found = find_name(volume, id, &pass->keep, ret);
-    if (found != FOUND_NAME)
+    bool asks = bans_cover(volume->bans, *ret, item->bucket, pass->number, ordinal) &&
+                volume_is_serving(store_home(store_of(volume), id));
+    if (asks && find_name(volume, id, &pass->keep, ret) != FOUND_NAME)
         *ret = (slice){ "", 0 };
-    return found;
 }
 
-/* A purge may come, and be swept, after the recycler has seen the record in use. So purges that were
- * swept count, too: the index does not name the record any more, but the next opening may find its
- * copy. Without a name, all units of the bucket count. If nobody can tell the name now, purges that
- * were swept do not count: most of them would be of another prefix. */
-static bool is_purged(struct pass *pass, const struct append_item *item, uint32_t ordinal,
-                      slice name, enum found found)
+/* A purge may come, and be swept, after the recycler has seen the record in use. The sweep has then
+ * deleted the entries of the record, but the next opening may find its copy. So a purge that was swept
+ * counts if the index does not name the record any more. Otherwise it says nothing: the list may have
+ * merged it with others, and it may cover records that nobody purged. Without a name, all units of the
+ * bucket count. */
+static bool is_purged(struct pass *pass, const struct toc_entry *row, uint32_t ordinal, slice name)
 {
     struct bans *bans = pass->volume->bans;
-    if (found == FOUND_NAME || found == FOUND_NOTHING)
-        return bans_cover(bans, name, item->bucket, pass->number, ordinal);
-    struct ban_set *unswept = ban_set_ref(&bans->place);
-    bool purged = ban_set_may_cover(unswept, item->bucket, pass->number, ordinal);
+    uint64_t bucket = row->bucket;
+    struct ban_set *unswept = ban_set_ref(&bans->place);    /* before the look at the index */
+    bool purged = name.len ? ban_set_covers(unswept, name, pass->number, ordinal)
+                           : ban_set_may_cover(unswept, bucket, pass->number, ordinal);
     ban_set_unref(&unswept);
-    return purged;
+    return purged || (bans_cover(bans, name, bucket, pass->number, ordinal) &&
+                      !victim_is_live(pass->volume, pass->number, row, ordinal));
 }
 
 /* The copy gets its ordinal while no purge can come. So a purge covers it, or is compared here. A
@@ -393,18 +390,18 @@ static bool is_purged(struct pass *pass, const struct append_item *item, uint32_
  * purged, or its extent is gone. The file of the copy is made without the lock, because
  * the committer would wait for a disk that hangs. A purge that comes meanwhile takes the new extent
  * for one that has records already, and covers more than it must. */
-static enum err add_copy(struct pass *pass, struct append_item *item, uint32_t ordinal,
-                         slice *ret_name)
+static enum err add_copy(struct pass *pass, const struct toc_entry *row, uint32_t ordinal,
+                         struct append_item *item, slice *ret_name)
 {
     struct extents *extents = pass->volume->extents;
     enum err e = OK;
-    enum found found = find_record_name(pass, item, ordinal, ret_name);
+    find_record_name(pass, item, ordinal, ret_name);
     if (!open_extent_is_open(extents, OPEN_COPY))
         e = open_extent_begin(extents, OPEN_COPY);
     if (e)
         return e;
     pthread_mutex_lock(&pass->volume->bans->order);
-    if (is_purged(pass, item, ordinal, *ret_name, found) || !extent_is_there(extents, pass->number))
+    if (is_purged(pass, row, ordinal, *ret_name) || !extent_is_there(extents, pass->number))
         e = ERR_GONE;
     else
         e = open_extent_add(extents, OPEN_COPY, item);
@@ -434,7 +431,7 @@ static enum err add_to_next(struct pass *pass, const struct toc_entry *row, uint
     *move = &pass->moves[pass->count];
     if (!e && !read_record(pass, row, ordinal, *item))
         e = ERR_IO;
-    return e ? e : add_copy(pass, *item, ordinal, ret_name);
+    return e ? e : add_copy(pass, row, ordinal, *item, ret_name);
 }
 
 /* Adds a copy of the record to the batch. A record that can't be read is deleted. So is one that
@@ -452,7 +449,7 @@ static void copy_row(struct pass *pass, const struct toc_entry *row, uint32_t or
     }
     bool pinned = ages_must_stay(extent_ages_of(pass->victim), ordinal);
     slice name;
-    pass->err = add_copy(pass, item, ordinal, &name);
+    pass->err = add_copy(pass, row, ordinal, item, &name);
     if (pass->err == ERR_FULL && pinned)
         pass->err = add_to_next(pass, row, ordinal, &item, &move, &name);
     /* ERR_FULL: the copy has no room, because the victim is larger than a new extent */

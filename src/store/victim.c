@@ -143,8 +143,7 @@ size_t victim_fewest_live(struct volume *volume, const uint32_t *numbers, size_t
 
 /* ---- the records of one extent ---- */
 
-/* A record counts as live if the index fails. */
-static bool is_live(struct volume *volume, uint32_t number, const struct toc_entry *row,
+bool victim_is_live(struct volume *volume, uint32_t number, const struct toc_entry *row,
                     uint32_t ordinal)
 {
     struct entry entries[RECORD_UNITS];
@@ -163,7 +162,7 @@ static void look_up(struct volume *volume, struct victim_guess *guess, const str
     recycler_moves(volume);
     if (row->kind == KIND_HEAD)
         record_set_put(guess->left_out, ordinal);
-    if (!is_live(volume, victim->number, row, ordinal)) {
+    if (!victim_is_live(volume, victim->number, row, ordinal)) {
         record_set_put(guess->dead, ordinal);
         stamp = mean_age_dead_stamp(victim->tick);
     } else if (ages_is_stamped(ages, ordinal)) {

@@ -22,6 +22,10 @@ size_t victim_wasted(struct volume *volume, const uint32_t *numbers, size_t coun
 size_t victim_to_shrink(struct volume *volume, const uint32_t *numbers, size_t count,
                         uint64_t *ret_gain);
 
+/* True if the index names the record of this row, or if the index fails. For the recycler. */
+bool victim_is_live(struct volume *volume, uint32_t number, const struct toc_entry *row,
+                    uint32_t ordinal);
+
 /* The stamps of all records of an extent that is still being counted. */
 struct victim_guess {
     _Atomic uint8_t *stamps;
