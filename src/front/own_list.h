@@ -8,9 +8,9 @@
  * same name, and the cache has objects of both. A client with an origin identity of its own may
  * learn only of objects that its own requests to the origin would show (penstock-access(7), "Two
  * buckets with the same name"). So the answer to such a client has only objects that the origin
- * lists to it: the same key, with the ETag of the cached version. With
- * the settings "grant_scope": "bucket" and "prefix", the operator declares that the name of the
- * bucket stands for the same bucket for all clients. Then the keys do not count. */
+ * lists to it: the same key, with the ETag and the size of the cached version. With the settings
+ * "grant_scope": "bucket" and "prefix", the operator declares that the name of the bucket stands for
+ * the same bucket for all clients. Then the keys do not count. */
 #ifndef FRONT_OWN_LIST_H
 #define FRONT_OWN_LIST_H
 

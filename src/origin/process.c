@@ -104,8 +104,8 @@ static bool may_wait(const struct seek *seek, uint64_t until_ms)
 }
 
 /* Reads everything that the program prints. Returns false if the program takes too long or prints
- * too much. Reading stops when the program has ended, even if the pipe is still open: a process
- * that the program started may keep the pipe open. */
+ * too much, if Penstock stops, or if the pipe can't be read. Reading stops when the program has ended,
+ * even if the pipe is still open: a process that the program started may keep the pipe open. */
 static bool listen_to(const struct seek *seek, struct child *child, int out, uint64_t until_ms,
                       struct text *ret)
 {
