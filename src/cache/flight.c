@@ -208,14 +208,13 @@ enum learnt_how inflight_learn(struct inflight *inflight, const struct learnt *a
         own = epoch_supersede(&inflight->id, *since);
     if (late || !answer->etag_hash)
         metadata_unref(&inflight->metadata);
+    inflight->learnt = late ? before : *answer;
     inflight->learnt.answers = before.answers + 1;
     if (late)
         return LEARNT_LATE;
     if (answer->etag_hash && epoch_note_is(inflight->epoch, *since))
         inflight->epoch = own;
     *since = own;
-    inflight->learnt = *answer;
-    inflight->learnt.answers = before.answers + 1;
     return other && before.strong ? LEARNT_OTHER : LEARNT_SAME;
 }
 

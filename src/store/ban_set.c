@@ -82,31 +82,30 @@ void ban_set_replace(struct ban_set_place *place, const struct bans_row *rows, s
 
 /* ---- comparing ---- */
 
-bool bans_row_covers(const struct bans_row *row, slice name, uint64_t bucket, uint32_t extent,
-                     uint32_t ordinal)
+bool ban_set_covers(const struct ban_set *set, slice name, uint32_t extent, uint32_t ordinal)
+{
+    size_t count = set && guard_on(GUARD_BANS) ? set->count : 0;
+    for (size_t i = 0; i < count; i++)
+        if (slice_starts(name, set->rows[i].ban.prefix) &&
+            ban_covers(&set->rows[i].ban, extent, ordinal))
+            return true;
+    return false;
+}
+
+bool bans_row_may_cover(const struct bans_row *row, slice name, uint64_t bucket, uint32_t extent,
+                        uint32_t ordinal)
 {
     bool is_of = name.len ? slice_starts(name, row->ban.prefix)
                           : !bucket || !row->bucket || bucket == row->bucket;
     return is_of && ban_covers(&row->ban, extent, ordinal);
 }
 
-static bool covers(const struct ban_set *set, slice name, uint64_t bucket, uint32_t extent,
-                   uint32_t ordinal)
+bool ban_set_may_cover(const struct ban_set *set, slice name, uint64_t bucket, uint32_t extent,
+                       uint32_t ordinal)
 {
     size_t count = set && guard_on(GUARD_BANS) ? set->count : 0;
     for (size_t i = 0; i < count; i++)
-        if (bans_row_covers(&set->rows[i], name, bucket, extent, ordinal))
+        if (bans_row_may_cover(&set->rows[i], name, bucket, extent, ordinal))
             return true;
     return false;
-}
-
-bool ban_set_covers(const struct ban_set *set, slice name, uint32_t extent, uint32_t ordinal)
-{
-    return covers(set, name, 0, extent, ordinal);
-}
-
-bool ban_set_may_cover(const struct ban_set *set, uint64_t bucket, uint32_t extent,
-                       uint32_t ordinal)
-{
-    return covers(set, S(""), bucket, extent, ordinal);
 }

@@ -43,14 +43,13 @@ void ban_set_replace(struct ban_set_place *place, const struct bans_row *rows, s
 struct ban_set *ban_set_ref(struct ban_set_place *place) MUST_USE;
 void ban_set_unref(struct ban_set **set);
 
-/* Returns true if the ban covers the record; if the name is empty, if it may cover the record. A
- * record with the bucket hash 0 may be of any bucket. */
-bool bans_row_covers(const struct bans_row *row, slice name, uint64_t bucket, uint32_t extent,
-                     uint32_t ordinal);
 /* Returns true if the record was purged. `name` is as metadata->name. NULL has no bans. */
 bool ban_set_covers(const struct ban_set *set, slice name, uint32_t extent, uint32_t ordinal);
-/* For a record of units, whose name is not known: true if it may have been purged. */
-bool ban_set_may_cover(const struct ban_set *set, uint64_t bucket, uint32_t extent,
+/* For a record whose name may not be known (empty): true if it may have been purged, by the hash of
+ * its bucket. A record with the bucket hash 0 may be of any bucket. */
+bool ban_set_may_cover(const struct ban_set *set, slice name, uint64_t bucket, uint32_t extent,
                        uint32_t ordinal);
+bool bans_row_may_cover(const struct bans_row *row, slice name, uint64_t bucket, uint32_t extent,
+                        uint32_t ordinal);
 
 #endif

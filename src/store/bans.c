@@ -490,12 +490,13 @@ enum err bans_open(struct bans *bans, struct ban_list *list, const struct folder
     return bans_follow(bans, list, folder);
 }
 
-bool bans_cover(struct bans *bans, slice name, uint64_t bucket, uint32_t extent, uint32_t ordinal)
+bool bans_may_cover(struct bans *bans, slice name, uint64_t bucket, uint32_t extent,
+                    uint32_t ordinal)
 {
     bool covered = false;
     pthread_mutex_lock(&bans->lock);
     for (size_t i = 0; i < bans->count && guard_on(GUARD_BANS) && !covered; i++)
-        covered = bans_row_covers(&bans->rows[i], name, bucket, extent, ordinal);
+        covered = bans_row_may_cover(&bans->rows[i], name, bucket, extent, ordinal);
     pthread_mutex_unlock(&bans->lock);
     return covered;
 }

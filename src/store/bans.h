@@ -64,9 +64,9 @@ void bans_peek(const struct bans *bans, const char *path, struct ban_list *list,
 /* True if a ban names this bucket alone, and all of it. */
 bool bans_row_is_of_bucket(const struct bans_row *row);
 
-/* Returns true if a ban covers the record, swept or not. The bucket is compared if the name is empty:
- * then the record may be covered. Any thread. */
-bool bans_cover(struct bans *bans, slice name, uint64_t bucket, uint32_t extent, uint32_t ordinal);
+/* As ban_set_may_cover, but compares also the bans that are swept. Any thread. */
+bool bans_may_cover(struct bans *bans, slice name, uint64_t bucket, uint32_t extent,
+                    uint32_t ordinal);
 
 /* ---- for the sweep ---- */
 

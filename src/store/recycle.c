@@ -362,7 +362,7 @@ static void find_record_name(struct pass *pass, const struct append_item *item, 
             *ret = name.name;
         return;
     }
-    bool asks = bans_cover(volume->bans, *ret, item->bucket, pass->number, ordinal) &&
+    bool asks = bans_may_cover(volume->bans, *ret, item->bucket, pass->number, ordinal) &&
                 volume_is_serving(store_home(store_of(volume), id));
     if (asks && find_name(volume, id, &pass->keep, ret) != FOUND_NAME)
         *ret = (slice){ "", 0 };
@@ -378,10 +378,9 @@ static bool is_purged(struct pass *pass, const struct toc_entry *row, uint32_t o
     struct bans *bans = pass->volume->bans;
     uint64_t bucket = row->bucket;
     struct ban_set *unswept = ban_set_ref(&bans->place);    /* before the look at the index */
-    bool purged = name.len ? ban_set_covers(unswept, name, pass->number, ordinal)
-                           : ban_set_may_cover(unswept, bucket, pass->number, ordinal);
+    bool purged = ban_set_may_cover(unswept, name, bucket, pass->number, ordinal);
     ban_set_unref(&unswept);
-    return purged || (bans_cover(bans, name, bucket, pass->number, ordinal) &&
+    return purged || (bans_may_cover(bans, name, bucket, pass->number, ordinal) &&
                       !victim_is_live(pass->volume, pass->number, row, ordinal));
 }
 

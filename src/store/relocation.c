@@ -63,9 +63,8 @@ static bool is_purged(struct volume *volume, const struct relocation_move *move)
     const struct copied *copied = &move->copied;
     struct ban_set *bans = ban_set_ref(&volume->bans->place);
     slice name = move->metadata ? move->metadata->name : move->name;
-    bool purged = name.len
-        ? ban_set_covers(bans, name, copied->old_extent, copied->old_ordinal)
-        : ban_set_may_cover(bans, copied->record.mark, copied->old_extent, copied->old_ordinal);
+    bool purged = ban_set_may_cover(bans, name, copied->record.mark, copied->old_extent,
+                                    copied->old_ordinal);
     ban_set_unref(&bans);
     return purged;
 }
