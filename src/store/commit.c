@@ -45,7 +45,7 @@
 #define BANS_FAILED \
     "the file 'bans' in the folder can't be written; check the free space and the health of the disk"
 #define WRITE_SLOW \
-    "a write to the folder's disk took too long; check whether that disk hangs or is overloaded"
+    "the folder's disk took too long to answer; check whether that disk hangs or is overloaded"
 
 static_assert(TAKEN_ENTRIES >= COMMIT_ENTRIES && TAKEN_BYTES >= COMMIT_BYTES,
               "a commit can take the records that close it");

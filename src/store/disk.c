@@ -1,15 +1,15 @@
 /* disk.c - reads of the disk that never block the caller. SPDX-License-Identifier: Apache-2.0
  *
- *     disk_read ──> in progress (at most DEPTH) ──> ended ──> done(), from disk_reap
- *          └──────> waiting ──────┘ when other reads end
+ *     disk_read ──> in progress (of all lanes at most DEPTH) ──> ended ──> done(), from disk_reap
+ *          └──────> waiting ──────┘ when other reads of the lane end
  *
  * Only this file uses liburing. With io_uring, the kernel itself signals the owner's mailbox,
  * because the eventfd of the mailbox is registered with the ring. A read is submitted before
  * disk_read returns, so no read waits for an event that may not come. Only reads that a done() asks
- * for are submitted together, when its disk_reap ends. The other engine is a pool of threads that
- * all disks of the process share; the pool ends with the last disk. A worker adds its finished read
- * to `ended` under the disk's lock, and wakes the owner by a ticket. Both engines repeat short
- * reads, EINTR and EAGAIN.
+ * for are submitted together, when its disk_reap ends. The other engine has a pool of threads for each
+ * lane. All disks of the process share these pools, which end with the last disk. A worker adds its
+ * finished read to `ended` under the disk's lock, and wakes the owner by a ticket. Both engines
+ * repeat short reads, EINTR and EAGAIN.
  *
  * Threads: a disk belongs to its owner, except for `ended`, which disk->lock guards. The pool has a
  * lock of its own; no thread holds it together with a disk's lock. An owner that sleeps in
@@ -34,17 +34,24 @@
 #include "base/workers.h"
 
 #define DEPTH 256u                    /* most reads in progress in one disk */
-#define POOL_THREADS 16u
+#define POOL_THREADS 16u              /* of all lanes */
+#define POOL_THREADS_LEAST 4u         /* of a lane */
 #define SYSCTL_BYTES_MAX 64u
 #define URING_READ_MAX (1u << 30)     /* the kernel answers with an int */
+
+struct lane {
+    unsigned under_way;
+    struct list waiting;
+};
 
 struct disk {
     enum disk_engine engine;
     struct ticket *ticket;            /* only wakes the owner; its function does nothing */
-    unsigned under_way;
+    unsigned under_way;               /* in all lanes */
     bool reaping;                     /* disk_reap is on the stack */
     bool held;                        /* new reads are submitted by disk_go */
-    struct list waiting;
+    unsigned lane_count;
+    struct lane lanes[DISK_LANES_MAX];
     struct io_uring ring;
     pthread_mutex_t lock;             /* threads: guards `ended` */
     pthread_cond_t more_ended;
@@ -92,8 +99,10 @@ static bool took(struct disk_read *read, ssize_t answer)
 
 static void end(struct disk *disk, struct disk_read *read)
 {
-    check(disk->under_way > 0);
+    struct lane *lane = &disk->lanes[read->lane];
+    check(disk->under_way > 0 && lane->under_way > 0);
     disk->under_way--;
+    lane->under_way--;
     if (read->err == ERR_IO)
         metric_add(M_DISK_ERRORS, 1);
     read->done(read, read->err, read->got);
@@ -151,6 +160,9 @@ static int ring_make(struct io_uring *ring, unsigned depth, int event)
     pthread_mutex_lock(&ring_door);
     int failed = io_uring_queue_init(depth, ring, 0);
     if (!failed) {
+        /* Reads that would block go to threads of the kernel. By default these are few, and a disk
+         * that hangs could take them all. A kernel before 5.15 refuses. */
+        (void)io_uring_register_iowq_max_workers(ring, (unsigned[]){ depth, 0 });
         failed = io_uring_register_eventfd(ring, event);
         if (failed)
             io_uring_queue_exit(ring);
@@ -194,23 +206,27 @@ static bool run_blocking(struct list *link)
 
 /* Held while a disk joins or leaves the pool. */
 static pthread_mutex_t pool_door = PTHREAD_MUTEX_INITIALIZER;
-static struct workers *pool;
+static struct workers *pools[DISK_LANES_MAX];    /* by lane */
 static size_t pool_users;
 
-static void pool_enter(void)
+static void pools_enter(unsigned lanes)
 {
+    unsigned most = MAX(POOL_THREADS / lanes, POOL_THREADS_LEAST);
     pthread_mutex_lock(&pool_door);
-    if (pool_users++ == 0)
-        check((pool = workers_new(POOL_THREADS, "disk", run_blocking)) != NULL);
+    pool_users++;
+    for (unsigned i = 0; i < lanes; i++)
+        if (!pools[i])
+            check((pools[i] = workers_new(most, "disk", run_blocking)) != NULL);
     pthread_mutex_unlock(&pool_door);
 }
 
 /* To be called when the disk has no read in progress. */
-static void pool_leave(void)
+static void pools_leave(void)
 {
     pthread_mutex_lock(&pool_door);
     if (--pool_users == 0)
-        workers_free(&pool);
+        for (size_t i = 0; i < countof(pools); i++)
+            workers_free(&pools[i]);
     pthread_mutex_unlock(&pool_door);
 }
 
@@ -241,19 +257,22 @@ static void nothing(void *arg)
 }
 
 /* If the kernel refuses a ring now (no descriptors, no locked memory), the disk uses threads. */
-struct disk *disk_new(enum disk_engine engine, struct mailbox *box)
+struct disk *disk_new(enum disk_engine engine, struct mailbox *box, unsigned lanes)
 {
     struct disk *disk = must_alloc(sizeof(*disk));
+    check(lanes > 0 && lanes <= DISK_LANES_MAX);
     disk->engine = engine;
     disk->ticket = ticket_new(box, nothing, NULL);
-    list_init(&disk->waiting);
+    disk->lane_count = lanes;
+    for (unsigned i = 0; i < lanes; i++)
+        list_init(&disk->lanes[i].waiting);
     list_init(&disk->ended);
     pthread_mutex_init(&disk->lock, NULL);
     pthread_cond_init(&disk->more_ended, NULL);
     if (engine == DISK_URING && ring_make(&disk->ring, DEPTH, mailbox_fd(box)) != 0)
         disk->engine = DISK_THREADS;
     if (disk->engine == DISK_THREADS)
-        pool_enter();
+        pools_enter(lanes);
     return disk;
 }
 
@@ -273,7 +292,7 @@ void disk_free(struct disk **disk)
     if (mine->engine == DISK_URING)
         ring_end(&mine->ring);
     else
-        pool_leave();
+        pools_leave();
     pthread_mutex_lock(&mine->lock);    /* waits until hand_back of the last read has unlocked */
     pthread_mutex_unlock(&mine->lock);
     pthread_mutex_destroy(&mine->lock);
@@ -286,24 +305,32 @@ void disk_free(struct disk **disk)
 static void start(struct disk *disk, struct disk_read *read)
 {
     disk->under_way++;
+    disk->lanes[read->lane].under_way++;
     if (disk->engine == DISK_URING)
         uring_queue(disk, read, 0);
     else
-        workers_put(pool, &read->link);
+        workers_put(pools[read->lane], &read->link);
+}
+
+static bool has_room(const struct disk *disk, const struct lane *lane)
+{
+    return lane->under_way < DEPTH / disk->lane_count;
 }
 
 void disk_read(struct disk *disk, struct disk_read *read)
 {
     check(read->part_count > 0 && read->part_count <= DISK_PARTS && read->done != NULL);
+    check(read->lane < disk->lane_count);
+    struct lane *lane = &disk->lanes[read->lane];
     read->disk = disk;
     read->got = 0;
     read->len = parts_len(read->parts, read->part_count);
     read->err = OK;
     list_init(&read->link);
     metric_add(M_DISK_READS, 1);
-    if (disk->under_way >= DEPTH || !list_empty(&disk->waiting)) {
+    if (!has_room(disk, lane) || !list_empty(&lane->waiting)) {
         metric_add(M_DISK_QUEUED, 1);
-        list_add(&disk->waiting, &read->link);    /* disk_reap starts it */
+        list_add(&lane->waiting, &read->link);    /* disk_reap starts it */
         return;
     }
     start(disk, read);
@@ -334,8 +361,9 @@ void disk_reap(struct disk *disk)
     else
         threads_reap(disk);
     disk->reaping = false;
-    while (disk->under_way < DEPTH && !list_empty(&disk->waiting))
-        start(disk, list_of(list_take(&disk->waiting), struct disk_read, link));
+    for (struct lane *lane = disk->lanes; lane < disk->lanes + disk->lane_count; lane++)
+        while (has_room(disk, lane) && !list_empty(&lane->waiting))
+            start(disk, list_of(list_take(&lane->waiting), struct disk_read, link));
     if (disk->engine == DISK_URING)
         uring_submit(disk);
 }

@@ -4,7 +4,10 @@
  * io_uring, and a pool of threads for hosts that forbid io_uring, as the default seccomp profile of
  * containers does. When reads have ended, the owner's mailbox becomes readable; the owner then
  * calls mailbox_deliver() and disk_reap(). Only the committer and the recycler write, by pwritev in
- * open_extent.c, and their writes may block. */
+ * open_extent.c, and their writes may block.
+ *
+ * A struct disk reads the files of several physical disks, which have a lane each. Lanes share the
+ * number of reads in progress evenly. So if one physical disk hangs, the reads of the others go on. */
 #ifndef STORE_DISK_H
 #define STORE_DISK_H
 
@@ -21,8 +24,10 @@ enum disk_engine { DISK_URING, DISK_THREADS };
  * at the start; it lives as long as the calling thread. */
 enum err disk_choose(slice wanted, enum disk_engine *ret, const char **ret_why) MUST_USE;
 
+#define DISK_LANES_MAX 64u
+
 struct disk;
-struct disk *disk_new(enum disk_engine engine, struct mailbox *box) MUST_USE;
+struct disk *disk_new(enum disk_engine engine, struct mailbox *box, unsigned lanes) MUST_USE;
 void disk_free(struct disk **disk);    /* waits until all reads have ended, and calls each done() */
 
 #define DISK_PARTS 3u
@@ -34,6 +39,7 @@ void disk_free(struct disk **disk);    /* waits until all reads have ended, and 
  * ERR_BAD_ARGUMENT if the file system does not support such a read. */
 struct disk_read {
     int fd;
+    unsigned lane;                    /* from 0 on */
     bool direct;                      /* reads of fd bypass the page cache (O_DIRECT) */
     unsigned part_count;
     /* The memory for the bytes, one part after another. From disk_read on the engine owns it. */

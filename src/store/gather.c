@@ -98,8 +98,8 @@ static void go_buffered(struct store_io *io, struct op_read *read)
 {
     const struct plan *plan = &read->op->plan;
     read->straight = read->span == 0 && plan->straight_len > 0;
-    read->read = (struct disk_read){ .fd = extent_fd(plan->extent), .offset = span_of(read)->at,
-                                     .done = alone_done };
+    read->read = (struct disk_read){ .fd = extent_fd(plan->extent), .lane = plan->volume->number,
+                                     .offset = span_of(read)->at, .done = alone_done };
     read->read.part_count = span_parts(plan, read->span, read->read.parts);
     disk_read(io->disk, &read->read);
 }
@@ -213,7 +213,8 @@ static bool go_bulk(struct store_io *io, struct op_read **reads, size_t count, u
         reads[0]->straight = false;
         return false;
     }
-    bulk.read = (struct disk_read){ .fd = fd, .direct = fd >= 0, .offset = at, .done = bulk_done };
+    bulk.read = (struct disk_read){ .fd = fd, .lane = reads[0]->op->plan.volume->number,
+                                    .direct = fd >= 0, .offset = at, .done = bulk_done };
     if (fd < 0)
         bulk.read.fd = extent_fd(reads[0]->op->plan.extent);
     aim(&bulk, reads[0]);

@@ -2,7 +2,13 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Some ops are kept for the next read. A plan holds its extent until the bytes were verified, or
- * the read has failed. */
+ * the read has failed.
+ *
+ * A disk that hangs may keep a read for ever, and no read can be taken back. So each volume knows how
+ * many ops wait for its disk, and when the latest of them ended; after commit_ms_max without an end,
+ * the volume counts as late (rule H3 in src/README.md). Then its watch wakes all readers, and each of
+ * them gives up these ops: for the caller, the op was a miss. The buffer stays with the op until the
+ * disk answers. An op that reads into its caller's memory can't be given up. */
 #include "store/io.h"
 
 #include <stdlib.h>
@@ -14,15 +20,56 @@
 #define MAPPED_LEAST (256u * 1024u)   /* a map gained 3 % for 128 KiB, a third for 1 MiB */
 #define OPS_KEPT 256u                 /* a batch uses many at a time */
 
+static_assert(VOLUMES_MAX <= DISK_LANES_MAX, "each volume has a lane");
+
+/* ---- ops of a disk that hangs ---- */
+
+static void give_up(struct store_op *op)
+{
+    struct store_op *mine = op;       /* it stays until the disk answers */
+    metric_add(M_STORE_GIVEN_UP, 1);
+    store_op_drop(&op);
+    if (mine->metadata_done)
+        mine->metadata_done(mine->arg, ERR_NOT_FOUND, NULL);
+    else
+        mine->object_bytes_done(mine->arg, ERR_GONE, (struct object_bytes){ { NULL, 0 }, NULL });
+}
+
+static void give_up_late(void *arg)
+{
+    struct store_io *io = arg;
+    for (struct list *at = io->waiting.next; at != &io->waiting;) {
+        struct store_op *op = list_of(at, struct store_op, link);
+        at = at->next;
+        if (store_op_writes(op) || volume_is_serving(op->plan.volume))
+            continue;
+        give_up(op);
+        at = io->waiting.next;    /* its caller may have dropped other ops, or begun some */
+    }
+}
+
+void io_wake_all(struct store *store)
+{
+    pthread_mutex_lock(&store->readers_lock);
+    list_each(struct store_io, io, &store->readers, link)
+        ticket_wake(io->ticket);
+    pthread_mutex_unlock(&store->readers_lock);
+}
+
 /* ---- a reader ---- */
 
 struct store_io *store_io_new(struct store *store, struct mailbox *box)
 {
     struct store_io *io = must_alloc(sizeof(*io));
     io->store = store;
-    io->disk = disk_new(store->options.engine, box);
+    io->disk = disk_new(store->options.engine, box, (unsigned)store->volume_count);
     list_init(&io->gathered);
     list_init(&io->huge_pages);
+    list_init(&io->waiting);
+    io->ticket = ticket_new(box, give_up_late, io);
+    pthread_mutex_lock(&store->readers_lock);
+    list_add(&store->readers, &io->link);
+    pthread_mutex_unlock(&store->readers_lock);
     return io;
 }
 
@@ -32,6 +79,10 @@ void store_io_free(struct store_io **io)
     *io = NULL;
     if (!mine)
         return;
+    pthread_mutex_lock(&mine->store->readers_lock);
+    list_del(&mine->link);
+    pthread_mutex_unlock(&mine->store->readers_lock);
+    ticket_end(&mine->ticket);
     gather_drop(mine);
     disk_free(&mine->disk);    /* ends dropped reads that are still in progress */
     read_buffers_free(mine);
@@ -205,6 +256,7 @@ struct store_op *op_new(struct store_io *io, const struct plan *plan,
         op = must_alloc(sizeof(*op));
     }
     op->io = io;
+    list_init(&op->link);
     op->plan = *plan;
     op->finish = finish;
     return op;
@@ -227,8 +279,10 @@ void op_end(struct store_op *op)
 
 void store_op_drop(struct store_op **op)
 {
-    if (*op)
+    if (*op) {
         (*op)->dropped = true;    /* its last op_read_ended frees it */
+        list_del(&(*op)->link);
+    }
     *op = NULL;
 }
 
@@ -251,6 +305,8 @@ void op_read_ended(struct op_read *read, enum err err)
     check(op->pending > 0);
     if (--op->pending > 0)
         return;
+    list_del(&op->link);
+    volume_read_ended(op->plan.volume);
     if (op->dropped)
         op_end(op);
     else
@@ -263,6 +319,8 @@ void op_start(struct store_op *op)
     check(plan->extent && plan->span_count > 0 && plan->span_count <= countof(op->reads));
     op->pending = plan->span_count;
     op->err = OK;
+    list_add(&op->io->waiting, &op->link);
+    volume_read_begins(plan->volume);
     for (uint32_t i = 0; i < plan->span_count; i++)
         op->reads[i] = (struct op_read){ .op = op, .span = i };
     for (uint32_t i = 0; i < plan->span_count; i++)

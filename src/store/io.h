@@ -3,7 +3,7 @@
  * A read begins with a plan: spans of one extent, a reference to the extent, a buffer, and the
  * entries that the bytes must match. If the page cache has all bytes, they are read at once.
  * Otherwise the plan goes into an op, which waits for the disk. Threads: a store_io, its buffers
- * and its ops belong to one thread. */
+ * and its ops belong to one thread; only io_wake_all is for others. */
 #ifndef STORE_IO_H
 #define STORE_IO_H
 
@@ -85,6 +85,7 @@ struct store_op {
     void *arg;
     struct metadata *metadata;        /* a reference, while bytes are read */
     slice name;                       /* owned: the name that the metadata must have */
+    struct list link;                 /* in io->waiting */
 };
 
 #define PIECE_ENDS 256u               /* pieces that a thread remembers */
@@ -101,6 +102,9 @@ struct store_io {
     uint32_t wary;                    /* this many more reads first ask the page cache */
     struct list gathered;
     uint32_t gathered_count;
+    struct list waiting;              /* ops that wait for the disk, without dropped ones */
+    struct list link;                 /* in store->readers */
+    struct ticket *ticket;            /* for io_wake_all */
     uint8_t touches[VOLUMES_MAX];     /* of records of each volume, not counted yet (rule.h) */
     /* The ends of the latest pieces that were read, by the hash of their record. */
     struct piece_end {
@@ -140,6 +144,9 @@ struct store_op *op_new(struct store_io *io, const struct plan *plan,
 void op_start(struct store_op *op);   /* reads the spans of the plan, then calls finish() */
 void op_end(struct store_op *op);
 void op_read_ended(struct op_read *read, enum err err);    /* OK: all bytes of the read are there */
+/* Makes all readers give up the ops that wait for a volume out of service: a disk that hangs answers
+ * nobody. Any thread. */
+void io_wake_all(struct store *store);
 
 /* ---- gather.c ---- */
 /* Returns true if reads of the disk bypass the page cache now (O_DIRECT). */

@@ -1,11 +1,11 @@
-/* service.c - takes a cache folder into service and out of it; answers if the committer hangs.
+/* service.c - takes a cache folder into service and out of it; answers if its disk hangs.
  * SPDX-License-Identifier: Apache-2.0
  *
  * A failure takes the folder out of service: it is closed as after a crash. The next opening, which
  * is tried every 5 s, raises the generation. So metadata that a lost removal should have removed is
  * unproved, and all metadata in the folder is unshared (names.h). Until then, appends and removals
  * are answered with ERR_IO at once. A second thread, the watch, answers removals when a commit or
- * an opening hangs (rule H3 in src/README.md). Threads: the watch has a thread of its own; all else
+ * an opening hangs (rule H3 in src/README.md), and makes readers give up what hangs. Threads: the watch has a thread of its own; all else
  * runs on the committer. */
 #include "store/service.h"
 
@@ -15,6 +15,7 @@
 #include "store/account.h"
 #include "store/age_files.h"
 #include "store/installation.h"
+#include "store/io.h"
 #include "store/leftovers.h"
 #include "store/moved.h"
 #include "store/pinned.h"
@@ -299,7 +300,7 @@ static bool gives_up(struct volume *volume)
            (!opening || mono_ms() >= opening + MIN(OPENING_MS, volume->options.commit_ms_max));
 }
 
-/* True if the folder is open, but its committer hangs. */
+/* True if the folder is open, but its disk hangs. */
 static bool is_stuck(struct volume *volume)
 {
     return atomic_load(&volume->service.open) && !volume_is_serving(volume);
@@ -308,18 +309,19 @@ static bool is_stuck(struct volume *volume)
 static void begin_later(_Atomic uint64_t *since_ms, uint64_t late_ms)
 {
     uint64_t since = atomic_load(since_ms);
-    if (since)    /* else, or if it has changed, the committer has made progress */
+    if (since)    /* else, or if it has changed, there was progress */
         (void)!atomic_compare_exchange_strong(since_ms, &since, MIN(since + late_ms, mono_ms()));
 }
 
 /* If a turn of the watch took too long, the whole process was stopped, for example by SIGSTOP or with
- * its machine. The committer could not work then, so this time does not count. */
+ * its machine. The other threads could not work then, so this time does not count. */
 static void allow_for_stop(struct volume *volume, uint64_t turn_ms)
 {
     if (turn_ms < WATCH_MS + LATE_MS)
         return;
     begin_later(&volume->service.busy_since_ms, turn_ms - WATCH_MS);
     begin_later(&volume->service.opening_since_ms, turn_ms - WATCH_MS);
+    begin_later(&volume->service.read_ms, turn_ms - WATCH_MS);
 }
 
 void *service_watch(void *arg)
@@ -338,9 +340,12 @@ void *service_watch(void *arg)
         gauge(volume, GAUGE_HELD, (int64_t)extents_held_bytes(volume->extents));
         gauge(volume, GAUGE_LIVE, (int64_t)extents_live_bytes(volume->extents));
         tallies_set_hanging(volume_tallies(volume), volume->number, is_stuck(volume));
-        /* The committer hangs in a commit or an opening, unless there was a stop just now. */
-        if (gives_up(volume) && mono_ms() - now_ms < LATE_MS)
+        /* The disk hangs, unless there was a stop just now. */
+        bool hangs = mono_ms() - now_ms < LATE_MS;
+        if (hangs && gives_up(volume))
             removals_give_up(volume);
+        if (hangs && atomic_load(&volume->service.reads) && !volume_is_serving(volume))
+            io_wake_all(store_of(volume));
         pthread_mutex_lock(&volume->queue.lock);
     }
     pthread_mutex_unlock(&volume->queue.lock);

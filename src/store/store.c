@@ -34,6 +34,8 @@ static struct store *store_new(const struct store_options *options)
     store->options.folders = NULL;
     store->options.limits = NULL;
     ban_list_init(&store->installation.bans);
+    pthread_mutex_init(&store->readers_lock, NULL);
+    list_init(&store->readers);
     store->lately_count = LATELY_MIN;
     while (store->lately_count < LATELY_MAX &&
            store->lately_count * UNIT_BYTES < options->memory_bytes / 2)
@@ -136,6 +138,7 @@ void store_close(struct store **store)
     ban_list_end(&mine->installation.bans);
     pin_pass_free(&mine->pin_pass);
     pins_free(&mine->pins);
+    pthread_mutex_destroy(&mine->readers_lock);
     free(mine->lately);
     free(mine);
 }

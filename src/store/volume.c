@@ -175,8 +175,8 @@ void volume_status(struct volume *volume, struct store_status *ret)
         .serving = serving,
         .folder = volume->folder.path,
         .faults = atomic_load(&volume->service.faults),
-        .why = stuck ? "a write to the folder's disk takes too long; check whether that disk hangs "
-                       "or is overloaded" : atomic_load(&volume->service.why),
+        .why = stuck ? "the folder's disk takes too long to answer; check whether that disk hangs or "
+                       "is overloaded" : atomic_load(&volume->service.why),
         .anew = atomic_load(&volume->service.anew),
         .size_bytes = atomic_load(&volume->space.size_bytes),
         .derived = !volume->options.size_bytes,

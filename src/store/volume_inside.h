@@ -36,13 +36,15 @@ struct update {
 enum volume_gauge { GAUGE_BYTES, GAUGE_HELD, GAUGE_LIVE, GAUGE_CAPACITY, GAUGE_FREE, GAUGE_ENTRIES, GAUGE_SERVING,
                     GAUGE_PINNED, GAUGE_PIN_BUDGET, VOLUME_GAUGES };
 
-/* Whether the folder is in service, and since when a commit runs. */
+/* Whether the folder is in service, and since when its disk has answered nothing. */
 struct service {
     atomic_bool open;
     _Atomic(const char *) why;        /* why the folder is not open; static text */
     _Atomic(const char *) anew;       /* why the folder began anew; static text */
     _Atomic uint64_t busy_since_ms;   /* time of the running commit's latest progress; 0: none */
     _Atomic uint64_t opening_since_ms;    /* 0: the committer opens no folder */
+    _Atomic uint32_t reads;           /* ops that wait for the disk */
+    _Atomic uint64_t read_ms;         /* while some wait: when the latest of them ended */
     atomic_bool unproved;    /* a removal or refusal came while the folder was out of service */
     atomic_bool counted;              /* the records of earlier processes are counted */
     bool doubted;                     /* the folder has a note of doubt; for the committer only */
@@ -263,11 +265,21 @@ static inline bool volume_is_good(struct volume *volume)
            !atomic_load_explicit(&volume->service.unproved, memory_order_relaxed);
 }
 
-/* True if the committer hangs. */
+/* True if the disk has answered no read for so long that it counts as hanging. */
+static inline bool volume_reads_are_late(struct volume *volume)
+{
+    if (!atomic_load_explicit(&volume->service.reads, memory_order_acquire))
+        return false;
+    uint64_t since = atomic_load_explicit(&volume->service.read_ms, memory_order_relaxed);
+    return mono_ms() >= since + volume->options.commit_ms_max;
+}
+
+/* True if the committer hangs, or all reads of the disk. */
 static inline bool volume_is_late(struct volume *volume)
 {
     uint64_t since = atomic_load_explicit(&volume->service.busy_since_ms, memory_order_relaxed);
-    return since > 0 && mono_ms() >= since + volume->options.commit_ms_max;
+    return (since > 0 && mono_ms() >= since + volume->options.commit_ms_max) ||
+           volume_reads_are_late(volume);
 }
 
 static inline bool volume_is_serving(struct volume *volume)
@@ -300,6 +312,21 @@ void volume_wants_turn(struct volume *volume);
 static inline void volume_still_alive(struct volume *volume)
 {
     atomic_store(&volume->service.busy_since_ms, mono_ms());
+}
+
+/* To be called when an op begins to wait for the disk, and when it ends. Any thread. A read that
+ * begins is no sign of life while others wait. */
+static inline void volume_read_begins(struct volume *volume)
+{
+    if (!atomic_load_explicit(&volume->service.reads, memory_order_relaxed))
+        atomic_store_explicit(&volume->service.read_ms, mono_ms(), memory_order_relaxed);
+    atomic_fetch_add_explicit(&volume->service.reads, 1, memory_order_release);
+}
+
+static inline void volume_read_ended(struct volume *volume)
+{
+    atomic_store_explicit(&volume->service.read_ms, mono_ms(), memory_order_relaxed);
+    atomic_fetch_sub_explicit(&volume->service.reads, 1, memory_order_release);
 }
 
 /* To be called when the recycler, which has its lock, makes progress. */

@@ -58,6 +58,14 @@ with Story("d10 a folder that fails costs what lies in it, and nothing else", se
         os.kill(disk.pid, signal.SIGSTOP)
         return True
 
+    def forget_pages():
+        """Reads of the cached objects then need the disk. The index stays in memory."""
+        check(run(["sync", "-f", mounted["b"]])[0] == 0, "no sync")
+        for path in glob.glob(f"{mounted['b']}/cache/extents/*"):
+            with open(path, "rb") as f:
+                os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        return True
+
     def go_on():
         os.kill(disk.pid, signal.SIGCONT)
         return True
@@ -83,7 +91,7 @@ with Story("d10 a folder that fails costs what lies in it, and nothing else", se
                                             for name, mib in SIZES.items()])
         versions = {key: 1 for key in keys}
         locks = {key: threading.Lock() for key in keys}
-        over, wrong, waits = threading.Event(), [], []
+        over, wrong, waits, served = threading.Event(), [], [], [0] * 4
 
         def home(key):
             """The folder that stores the key, as a letter."""
@@ -94,7 +102,7 @@ with Story("d10 a folder that fails costs what lies in it, and nothing else", se
         homes = {key: home(key) for key in keys}
         story.fact("each folder is home to some keys", set(homes.values()) == set("abc"), homes)
 
-        def load(seed):
+        def load(which, seed):
             """Reads, and now and then a write, which changes the key's version. All answers are right."""
             mine, client = random.Random(seed), Client(server.port, keep=True)
             while not over.is_set():
@@ -109,11 +117,13 @@ with Story("d10 a folder that fails costs what lies in it, and nothing else", se
                         versions[key] += writes
                     else:
                         wrong.append((writes, key, reply.status, reply.error, version))
+                    served[which] += 1
 
         def serving():
             return server.metrics().get(f'penstock_volume_serving{{path="{mounted["b"]}/cache"}}')
 
-        threads = [threading.Thread(target=load, args=(story.random.random(),), daemon=True) for _ in range(4)]
+        threads = [threading.Thread(target=load, args=(which, story.random.random()), daemon=True)
+                   for which in range(len(served))]
         for thread in threads:
             thread.start()
 
@@ -134,6 +144,8 @@ with Story("d10 a folder that fails costs what lies in it, and nothing else", se
             check(begin(), f"{text}: can't be made")
             if out:
                 wait_for(f"{text}: it is out", lambda: serving() == 0)
+                then = list(served)
+                wait_for(f"{text}: no client waits for it", lambda: all(now > was for now, was in zip(served, then)))
             time.sleep(3)
             check(end(), f"{text}: can't be ended")
             if fault:
@@ -187,6 +199,10 @@ with Story("d10 a folder that fails costs what lies in it, and nothing else", se
             fails("EIO", lambda: shut_down("b"), lambda: unmount("b") and mount_again("b"))
             fails("writes hang", freeze, thaw)
             fails("all hangs", stand_still, go_on)
+            late = server.metric("penstock_store_late_reads_total")
+            fails("all hangs, reads too", lambda: forget_pages() and stand_still(), go_on)
+            story.fact("all hangs, reads too: reads were given up",
+                       server.metric("penstock_store_late_reads_total") > late)
             fails("removed", lambda: not os.rename(b + "/cache", b + "/away"), put_back)
             fails("replaced by an empty one", replace, lambda: True, out=False, fault=True)
             fails("unmounted", lambda: unmount("b"), lambda: mount_again("b"), out=False)

@@ -7,7 +7,10 @@
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <linux/userfaultfd.h>
 #include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -49,7 +52,7 @@ static struct bench bench_make(void **state)
     if (engine == DISK_URING && probe() != 0)
         skip();
     struct bench bench = { .box = mailbox_new() };
-    bench.disk = disk_new(engine, bench.box);
+    bench.disk = disk_new(engine, bench.box, 1);
     ok(bench.disk->engine == engine);
     bench.file = file_make();
     return bench;
@@ -285,7 +288,80 @@ TEST(each_thread_has_a_disk_of_its_own)
             ok(wrong == NULL);
         }
     }
-    ok(!pool && pool_users == 0);
+    ok(!pools[0] && pool_users == 0);
+}
+
+/* Reads that hang until hang_end: of a pipe without bytes, or, because a pipe has no offsets for
+ * preadv, into memory whose first access waits. */
+struct hang {
+    int ends[2], faults;
+    uint8_t *memory;
+    size_t bytes;
+};
+
+static struct hang hang_begin(const struct bench *bench, size_t bytes)    /* of whole pages */
+{
+    struct hang hang = { .bytes = bytes, .faults = -1 };
+    ok(pipe(hang.ends) == 0);
+    hang.memory = mmap(NULL, hang.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ok(hang.memory != MAP_FAILED);
+    if (bench->disk->engine == DISK_URING)
+        return hang;
+    struct uffdio_api api = { .api = UFFD_API };
+    struct uffdio_register range = { .range = { (uintptr_t)hang.memory, hang.bytes },
+                                     .mode = UFFDIO_REGISTER_MODE_MISSING };
+    hang.faults = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
+    if (hang.faults < 0)
+        skip();
+    ok(ioctl(hang.faults, UFFDIO_API, &api) == 0 && ioctl(hang.faults, UFFDIO_REGISTER, &range) == 0);
+    return hang;
+}
+
+static void hang_end(struct hang *hang)
+{
+    struct uffdio_range range = { (uintptr_t)hang->memory, hang->bytes };
+    close(hang->ends[1]);
+    ok(hang->faults < 0 || ioctl(hang->faults, UFFDIO_UNREGISTER, &range) == 0);
+    if (hang->faults >= 0)
+        close(hang->faults);
+}
+
+/* More reads of one lane hang than there may be in progress in all lanes. */
+TEST(a_lane_that_hangs_holds_no_other)
+{
+    struct bench bench = bench_make(unit_state);
+    disk_free(&bench.disk);
+    bench.disk = disk_new(*(enum disk_engine *)*unit_state, bench.box, 3);
+    size_t count = 2 * DEPTH, ended = 0, others_ended = 0;
+    struct hang hang = hang_begin(&bench, count * 4096);
+    struct job *stuck = calloc(count, sizeof(*stuck));
+    struct job *others = jobs_make(count, bench.file, &others_ended);
+    for (size_t i = 0; i < count; i++) {
+        job_make(&stuck[i], hang.faults < 0 ? hang.ends[0] : bench.file, 0, 1, &ended);
+        free(stuck[i].bytes);
+        stuck[i].read.parts[0].iov_base = hang.memory + i * 4096;
+        stuck[i].read.part_count = 1;
+        stuck[i].read.parts[0].iov_len = 1;
+        stuck[i].read.lane = 1;
+        disk_read(bench.disk, &stuck[i].read);
+    }
+    for (size_t i = 0; i < count; i++) {
+        others[i].read.lane = 2 * (i % 2);
+        disk_read(bench.disk, &others[i].read);
+    }
+    while (others_ended < count)
+        ok(turn(&bench));
+    ok(ended == 0);
+    for (size_t i = 0; i < count; i++)
+        ok(others[i].got == others[i].len && job_is_right(&others[i]));
+    hang_end(&hang);
+    while (ended < count)
+        ok(turn(&bench));
+    jobs_free(others, count);
+    free(stuck);
+    bench_end(&bench);
+    munmap(hang.memory, hang.bytes);
+    close(hang.ends[0]);
 }
 
 /* A pipe gives what it has: the ring has to ask again until it has all. */
@@ -484,6 +560,7 @@ RUN(BOTH(reads_beyond_the_queue_depth_all_end_with_their_own_bytes),
     BOTH(a_read_ends_short_only_where_the_file_does),
     BOTH(a_file_that_fails_is_an_error_and_is_counted),
     BOTH(the_end_waits_for_what_is_under_way),
+    BOTH(a_lane_that_hangs_holds_no_other),
     BOTH(each_thread_has_a_disk_of_its_own),
     { "a_ring_goes_on_after_a_short_read", a_ring_goes_on_after_a_short_read, NULL, NULL, &uring },
     BOTH(memory_that_can_not_be_written_is_no_fault_of_the_file),
