@@ -7,7 +7,8 @@
  * Nothing locks a file while it is read. So after every read, before the caller gets the block,
  * fstat compares the file with its state at opening. If the file has changed, the call ends with
  * ERR_ORIGIN_CUT, so two versions never mix. A write within one tick of the file system's clock
- * would not be noticed, so a file that changed less than 2 s ago counts as young (dir_is_young). */
+ * would not be noticed. So the answer for a file that changed less than 2 s ago (dir_is_young) has
+ * Cache-Control: no-store, and the cache does not store it. */
 #include "origin/dir.h"
 
 #include <errno.h>

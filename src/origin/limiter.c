@@ -47,7 +47,7 @@ static struct list *row_of(struct limiter *limiter, uint64_t list_id)
 {
     return &limiter->firsts[(list_id * 0x9e3779b97f4a7c15u) >> 58];
 }
-static_assert(LIMITER_ROWS == 1u << (64 - 58), "one row for each value of the bits");
+static_assert(LIMITER_ROWS == 1u << (64 - 58), "one row for each value of the six highest bits");
 
 static struct limiter_pass *first_of(struct limiter *limiter, uint64_t list_id)
 {

@@ -31,7 +31,7 @@
 static_assert(STORE_OBJECT_BYTES_MAX / BLOCK_BYTES <= (uint64_t)1 << 31,
               "block numbers have 32 bits");
 static_assert((STRIPE_BLOCKS & (STRIPE_BLOCKS - 1)) == 0,
-              "the number of a stripe's last block ends in ones");
+              "STRIPE_BLOCKS is a power of two, for first | (STRIPE_BLOCKS - 1)");
 
 /* Verifies each block in its place; a block in the map is copied there first. Returns ERR_CHANGED
  * if the record is right, but has other metadata than the plan. */

@@ -12,8 +12,9 @@ memory. Without a fill socket, the bytes come over HTTP, by batches ("batch") or
 GPU.
 
 Each batch is read into a slot, which is one of the loader's buffers (ring.py). By default the program gets a
-copy of the slot (on a GPU, a copy inside the GPU). With clone=False there is no copy, and a batch is valid
-only until the program takes the next batch.
+copy of the slot. With clone=False there is no copy, and a batch is valid only until the program takes the
+next batch. Exception: if the device is a GPU and the slot is in host memory, the copy to the GPU is always
+made.
 """
 import collections
 import os
@@ -91,7 +92,7 @@ class GpuBatchLoader:
     # ---- one batch ----
 
     def _sized(self, batch):
-        """Returns the items of a batch. With a shape, each item has exactly the bytes of the shape."""
+        """Returns the items of a batch. With a shape, no item is longer than the shape (see _checked)."""
         batch = list(batch)
         if self.shape is None:
             return batch
