@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "store_unit.h"
 
+#include <fcntl.h>
 #include <sched.h>
 #include <sys/resource.h>
 
@@ -404,6 +405,7 @@ static void *hold_oldest(void *arg)
         uint32_t number = oldest + i % 2;
         if (extent_hold(racer->all, number, &extent) == OK) {
             check(extent->number == number && extent_fd(extent) >= 0);
+            check(fcntl(extent_fd(extent), F_GETFL) & O_NOATIME);    /* opened anew, too */
             if (i % 16 == 0)
                 check(reads(extent, (uint8_t)number));
             racer->found++;
