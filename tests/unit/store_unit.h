@@ -578,9 +578,10 @@ __attribute__((unused)) static bool serving(struct unit_store *unit)
 #define soon(condition)                                                                        \
     do {                                                                                       \
         uint64_t soon_ms = mono_ms() + 60000;                                                  \
-        while (!(condition) && mono_ms() < soon_ms)                                            \
+        bool soon_came;                                                                        \
+        while (!(soon_came = (condition)) && mono_ms() < soon_ms)                              \
             usleep(10000);                                                                     \
-        ok(condition);                                                                         \
+        ok_as(soon_came, #condition);                                                          \
     } while (0)
 
 /* Waits for a child. Returns its exit status: the step that failed, or 0. */

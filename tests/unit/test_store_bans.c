@@ -1317,9 +1317,17 @@ TEST(units_of_another_prefix_are_copied_while_a_purge_is_not_swept)
     unit_close(&unit);
 }
 
+/* A purge by another thread. */
+struct purger {
+    struct unit_store *unit;
+    atomic_bool ended;
+};
+
 static void *purge_train(void *arg)
 {
-    ok(purge(arg, "train/") == OK);
+    struct purger *purger = arg;
+    ok(purge(purger->unit, "train/") == OK);
+    atomic_store(&purger->ended, true);
     return NULL;
 }
 
@@ -1336,8 +1344,9 @@ TEST(metadata_read_while_a_purge_waits_for_the_committer_is_not_served_later)
     struct unit_append append = { .hang = &hang };
     append_begin(&unit, &append, other, 0, S("0123456789"), true);
     uint64_t before = store_compared(unit.store);
+    struct purger purger = { .unit = &unit };
     pthread_t thread;
-    pthread_create(&thread, NULL, purge_train, &unit);
+    pthread_create(&thread, NULL, purge_train, &purger);
     soon(store_compared(unit.store) > before);
     struct metadata *early = get_metadata(&unit, "train/a");
     ok(early != NULL);
@@ -1377,6 +1386,7 @@ TEST(a_look_up_that_hangs_stops_neither_a_purge_nor_other_look_ups)
 {
     struct unit_store unit = unit_open();
     struct look_up other = { .bans = unit.store->volumes[0]->bans };
+    struct purger purger = { .unit = &unit };
     pthread_t threads[2];
     struct ban_set *set = NULL;
     put_set(&unit);
@@ -1384,7 +1394,8 @@ TEST(a_look_up_that_hangs_stops_neither_a_purge_nor_other_look_ups)
         ok(purge(&unit, "train/") == OK);
         set = ban_set_ref(&other.bans->place);
     }
-    pthread_create(&threads[0], NULL, purge_train, &unit);
+    pthread_create(&threads[0], NULL, purge_train, &purger);
+    soon(atomic_load(&purger.ended));
     soon(in_force(&unit) == 0);
     pthread_create(&threads[1], NULL, look_up_once, &other);
     soon(atomic_load(&other.ended));

@@ -19,10 +19,11 @@
 #include "base/slice.h"
 
 #define TEST(name) static void name(void **unit_state __attribute__((unused)))
-#define ok(condition)                                                                          \
+#define ok(condition) ok_as(condition, #condition)
+#define ok_as(condition, text)                                                                 \
     do {                                                                                       \
         bool unit_ok = (condition);                                                            \
-        _assert_true(unit_ok, #condition, __FILE__, __LINE__);                                 \
+        _assert_true(unit_ok, text, __FILE__, __LINE__);                                       \
         if (!unit_ok)                                                                          \
             abort();    /* not reached: tells the compiler what holds from here on */          \
     } while (0)
