@@ -132,6 +132,12 @@ bool extent_is_unusable(const struct extent *extent)
     return atomic_load(&extent->unusable);
 }
 
+bool extent_is_empty(const struct extent *extent)
+{
+    return extent_is_unusable(extent) ? extent_size(extent) == 0
+                                      : atomic_load(&extent->sealed) && extent_rows(extent) == 0;
+}
+
 enum err extent_state(struct extents *all, uint32_t number)
 {
     struct extent *extent = extent_ref(all, number);

@@ -52,6 +52,9 @@ uint64_t extent_size(const struct extent *extent);
  * failed when the file was looked at, because the file may be good. The size of an unusable file is
  * the disk space that it takes: a sparse file may seem larger than the disk. */
 bool extent_is_unusable(const struct extent *extent);
+/* True if the file has no record and gets none: it was sealed without one, or a crash came before its
+ * first page. */
+bool extent_is_empty(const struct extent *extent);
 
 /* Two facts about the metadata in record `ordinal`, kept only in RAM: when the origin last
  * confirmed the metadata (ageing_s), and metadata->granted. 0: not known in this process. */

@@ -719,6 +719,25 @@ static bool too_much_is_held(const struct volume *volume)
     return much;
 }
 
+/* Drops the extents without records. They are no room, so the rule would never choose them; but as
+ * long as they are there, no purge is forgotten that came later. The one with the highest number
+ * stays, because no number is used again. */
+static void drop_empty(struct volume *volume)
+{
+    struct arena keep = { 0 };
+    uint32_t *numbers;
+    size_t count = extents_numbers(volume->extents, &keep, &numbers);
+    for (size_t i = 0; i < count; i++) {
+        struct relocation relocation = { .extent = numbers[i], .drop = DROP };
+        struct extent *extent = extent_ref(volume->extents, numbers[i]);
+        bool empty = extent && extent_is_empty(extent);
+        extent_release(&extent);
+        if (empty && numbers[i] < extents_highest(volume->extents))
+            (void)!relocation_send(volume, &relocation);    /* the next wish for room tries again */
+    }
+    arena_free(&keep);
+}
+
 static bool waits_for_pins(struct volume *volume)
 {
     return !pinned_is_known(volume) && !atomic_load(&volume->recycler.paused);
@@ -735,6 +754,7 @@ static void make_room(struct volume *volume)
         pthread_mutex_unlock(&volume->recycler.lock);
         return;
     }
+    drop_empty(volume);
     if (!atomic_load(&volume->recycler.paused) && !too_much_is_held(volume) &&
         choose(volume, &choice)) {
         made = recycle_extent(volume, &choice) == OK;

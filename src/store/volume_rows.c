@@ -34,9 +34,8 @@ static enum err read_extent(struct volume_rows *rows, uint32_t number)
     rows->extent = number;
     rows->ages = extent_ages_of(extent);
     enum err err = extent_each_row(rows->volume->extents, number, visit, rows);
-    /* a crash came before its first page */
-    bool empty = extent_is_unusable(extent) && extent_size(extent) == 0;
-    if (err && !rows->ended && !empty)    /* an extent that left the table was recycled */
+    /* an extent that left the table was recycled */
+    if (err && !rows->ended && !extent_is_empty(extent))
         rows->unread += extent_is_there(rows->volume->extents, number);
     extent_release(&extent);
     return rows->ended;

@@ -531,6 +531,37 @@ TEST(an_extent_that_has_become_the_highest_goes_when_another_one_is_begun)
     unit_close(&unit);
 }
 
+/* ---- extents without records ---- */
+
+/* Seals an extent to which nothing was appended, as a stop may. Returns its number. */
+static uint32_t seal_without_records(struct volume *volume)
+{
+    pthread_mutex_lock(&volume->recycler.lock);
+    ok(open_extent_begin(volume->extents, OPEN_COPY) == OK);
+    uint32_t number = extents_highest(volume->extents);
+    ok(open_extent_seal(volume->extents, OPEN_COPY) == OK && is_there(number));
+    pthread_mutex_unlock(&volume->recycler.lock);
+    return number;
+}
+
+/* A crash before the first page leaves a file of 0 bytes. */
+TEST(extents_without_records_go_but_the_one_with_the_highest_number)
+{
+    struct unit_store unit = unit_open_sized(16 * MIB, EXTENT);
+    ok(put_number(&unit, "old", 0, 900000));
+    unit_close(&unit);
+    int fd = open(in_folder("extents/00000002"), O_CREAT | O_EXCL, 0600);
+    ok(fd >= 0 && close(fd) == 0);
+    unit = unit_open_sized(16 * MIB, EXTENT);
+    struct volume *volume = unit.store->volumes[0];
+    uint32_t sealed = seal_without_records(volume), highest = seal_without_records(volume);
+    ok(is_there(2) && sealed == 3 && highest == 4);
+    make_room_once(volume);
+    ok(!is_there(2) && !is_there(sealed) && is_there(highest));
+    ok(store_folder_unusable(unit.store, 0) == 0);
+    unit_close(&unit);
+}
+
 /* ---- removals while an extent of many records goes ---- */
 
 /* One removal after the other: each is handed in when the one before is answered. Counts commits
@@ -666,6 +697,7 @@ RUN_STORE(STORE_TEST(without_ages_all_records_of_an_extent_are_judged_in_one_tic
           STORE_TEST(records_of_an_extent_with_a_damaged_end_are_copied),
           STORE_TEST(pinned_bytes_of_an_extent_that_is_given_up_count_once),
           STORE_TEST(an_extent_that_has_become_the_highest_goes_when_another_one_is_begun),
+          STORE_TEST(extents_without_records_go_but_the_one_with_the_highest_number),
           STORE_TEST(the_size_is_kept_and_the_newest_stays),
           STORE_TEST(a_disk_with_few_free_inodes_counts_as_full),
           STORE_TEST(packed_objects_leave_with_their_extent),
