@@ -1,6 +1,7 @@
 """One of three cache folders fails under load: no request fails, no byte is wrong, and nothing stale comes back.
 
 Usage: d10_folders_fail.py [MINUTES]. All ways to fail come in turn, once, or again and again for so many minutes."""
+import contextlib
 import fcntl
 import signal
 
@@ -66,6 +67,51 @@ with Story("d10 a folder that fails costs what lies in it, and nothing else", se
                 os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         return True
 
+    def try_to_lock():
+        """Returns False, and lets the disk go on, if the block is in memory: one that says where the pieces of a file lie."""
+        device = run(["findmnt", "-no", "SOURCE", mounted["b"]])[1].strip()
+        victim, other = (os.open(mounted["b"] + "/" + name, os.O_RDWR | os.O_CREAT) for name in ("victim", "other"))
+        extents = [os.open(path, os.O_RDONLY) for path in glob.glob(mounted["b"] + "/cache/extents/*")]
+
+        def set_times():
+            """The next read of an extent may have to set the time of access."""
+            for fd in (other, *extents):
+                os.utime(fd, (0, time.time()))
+
+        def shrink():
+            os.ftruncate(victim, 0)
+            os.close(victim)
+
+        def commit():
+            set_times()
+            os.fsync(other)
+            for fd in (other, *extents):
+                os.close(fd)
+
+        for piece in range(1000):
+            os.pwrite(victim, b"x", piece * 8192)
+        os.fsync(victim)
+        check(freeze() and thaw(), "the journal is not emptied")
+        set_times()    # the inodes stay in memory, and that block does not
+        os.utime(victim)
+        check(run(["blockdev", "--flushbufs", device])[0] == 0, "no buffers are dropped")
+        stand_still()
+        changes = [threading.Thread(target=change, daemon=True) for change in (shrink, commit)]
+        for change in changes:
+            change.start()
+            time.sleep(0.3)
+        locked = changes[0].is_alive()
+        if not locked:
+            go_on()
+            for change in changes:
+                change.join()
+        return locked
+
+    def lock_journal():
+        """The disk stands still while a change of the file system needs a block from it, and a commit waits for that change.
+        All other changes then wait for the commit: even that a read sets the time of access, whose bytes are in memory."""
+        return any(try_to_lock() for _ in range(10))
+
     def go_on():
         os.kill(disk.pid, signal.SIGCONT)
         return True
@@ -118,6 +164,15 @@ with Story("d10 a folder that fails costs what lies in it, and nothing else", se
                     else:
                         wrong.append((writes, key, reply.status, reply.error, version))
                     served[which] += 1
+
+        def while_all_wait(begin):
+            """The fault begins while no client has a request."""
+            def begin_alone():
+                with contextlib.ExitStack() as all_locks:
+                    for lock in locks.values():
+                        all_locks.enter_context(lock)
+                    return begin()
+            return begin_alone
 
         def serving():
             return server.metrics().get(f'penstock_volume_serving{{path="{mounted["b"]}/cache"}}')
@@ -203,6 +258,7 @@ with Story("d10 a folder that fails costs what lies in it, and nothing else", se
             fails("all hangs, reads too", lambda: forget_pages() and stand_still(), go_on)
             story.fact("all hangs, reads too: reads were given up",
                        server.metric("penstock_store_late_reads_total") > late)
+            fails("all hangs, and the journal is locked", while_all_wait(lock_journal), go_on)
             fails("removed", lambda: not os.rename(b + "/cache", b + "/away"), put_back)
             fails("replaced by an empty one", replace, lambda: True, out=False, fault=True)
             fails("unmounted", lambda: unmount("b"), lambda: mount_again("b"), out=False)
