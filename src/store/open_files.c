@@ -118,18 +118,20 @@ static void name_of(uint32_t number, char ret[NAME_BYTES])
 
 /* Without O_NOATIME, a read of a file that was written since its last read sets a time in its inode.
  * If the disk hangs, this waits for the file system's journal, even if the page cache has the bytes,
- * and then the loop that reads hangs, too. */
+ * and then the loop that reads hangs, too. The kernel refuses the flag if the file is another
+ * user's, as all are on some file systems of a network. open() would refuse it only after it has
+ * made the file. */
 enum err extent_open_file(struct extents *all, uint32_t number, int flags, int *ret)
 {
     char name[NAME_BYTES];
     name_of(number, name);
     enum err e;
     do {
-        *ret = file_open(all->folder_fd, name, flags | O_NOATIME);
-        if (*ret < 0 && errno == EPERM)    /* the file is another user's */
-            *ret = file_open(all->folder_fd, name, flags);
+        *ret = file_open(all->folder_fd, name, flags);
         e = *ret < 0 ? file_err(errno) : OK;
     } while (e == ERR_LIMIT && extent_close_idle(all));
+    if (!e)
+        (void)!fcntl(*ret, F_SETFL, flags | O_NOATIME);
     return e;
 }
 
