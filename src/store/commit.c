@@ -44,8 +44,6 @@
     "the folder's index is damaged, or its disk failed; check that disk (the kernel log says more)"
 #define BANS_FAILED \
     "the file 'bans' in the folder can't be written; check the free space and the health of the disk"
-#define WRITE_SLOW \
-    "the folder's disk took too long to answer; check whether that disk hangs or is overloaded"
 
 static_assert(TAKEN_ENTRIES >= COMMIT_ENTRIES && TAKEN_BYTES >= COMMIT_BYTES,
               "a commit can take the records that close it");
@@ -317,7 +315,7 @@ static void run_commit(struct commit *commit)
     if (disk_failed || index_failed)
         service_end(volume, disk_failed ? WRITE_FAILED : INDEX_FAILED);
     else if (atomic_load(&volume->service.unproved))    /* the watch gave up on a removal */
-        service_end(volume, WRITE_SLOW);
+        service_end(volume, DISK_SLOW);
     account_published(volume);
     answer_all(commit, e);
 }
@@ -593,7 +591,7 @@ static void tend(struct volume *volume, uint64_t *retried_ms, uint64_t *checked_
     } else if (index_is_bad(volume->index)) {    /* a reader found damage */
         service_end(volume, INDEX_FAILED);
     } else if (atomic_load(&volume->service.unproved)) {
-        service_end(volume, WRITE_SLOW);
+        service_end(volume, DISK_SLOW);
     } else if ((why = folder_why_lost(&volume->folder))) {
         service_end(volume, why);
     } else if (room_is_exceeded(volume)) {

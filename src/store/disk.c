@@ -7,12 +7,12 @@
  * because the eventfd of the mailbox is registered with the ring. A read is submitted before
  * disk_read returns, so no read waits for an event that may not come. Only reads that a done() asks
  * for are submitted together, when its disk_reap ends. The other engine has a pool of threads for each
- * lane. All disks of the process share these pools, which end with the last disk. A worker adds its
+ * lane. All struct disks of the process share these pools, which end with the last struct disk. A worker adds its
  * finished read to `ended` under the disk's lock, and wakes the owner by a ticket. Both engines
  * repeat short reads, EINTR and EAGAIN.
  *
- * Threads: a disk belongs to its owner, except for `ended`, which disk->lock guards. The pool has a
- * lock of its own; no thread holds it together with a disk's lock. An owner that sleeps in
+ * Threads: a disk belongs to its owner, except for `ended`, which disk->lock guards. The pools have
+ * locks of their own; no thread holds one together with a disk's lock. An owner that sleeps in
  * epoll_wait may see EINTR when a read ends: the kernel finishes buffered reads on the thread that
  * asked for them. */
 #include "store/disk.h"
@@ -34,8 +34,9 @@
 #include "base/workers.h"
 
 #define DEPTH 256u                    /* most reads in progress in one disk */
-#define POOL_THREADS 16u              /* of all lanes */
-#define POOL_THREADS_LEAST 4u         /* of a lane */
+#define BEGUN_HERE 4u                 /* reads of a lane that the owner's thread itself begins */
+#define POOL_THREADS 16u              /* of all lanes, if each lane then has this many: */
+#define POOL_THREADS_LEAST 4u
 #define SYSCTL_BYTES_MAX 64u
 #define URING_READ_MAX (1u << 30)     /* the kernel answers with an int */
 
@@ -47,7 +48,6 @@ struct lane {
 struct disk {
     enum disk_engine engine;
     struct ticket *ticket;            /* only wakes the owner; its function does nothing */
-    unsigned under_way;               /* in all lanes */
     bool reaping;                     /* disk_reap is on the stack */
     bool held;                        /* new reads are submitted by disk_go */
     unsigned lane_count;
@@ -100,8 +100,7 @@ static bool took(struct disk_read *read, ssize_t answer)
 static void end(struct disk *disk, struct disk_read *read)
 {
     struct lane *lane = &disk->lanes[read->lane];
-    check(disk->under_way > 0 && lane->under_way > 0);
-    disk->under_way--;
+    check(lane->under_way > 0);
     lane->under_way--;
     if (read->err == ERR_IO)
         metric_add(M_DISK_ERRORS, 1);
@@ -110,9 +109,12 @@ static void end(struct disk *disk, struct disk_read *read)
 
 /* ---- io_uring ---- */
 
-/* The ring has DEPTH entries, and each read in progress uses at most one. So one is free. */
-static void uring_queue(struct disk *disk, struct disk_read *read, unsigned flags)
+/* A thread that begins a buffered read sleeps if the queue of the device is full, and that of a
+ * disk that hangs stays full. So if the lane has several reads, threads of the kernel begin the
+ * others. The ring has DEPTH entries, and each read in progress uses at most one. So one is free. */
+static void uring_queue(struct disk *disk, struct disk_read *read, bool elsewhere)
 {
+    elsewhere |= !read->direct && disk->lanes[read->lane].under_way > BEGUN_HERE;
     struct io_uring_sqe *entry = io_uring_get_sqe(&disk->ring);
     check(entry != NULL);
     uint64_t at = read->offset + read->got;
@@ -121,7 +123,7 @@ static void uring_queue(struct disk *disk, struct disk_read *read, unsigned flag
                            (unsigned)MIN(read->parts[0].iov_len, URING_READ_MAX), at);
     else
         io_uring_prep_readv(entry, read->fd, read->parts, read->part_count, at);
-    io_uring_sqe_set_flags(entry, flags);
+    io_uring_sqe_set_flags(entry, elsewhere ? IOSQE_ASYNC : 0);
     io_uring_sqe_set_data(entry, read);
 }
 
@@ -146,7 +148,7 @@ static void uring_reap(struct disk *disk)
         if (took(read, res))
             end(disk, read);
         else
-            uring_queue(disk, read, res < 0 ? IOSQE_ASYNC : 0);
+            uring_queue(disk, read, res < 0);
     }
 }
 
@@ -178,7 +180,7 @@ static void ring_end(struct io_uring *ring)
     pthread_mutex_unlock(&ring_door);
 }
 
-/* ---- the pool of threads ---- */
+/* ---- the pools of threads ---- */
 
 static void hand_back(struct disk_read *read)
 {
@@ -204,7 +206,7 @@ static bool run_blocking(struct list *link)
     return true;
 }
 
-/* Held while a disk joins or leaves the pool. */
+/* Held while a disk joins or leaves the pools. */
 static pthread_mutex_t pool_door = PTHREAD_MUTEX_INITIALIZER;
 static struct workers *pools[DISK_LANES_MAX];    /* by lane */
 static size_t pool_users;
@@ -276,13 +278,21 @@ struct disk *disk_new(enum disk_engine engine, struct mailbox *box, unsigned lan
     return disk;
 }
 
+static unsigned in_progress(const struct disk *disk)
+{
+    unsigned count = 0;
+    for (unsigned i = 0; i < disk->lane_count; i++)
+        count += disk->lanes[i].under_way;
+    return count;
+}
+
 void disk_free(struct disk **disk)
 {
     struct disk *mine = *disk;
     if (!mine)
         return;
     check(!mine->reaping);
-    while (mine->under_way) {
+    while (in_progress(mine)) {
         if (mine->engine == DISK_URING)
             io_uring_submit_and_wait(&mine->ring, 1);    /* after a failure, the loop retries */
         else
@@ -304,10 +314,9 @@ void disk_free(struct disk **disk)
 
 static void start(struct disk *disk, struct disk_read *read)
 {
-    disk->under_way++;
     disk->lanes[read->lane].under_way++;
     if (disk->engine == DISK_URING)
-        uring_queue(disk, read, 0);
+        uring_queue(disk, read, false);
     else
         workers_put(pools[read->lane], &read->link);
 }
@@ -336,6 +345,22 @@ void disk_read(struct disk *disk, struct disk_read *read)
     start(disk, read);
     if (disk->engine == DISK_URING && !disk->reaping && !disk->held)
         uring_submit(disk);
+}
+
+void disk_cancel(struct disk *disk, unsigned lane)
+{
+    struct list mine;
+    list_init(&mine);
+    list_move(&mine, &disk->lanes[lane].waiting);
+    while (!list_empty(&mine)) {
+        struct disk_read *read = list_of(list_take(&mine), struct disk_read, link);
+        read->done(read, ERR_CANCELED, 0);
+    }
+}
+
+bool disk_is_busy(const struct disk *disk, unsigned lane)
+{
+    return disk->lanes[lane].under_way >= BEGUN_HERE;
 }
 
 void disk_hold(struct disk *disk)
@@ -391,11 +416,11 @@ enum err disk_read_cached(int fd, struct iovec *parts, unsigned count, uint64_t 
 
 #define CACHESTAT 451                 /* Linux 6.5 */
 
-bool disk_is_cached(int fd, uint64_t offset, size_t len)
+bool disk_is_cached(int fd, uint64_t offset, size_t len, bool unknown)
 {
     static atomic_bool refused;
     if (atomic_load_explicit(&refused, memory_order_relaxed))
-        return true;
+        return unknown;
     struct {
         uint64_t offset, len;
     } range = { offset, len };
@@ -406,7 +431,7 @@ bool disk_is_cached(int fd, uint64_t offset, size_t len)
     if (syscall(CACHESTAT, fd, &range, &answer, 0) != 0) {
         if (errno == ENOSYS || errno == EPERM)    /* any other failure is one of this file */
             atomic_store(&refused, true);
-        return true;
+        return unknown;
     }
     return answer.cached >= (offset + len + page - 1) / page - offset / page;
 }

@@ -78,7 +78,7 @@ static int direct_fd(struct store_io *io, const struct op_read *read, uint64_t e
     const struct plan *plan = &read->op->plan;
     uint64_t at = span_of(read)->at;
     bool direct = plan->metadata && store_reads_direct(io->store);
-    if (!(direct || io->wary) || disk_is_cached(extent_fd(plan->extent), at, end - at))
+    if (!(direct || io->wary) || disk_is_cached(extent_fd(plan->extent), at, end - at, true))
         return -1;
     io->wary = WARY_READS;
     if (!direct || comes_again(io->store, plan, at))
@@ -147,8 +147,8 @@ static void bulk_done(struct disk_read *disk_read, enum err err, size_t got)
         extent_refuse_direct(bulk->extents);
     list_each_safe(struct op_read, read, &bulk->members, link) {
         list_del(&read->link);
-        if (read->op->dropped)
-            op_read_ended(read, OK);
+        if (read->op->dropped || err == ERR_CANCELED)
+            op_read_ended(read, err);
         else if (end_of(read) <= brought)
             op_read_ended(read, scatter(bulk, read));
         else

@@ -35,9 +35,26 @@ static void give_up(struct store_op *op)
         mine->object_bytes_done(mine->arg, ERR_GONE, (struct object_bytes){ { NULL, 0 }, NULL });
 }
 
+/* The disk hangs if this read has waited for too long, and no other read of it has ended meanwhile.
+ * Another thread may have begun the read that the volume waits for longest, and may hang itself. */
+static void judge(const struct store_op *op)
+{
+    struct volume *volume = op->plan.volume;
+    if (volume_reads_wait_long(volume) && volume_hangs_since(volume, op->began_ms))
+        atomic_store(&volume->service.reads_hang, true);
+}
+
+/* What the disk has answered by now does not hang, even if this thread was late to look. */
 static void give_up_late(void *arg)
 {
     struct store_io *io = arg;
+    disk_reap(io->disk);
+    list_each(struct store_op, op, &io->waiting, link)
+        judge(op);
+    /* Most need no longer keep their memory, which reads of other folders may need. */
+    for (size_t i = 0; i < io->store->volume_count; i++)
+        if (!volume_is_serving(io->store->volumes[i]))
+            disk_cancel(io->disk, io->store->volumes[i]->number);
     for (struct list *at = io->waiting.next; at != &io->waiting;) {
         struct store_op *op = list_of(at, struct store_op, link);
         at = at->next;
@@ -170,22 +187,29 @@ unsigned span_parts(const struct plan *plan, uint32_t i, struct iovec parts[DISK
     return count;
 }
 
-/* After a recent miss in the page cache, asks first whether it has the bytes: an attempt would make
- * the kernel read the missing bytes, neither joined nor direct. Under a plug the answer is false at
- * once, because the unplug asks for all gathered reads together. */
+/* If the kernel can't tell, a map of the extent shows it. */
+static bool is_span_cached(const struct plan *plan, const struct span *span)
+{
+    return disk_is_cached(extent_fd(plan->extent), span->at, span->len, false) ||
+           extent_cached(plan->extent, span->at, span->len);
+}
+
+/* In two cases, asks first whether the page cache has the bytes. After a recent miss, an attempt would
+ * make the kernel read the missing bytes, neither joined nor direct. If many reads of the folder
+ * wait for its disk, an attempt could wait, too. Under a plug the answer is false at once, because
+ * the unplug asks for all gathered reads together. */
 static bool is_cached(struct store_io *io, const struct plan *plan)
 {
-    if (!io->wary || !(io->plugged || store_reads_direct(io->store)))
+    bool wary = io->wary && (io->plugged || store_reads_direct(io->store));
+    if (!wary && !disk_is_busy(io->disk, plan->volume->number))
         return true;
-    io->wary--;
-    if (io->plugged)
-        return false;
-    for (uint32_t i = 0; i < plan->span_count; i++)
-        if (!disk_is_cached(extent_fd(plan->extent), plan->spans[i].at, plan->spans[i].len)) {
-            io->wary = WARY_READS;
-            return false;
-        }
-    return true;
+    io->wary -= wary;
+    bool cached = !(wary && io->plugged);
+    for (uint32_t i = 0; i < plan->span_count && cached; i++)
+        cached = is_span_cached(plan, &plan->spans[i]);
+    if (wary && !io->plugged && !cached)
+        io->wary = WARY_READS;
+    return cached;
 }
 
 static enum err read_span(const struct plan *plan, uint32_t i)
@@ -307,6 +331,7 @@ void op_read_ended(struct op_read *read, enum err err)
         return;
     list_del(&op->link);
     volume_read_ended(op->plan.volume);
+    metric_add(M_STORE_GIVEN_UP, !op->dropped && op->err == ERR_CANCELED);
     if (op->dropped)
         op_end(op);
     else
@@ -320,6 +345,7 @@ void op_start(struct store_op *op)
     op->pending = plan->span_count;
     op->err = OK;
     list_add(&op->io->waiting, &op->link);
+    op->began_ms = mono_ms();
     volume_read_begins(plan->volume);
     for (uint32_t i = 0; i < plan->span_count; i++)
         op->reads[i] = (struct op_read){ .op = op, .span = i };

@@ -86,6 +86,7 @@ struct store_op {
     struct metadata *metadata;        /* a reference, while bytes are read */
     slice name;                       /* owned: the name that the metadata must have */
     struct list link;                 /* in io->waiting */
+    uint64_t began_ms;                /* since when it waits for the disk */
 };
 
 #define PIECE_ENDS 256u               /* pieces that a thread remembers */

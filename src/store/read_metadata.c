@@ -134,9 +134,9 @@ static void op_finish(struct store_op *op)
 {
     struct metadata *metadata = NULL;
     enum err e = ERR_NOT_FOUND;
-    if (op->err)
+    if (op->err && op->err != ERR_CANCELED)
         plan_disown(&op->plan);
-    else
+    else if (!op->err)
         e = finish_metadata(op->io, &op->plan, &metadata);
     if (e == ERR_MORE) {
         op_start(op);

@@ -719,8 +719,8 @@ static bool too_much_is_held(const struct volume *volume)
     return much;
 }
 
-/* Drops the extents without records. They are no room, so the rule would never choose them; but as
- * long as they are there, no purge is forgotten that came later. The one with the highest number
+/* Drops the extents without records. Such an extent frees no room, so the rule never chooses it. But
+ * as long as it is there, purges that came later are not forgotten. The one with the highest number
  * stays, because no number is used again. */
 static void drop_empty(struct volume *volume)
 {
@@ -754,7 +754,8 @@ static void make_room(struct volume *volume)
         pthread_mutex_unlock(&volume->recycler.lock);
         return;
     }
-    drop_empty(volume);
+    if (!atomic_load(&volume->recycler.paused))
+        drop_empty(volume);
     if (!atomic_load(&volume->recycler.paused) && !too_much_is_held(volume) &&
         choose(volume, &choice)) {
         made = recycle_extent(volume, &choice) == OK;

@@ -5,8 +5,9 @@
  * is tried every 5 s, raises the generation. So metadata that a lost removal should have removed is
  * unproved, and all metadata in the folder is unshared (names.h). Until then, appends and removals
  * are answered with ERR_IO at once. A second thread, the watch, answers removals when a commit or
- * an opening hangs (rule H3 in src/README.md), and makes readers give up what hangs. Threads: the watch has a thread of its own; all else
- * runs on the committer. */
+ * an opening hangs (rule H3 in src/README.md), and wakes the readers if reads wait for long: they
+ * give up the reads of a disk that hangs. Threads: the watch has a thread of its own; all else runs
+ * on the committer. */
 #include "store/service.h"
 
 #include <assert.h>
@@ -341,10 +342,10 @@ void *service_watch(void *arg)
         gauge(volume, GAUGE_LIVE, (int64_t)extents_live_bytes(volume->extents));
         tallies_set_hanging(volume_tallies(volume), volume->number, is_stuck(volume));
         /* The disk hangs, unless there was a stop just now. */
-        bool hangs = mono_ms() - now_ms < LATE_MS;
-        if (hangs && gives_up(volume))
+        bool in_time = mono_ms() - now_ms < LATE_MS;
+        if (in_time && gives_up(volume))
             removals_give_up(volume);
-        if (hangs && atomic_load(&volume->service.reads) && !volume_is_serving(volume))
+        if (in_time && volume_reads_wait_long(volume))
             io_wake_all(store_of(volume));
         pthread_mutex_lock(&volume->queue.lock);
     }

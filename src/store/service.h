@@ -17,6 +17,6 @@ void service_measure(struct volume *volume);
 /* Leaves a note in the folder, once while it is out of service: only this process knows the
  * removals that the folder missed. */
 void service_note_doubt(struct volume *volume);
-void *service_watch(void *volume);     /* a thread: answers removals if the committer hangs */
+void *service_watch(void *volume);     /* a thread: if a disk hangs, answers removals, and wakes readers */
 
 #endif

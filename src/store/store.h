@@ -61,7 +61,9 @@ struct store_options {
     /* H8: bytes of records that wait for a commit or are in one; further records are refused. The
      * folders share it, but each gets 2 MiB at least. */
     size_t queue_bytes_max;
-    uint32_t commit_ms_max;           /* after this time without a commit: out of service (H3) */
+    /* H3: a folder goes out of service if its disk makes no progress for this time, while a commit or
+     * reads wait for it. */
+    uint32_t commit_ms_max;
     uint64_t scrub_ms;                /* each record is verified once in this time; 0: never */
     uint32_t read_gap_bytes;          /* reads with no larger gap between them become one read */
     /* Whether reads bypass the page cache (O_DIRECT). COLD_AUTO: they do if the extents have more

@@ -175,8 +175,7 @@ void volume_status(struct volume *volume, struct store_status *ret)
         .serving = serving,
         .folder = volume->folder.path,
         .faults = atomic_load(&volume->service.faults),
-        .why = stuck ? "the folder's disk takes too long to answer; check whether that disk hangs or "
-                       "is overloaded" : atomic_load(&volume->service.why),
+        .why = stuck ? DISK_SLOW : atomic_load(&volume->service.why),
         .anew = atomic_load(&volume->service.anew),
         .size_bytes = atomic_load(&volume->space.size_bytes),
         .derived = !volume->options.size_bytes,
@@ -343,7 +342,7 @@ void volume_remove(struct volume *volume, struct store_removal *removal)
     pthread_mutex_lock(&volume->queue.lock);
     list_add(&volume->queue.removals, &removal->link);
     pthread_cond_signal(&volume->queue.more);
-    if (!volume_is_serving(volume))    /* the watch answers if the committer hangs */
+    if (!volume_is_serving(volume))    /* the watch answers if the disk hangs */
         pthread_cond_signal(&volume->queue.watch);
     pthread_mutex_unlock(&volume->queue.lock);
 }

@@ -45,6 +45,7 @@ struct service {
     _Atomic uint64_t opening_since_ms;    /* 0: the committer opens no folder */
     _Atomic uint32_t reads;           /* ops that wait for the disk */
     _Atomic uint64_t read_ms;         /* while some wait: when the latest of them ended */
+    atomic_bool reads_hang;           /* none ended for too long; until all have ended */
     atomic_bool unproved;    /* a removal or refusal came while the folder was out of service */
     atomic_bool counted;              /* the records of earlier processes are counted */
     bool doubted;                     /* the folder has a note of doubt; for the committer only */
@@ -265,21 +266,32 @@ static inline bool volume_is_good(struct volume *volume)
            !atomic_load_explicit(&volume->service.unproved, memory_order_relaxed);
 }
 
-/* True if the disk has answered no read for so long that it counts as hanging. */
-static inline bool volume_reads_are_late(struct volume *volume)
+/* Why a folder is out of service, as a text for people. */
+#define DISK_SLOW \
+    "the folder's disk takes too long to answer; check whether that disk hangs or is overloaded"
+
+/* True if the latest progress of the disk, at `since_ms`, is so long ago that the disk counts as
+ * hanging (rule H3 in src/README.md). */
+static inline bool volume_hangs_since(const struct volume *volume, uint64_t since_ms)
 {
-    if (!atomic_load_explicit(&volume->service.reads, memory_order_acquire))
-        return false;
-    uint64_t since = atomic_load_explicit(&volume->service.read_ms, memory_order_relaxed);
-    return mono_ms() >= since + volume->options.commit_ms_max;
+    return mono_ms() >= since_ms + volume->options.commit_ms_max;
+}
+
+/* True if reads wait, and none has ended for too long. If a reader hangs itself, it ends no reads. So
+ * only a reader that has just looked at its reads may conclude that the disk hangs (io.c). */
+static inline bool volume_reads_wait_long(const struct volume *volume)
+{
+    return atomic_load_explicit(&volume->service.reads, memory_order_acquire) &&
+           volume_hangs_since(volume, atomic_load_explicit(&volume->service.read_ms,
+                                                           memory_order_relaxed));
 }
 
 /* True if the committer hangs, or all reads of the disk. */
-static inline bool volume_is_late(struct volume *volume)
+static inline bool volume_is_late(const struct volume *volume)
 {
     uint64_t since = atomic_load_explicit(&volume->service.busy_since_ms, memory_order_relaxed);
-    return (since > 0 && mono_ms() >= since + volume->options.commit_ms_max) ||
-           volume_reads_are_late(volume);
+    return (since > 0 && volume_hangs_since(volume, since)) ||
+           atomic_load_explicit(&volume->service.reads_hang, memory_order_relaxed);
 }
 
 static inline bool volume_is_serving(struct volume *volume)
@@ -326,7 +338,9 @@ static inline void volume_read_begins(struct volume *volume)
 static inline void volume_read_ended(struct volume *volume)
 {
     atomic_store_explicit(&volume->service.read_ms, mono_ms(), memory_order_relaxed);
-    atomic_fetch_sub_explicit(&volume->service.reads, 1, memory_order_release);
+    bool last = atomic_fetch_sub_explicit(&volume->service.reads, 1, memory_order_acq_rel) == 1;
+    if (last && atomic_load_explicit(&volume->service.reads_hang, memory_order_relaxed))
+        atomic_store(&volume->service.reads_hang, false);
 }
 
 /* To be called when the recycler, which has its lock, makes progress. */

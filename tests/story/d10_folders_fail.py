@@ -15,7 +15,8 @@ with Story("d10 a folder that fails costs what lies in it, and nothing else", se
     if os.geteuid() != 0 or not all(map(shutil.which, ("mkfs.ext4", "fsfreeze", "bindfs"))):
         raise Skip("needs root, mkfs.ext4, fsfreeze and bindfs")
     keys = [f"pile/{i}" for i in range(COUNT)]
-    origin = story.origin(*(f"object={key} {SIZE}" for key in keys))
+    crowd = [f"crowd/{i}" for i in range(400)]    # of these, one in five lies in b
+    origin = story.origin(*(f"object={key} {SIZE}" for key in keys + crowd))
     mounted = {name: story.path(name) for name in SIZES}
     disks, through = story.path("disks"), story.path("through")    # the images; and the same, through a process
 
@@ -112,6 +113,14 @@ with Story("d10 a folder that fails costs what lies in it, and nothing else", se
         All other changes then wait for the commit: even that a read sets the time of access, whose bytes are in memory."""
         return any(try_to_lock() for _ in range(10))
 
+    def queue(length):
+        """Sets the length of the queue of the disk: 32 is that of a SATA disk."""
+        device = os.path.basename(run(["findmnt", "-no", "SOURCE", mounted["b"]])[1].strip())
+        with open(f"/sys/block/{device}/queue/nr_requests", "r+") as f:
+            before = f.read()
+            f.write(str(length))
+        return before
+
     def go_on():
         os.kill(disk.pid, signal.SIGCONT)
         return True
@@ -145,7 +154,7 @@ with Story("d10 a folder that fails costs what lies in it, and nothing else", se
             reply = server.ask("GET", key, query=[("penstock-explain", "")])
             return "abc"[json.loads(reply.body)["metadata"]["folder"] - 1]
 
-        homes = {key: home(key) for key in keys}
+        homes = {key: home(key) for key in keys + crowd}
         story.fact("each folder is home to some keys", set(homes.values()) == set("abc"), homes)
 
         def load(which, seed):
@@ -161,9 +170,9 @@ with Story("d10 a folder that fails costs what lies in it, and nothing else", se
                     waits.append(("write" if writes else "read", homes[key] == "b", time.monotonic() - began))
                     if reply.status == 200 and (writes or reply.body == body):
                         versions[key] += writes
+                        served[which] += 1
                     else:
                         wrong.append((writes, key, reply.status, reply.error, version))
-                    served[which] += 1
 
         def while_all_wait(begin):
             """The fault begins while no client has a request."""
@@ -173,6 +182,30 @@ with Story("d10 a folder that fails costs what lies in it, and nothing else", se
                         all_locks.enter_context(lock)
                     return begin()
             return begin_alone
+
+        def ask(key, got):
+            reply = Client(server.port).get(key)
+            got.append(reply.status == 200 and reply.body == expect(key, 1, 0, SIZE))
+
+        def hang_with_a_crowd():
+            """More reads at once than the queue of the disk has room for. Returns what ends the fault."""
+            got, there = [], [key for key in crowd if homes[key] == "b"]
+            check(len(there) > 48, f"{len(there)} keys are too few for the crowd")
+            clients = [threading.Thread(target=ask, args=(key, got), daemon=True) for key in there]
+            for key in there:
+                wait_for("the crowd's objects are cached again", lambda: server.get(key).cache == "hit")
+            length = queue(32)
+            while_all_wait(lambda: forget_pages() and stand_still())()
+            for client in clients:
+                client.start()
+
+            def end():
+                go_on()
+                for client in clients:
+                    client.join()
+                queue(length)
+                return story.same("all hangs, a crowd reads: the crowd got right bytes", got, len(there) * [True])
+            return end
 
         def serving():
             return server.metrics().get(f'penstock_volume_serving{{path="{mounted["b"]}/cache"}}')
@@ -254,10 +287,11 @@ with Story("d10 a folder that fails costs what lies in it, and nothing else", se
             fails("EIO", lambda: shut_down("b"), lambda: unmount("b") and mount_again("b"))
             fails("writes hang", freeze, thaw)
             fails("all hangs", stand_still, go_on)
-            late = server.metric("penstock_store_late_reads_total")
-            fails("all hangs, reads too", lambda: forget_pages() and stand_still(), go_on)
-            story.fact("all hangs, reads too: reads were given up",
-                       server.metric("penstock_store_late_reads_total") > late)
+            late = server.metric("penstock_store_reads_given_up_total")
+            ends = []
+            fails("all hangs, a crowd reads", lambda: not ends.append(hang_with_a_crowd()), lambda: ends[0]())
+            story.fact("all hangs, a crowd reads: reads were given up",
+                       server.metric("penstock_store_reads_given_up_total") > late + 32)
             fails("all hangs, and the journal is locked", while_all_wait(lock_journal), go_on)
             fails("removed", lambda: not os.rename(b + "/cache", b + "/away"), put_back)
             fails("replaced by an empty one", replace, lambda: True, out=False, fault=True)

@@ -156,7 +156,7 @@ TEST(reads_beyond_the_queue_depth_all_end_with_their_own_bytes)
     uint64_t queued = metric_read(M_DISK_QUEUED);
     for (size_t i = 0; i < count; i++) {
         disk_read(bench.disk, &jobs[i].read);
-        ok(bench.disk->under_way <= DEPTH);
+        ok(in_progress(bench.disk) <= DEPTH);
     }
     ok(ended == 0);    /* never from within disk_read */
     ok(metric_read(M_DISK_QUEUED) - queued == 4 * DEPTH);
@@ -247,7 +247,7 @@ TEST(the_end_waits_for_what_is_under_way)
     struct job *jobs = jobs_make(count, bench.file, &ended);
     for (size_t i = 0; i < count; i++)
         disk_read(bench.disk, &jobs[i].read);
-    ok(ended == 0 && bench.disk->under_way == DEPTH);
+    ok(ended == 0 && in_progress(bench.disk) == DEPTH);
     disk_free(&bench.disk);
     ok(ended == count);
     for (size_t i = 0; i < count; i++)
@@ -337,12 +337,9 @@ TEST(a_lane_that_hangs_holds_no_other)
     struct job *stuck = calloc(count, sizeof(*stuck));
     struct job *others = jobs_make(count, bench.file, &others_ended);
     for (size_t i = 0; i < count; i++) {
-        job_make(&stuck[i], hang.faults < 0 ? hang.ends[0] : bench.file, 0, 1, &ended);
-        free(stuck[i].bytes);
-        stuck[i].read.parts[0].iov_base = hang.memory + i * 4096;
-        stuck[i].read.part_count = 1;
-        stuck[i].read.parts[0].iov_len = 1;
-        stuck[i].read.lane = 1;
+        stuck[i] = (struct job){ .ended = &ended, .read = {
+            .fd = hang.faults < 0 ? hang.ends[0] : bench.file, .lane = 1, .done = job_done,
+            .parts = { { hang.memory + i * 4096, 1 } }, .part_count = 1 } };
         disk_read(bench.disk, &stuck[i].read);
     }
     for (size_t i = 0; i < count; i++) {
@@ -545,9 +542,10 @@ TEST(a_file_that_can_not_be_asked_for_its_cached_pages_spoils_no_other)
     int fd = mkstemp(path);
     ok(fd >= 0 && write(fd, bytes, sizeof(bytes)) == sizeof(bytes) && fsync(fd) == 0);
     ok(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) == 0);
-    bool asked = !disk_is_cached(fd, 0, sizeof(bytes));
-    ok(disk_is_cached(-1, 0, sizeof(bytes)));    /* not known, so it counts as cached */
-    ok(!asked || !disk_is_cached(fd, 0, sizeof(bytes)));
+    bool asked = !disk_is_cached(fd, 0, sizeof(bytes), true);
+    ok(disk_is_cached(-1, 0, sizeof(bytes), true));    /* not known */
+    ok(!disk_is_cached(-1, 0, sizeof(bytes), false));
+    ok(!asked || !disk_is_cached(fd, 0, sizeof(bytes), true));
     close(fd);
     unlink(path);
     if (!asked)

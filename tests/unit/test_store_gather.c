@@ -3,7 +3,11 @@
 
 #include <sys/mman.h>
 
+#include "store/io.h"
+
 #define OBJECTS 40u
+
+static uint32_t commit_ms = 5000;
 
 struct batch {
     struct unit_store unit;
@@ -31,6 +35,7 @@ static void batch_begin(struct batch *batch, size_t count, uint64_t bytes, uint3
     sem_t until;
     *batch = (struct batch){ 0 };
     options.read_gap_bytes = gap;
+    options.commit_ms_max = commit_ms;
     ok(unit_try(&batch->unit, options) == OK);
     sem_init(&until, 0, 0);
     struct metadata *first = make_metadata(&batch->unit, "first", "\"v\"", 4);
@@ -306,7 +311,75 @@ TEST(one_whose_memory_is_gone_fails_alone)
     batch_end(&batch);
 }
 
-RUN_STORE_COLD(STORE_TEST(neighbours_are_one_read_and_each_gets_its_own_bytes),
+/* While a read is gathered, it waits as if the disk hung. */
+TEST(reads_that_hang_are_given_up_and_the_folder_serves_again_when_they_end)
+{
+    struct batch batch;
+    commit_ms = 500;
+    batch_begin(&batch, OBJECTS, 4096, 65536);
+    commit_ms = 5000;
+    struct volume *volume = batch.unit.store->volumes[0];
+    uint64_t late = metric_read(M_STORE_GIVEN_UP);
+    if (cold(&batch)) {
+        store_io_plug(batch.unit.io);
+        start(&batch, 0);
+        ok(volume_is_serving(volume));
+        await(&batch, 0);
+        ok(batch.answers[0].err == ERR_GONE && metric_read(M_STORE_GIVEN_UP) == late + 1);
+        ok(!volume_is_serving(volume) && volume_is_good(volume));
+        store_io_unplug(batch.unit.io);
+        ok(volume_is_serving(volume));
+        ok(has_object(&batch.unit, key_of(0), "\"v\"", 4096));
+    }
+    batch_end(&batch);
+}
+
+/* The disk may still write to the memory of the reader. */
+TEST(a_read_into_the_memory_of_its_reader_is_not_given_up)
+{
+    struct batch batch;
+    commit_ms = 500;
+    batch_begin(&batch, OBJECTS, 4096, 65536);
+    commit_ms = 5000;
+    batch.memory[1] = aligned_alloc(4096, 4096);
+    if (cold(&batch)) {
+        store_io_plug(batch.unit.io);
+        start(&batch, 0);
+        start(&batch, 1);
+        batch.ops[1]->reads[0].straight = true;    /* as if the disk had it */
+        await(&batch, 0);
+        ok(batch.answers[0].err == ERR_GONE && !batch.answers[1].came);
+        store_io_unplug(batch.unit.io);
+        await(&batch, 1);
+        ok(is_right(&batch, 1));
+    }
+    batch_end(&batch);
+}
+
+TEST(a_reader_that_does_not_look_at_its_reads_puts_no_folder_out_of_service)
+{
+    struct batch batch;
+    commit_ms = 200;
+    batch_begin(&batch, OBJECTS, 4096, 65536);
+    commit_ms = 5000;
+    struct volume *volume = batch.unit.store->volumes[0];
+    if (cold(&batch)) {
+        start(&batch, 0);
+        uint64_t until = mono_ms() + 1500;    /* three turns of the watch */
+        while (mono_ms() < until) {
+            ok(volume_is_serving(volume));
+            usleep(10000);
+        }
+        await(&batch, 0);
+        ok(is_right(&batch, 0));
+    }
+    batch_end(&batch);
+}
+
+RUN_STORE_COLD(STORE_TEST(a_read_into_the_memory_of_its_reader_is_not_given_up),
+          STORE_TEST(a_reader_that_does_not_look_at_its_reads_puts_no_folder_out_of_service),
+          STORE_TEST(reads_that_hang_are_given_up_and_the_folder_serves_again_when_they_end),
+          STORE_TEST(neighbours_are_one_read_and_each_gets_its_own_bytes),
           STORE_TEST(what_lies_between_is_read_up_to_the_gap_and_no_further),
           STORE_TEST(no_read_is_larger_than_a_megabyte_and_large_ones_stay_alone),
           STORE_TEST(one_that_is_dropped_costs_its_neighbours_nothing),
