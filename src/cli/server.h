@@ -28,9 +28,9 @@ struct server {
     { "--timeout", "SECONDS", "give up after this time (default 600)" }
 #define SERVER_MORE \
     "The address of the service comes from --url, --listen, PENSTOCK_LISTEN, " \
-    "AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL or the setting \"listen\". The access key comes from " \
-    "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, from AWS_PROFILE, or from the settings, if you " \
-    "may read them.\n"
+    "AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL or the setting \"listen\". The key pair comes from " \
+    "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, from AWS_PROFILE, or, if you may read the " \
+    "settings file, from the settings.\n"
 
 /* Runs a command that sends requests to the service: takes the options above and the s3:// URL out
  * of argv, reads the settings from the rest of argv, finds address and key, and calls `work`.

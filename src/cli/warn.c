@@ -1,8 +1,9 @@
 /* warn.c - warnings about settings that are valid, but may be mistakes.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Each warning has a function, which returns a sentence or nothing. check prints the sentences;
- * serve logs them when it starts and when it reloads. */
+ * Most warnings have a function that returns a sentence, or an empty slice; warn_of_old_names
+ * gives any number of them. `penstock check` prints the sentences; `penstock serve` logs them when
+ * it starts and when it reloads. */
 #include <inttypes.h>
 #include <string.h>
 #include <sys/resource.h>

@@ -1,4 +1,4 @@
-/* pass.c - operations the origin answers: lists, bucket calls and writes.
+/* pass.c - requests that the origin answers: writes, bucket calls, reads and lists past the cache.
  * SPDX-License-Identifier: Apache-2.0
  *
  *   read:   origin call ─ answer relayed

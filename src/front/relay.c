@@ -8,10 +8,9 @@
  * streamed. If the client reads slowly, the origin waits, so the memory used stays bounded. A
  * caller that does not want the origin to wait asks for one range at a time, each when the relay
  * has room for that range (relay_waits). Then no connection waits, and few bytes are fetched in
- * vain. The last byte is kept back until the origin call has ended well. Each key has an epoch, a
- * counter that stops older fetches from storing their bytes (cache/epoch.h). If the call is a
- * write, the epochs of its keys have risen by then. So no client has the whole answer to a write
- * before these epochs rise (rule H7 in src/README.md). Threads: while the origin call runs, its
+ * vain. The last byte is kept back until the origin call has ended well. If the call is a write, the
+ * epochs of its keys rise before this byte is sent (rule H7 in src/README.md). An epoch is a
+ * counter of a key that stops older fetches from storing their bytes (cache/epoch.h). Threads: while the origin call runs, its
  * thread calls relay_put and relay_spare. Everything else is for the loop. The loop also calls
  * relay_spare during the call, and relay_put after its end. */
 #include "front/relay.h"

@@ -20,7 +20,7 @@
  *     ERR_NOT_IMPLEMENTED  this driver can't do that
  *     ERR_BUSY             the GPU accepts no further process (compute mode), or is open already
  *     ERR_LIMIT            out of memory, pinned memory or address space
- *     ERR_CANCELED         a buffer of the batch was released (submit)
+ *     ERR_CANCELED         a buffer of the batch is being released (submit)
  *     ERR_INTERNAL         the driver refused a copy (submit)
  *     ERR_WAIT             the copies have not ended (poll)
  *     ERR_GONE             the GPU is lost: it reported an error that its context does not survive.
@@ -79,8 +79,9 @@ struct gpu_backend {
     void (*probe)(struct gpu_probe *ret);
 
     /* Opens a device: makes its context, which uses some hundred MiB of its memory, and `lanes`
-     * streams (1 to GPU_LANES_MAX) that copy in parallel. With `batch`, copies use the batch call
-     * if the driver has it. A device has at most one struct gpu at a time. */
+     * streams (1 to GPU_LANES_MAX) that copy in parallel. With `batch`, submit gives the driver
+     * many copies in one call (cuMemcpyBatchAsync), if the driver has that call. A device has at
+     * most one struct gpu at a time. */
     enum err (*open)(const char *uuid, unsigned lanes, bool batch, struct gpu **ret,
                      struct gpu_why *why) MUST_USE;
     /* Waits for the copies, unpins, destroys the context, and sets *gpu to NULL; *gpu may be NULL.
@@ -116,7 +117,8 @@ struct gpu_backend {
     /* Begins copies on one of the lanes 0 to lanes - 1. The copies of a batch run in any order.
      * Batches of different lanes run in parallel, batches of one lane one after the other. `copies`
      * is not needed after the call; the memory that the copies read must not change until the fence
-     * has ended. Returns ERR_CANCELED if a buffer was released. */
+     * has ended. Returns ERR_CANCELED if another thread is in `release` with a buffer of the batch;
+     * no copy may name a buffer whose release has returned. */
     enum err (*submit)(struct gpu *gpu, unsigned lane, const struct gpu_copy *copies, size_t count,
                        struct gpu_fence **ret, struct gpu_why *why) MUST_USE;
     /* Returns OK if all bytes of the batch are in the client's memory; ERR_WAIT if not yet;
@@ -134,8 +136,9 @@ typedef const struct gpu_backend *gpu_module_get(unsigned interface);
 
 /* Path of the installed module. The tests' daemon takes it from PENSTOCK_GPU_MODULE. */
 const char *gpu_module_path(void);
-/* Loads the module, which is never unloaded. Returns NULL if GPU memory can't be filled, and *why
- * says why. A module loads even without a driver or a device; its probe says what is missing. */
+/* Loads the module, which is never unloaded. Returns NULL, and the reason in *why, if there is no
+ * module, or it can't be loaded, or is of another build. A module loads even without a driver or a
+ * device; its probe says what is missing. */
 const struct gpu_backend *gpu_load(const char *path, struct gpu_why *why) MUST_USE;
 
 #endif

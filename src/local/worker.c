@@ -56,9 +56,10 @@ static void listen_for(struct worker *worker, uint32_t events)
 static void turn_away(struct local *local, int fd)
 {
     bool draining = atomic_load(&local->draining);
-    const struct trouble full = { 429, "quota", S("Penstock has as many sessions as the setting "
-                                                  "fill_sessions allows: close a session, or "
-                                                  "try again later") };
+    const struct trouble full = { 429, "quota", S("Penstock has as many sessions as "
+                                                  "fill_sessions and the limit of open files "
+                                                  "allow: close a session, or try again "
+                                                  "later") };
     const struct trouble why = draining ? trouble_of(ERR_STOPPING) : full;
     json_t *reply = trouble_reply(&why);
     char *text = json_dumps(reply, JSON_COMPACT);

@@ -1,8 +1,9 @@
 /* form.c - a form that a browser posts (PostObject). SPDX-License-Identifier: Apache-2.0
  *
- * A valid form can be read in one way only. A form is invalid if the name of a field occurs twice,
- * or could not be the name of a header. The form that goes to the origin is written anew,
- * with a boundary of its own. So the origin can't find other fields or another file in it. */
+ * No field name may occur twice, and names have only letters, digits, '-', '_' and '.'. If a part
+ * repeats a header or a parameter, the first one counts. The form that goes to the origin is
+ * written anew, with a boundary of its own. So the origin can't find other fields or another file
+ * in it. */
 #include "s3/form.h"
 
 #include <string.h>

@@ -1,9 +1,9 @@
 /* request_head.c - the raw head of an HTTP/1.1 request, judged. SPDX-License-Identifier: Apache-2.0
  *
  * The scan is one pass from left to right. Each step takes its bytes, or returns an error with the
- * reason. A step that runs out of bytes returns ERR_MORE. All bytes before that point have been
- * judged, so a head is refused at its first bad byte. The fields that frame a message (Host,
- * Content-Length, Transfer-Encoding, Expect, Connection) are rows of a table. They are read more
+ * reason. A step that runs out of bytes returns ERR_MORE. All whole lines before that point have
+ * been judged, so a head is refused at the end of its first bad line, or before. The fields that
+ * frame a message are rows of a table. Host, Content-Length and Transfer-Encoding are read more
  * strictly than RFC 9112 requires: if a lenient and a strict parser could differ, the head is
  * refused. Invariant: after OK the lines are exactly method SP target SP version CRLF, then name
  * ":" value CRLF for each field, then CRLF, and head->bytes is their length. Any thread may call
@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define NAME_BYTES_MAX 100      /* limit of the name of a header or host in a sentence */
+#define NAME_BYTES_MAX 100      /* of the name of a header or host that a message quotes */
 
 enum class {
     TOKEN = 1,      /* names and methods (RFC 9110 tchar) */

@@ -68,8 +68,8 @@ void mean_age_resize(struct mean_age *policy, uint64_t records)
 /* The finalizer of splitmix64. */
 uint64_t mean_age_hash(const struct object_id *id, uint32_t unit)
 {
-    uint64_t hash;
-    static_assert(sizeof(id->bytes) >= sizeof(hash), "the first bytes of an id are a keyed hash");
+    uint64_t hash;    /* an id is a keyed hash */
+    static_assert(sizeof(id->bytes) >= sizeof(hash), "an id has as many bytes as the hash");
     memcpy(&hash, id->bytes, sizeof(hash));
     hash += (unit + UINT64_C(1)) * UINT64_C(0x9E3779B97F4A7C15);
     hash = (hash ^ hash >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
