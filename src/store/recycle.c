@@ -727,7 +727,7 @@ static void drop_empty(struct volume *volume)
     struct arena keep = { 0 };
     uint32_t *numbers;
     size_t count = extents_numbers(volume->extents, &keep, &numbers);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count && !atomic_load(&volume->recycler.paused); i++) {
         struct relocation relocation = { .extent = numbers[i], .drop = DROP };
         struct extent *extent = extent_ref(volume->extents, numbers[i]);
         bool empty = extent && extent_is_empty(extent);
@@ -754,8 +754,7 @@ static void make_room(struct volume *volume)
         pthread_mutex_unlock(&volume->recycler.lock);
         return;
     }
-    if (!atomic_load(&volume->recycler.paused))
-        drop_empty(volume);
+    drop_empty(volume);
     if (!atomic_load(&volume->recycler.paused) && !too_much_is_held(volume) &&
         choose(volume, &choice)) {
         made = recycle_extent(volume, &choice) == OK;

@@ -63,8 +63,9 @@ with Story("d10 a folder that fails costs what lies in it, and nothing else", se
     def forget_pages():
         """Reads of the cached objects then need the disk. The index stays in memory."""
         check(run(["sync", "-f", mounted["b"]])[0] == 0, "no sync")
-        for path in glob.glob(f"{mounted['b']}/cache/extents/*"):
+        for path in glob.glob(f"{mounted['b']}/cache/extents/*") + [image("b")]:
             with open(path, "rb") as f:
+                os.fsync(f.fileno())
                 os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         return True
 
