@@ -52,10 +52,15 @@ def runs(server, thread):
         return int(f.read().split()[2])
 
 
+def loops_of(server):
+    return {thread for thread, name in server.threads().items() if name.startswith("loop-")}
+
+
 def count_hits(story, what, **settings):
     locks = Locks(story)
     server = story.penstock(loops=2, env=locks.env(), **settings)
-    loops = {thread for thread, name in server.threads().items() if name.startswith("loop-")}
+    wait_for("both loops have their names", lambda: len(loops_of(server)) == 2)
+    loops = loops_of(server)
     clients = [Client(server.port, keep=True) for _ in range(CONNECTIONS)]
 
     def read_all(name, rounds):
