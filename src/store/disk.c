@@ -34,7 +34,6 @@
 #include "base/workers.h"
 
 #define DEPTH 256u                    /* most reads in progress in one disk */
-#define BEGUN_HERE 4u                 /* reads of a lane that the owner's thread itself begins */
 #define POOL_THREADS 16u              /* of all lanes, if each lane then has this many: */
 #define POOL_THREADS_LEAST 4u
 #define SYSCTL_BYTES_MAX 64u
@@ -110,11 +109,11 @@ static void end(struct disk *disk, struct disk_read *read)
 /* ---- io_uring ---- */
 
 /* A thread that begins a buffered read sleeps if the queue of the device is full, and that of a
- * disk that hangs stays full. So if the lane has several reads, threads of the kernel begin the
- * others. The ring has DEPTH entries, and each read in progress uses at most one. So one is free. */
+ * disk that hangs stays full. So threads of the kernel begin these reads. The ring has DEPTH
+ * entries, and each read in progress uses at most one. So one is free. */
 static void uring_queue(struct disk *disk, struct disk_read *read, bool elsewhere)
 {
-    elsewhere |= !read->direct && disk->lanes[read->lane].under_way > BEGUN_HERE;
+    elsewhere |= !read->direct;
     struct io_uring_sqe *entry = io_uring_get_sqe(&disk->ring);
     check(entry != NULL);
     uint64_t at = read->offset + read->got;
@@ -358,11 +357,6 @@ void disk_cancel(struct disk *disk, unsigned lane)
     }
 }
 
-bool disk_is_busy(const struct disk *disk, unsigned lane)
-{
-    return disk->lanes[lane].under_way >= BEGUN_HERE;
-}
-
 void disk_hold(struct disk *disk)
 {
     check(!disk->held);
@@ -416,11 +410,11 @@ enum err disk_read_cached(int fd, struct iovec *parts, unsigned count, uint64_t 
 
 #define CACHESTAT 451                 /* Linux 6.5 */
 
-bool disk_is_cached(int fd, uint64_t offset, size_t len, bool unknown)
+bool disk_is_cached(int fd, uint64_t offset, size_t len)
 {
     static atomic_bool refused;
     if (atomic_load_explicit(&refused, memory_order_relaxed))
-        return unknown;
+        return true;
     struct {
         uint64_t offset, len;
     } range = { offset, len };
@@ -431,7 +425,7 @@ bool disk_is_cached(int fd, uint64_t offset, size_t len, bool unknown)
     if (syscall(CACHESTAT, fd, &range, &answer, 0) != 0) {
         if (errno == ENOSYS || errno == EPERM)    /* any other failure is one of this file */
             atomic_store(&refused, true);
-        return unknown;
+        return true;
     }
     return answer.cached >= (offset + len + page - 1) / page - offset / page;
 }

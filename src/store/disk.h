@@ -58,21 +58,18 @@ void disk_reap(struct disk *disk);    /* ends the reads that the disk has answer
 /* Ends the reads of the lane that have not begun, with ERR_CANCELED. Their memory is the caller's
  * again. Calls their done() before it returns. */
 void disk_cancel(struct disk *disk, unsigned lane);
-/* True if the lane has so many reads in progress that one more, which the caller's own thread begins,
- * may have to wait for room in the queue of the device. */
-bool disk_is_busy(const struct disk *disk, unsigned lane);
 /* Reads that are asked for between disk_hold and disk_go are submitted together. */
 void disk_hold(struct disk *disk);
 void disk_go(struct disk *disk);
 
 /* Reads from the page cache (RWF_NOWAIT). Does not wait for bytes that are missing there, but makes
- * the kernel begin to read them, as described at disk_is_busy. Returns OK only if all bytes were there;
+ * the kernel begin to read them. That waits if the queue of the device is full, so the caller asks
+ * disk_is_cached first. Returns OK only if all bytes were there;
  * ERR_WAIT if the caller must use disk_read; ERR_IO if the read failed or the file is too short;
  * ERR_FAULT if the memory can't be written. Changes the parts. */
 enum err disk_read_cached(int fd, struct iovec *parts, unsigned count, uint64_t offset) MUST_USE;
-/* Returns true if all of these bytes are in the page cache, and `unknown` if the kernel can't tell
- * (before Linux 6.5). Unlike disk_read_cached, this does not make the kernel read the missing
- * bytes, each piece by itself. */
-bool disk_is_cached(int fd, uint64_t offset, size_t len, bool unknown) MUST_USE;
+/* Returns true if all of these bytes are in the page cache, or if the kernel can't tell (before
+ * Linux 6.5). Unlike disk_read_cached, this does not make the kernel read the missing bytes. */
+bool disk_is_cached(int fd, uint64_t offset, size_t len) MUST_USE;
 
 #endif

@@ -78,7 +78,7 @@ static int direct_fd(struct store_io *io, const struct op_read *read, uint64_t e
     const struct plan *plan = &read->op->plan;
     uint64_t at = span_of(read)->at;
     bool direct = plan->metadata && store_reads_direct(io->store);
-    if (!(direct || io->wary) || disk_is_cached(extent_fd(plan->extent), at, end - at, true))
+    if (!(direct || io->wary) || disk_is_cached(extent_fd(plan->extent), at, end - at))
         return -1;
     io->wary = WARY_READS;
     if (!direct || comes_again(io->store, plan, at))

@@ -187,27 +187,18 @@ unsigned span_parts(const struct plan *plan, uint32_t i, struct iovec parts[DISK
     return count;
 }
 
-/* If the kernel can't tell, a map of the extent shows it. */
-static bool is_span_cached(const struct plan *plan, const struct span *span)
-{
-    return disk_is_cached(extent_fd(plan->extent), span->at, span->len, false) ||
-           extent_cached(plan->extent, span->at, span->len);
-}
-
-/* In two cases, asks first whether the page cache has the bytes. After a recent miss, an attempt would
- * make the kernel read the missing bytes, neither joined nor direct. If many reads of the folder
- * wait for its disk, an attempt could wait, too. Under a plug the answer is false at once, because
- * the unplug asks for all gathered reads together. */
+/* An attempt to read bytes that are missing in the page cache would make the kernel read them, neither
+ * joined nor direct, and would wait if the queue of the device is full. After a recent miss, the
+ * answer under a plug is false at once, because the unplug asks for all gathered reads together. */
 static bool is_cached(struct store_io *io, const struct plan *plan)
 {
-    bool wary = io->wary && (io->plugged || store_reads_direct(io->store));
-    if (!wary && !disk_is_busy(io->disk, plan->volume->number))
-        return true;
+    bool wary = io->wary && (io->plugged || store_reads_direct(io->store)), cached = true;
     io->wary -= wary;
-    bool cached = !(wary && io->plugged);
+    if (wary && io->plugged)
+        return false;
     for (uint32_t i = 0; i < plan->span_count && cached; i++)
-        cached = is_span_cached(plan, &plan->spans[i]);
-    if (wary && !io->plugged && !cached)
+        cached = disk_is_cached(extent_fd(plan->extent), plan->spans[i].at, plan->spans[i].len);
+    if (!cached && (io->plugged || store_reads_direct(io->store)))
         io->wary = WARY_READS;
     return cached;
 }

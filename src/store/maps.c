@@ -129,7 +129,7 @@ const uint8_t *extent_cached(struct extent *extent, uint64_t at, uint64_t len)
 {
     if (at > extent->map_bytes || len > extent->map_bytes - at)
         return NULL;
-    if (!atomic_load(&extent->map) && !disk_is_cached(extent->fd, at, len, true))
+    if (!atomic_load(&extent->map) && !disk_is_cached(extent->fd, at, len))
         return NULL;    /* a map would be of no use yet */
     const uint8_t *map = map_of(extent);
     metric_add(M_STORE_NO_MAP, map == NULL);

@@ -67,7 +67,7 @@ static ssize_t read_part(int fd, uint8_t *to, size_t len, uint64_t at)
 
 static ssize_t read_buffered(int fd, uint8_t *to, size_t len, uint64_t at)
 {
-    bool cached = disk_is_cached(fd, at, len, true);
+    bool cached = disk_is_cached(fd, at, len);
     ssize_t got = read_part(fd, to, len, at);
     if (!cached)
         (void)!posix_fadvise(fd, (off_t)at, (off_t)len, POSIX_FADV_DONTNEED);

@@ -298,10 +298,10 @@ TEST(a_large_read_of_what_the_page_cache_lacks_waits_for_no_page_of_a_map)
         cool_all(&unit);
         /* The kernel may keep some pages, so one in the middle counts, not that of the header. And a
          * fast disk may bring all of them while the page cache is asked. */
-        if (!disk_is_cached(extent_fd(extent), MIB / 2, 1, true)) {
+        if (!disk_is_cached(extent_fd(extent), MIB / 2, 1)) {
             for (int i = 0; i < 100 && metric_read(M_DISK_READS) == disk; i++) {
                 cool_all(&unit);
-                if (!disk_is_cached(extent_fd(extent), MIB / 2, 1, true))
+                if (!disk_is_cached(extent_fd(extent), MIB / 2, 1))
                     ok(fill(&unit, "k", 0, MIB, 0) == MIB);
             }
             ok(metric_read(M_STORE_MAPPED) == before && metric_read(M_DISK_READS) > disk);
