@@ -120,7 +120,8 @@ static void name_of(uint32_t number, char ret[NAME_BYTES])
  * If the disk hangs, this waits for the file system's journal, even if the page cache has the bytes,
  * and then the loop that reads hangs, too. The kernel refuses the flag if the file is another
  * user's, as all are on some file systems of a network. open() would refuse it only after it has
- * made the file. */
+ * made the file. For a like reason, the kernel must not read ahead: the read of a cached page at which
+ * it had planned to read on would begin that, and wait if the queue of the device is full. */
 enum err extent_open_file(struct extents *all, uint32_t number, int flags, int *ret)
 {
     char name[NAME_BYTES];
@@ -130,8 +131,10 @@ enum err extent_open_file(struct extents *all, uint32_t number, int flags, int *
         *ret = file_open(all->folder_fd, name, flags);
         e = *ret < 0 ? file_err(errno) : OK;
     } while (e == ERR_LIMIT && extent_close_idle(all));
-    if (!e)
+    if (!e) {
         (void)!fcntl(*ret, F_SETFL, flags | O_NOATIME);
+        (void)posix_fadvise(*ret, 0, 0, POSIX_FADV_RANDOM);
+    }
     return e;
 }
 
