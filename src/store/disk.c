@@ -6,10 +6,10 @@
  * Only this file uses liburing. With io_uring, the kernel itself signals the owner's mailbox,
  * because the eventfd of the mailbox is registered with the ring. A read is submitted before
  * disk_read returns, so no read waits for an event that may not come. Only reads that a done() asks
- * for are submitted together, when its disk_reap ends. The other engine has a pool of threads for each
- * lane. All struct disks of the process share these pools, which end with the last struct disk. A worker adds its
- * finished read to `ended` under the disk's lock, and wakes the owner by a ticket. Both engines
- * repeat short reads, EINTR and EAGAIN.
+ * for are submitted together, when its disk_reap ends. The other engine has a pool of threads for
+ * each lane. All struct disks of the process share these pools, which end with the last struct
+ * disk. A worker adds its finished read to `ended` under the disk's lock, and wakes the owner by a
+ * ticket. Both engines repeat short reads, EINTR and EAGAIN.
  *
  * Threads: a disk belongs to its owner, except for `ended`, which disk->lock guards. The pools have
  * locks of their own; no thread holds one together with a disk's lock. An owner that sleeps in

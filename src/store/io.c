@@ -4,11 +4,12 @@
  * Some ops are kept for the next read. A plan holds its extent until the bytes were verified, or
  * the read has failed.
  *
- * A disk that hangs may keep a read for ever, and no read can be taken back. So each volume knows how
- * many ops wait for its disk, and when the latest of them ended; after commit_ms_max without an end,
- * the volume counts as late (rule H3 in src/README.md). Then its watch wakes all readers, and each of
- * them gives up these ops: for the caller, the op was a miss. The buffer stays with the op until the
- * disk answers. An op that reads into its caller's memory can't be given up. */
+ * A disk that hangs may keep a read for ever, and a read that the kernel has can't be taken back. So
+ * each volume knows how many ops wait for its disk, and when the latest of them ended. After
+ * commit_ms_max without an end, its watch wakes all readers (rule H3 in src/README.md). A reader
+ * whose own op has waited as long says that the reads of the volume hang, and gives up its ops: for
+ * the caller, the op was a miss. The buffer stays with the op until the disk answers. An op that
+ * reads into its caller's memory can't be given up once the kernel has it. */
 #include "store/io.h"
 
 #include <stdlib.h>
