@@ -34,8 +34,8 @@
 #include "base/workers.h"
 
 #define DEPTH 256u                    /* most reads in progress in one disk */
-#define POOL_THREADS 16u              /* of all lanes, if each lane then has this many: */
-#define POOL_THREADS_LEAST 4u
+#define POOL_THREADS 16u              /* of all lanes, or more */
+#define POOL_THREADS_LEAST 4u         /* of a lane */
 #define SYSCTL_BYTES_MAX 64u
 #define URING_READ_MAX (1u << 30)     /* the kernel answers with an int */
 

@@ -64,9 +64,9 @@ void disk_go(struct disk *disk);
 
 /* Reads from the page cache (RWF_NOWAIT). Does not wait for bytes that are missing there, but makes
  * the kernel begin to read them. That waits if the queue of the device is full, so the caller asks
- * disk_is_cached first. Returns OK only if all bytes were there;
- * ERR_WAIT if the caller must use disk_read; ERR_IO if the read failed or the file is too short;
- * ERR_FAULT if the memory can't be written. Changes the parts. */
+ * disk_is_cached first. Returns OK only if all bytes were there; ERR_WAIT if the caller must use
+ * disk_read; ERR_IO if the read failed or the file is too short; ERR_FAULT if the memory can't be
+ * written. Changes the parts. */
 enum err disk_read_cached(int fd, struct iovec *parts, unsigned count, uint64_t offset) MUST_USE;
 /* Returns true if all of these bytes are in the page cache, or if the kernel can't tell (before
  * Linux 6.5). Unlike disk_read_cached, this does not make the kernel read the missing bytes. */

@@ -45,14 +45,14 @@ static void judge(const struct store_op *op)
         atomic_store(&volume->service.reads_hang, true);
 }
 
-/* What the disk has answered by now does not hang, even if this thread was late to look. */
+/* A read that the disk has answered by now does not hang, even if this thread was late to look. */
 static void give_up_late(void *arg)
 {
     struct store_io *io = arg;
     disk_reap(io->disk);
     list_each(struct store_op, op, &io->waiting, link)
         judge(op);
-    /* Most need no longer keep their memory, which reads of other folders may need. */
+    /* Reads that have not begun give their memory back: reads of other folders may need it. */
     for (size_t i = 0; i < io->store->volume_count; i++)
         if (!volume_is_serving(io->store->volumes[i]))
             disk_cancel(io->disk, io->store->volumes[i]->number);
@@ -188,19 +188,31 @@ unsigned span_parts(const struct plan *plan, uint32_t i, struct iovec parts[DISK
     return count;
 }
 
+/* True if a read that the page cache can't serve is better joined with others, or direct. */
+static bool would_join(const struct store_io *io)
+{
+    return io->plugged || store_reads_direct(io->store);
+}
+
+static void note_missing(struct store_io *io)
+{
+    if (would_join(io))
+        io->wary = WARY_READS;
+}
+
 /* An attempt to read bytes that are missing in the page cache would make the kernel read them, neither
  * joined nor direct, and would wait if the queue of the device is full. After a recent miss, the
  * answer under a plug is false at once, because the unplug asks for all gathered reads together. */
 static bool is_cached(struct store_io *io, const struct plan *plan)
 {
-    bool wary = io->wary && (io->plugged || store_reads_direct(io->store)), cached = true;
+    bool wary = io->wary && would_join(io), cached = true;
     io->wary -= wary;
     if (wary && io->plugged)
         return false;
     for (uint32_t i = 0; i < plan->span_count && cached; i++)
         cached = disk_is_cached(extent_fd(plan->extent), plan->spans[i].at, plan->spans[i].len);
-    if (!cached && (io->plugged || store_reads_direct(io->store)))
-        io->wary = WARY_READS;
+    if (!cached)
+        note_missing(io);
     return cached;
 }
 
@@ -233,8 +245,8 @@ enum err plan_read_cached(struct store_io *io, struct plan *plan)
         e = read_span(plan, i);
     if (e)
         plan->mapped = NULL;
-    if (e == ERR_WAIT && (io->plugged || store_reads_direct(io->store)))
-        io->wary = WARY_READS;
+    if (e == ERR_WAIT)
+        note_missing(io);
     metric_add(M_STORE_MAPPED, plan->mapped != NULL);
     return e;
 }

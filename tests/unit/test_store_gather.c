@@ -9,8 +9,6 @@
 
 #define HANGS_MS 1500u                 /* a commit on a busy machine takes less */
 
-static uint32_t commit_ms = 5000;
-
 struct batch {
     struct unit_store unit;
     struct metadata *metadata[OBJECTS];
@@ -30,14 +28,12 @@ static char *key_of(size_t i)
 }
 
 /* Objects that lie side by side, in one append: the committer is held up until all are there. */
-static void batch_begin(struct batch *batch, size_t count, uint64_t bytes, uint32_t gap)
+static void batch_begin_with(struct batch *batch, size_t count, uint64_t bytes,
+                             struct store_options options)
 {
-    struct store_options options = options_of(64 * MIB, 16 * MIB);
     struct unit_put puts[OBJECTS];
     sem_t until;
     *batch = (struct batch){ 0 };
-    options.read_gap_bytes = gap;
-    options.commit_ms_max = commit_ms;
     ok(unit_try(&batch->unit, options) == OK);
     sem_init(&until, 0, 0);
     struct metadata *first = make_metadata(&batch->unit, "first", "\"v\"", 4);
@@ -53,6 +49,22 @@ static void batch_begin(struct batch *batch, size_t count, uint64_t bytes, uint3
         ok(put_wait(&puts[i]) == OK);
     for (size_t i = 0; i < count; i++)
         batch->metadata[i] = get_metadata(&batch->unit, key_of(i));
+}
+
+static void batch_begin(struct batch *batch, size_t count, uint64_t bytes, uint32_t gap)
+{
+    struct store_options options = options_of(64 * MIB, 16 * MIB);
+    options.read_gap_bytes = gap;
+    batch_begin_with(batch, count, bytes, options);
+}
+
+/* The disk of this batch counts as hanging after HANGS_MS. */
+static void batch_begin_hanging_soon(struct batch *batch)
+{
+    struct store_options options = options_of(64 * MIB, 16 * MIB);
+    options.read_gap_bytes = 65536;
+    options.commit_ms_max = HANGS_MS;
+    batch_begin_with(batch, OBJECTS, 4096, options);
 }
 
 static void batch_end(struct batch *batch)
@@ -317,9 +329,7 @@ TEST(one_whose_memory_is_gone_fails_alone)
 TEST(reads_that_hang_are_given_up_and_the_folder_serves_again_when_they_end)
 {
     struct batch batch;
-    commit_ms = HANGS_MS;
-    batch_begin(&batch, OBJECTS, 4096, 65536);
-    commit_ms = 5000;
+    batch_begin_hanging_soon(&batch);
     struct volume *volume = batch.unit.store->volumes[0];
     uint64_t late = metric_read(M_STORE_GIVEN_UP);
     if (cold(&batch)) {
@@ -340,9 +350,7 @@ TEST(reads_that_hang_are_given_up_and_the_folder_serves_again_when_they_end)
 TEST(a_read_into_the_memory_of_its_reader_is_not_given_up)
 {
     struct batch batch;
-    commit_ms = HANGS_MS;
-    batch_begin(&batch, OBJECTS, 4096, 65536);
-    commit_ms = 5000;
+    batch_begin_hanging_soon(&batch);
     batch.memory[1] = aligned_alloc(4096, 4096);
     if (cold(&batch)) {
         store_io_plug(batch.unit.io);
@@ -361,9 +369,7 @@ TEST(a_read_into_the_memory_of_its_reader_is_not_given_up)
 TEST(a_reader_that_does_not_look_at_its_reads_puts_no_folder_out_of_service)
 {
     struct batch batch;
-    commit_ms = HANGS_MS;
-    batch_begin(&batch, OBJECTS, 4096, 65536);
-    commit_ms = 5000;
+    batch_begin_hanging_soon(&batch);
     struct volume *volume = batch.unit.store->volumes[0];
     if (cold(&batch)) {
         start(&batch, 0);
