@@ -21,11 +21,13 @@
 #include "store/index_pages.h"
 
 #include <string.h>
+#include <unistd.h>
 
 #include "base/guard.h"
 
 #define HEADER 16u
 #define NODE 8u
+#define PAGE_BYTES_MIN 512u
 #define PAGE_BYTES_MAX 32768u
 #define NO_PAGE UINT64_MAX
 enum { BRANCH = 1, LEAF = 2, OVERFLOW = 4, META = 8 };    /* of a page */
@@ -204,11 +206,18 @@ static const uint8_t *page_get(const struct index_pages *pages, uint64_t number,
 
 /* ---- the beginning: meta page and free pages ---- */
 
-const uint8_t *index_pages_map_of(const void *inside, uint32_t page_bytes)
+/* A wrong number leads to memory outside the map. So the file must have this page at this number. */
+const uint8_t *index_pages_map_of(const void *inside, uint32_t page_bytes, int file)
 {
+    uint8_t in_file[PAGE_BYTES_MIN];
     uintptr_t page = (uintptr_t)inside / page_bytes * page_bytes;
     uint64_t number = u64((const uint8_t *)page);
-    return number < page / page_bytes ? (const uint8_t *)(page - number * page_bytes) : NULL;
+    if (page_bytes < sizeof(in_file) || number >= page / page_bytes)
+        return NULL;
+    ssize_t got = pread(file, in_file, sizeof(in_file), (off_t)(number * page_bytes));
+    if (got != (ssize_t)sizeof(in_file) || memcmp(in_file, (const void *)page, sizeof(in_file)) != 0)
+        return NULL;
+    return (const uint8_t *)(page - number * page_bytes);
 }
 
 static bool tree_read(const struct index_pages *pages, const uint8_t *at, uint16_t flags,
@@ -280,7 +289,7 @@ static bool free_below(const struct index_pages *pages, uint64_t number, unsigne
 
 static bool is_page_size(uint32_t bytes)
 {
-    return bytes >= 512 && bytes <= PAGE_BYTES_MAX && (bytes & (bytes - 1)) == 0;
+    return bytes >= PAGE_BYTES_MIN && bytes <= PAGE_BYTES_MAX && (bytes & (bytes - 1)) == 0;
 }
 
 bool index_pages_begin(struct index_pages *pages, uint64_t transaction)

@@ -45,9 +45,10 @@ struct index_pages {
     uint64_t copied[PAGES_COPIED];    /* pages already copied, at their number % PAGES_COPIED */
 };
 
-/* Returns the beginning of the map that has the address `inside` in one of its pages, or NULL if
- * the address is in no page of a map. */
-const uint8_t *index_pages_map_of(const void *inside, uint32_t page_bytes);
+/* Returns the beginning of the map of this file that has the address `inside` in one of its pages.
+ * Returns NULL if the page has a wrong number, so that the beginning is not known, or if the file
+ * can't be read. */
+const uint8_t *index_pages_map_of(const void *inside, uint32_t page_bytes, int file) MUST_USE;
 
 /* The next four functions return true if all pages that they check are sound. */
 /* Begins a transaction. Checks the meta page of the transaction before, and the whole tree of free

@@ -30,14 +30,17 @@ static int find_map(struct index *index, MDB_txn *txn, const MDB_envinfo *info, 
 {
     MDB_cursor *cursor;
     MDB_val key, value;
-    int rc = mdb_cursor_open(txn, index->dbi, &cursor);
+    mdb_filehandle_t file;
+    int rc = mdb_env_get_fd(mdb_txn_env(txn), &file);
+    if (!rc)
+        rc = mdb_cursor_open(txn, index->dbi, &cursor);
     if (rc)
         return rc;
     rc = mdb_cursor_get(cursor, &key, &value, MDB_FIRST);
     mdb_cursor_close(cursor);
     if (rc)
         return rc == MDB_NOTFOUND ? MDB_CORRUPTED : rc;
-    index->pages = (struct index_pages){ .map = index_pages_map_of(key.mv_data, page_bytes),
+    index->pages = (struct index_pages){ .map = index_pages_map_of(key.mv_data, page_bytes, file),
                                          .count = info->me_mapsize / page_bytes,
                                          .page_bytes = page_bytes,
                                          .shapes = shapes, .shape_count = countof(shapes) };

@@ -3,6 +3,7 @@
 #include "unit.h"
 
 #include <stdio.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -128,9 +129,19 @@ TEST(the_map_begins_where_a_page_and_its_number_say)
     uint8_t *map = aligned_alloc(PAGE, PAGES * PAGE);
     ok(map);
     leaf(map, RIGHT, 0, 3);
-    ok(index_pages_map_of(map + RIGHT * PAGE + 4000, PAGE) == map);
-    set(map + RIGHT * PAGE, UINT64_MAX, 8);
-    ok(!index_pages_map_of(map + RIGHT * PAGE + 4000, PAGE));
+    int file = memfd_create("index", MFD_CLOEXEC);
+    ok(file >= 0 && write(file, map, PAGES * PAGE) == PAGES * PAGE);
+    ok(index_pages_map_of(map + RIGHT * PAGE + 4000, PAGE, file) == map);
+    const uint64_t wrong[] = { UINT64_MAX, PAGES, RIGHT - 1, 0 };
+    for (size_t i = 0; i < countof(wrong); i++) {
+        set(map + RIGHT * PAGE, wrong[i], 8);
+        ok(!index_pages_map_of(map + RIGHT * PAGE + 4000, PAGE, file));
+        ok(pwrite(file, map + RIGHT * PAGE, 8, RIGHT * PAGE) == 8);    /* the file is damaged, too */
+        ok(!index_pages_map_of(map + RIGHT * PAGE + 4000, PAGE, file));
+        set(map + RIGHT * PAGE, RIGHT, 8);
+        ok(pwrite(file, map + RIGHT * PAGE, 8, RIGHT * PAGE) == 8);
+    }
+    close(file);
     free(map);
 }
 
