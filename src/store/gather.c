@@ -294,7 +294,7 @@ static size_t take_gathered(struct store_io *io, struct op_read **reads)
     list_each_safe(struct op_read, read, &io->gathered, link) {
         list_del(&read->link);
         if (read->op->dropped)
-            op_read_ended(read, OK);
+            op_read_ended(read, ERR_CANCELED);
         else
             reads[count++] = read;
     }
@@ -319,7 +319,7 @@ void gather_drop(struct store_io *io)
     list_each_safe(struct op_read, read, &io->gathered, link) {
         check(read->op->dropped);
         list_del(&read->link);
-        op_read_ended(read, OK);
+        op_read_ended(read, ERR_CANCELED);
     }
 }
 

@@ -334,7 +334,7 @@ void op_read_ended(struct op_read *read, enum err err)
     if (--op->pending > 0)
         return;
     list_del(&op->link);
-    volume_read_ended(op->plan.volume);
+    volume_read_ended(op->plan.volume, op->err != ERR_CANCELED);
     metric_add(M_STORE_GIVEN_UP, !op->dropped && op->err == ERR_CANCELED);
     if (op->dropped)
         op_end(op);

@@ -345,7 +345,7 @@ void *service_watch(void *arg)
         bool in_time = mono_ms() - now_ms < LATE_MS;
         if (in_time && gives_up(volume))
             removals_give_up(volume);
-        if (in_time && volume_reads_wait_long(volume))
+        if (in_time && (volume_reads_wait_long(volume) || volume_reads_hang(volume)))
             io_wake_all(store_of(volume));
         pthread_mutex_lock(&volume->queue.lock);
     }

@@ -44,7 +44,7 @@ struct service {
     _Atomic uint64_t busy_since_ms;   /* time of the running commit's latest progress; 0: none */
     _Atomic uint64_t opening_since_ms;    /* 0: the committer opens no folder */
     _Atomic uint32_t reads;           /* ops that wait for the disk */
-    _Atomic uint64_t read_ms;         /* while some wait: when the latest of them ended */
+    _Atomic uint64_t read_ms;         /* while some wait: when the disk answered the latest */
     atomic_bool reads_hang;           /* none ended for too long; until all have ended */
     atomic_bool unproved;    /* a removal or refusal came while the folder was out of service */
     atomic_bool counted;              /* the records of earlier processes are counted */
@@ -286,12 +286,17 @@ static inline bool volume_reads_wait_long(const struct volume *volume)
                                                            memory_order_relaxed));
 }
 
+/* True from the time when a reader found that the disk hangs until all reads have ended. */
+static inline bool volume_reads_hang(const struct volume *volume)
+{
+    return atomic_load_explicit(&volume->service.reads_hang, memory_order_relaxed);
+}
+
 /* True if the committer hangs, or all reads of the disk. */
 static inline bool volume_is_late(const struct volume *volume)
 {
     uint64_t since = atomic_load_explicit(&volume->service.busy_since_ms, memory_order_relaxed);
-    return (since > 0 && volume_hangs_since(volume, since)) ||
-           atomic_load_explicit(&volume->service.reads_hang, memory_order_relaxed);
+    return (since > 0 && volume_hangs_since(volume, since)) || volume_reads_hang(volume);
 }
 
 static inline bool volume_is_serving(struct volume *volume)
@@ -326,8 +331,9 @@ static inline void volume_still_alive(struct volume *volume)
     atomic_store(&volume->service.busy_since_ms, mono_ms());
 }
 
-/* To be called when an op begins to wait for the disk, and when it ends. Any thread. A read that
- * begins is no sign of life while others wait. */
+/* To be called when an op begins to wait for the disk, and when it ends. Any thread. Only an answer
+ * shows that the disk does not hang. So neither a read that begins while others wait counts, nor
+ * one that ends before the kernel has it. */
 static inline void volume_read_begins(struct volume *volume)
 {
     if (!atomic_load_explicit(&volume->service.reads, memory_order_relaxed))
@@ -335,11 +341,12 @@ static inline void volume_read_begins(struct volume *volume)
     atomic_fetch_add_explicit(&volume->service.reads, 1, memory_order_release);
 }
 
-static inline void volume_read_ended(struct volume *volume)
+static inline void volume_read_ended(struct volume *volume, bool answered)
 {
-    atomic_store_explicit(&volume->service.read_ms, mono_ms(), memory_order_relaxed);
+    if (answered)
+        atomic_store_explicit(&volume->service.read_ms, mono_ms(), memory_order_relaxed);
     bool last = atomic_fetch_sub_explicit(&volume->service.reads, 1, memory_order_acq_rel) == 1;
-    if (last && atomic_load_explicit(&volume->service.reads_hang, memory_order_relaxed))
+    if (last && volume_reads_hang(volume))
         atomic_store(&volume->service.reads_hang, false);
 }
 

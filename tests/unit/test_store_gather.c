@@ -384,7 +384,93 @@ TEST(a_reader_that_does_not_look_at_its_reads_puts_no_folder_out_of_service)
     batch_end(&batch);
 }
 
-RUN_STORE_COLD(STORE_TEST(a_read_into_the_memory_of_its_reader_is_not_given_up),
+/* A second reader of the store of this batch. */
+static struct unit_store second_begin(const struct batch *batch)
+{
+    struct unit_store second = { .store = batch->unit.store, .box = mailbox_new() };
+    second.io = store_io_new(second.store, second.box);
+    store_io_plug(second.io);
+    return second;
+}
+
+static void second_end(struct unit_store *second)
+{
+    store_io_free(&second->io);
+    mailbox_free(&second->box);
+}
+
+/* The second reader begins to read an object of the batch. */
+static struct store_op *second_start(const struct unit_store *second, const struct batch *batch,
+                                     size_t i, struct unit_answer *answer)
+{
+    struct store_op *op = NULL;
+    ok(store_read(second->io, batch->metadata[i], 0, UINT64_MAX, NULL, bytes_came, answer,
+                  &answer->held, &op) == ERR_WAIT);
+    return op;
+}
+
+TEST(reads_that_end_without_the_disk_do_not_show_that_it_answers)
+{
+    struct batch batch;
+    batch_begin_hanging_soon(&batch);
+    if (cold(&batch)) {
+        struct unit_store second = second_begin(&batch);
+        store_io_plug(batch.unit.io);
+        start(&batch, 0);
+        uint64_t until = mono_ms() + 20 * HANGS_MS;
+        while (!batch.answers[0].came && mono_ms() < until) {
+            struct unit_answer answer = { 0 };
+            struct store_op *op = NULL;
+            if (volume_is_serving(batch.unit.store->volumes[0]))
+                op = second_start(&second, &batch, 1, &answer);
+            store_op_drop(&op);
+            store_io_unplug(second.io);
+            store_io_plug(second.io);
+            unit_turn(&batch.unit);
+        }
+        ok(batch.answers[0].came && batch.answers[0].err == ERR_GONE);
+        store_io_unplug(batch.unit.io);
+        store_io_unplug(second.io);
+        second_end(&second);
+    }
+    batch_end(&batch);
+}
+
+TEST(a_read_that_began_late_is_given_up_with_the_others)
+{
+    struct batch batch;
+    batch_begin_hanging_soon(&batch);
+    struct volume *volume = batch.unit.store->volumes[0];
+    if (cold(&batch)) {
+        struct unit_store second = second_begin(&batch);
+        struct unit_answer answer = { 0 };
+        store_io_plug(batch.unit.io);
+        start(&batch, 0);
+        struct store_op *op = second_start(&second, &batch, 1, &answer);
+        op->began_ms = mono_ms() + 1000 * HANGS_MS;    /* alone, it would wait */
+        while (!volume_reads_wait_long(volume))
+            usleep(10000);
+        while (volume_is_serving(volume)) {
+            unit_turn(&second);
+            ok(!answer.came || !volume_is_serving(volume));
+            unit_turn(&batch.unit);
+        }
+        atomic_store(&volume->service.read_ms, mono_ms() + 1000 * HANGS_MS);    /* one was answered */
+        uint64_t until = mono_ms() + 20 * HANGS_MS;
+        while (!answer.came && mono_ms() < until)
+            unit_turn(&second);
+        ok(answer.came && answer.err == ERR_GONE && batch.answers[0].err == ERR_GONE);
+        store_io_unplug(batch.unit.io);
+        store_io_unplug(second.io);
+        ok(volume_is_serving(volume));
+        second_end(&second);
+    }
+    batch_end(&batch);
+}
+
+RUN_STORE_COLD(STORE_TEST(a_read_that_began_late_is_given_up_with_the_others),
+          STORE_TEST(reads_that_end_without_the_disk_do_not_show_that_it_answers),
+          STORE_TEST(a_read_into_the_memory_of_its_reader_is_not_given_up),
           STORE_TEST(a_reader_that_does_not_look_at_its_reads_puts_no_folder_out_of_service),
           STORE_TEST(reads_that_hang_are_given_up_and_the_folder_serves_again_when_they_end),
           STORE_TEST(neighbours_are_one_read_and_each_gets_its_own_bytes),
