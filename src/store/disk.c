@@ -108,12 +108,12 @@ static void end(struct disk *disk, struct disk_read *read)
 
 /* ---- io_uring ---- */
 
-/* A thread that begins a buffered read sleeps if the queue of the device is full, and that of a
- * disk that hangs stays full. So threads of the kernel begin these reads. The ring has DEPTH
- * entries, and each read in progress uses at most one. So one is free. */
-static void uring_queue(struct disk *disk, struct disk_read *read, bool elsewhere)
+/* A thread that begins a read sleeps if the queue of the device is full, and that of a disk that
+ * hangs stays full. This holds for direct reads, too: file systems do not pass RWF_NOWAIT on to the
+ * queue. So threads of the kernel begin all reads. The ring has DEPTH entries, and each read in
+ * progress uses at most one. So one is free. */
+static void uring_queue(struct disk *disk, struct disk_read *read)
 {
-    elsewhere |= !read->direct;
     struct io_uring_sqe *entry = io_uring_get_sqe(&disk->ring);
     check(entry != NULL);
     uint64_t at = read->offset + read->got;
@@ -122,7 +122,7 @@ static void uring_queue(struct disk *disk, struct disk_read *read, bool elsewher
                            (unsigned)MIN(read->parts[0].iov_len, URING_READ_MAX), at);
     else
         io_uring_prep_readv(entry, read->fd, read->parts, read->part_count, at);
-    io_uring_sqe_set_flags(entry, elsewhere ? IOSQE_ASYNC : 0);
+    io_uring_sqe_set_flags(entry, IOSQE_ASYNC);
     io_uring_sqe_set_data(entry, read);
 }
 
@@ -147,7 +147,7 @@ static void uring_reap(struct disk *disk)
         if (took(read, res))
             end(disk, read);
         else
-            uring_queue(disk, read, res < 0);
+            uring_queue(disk, read);
     }
 }
 
@@ -315,7 +315,7 @@ static void start(struct disk *disk, struct disk_read *read)
 {
     disk->lanes[read->lane].under_way++;
     if (disk->engine == DISK_URING)
-        uring_queue(disk, read, false);
+        uring_queue(disk, read);
     else
         workers_put(pools[read->lane], &read->link);
 }
@@ -410,24 +410,43 @@ enum err disk_read_cached(int fd, struct iovec *parts, unsigned count, uint64_t 
 
 #define CACHESTAT 451                 /* Linux 6.5 */
 
-bool disk_is_cached(int fd, uint64_t offset, size_t len)
+/* Returns the number of pages in the page cache, or -errno. */
+static int64_t cached_pages(int fd, uint64_t offset, uint64_t len)
 {
-    static atomic_bool refused;
-    if (atomic_load_explicit(&refused, memory_order_relaxed))
-        return true;
     struct {
         uint64_t offset, len;
     } range = { offset, len };
     struct {
         uint64_t cached, dirty, writeback, evicted, recently_evicted;
     } answer;
+    return syscall(CACHESTAT, fd, &range, &answer, 0) == 0 ? (int64_t)answer.cached : -errno;
+}
+
+/* EPERM may mean that the host forbids this call, or that the file belongs to another user and was
+ * opened to read only. A file in memory shows which. */
+static bool is_forbidden(void)
+{
+    int file = memfd_create("probe", MFD_CLOEXEC);
+    bool forbidden = file >= 0 && cached_pages(file, 0, 1) < 0;
+    if (file >= 0)
+        close(file);
+    return forbidden;
+}
+
+bool disk_is_cached(int fd, uint64_t offset, size_t len)
+{
+    static atomic_bool refused;
+    if (atomic_load_explicit(&refused, memory_order_relaxed))
+        return true;
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-    if (syscall(CACHESTAT, fd, &range, &answer, 0) != 0) {
-        if (errno == ENOSYS || errno == EPERM)    /* any other failure is one of this file */
-            atomic_store(&refused, true);
+    int64_t cached = cached_pages(fd, offset, len);
+    if (cached == -ENOSYS || (cached == -EPERM && is_forbidden())) {
+        atomic_store(&refused, true);
         return true;
     }
-    return answer.cached >= (offset + len + page - 1) / page - offset / page;
+    if (cached < 0)
+        return cached != -EPERM;    /* any other failure comes again when the bytes are read */
+    return (uint64_t)cached >= (offset + len + page - 1) / page - offset / page;
 }
 
 /* ---- which engine ---- */

@@ -56,7 +56,8 @@ struct disk_read {
 void disk_read(struct disk *disk, struct disk_read *read);
 void disk_reap(struct disk *disk);    /* ends the reads that the disk has answered */
 /* Ends the reads of the lane that have not begun, with ERR_CANCELED. Their memory is the caller's
- * again. Calls their done() before it returns. */
+ * again. Calls their done() before it returns. A read that waits for a thread of a pool counts as
+ * begun. */
 void disk_cancel(struct disk *disk, unsigned lane);
 /* Reads that are asked for between disk_hold and disk_go are submitted together. */
 void disk_hold(struct disk *disk);

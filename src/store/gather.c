@@ -291,8 +291,10 @@ static void start_sorted(struct store_io *io, struct op_read **reads, size_t cou
 static size_t take_gathered(struct store_io *io, struct op_read **reads)
 {
     size_t count = 0;
+    uint64_t now_ms = mono_ms();
     list_each_safe(struct op_read, read, &io->gathered, link) {
         list_del(&read->link);
+        read->op->began_ms = now_ms;    /* before, nothing was asked of the disk */
         if (read->op->dropped)
             op_read_ended(read, ERR_CANCELED);
         else

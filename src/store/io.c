@@ -28,6 +28,8 @@ static_assert(VOLUMES_MAX <= DISK_LANES_MAX, "each volume has a lane");
 static void give_up(struct store_op *op)
 {
     struct store_op *mine = op;       /* it stays until the disk answers */
+    list_del(&op->link);
+    list_add(&op->io->waiting, &op->link);    /* behind the ops that are not given up yet */
     metric_add(M_STORE_GIVEN_UP, 1);
     store_op_drop(&op);
     if (mine->metadata_done)
@@ -59,7 +61,7 @@ static void give_up_late(void *arg)
     for (struct list *at = io->waiting.next; at != &io->waiting;) {
         struct store_op *op = list_of(at, struct store_op, link);
         at = at->next;
-        if (store_op_writes(op) || volume_is_serving(op->plan.volume))
+        if (op->dropped || store_op_writes(op) || volume_is_serving(op->plan.volume))
             continue;
         give_up(op);
         at = io->waiting.next;    /* its caller may have dropped other ops, or begun some */
@@ -307,10 +309,8 @@ void op_end(struct store_op *op)
 
 void store_op_drop(struct store_op **op)
 {
-    if (*op) {
+    if (*op)
         (*op)->dropped = true;    /* its last op_read_ended frees it */
-        list_del(&(*op)->link);
-    }
     *op = NULL;
 }
 
@@ -328,13 +328,14 @@ void op_read_ended(struct op_read *read, enum err err)
 {
     struct store_op *op = read->op;
     read->straight = false;
+    op->answered |= err != ERR_CANCELED;
     if (err && op->err != ERR_IO)
         op->err = err;
     check(op->pending > 0);
     if (--op->pending > 0)
         return;
     list_del(&op->link);
-    volume_read_ended(op->plan.volume, op->err != ERR_CANCELED);
+    volume_read_ended(op->plan.volume, op->answered);
     metric_add(M_STORE_GIVEN_UP, !op->dropped && op->err == ERR_CANCELED);
     if (op->dropped)
         op_end(op);
@@ -348,6 +349,7 @@ void op_start(struct store_op *op)
     check(plan->extent && plan->span_count > 0 && plan->span_count <= countof(op->reads));
     op->pending = plan->span_count;
     op->err = OK;
+    op->answered = false;
     list_add(&op->io->waiting, &op->link);
     op->began_ms = mono_ms();
     volume_read_begins(plan->volume);

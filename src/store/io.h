@@ -79,6 +79,7 @@ struct store_op {
     uint32_t pending;
     enum err err;
     bool dropped;
+    bool answered;                    /* the disk was asked, and has answered */
     void (*finish)(struct store_op *op);    /* called when all reads ended; `err` says how */
     metadata_done *metadata_done;
     object_bytes_done *object_bytes_done;
@@ -103,7 +104,7 @@ struct store_io {
     uint32_t wary;                    /* this many more reads first ask the page cache */
     struct list gathered;
     uint32_t gathered_count;
-    struct list waiting;              /* ops that wait for the disk, without dropped ones */
+    struct list waiting;              /* ops that wait for the disk; dropped ones, too */
     struct list link;                 /* in store->readers */
     struct ticket *ticket;            /* for io_wake_all */
     uint8_t touches[VOLUMES_MAX];     /* of records of each volume, not counted yet (rule.h) */

@@ -62,7 +62,7 @@ static enum purge_step look(struct volume *volume, uint64_t serial)
         return STEP_DONE;
     if (atomic_load(&volume->bans->refused) >= serial)
         return STEP_REFUSED;
-    if (volume_is_serving(volume))
+    if (volume_takes_removals(volume))
         return STEP_WAIT;
     atomic_store(&volume->service.unproved, true);    /* it hangs; the committer closes it */
     return STEP_OUT;

@@ -161,7 +161,7 @@ static void answer(struct volume *volume, bool give_up, enum err err)
     struct list mine;
     list_init(&mine);
     pthread_mutex_lock(&volume->queue.lock);
-    if (give_up && volume_is_serving(volume)) {    /* since the watch looked: the committer answers */
+    if (give_up && volume_takes_removals(volume)) {    /* since the watch looked */
         pthread_mutex_unlock(&volume->queue.lock);
         return;
     }

@@ -297,7 +297,7 @@ void service_note_doubt(struct volume *volume)
 static bool gives_up(struct volume *volume)
 {
     uint64_t opening = atomic_load(&volume->service.opening_since_ms);
-    return !volume_is_serving(volume) &&
+    return !volume_takes_removals(volume) &&
            (!opening || mono_ms() >= opening + MIN(OPENING_MS, volume->options.commit_ms_max));
 }
 
@@ -341,7 +341,7 @@ void *service_watch(void *arg)
         gauge(volume, GAUGE_HELD, (int64_t)extents_held_bytes(volume->extents));
         gauge(volume, GAUGE_LIVE, (int64_t)extents_live_bytes(volume->extents));
         tallies_set_hanging(volume_tallies(volume), volume->number, is_stuck(volume));
-        /* The disk hangs, unless there was a stop just now. */
+        /* If the process was stopped just now, nothing shows that the disk hangs. */
         bool in_time = mono_ms() - now_ms < LATE_MS;
         if (in_time && gives_up(volume))
             removals_give_up(volume);

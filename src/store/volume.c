@@ -342,7 +342,7 @@ void volume_remove(struct volume *volume, struct store_removal *removal)
     pthread_mutex_lock(&volume->queue.lock);
     list_add(&volume->queue.removals, &removal->link);
     pthread_cond_signal(&volume->queue.more);
-    if (!volume_is_serving(volume))    /* the watch answers if the disk hangs */
+    if (!volume_takes_removals(volume))    /* the watch answers */
         pthread_cond_signal(&volume->queue.watch);
     pthread_mutex_unlock(&volume->queue.lock);
 }

@@ -292,16 +292,26 @@ static inline bool volume_reads_hang(const struct volume *volume)
     return atomic_load_explicit(&volume->service.reads_hang, memory_order_relaxed);
 }
 
-/* True if the committer hangs, or all reads of the disk. */
-static inline bool volume_is_late(const struct volume *volume)
+static inline bool volume_commit_hangs(const struct volume *volume)
 {
     uint64_t since = atomic_load_explicit(&volume->service.busy_since_ms, memory_order_relaxed);
-    return (since > 0 && volume_hangs_since(volume, since)) || volume_reads_hang(volume);
+    return since > 0 && volume_hangs_since(volume, since);
+}
+
+static inline bool volume_is_late(const struct volume *volume)
+{
+    return volume_commit_hangs(volume) || volume_reads_hang(volume);
 }
 
 static inline bool volume_is_serving(struct volume *volume)
 {
     return volume_is_good(volume) && !volume_is_late(volume);
+}
+
+/* True if the committer takes removals and purges. It does so too while only reads hang. */
+static inline bool volume_takes_removals(struct volume *volume)
+{
+    return volume_is_good(volume) && !volume_commit_hangs(volume);
 }
 
 /* Without it, a recycled extent loses its records. */

@@ -142,7 +142,9 @@ with Story("d10 a folder that fails costs what lies in it, and nothing else", se
                 f.truncate(mib * MIB)
             if run(["mkfs.ext4", "-q", image(name)])[0] or not mount(name):
                 raise Skip("no loop mount is allowed here")
-        server = story.penstock(origin=origin.url, cache_dir=None, cache_size=None, freshness="immutable",
+        cold_reads = story.random.choice(["buffered", "direct"])
+        story.note(f"cold_reads {cold_reads}")
+        server = story.penstock(origin=origin.url, cache_dir=None, cache_size=None, freshness="immutable", cold_reads=cold_reads,
                                 cache_dirs=[{"path": f"{mounted[name]}/cache", "size": f"{mib // 2}MiB"}
                                             for name, mib in SIZES.items()])
         versions = {key: 1 for key in keys}

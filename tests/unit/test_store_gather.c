@@ -468,7 +468,51 @@ TEST(a_read_that_began_late_is_given_up_with_the_others)
     batch_end(&batch);
 }
 
-RUN_STORE_COLD(STORE_TEST(a_read_that_began_late_is_given_up_with_the_others),
+/* Its clients leave before commit_time, and come again. */
+TEST(a_disk_that_hangs_is_seen_although_no_read_waits_for_long)
+{
+    struct batch batch;
+    batch_begin_hanging_soon(&batch);
+    if (cold(&batch)) {
+        store_io_plug(batch.unit.io);
+        start(&batch, 0);
+        uint64_t until = mono_ms() + 20 * HANGS_MS;
+        for (uint64_t began = mono_ms(); !batch.answers[0].came && mono_ms() < until;) {
+            if (mono_ms() >= began + HANGS_MS / 2) {
+                store_op_drop(&batch.ops[0]);
+                start(&batch, 0);
+                began = mono_ms();
+            }
+            usleep(10000);
+            mailbox_deliver(batch.unit.box);
+        }
+        ok(batch.answers[0].came && batch.answers[0].err == ERR_GONE);
+        store_io_unplug(batch.unit.io);
+    }
+    batch_end(&batch);
+}
+
+TEST(removals_go_on_while_only_reads_hang)
+{
+    struct batch batch;
+    batch_begin_hanging_soon(&batch);
+    struct volume *volume = batch.unit.store->volumes[0];
+    if (cold(&batch)) {
+        store_io_plug(batch.unit.io);
+        start(&batch, 0);
+        await(&batch, 0);
+        ok(!volume_is_serving(volume));
+        ok(remove_object(&batch.unit, key_of(0)) == OK);
+        ok(volume_is_good(volume));
+        store_io_unplug(batch.unit.io);
+        ok(volume_is_serving(volume) && !get_metadata(&batch.unit, key_of(0)));
+    }
+    batch_end(&batch);
+}
+
+RUN_STORE_COLD(STORE_TEST(a_disk_that_hangs_is_seen_although_no_read_waits_for_long),
+          STORE_TEST(removals_go_on_while_only_reads_hang),
+          STORE_TEST(a_read_that_began_late_is_given_up_with_the_others),
           STORE_TEST(reads_that_end_without_the_disk_do_not_show_that_it_answers),
           STORE_TEST(a_read_into_the_memory_of_its_reader_is_not_given_up),
           STORE_TEST(a_reader_that_does_not_look_at_its_reads_puts_no_folder_out_of_service),
