@@ -72,7 +72,8 @@ static bool scalar_text(const struct setting *setting, json_t *value, struct are
                         slice *ret, const char **ret_why)
 {
     bool number = setting_is_number(setting), truth = setting->type == TYPE_BOOL;
-    *ret_why = number  ? "must be a whole number, or a number with a unit in double quotes"
+    *ret_why = number  ? "must be a whole number; a size or duration may also be a whole number "
+                         "with its unit, in double quotes"
                : truth ? "must be true or false"
                        : "must be text in double quotes";
     if (json_is_string(value))

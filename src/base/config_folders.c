@@ -144,7 +144,8 @@ void config_folders_rule(struct config *config, const struct config_group *all)
         const char *path = config->folders[i].path;
         slice real = slice_of(config_resolved(config, path));
         if (path[0] != '/') {
-            config_wrong(config, all, setting, "must be an absolute path, which begins with /");
+            config_wrong(config, all, setting, "has a path that is not absolute: an absolute path "
+                                               "begins with /");
             return;
         }
         for (size_t j = 0; j < config->folder_count; j++) {

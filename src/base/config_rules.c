@@ -130,7 +130,8 @@ static const struct {
     { "tls_cert_file", "tls_listen",
       "is for https, which is off: set tls_listen, too, or remove tls_cert_file" },
     { "secret_key_previous", "access_key",
-      "is set without access_key and secret_key: set both, too, or remove secret_key_previous" },
+      "is set without access_key: set access_key and secret_key, too, or remove "
+      "secret_key_previous" },
     { "lend_token", "lend", "has no effect, since lend is off: set lend, or remove the token" },
     { "lend", "lend_token",
       "needs a token: without one, any process and any browser page on this machine could ask for "
@@ -290,7 +291,8 @@ static void origin_has_a_url(struct config *config, const struct config_group *g
 {
     const struct config_origin *origin = group->values;
     if (!origin->url[0])
-        config_wrong(config, group, "url", "is missing: each origin needs a url");
+        config_wrong(config, group, "url", "is missing or not valid: each origin needs a valid "
+                                           "url");
     if (origin != config->origins && config->origin[0] && strcmp(origin->name, "default") == 0)
         config_mistake_add(config, config_where_of(group, "url"), "origins.default", NULL,
                            "the setting \"origin\" already defines an origin, whose name is "
@@ -365,8 +367,9 @@ static void origin_is_not_penstock(struct config *config, const struct config_gr
                           listens_there(config->admin_listen, authority)))
         config_mistake_add(config, config_where_of(group, "url"), from_setting ? "origin" :
                            config_path(group, "url", &config->arena), NULL,
-                           "%s is where Penstock itself listens: set the URL of the server that "
-                           "holds the objects", origin->url);
+                           "%s is an address of Penstock itself (all loopback addresses with one "
+                           "port count as one): set the URL of the server that holds the objects, "
+                           "or use another port", origin->url);
 }
 
 static bool same_identity(const struct config_origin *a, const struct config_origin *b)
@@ -384,10 +387,11 @@ static void endpoint_has_one_identity(struct config *config, const struct config
     for (const struct config_origin *other = config->origins; other < origin; other++)
         if (authority.len && !same_identity(origin, other) &&
             slice_eq_nocase(authority, authority_of(config, other)))
-            config_wrong(config, group, "access_key", "the credentials differ from those of origin "
-                         "\"%s\", which has the same URL. The cache keeps one copy of each object "
-                         "of a URL, so use the same credentials for both. If a client needs other "
-                         "credentials at this URL, set origin_access_key in its entry of keys",
+            config_wrong(config, group, "access_key", "the credentials (access_key, session_token "
+                         "or profile) differ from those of origin \"%s\", which has the same host "
+                         "and port. The cache keeps one copy of each object there, so use the same "
+                         "credentials for both. If a client needs other credentials there, set "
+                         "origin_access_key in its entry of keys",
                          other->name);
 }
 
@@ -444,8 +448,8 @@ static void prefix_has_its_buckets_origin(struct config *config, const struct co
         if (!whole->prefix.len && slice_eq(whole->bucket, part->bucket) && part->from &&
             whole->from && whole->from != part->from && part->origin[0])
             config_wrong(config, group, "origin",
-                         "is not the origin of the entry for the whole bucket, and both entries must "
-                         "have the same origin. Remove this origin, or set it for the whole bucket");
+                         "is not the origin of the entry for the whole bucket, and both entries "
+                         "must have the same origin: set one origin in both entries");
     }
 }
 

@@ -254,7 +254,8 @@ static bool read_address(const struct setting *setting, slice text, const char *
         *ret_why = "has no host: write HOST:PORT, with 0.0.0.0 for every IPv4 address of this "
                    "machine";
     else if (!v6 && slice_has(host, ':'))
-        *ret_why = "must have the IPv6 address in brackets, as in [::1]:PORT";
+        *ret_why = "has a colon in its host: leave out http://, and write an IPv6 address in "
+                   "brackets, as in [::1]:PORT";
     return v6 || (host.len && !slice_has(host, ':') && !slice_has(host, '[') &&
                   !slice_has(host, '/'));
 }

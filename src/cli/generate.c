@@ -100,7 +100,8 @@ void generate_example(struct text *to, struct arena *keep)
     example_group(to, SCOPE_ORIGIN, "      ");
     text_add(to, S("\n    }\n  },\n\n"
                    "  \"# buckets\": \"Rules of a BUCKET or a BUCKET/PREFIX. "
-                   "If an entry leaves out a setting, its value above applies\",\n"
+                   "If an entry leaves out a setting, the value of the setting above applies, or "
+                   "the default if there is none above\",\n"
                    "  \"buckets\": {\n    \"datasets/imagenet\": {\n"));
     example_group(to, SCOPE_BUCKET, "      ");
     text_add(to, S("\n    }\n  },\n\n"

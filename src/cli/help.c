@@ -175,8 +175,9 @@ static void help_setting(struct text *to, const struct setting *setting)
         text_char(to, *c >= 'a' && *c <= 'z' ? (char)(*c - 'a' + 'A') : *c);
     text_printf(to, "\n  file      \"%s\" in the settings file\n", setting->name);
     if (setting->type == TYPE_SECRET)
-        text_printf(to, "\nThe value can also be in a file of its own. Give the path of that "
-                    "file as\n\"%s_file\" in the settings file, or as --%.*s-file.\n",
+        text_printf(to, "\nThe value can also be in a file of its own. Give the path of that file "
+                    "as\n\"%s_file\" in the settings file, as --%.*s-file, or as the variable "
+                    "above\nwith _FILE at the end of its name.\n",
                     setting->name, SLICE_ARG(flag));
 }
 

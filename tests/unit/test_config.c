@@ -547,7 +547,8 @@ TEST(a_mistake_shows_the_value_and_the_rule_it_breaks)
         { "{\"listen\": \"127.0.0.1:99999\"}",
           "listen: the port must be between 1 and 65535 (given: \"127.0.0.1:99999\")" },
         { "{\"listen\": \":9000\"}", "has no host: write HOST:PORT, with 0.0.0.0" },
-        { "{\"listen\": \"::1:9000\"}", "must have the IPv6 address in brackets, as in [::1]:PORT" },
+        { "{\"listen\": \"::1:9000\"}", "has a colon in its host: leave out http://, "
+          "and write an IPv6 address in brackets, as in [::1]:PORT" },
         { "{\"loops\": 1000}", "must be between 1 and 256 (given: \"1000\")" },
         { "{\"io\": \"aio\"}", "must be one of auto|uring|threads (given: \"aio\")" },
         { "{\"ttl\": \"1500ms\"}",
