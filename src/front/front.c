@@ -340,7 +340,8 @@ static enum err judge_foreign(struct call *call, const struct sigv4_claim *claim
             s3_header_fate(&call->s3, name) != HEADER_FOREIGN)
             continue;
         call->s3.detail = arena_printf(call->keep, "The presigned URL does not sign the header "
-                                       "%.*s: sign it (X-Amz-SignedHeaders), or don't send it.",
+                                       "%.*s: don't send it, or sign it in X-Amz-SignedHeaders, "
+                                       "with signature version 4.",
                                        SLICE_ARG(name));
         return ERR_NOT_SIGNED;
     }
@@ -430,8 +431,8 @@ static enum err judge_large_body(struct call *call, uint64_t bytes, slice *ret_d
         return ERR_BAD_REQUEST;
     }
     if (row->mutates == S3_MUTATES_KEYS && bytes > FRONT_FRAMED_BYTES(KEYS_BODY_BYTES)) {
-        *ret_detail = S("The list of keys to delete is larger than 2 MiB: delete at most 1000 keys "
-                         "in one request.");
+        *ret_detail = S("The list of keys to delete is larger than 2 MiB: delete fewer keys in one "
+                         "request.");
         return ERR_BAD_XML;
     }
     if (row->route == S3_ITEMS)
@@ -503,8 +504,7 @@ bool front_judge(void *arg, struct http_loop *http, struct arena *keep, slice pe
         detail = S(FORMS_OFF);
     }
     if (!err && (err = judge_body(front, head, claim, &ret->body_bytes)) == ERR_TOO_LARGE)
-        detail = S("The body is larger than Penstock allows (body_max): upload the object in "
-                   "parts.");
+        detail = S("The body is larger than Penstock allows: upload the object in smaller parts.");
     if (!err) {
         read_call(front, http, keep, peer, head, judged);
         err = judge_large_body(&judged->call, ret->body_bytes, &detail);

@@ -166,10 +166,10 @@ const char *lend_answer(struct lend *lend, struct arena *keep, slice peer,
                       "programs on this machine. This request has one of four mistakes: (1) its "
                       "sender's address is not a loopback address; (2) its Host header is neither "
                       "a loopback address nor localhost: use one of these in "
-                      "AWS_CONTAINER_CREDENTIALS_FULL_URI; (3) it came from a browser or through "
-                      "a proxy; (4) its Authorization header is not lend_token: set "
-                      "AWS_CONTAINER_AUTHORIZATION_TOKEN to that token. Penstock's log says which "
-                      "(lend_refused)\"}\n");
+                      "AWS_CONTAINER_CREDENTIALS_FULL_URI; (3) it came from a browser or through a "
+                      "proxy; (4) its Authorization header is not lend_token: set "
+                      "AWS_CONTAINER_AUTHORIZATION_TOKEN to that token. Penstock's access log says "
+                      "which (lend_refused)\"}\n");
         return why;
     }
     struct pair pair = current(lend, now_s);

@@ -131,7 +131,8 @@ static void changed(void *arg)
 static enum err no_key_in_time(struct own_list *list)
 {
     return fail(list, ERR_ORIGIN_TIMEOUT, "The origin's list had no key within 60 s, or in 1000 "
-                "pages. Please try again. If it fails again, ask for a longer prefix.");
+                "pages. Please try again. If it fails again, and the request has a prefix, ask for "
+                "a longer one.");
 }
 
 /* Called each second while the origin is asked. Its clock is the ageing clock, which tests move. */
@@ -263,8 +264,9 @@ static const char *fault_of(const struct own_list *list, const struct listing *p
                      (key.len && slice_eq(key, list->first))))
         return "The origin's list has the same page again: the origin ignores continuation-token.";
     if (!by_token && key.len && list->last.len && !is_after(key, list->last))
-        return "The origin's list begins before the key that Penstock named: the origin ignores "
-               "start-after, so Penstock can't ask for the rest of a list.";
+        return "The origin's list begins at or before the key that Penstock named: the origin "
+               "ignores start-after, or includes that key, so Penstock can't ask for the rest of a "
+               "list.";
     return NULL;
 }
 

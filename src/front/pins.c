@@ -253,8 +253,9 @@ static void answer(struct pool_task *task)
                            "their disks are full, or Penstock has no file descriptor left. Please "
                            "try again."));
     else if (job->err == ERR_LIMIT)
-        pool_task_refuse(task, ERR_TOO_MANY, S("4096 prefixes are pinned, which is the limit. Unpin "
-                                               "a prefix that is no longer needed. GET "
+        pool_task_refuse(task, ERR_TOO_MANY, S("There may be at most 4096 pins; a prefix with keys "
+                                               "at several origins counts once for each origin. "
+                                               "Unpin a prefix that is no longer needed. GET "
                                                "?penstock-pin lists the pins of a bucket."));
     else if (job->err)
         pool_task_refuse(task, job->err, S(""));

@@ -95,8 +95,8 @@ static enum err judge_source(const struct call *call, const struct rules *rules,
     if (!source->bucket.len || (from && from->origin == rules->origin))
         return OK;
     *ret_detail = arena_printf(
-        call->keep, "Penstock does not implement copies between origins, and \"%.*s/%.*s\" lies at "
-        "another origin than \"%.*s/%.*s\": get the source, and put it as a new object.",
+        call->keep, "Penstock does not implement copies between origins, and \"%.*s/%.*s\" does "
+        "not lie at the origin of \"%.*s/%.*s\": get the source, and put it as a new object.",
         SLICE_ARG(source->bucket),
         SLICE_ARG(source->key), SLICE_ARG(call->s3.bucket), SLICE_ARG(call->s3.key));
     return ERR_NOT_IMPLEMENTED;
@@ -136,8 +136,8 @@ enum err rules_judge_keys(struct call *call, const struct write_key *keys, size_
             continue;
         *ret_detail = arena_printf(
             call->keep, "Penstock does not implement DeleteObjects of keys at several origins, and "
-            "\"%.*s\" lies at another origin than \"%.*s\": send one request for the keys of each "
-            "origin.", SLICE_ARG(keys[i].key),
+            "\"%.*s\" does not lie at the origin of \"%.*s\": send one request for the keys of "
+            "each origin.", SLICE_ARG(keys[i].key),
             SLICE_ARG(keys[0].key));
         return ERR_NOT_IMPLEMENTED;
     }

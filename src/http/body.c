@@ -194,13 +194,13 @@ static bool place_or_refuse(struct conn *conn, size_t bytes)
         return true;
     metric_add(body->beyond_share ? M_HTTP_REFUSED_SHARE : M_HTTP_REFUSED_SPILL, 1);
     gate_refuse(conn, ERR_LIMIT, body->beyond_share
-                                     ? "one client's request bodies may take at most half of "
-                                       "bodies_memory and half of bodies_disk, and this client's "
-                                       "other bodies leave no room there: send fewer at once, or "
-                                       "try again later"
-                                     : "neither memory (bodies_memory) nor the cache folder "
-                                       "(bodies_disk) has room for the request body now: try "
-                                       "again later, or send the object in smaller parts");
+                                     ? "with this body, the client's request bodies would take "
+                                       "more than half of bodies_memory, of bodies_disk or of the "
+                                       "files for bodies: send fewer at once, or try again later"
+                                     : "memory (bodies_memory) has no room for the request body "
+                                       "now, and the cache folder is full (bodies_disk, free "
+                                       "space, open files) or out of service: try again later, or "
+                                       "send the object in smaller parts");
     return false;
 }
 

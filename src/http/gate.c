@@ -61,10 +61,10 @@ void gate_refuse_too_large(struct conn *conn, bool announced)
 {
     metric_add(M_HTTP_REFUSED_BODY, 1);
     gate_refuse(conn, announced ? ERR_INCOMPLETE : ERR_TOO_LARGE,
-                announced ? "the body is longer than x-amz-decoded-content-length says: correct "
-                            "that header"
-                          : "the body is larger than Penstock allows (body_max): upload the object "
-                            "in parts");
+                announced ? "the body is longer than x-amz-decoded-content-length allows: correct "
+                            "that header, or send chunks of at least 8 KiB"
+                          : "the body is larger than Penstock allows: upload the object in smaller "
+                            "parts");
 }
 
 void gate_drain(struct conn *conn)
@@ -162,7 +162,7 @@ void gate_look(struct conn *conn)
     if (is_tls(bytes)) {
         metric_add(M_HTTP_REFUSED_HEAD, 1);
         gate_refuse(conn, ERR_BAD_HEAD, "this port speaks http://, and the client began with TLS: "
-                    "use an http URL, or the port of tls_listen");
+                    "use an http URL or, for S3, the port of tls_listen");
         return;
     }
     if (!worth_a_scan(conn, bytes))

@@ -109,8 +109,8 @@ static slice no_certificate(const char *file, struct arena *keep)
     if (ERR_GET_LIB(first) == ERR_LIB_PEM && ERR_GET_REASON(first) == PEM_R_NO_START_LINE)
         return arena_printf(keep, "%s holds no certificate: set tls_cert_file to a PEM file, which "
                             "begins with -----BEGIN CERTIFICATE-----", file);
-    return arena_printf(keep, "the certificate in %s can't be used: %s. Set tls_cert_file to a "
-                        "file that openssl x509 can read", file,
+    return arena_printf(keep, "a certificate in %s can't be used: %s. Set tls_cert_file to a file "
+                        "with a chain of certificates that OpenSSL accepts", file,
                         reason ? reason : "it is damaged");
 }
 

@@ -81,7 +81,8 @@ static bool may_register(struct session *session, const struct message *message,
     if (!users_take_bytes(users, session->user, message->bytes, options->user_bytes_max)) {
         metric_add(M_FILL_USER_MEMORY, 1);
         return refused(ret_why, 429, "quota", S("with this buffer, this user would have registered "
-                       "more bytes than fill_user_memory allows: unregister a buffer"));
+                       "more bytes than fill_user_memory allows: register a smaller buffer, or "
+                       "unregister one"));
     }
     return true;
 }

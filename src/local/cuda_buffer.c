@@ -77,7 +77,7 @@ static enum err measure(const struct gpu *gpu, const uint64_t *chunks, size_t co
     for (size_t i = 0; i < count; i++)
         if (chunks[i] == 0 || chunks[i] % gpu->granule != 0 || chunks[i] > INT64_MAX ||
             __builtin_add_overflow(sum, chunks[i], &sum) || sum > INT64_MAX)
-            return cuda_say(why, ERR_BAD_ARGUMENT, "chunks[%zu] must be a multiple of "
+            return cuda_say(why, ERR_BAD_ARGUMENT, "chunks[%zu] must be above 0, and a multiple of "
                             "%llu bytes, the granularity of this GPU", i,
                             (unsigned long long)gpu->granule);
     if (bytes == 0 || bytes > sum)
@@ -210,7 +210,7 @@ static enum err locate(struct gpu *gpu, void *opened, uint64_t base_offset, uint
                          "CUDA's query of the size of the client's GPU memory", NOT_IPC, why);
     if (!e && (bytes == 0 || base_offset > size || bytes > size - base_offset))
         e = cuda_say(why, ERR_BAD_ARGUMENT, "\"base_offset\" and \"bytes\" reach beyond the "
-                     "allocation, which has %zu bytes: lower \"bytes\"", size);
+                     "allocation, which has %zu bytes: lower one of them", size);
     *ret = base + base_offset;
     return e;
 }

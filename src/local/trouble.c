@@ -15,12 +15,12 @@ static const struct {
 } ours[] = {
     { ERR_TOO_LARGE, 413, "too_large",
       "an object is larger than its place in the buffer, or than \"max\": give the item a larger "
-      "place, or ask for a part of the object" },
+      "place and \"max\", or ask for a part of the object" },
     { ERR_TIMEOUT, 504, "deadline",
       "the fill took longer than its deadline_ms or the setting fill_time allows: send the fill "
       "again; bytes that the cache has stored by then are not fetched again" },
     { ERR_FAULT, 422, "buffer_fault",
-      "pages of the buffer were removed while a fill wrote to them: don't punch holes into a "
+      "pages of the buffer were missing when a fill wrote to them: don't punch holes into a "
       "buffer" },
     { ERR_GONE, 503, "gpu_lost",
       "the GPU has failed, and is out of use until Penstock is restarted (Penstock's log has the "

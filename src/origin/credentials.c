@@ -106,8 +106,8 @@ static enum err from_file(struct seek *seek, const char *name, slice path, slice
         return seek_fail(seek, ERR_IO, "%s: %.*s", name, SLICE_ARG(seek->why));
     *ret = slice_trim(slice_without_line_end(slice_cut(&text, '\n')));
     if (!ret->len)
-        return seek_fail(seek, ERR_BAD_ARGUMENT, "%.*s is empty: write the key or token for the "
-                         "origin into this file", SLICE_ARG(path));
+        return seek_fail(seek, ERR_BAD_ARGUMENT, "the first line of %.*s is empty: write the key "
+                         "or token for the origin into this line", SLICE_ARG(path));
     return OK;
 }
 

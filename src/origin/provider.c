@@ -83,9 +83,9 @@ static void log_failed(const struct provider *provider, slice why, int64_t expir
              SLICE_ARG(expires), SLICE_ARG(text),
              good ? "Penstock keeps using the last credentials that it got, and asks the source "
                     "again"
-                  : "Penstock has no valid credentials now, so it can't serve objects that are not "
-                    "cached: check the source of the credentials. Penstock asks this source "
-                    "again and again");
+                  : "Penstock has no valid credentials for this origin now, so clients without an "
+                    "origin identity of their own get only cached objects: check the source of the "
+                    "credentials. Penstock asks this source again and again");
     arena_free(&keep);
 }
 

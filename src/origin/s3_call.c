@@ -38,7 +38,8 @@
 #define HELD_BYTES_MAX (16 * 1024)
 #define RENEW_MS 11000u             /* longest RENEWING; more than the 10 s limit of STS */
 #define RENEW_LOOK_MS 20u
-#define TRUST "; set origin_ca_file to a file with the CA certificates that you trust"
+#define TRUST "; set origin_ca_file (in origins: ca_file) to a file with the CA certificates " \
+              "that you trust"
 #define KEPT "; check the disks of the cache folders, which keep large request bodies"
 #define NO_TLS "; the origin's port does not speak TLS: check the port in the origin's URL (the " \
                "setting 'origin', or url in 'origins'), and whether this URL must begin with " \

@@ -15,7 +15,7 @@
 #include "origin/s3.h"
 #include "s3/xml.h"
 
-#define SOURCE " (if it is not set, check the AWS credentials in Penstock's environment or profile)"
+#define SOURCE " (if neither is set, check the source of the credentials: penstock stat names it)"
 #define PROXY ", or a proxy between Penstock and the origin changes requests"
 #define CLOCKS "the clocks of the origin and of this machine differ: set the clock that is wrong"
 
@@ -24,15 +24,16 @@ static const struct {
     bool renew;            /* the source of the credentials may have newer ones */
     const char *why_as;    /* for a request signed as a client; NULL: the client gets the answer */
 } rows[] = {
-    { "SignatureDoesNotMatch", "the secret key is wrong" PROXY ": check origin_secret_key" SOURCE,
-      true, "the secret key is wrong" PROXY ": in the setting 'keys', check the entry that has this "
+    { "SignatureDoesNotMatch", "the secret key is wrong" PROXY ": check origin_secret_key, or "
+      "secret_key in 'origins'" SOURCE, true,
+      "the secret key is wrong" PROXY ": in the setting 'keys', check the entry that has this "
       "access key as access_key or origin_access_key" },
-    { "InvalidAccessKeyId", "the origin does not know the access key: check origin_access_key"
-      SOURCE, true, NULL },
+    { "InvalidAccessKeyId", "the origin does not know the access key: check origin_access_key, or "
+      "access_key in 'origins'" SOURCE, true, NULL },
     { "ExpiredToken", "the session token has expired, and the source of the credentials gives no "
       "newer one: renew the token at that source (penstock stat names the source)", true, NULL },
-    { "InvalidToken", "the session token is wrong: check origin_session_token" SOURCE, true,
-      NULL },
+    { "InvalidToken", "the session token is wrong: check origin_session_token, or session_token in "
+      "'origins'" SOURCE, true, NULL },
     { "RequestTimeTooSkewed", CLOCKS, false, CLOCKS },
 };
 
@@ -81,8 +82,8 @@ static bool of_head(struct s3 *s3, enum s3_op op, int status)
     if (!atomic_exchange(&s3->keys_taken, true))
         log_warn("origin_refused", "origin=%s op=%s status=%d code=- not_logged=0 why=\"the origin "
                  "refused the first request that was signed with Penstock's own credentials. A "
-                 "HEAD response gives no reason. If all other requests fail, too, check "
-                 "origin_access_key and origin_secret_key\"",
+                 "HEAD response gives no reason. If all other requests fail, too, check the source "
+                 "of these credentials, which penstock stat names\"",
                  s3->origin.name, s3_op_name(op), status);
     return false;
 }

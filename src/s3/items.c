@@ -90,7 +90,8 @@ static enum err read_text(struct reading *r, const struct member *member, const 
 {
     slice text = json_text(value);
     if (!json_is_string(value) || !text.len || text.len > TEXT_BYTES_MAX || slice_has_control(text))
-        return wrong_member(r, member->name, "must be text of 1 to 1024 bytes, on one line");
+        return wrong_member(r, member->name, "must be text of 1 to 1024 bytes, without control "
+                                             "characters");
     *(slice *)value_at(r, member) = arena_copy(r->keep, text);
     return OK;
 }
@@ -325,15 +326,15 @@ enum err items_read_batch(struct arena *keep, slice document, size_t count_max,
     json_error_t error;
     *ret = (struct items_batch){ .form = BATCH_TAR };
     if (items_are_dense(document, count_max)) {
-        *ret_why = arena_printf(keep, "the body has more values than %zu items can have: "
-                                "send fewer items", count_max);
+        *ret_why = arena_printf(keep, "the body has more values than %zu items can have",
+                                count_max);
         return ERR_LIMIT;
     }
     json_t *object = json_loadb(document.len ? document.ptr : "", document.len,
                                 JSON_REJECT_DUPLICATES, &error);
     if (!object)
-        return bad(ret_why, arena_printf(keep, "the body is not JSON: line %d, column %d: %s",
-                                         error.line, error.column, error.text));
+        return bad(ret_why, arena_printf(keep, "Penstock can't read the body as JSON: line %d, "
+                                         "column %d: %s", error.line, error.column, error.text));
     enum err err = read_batch(keep, object, count_max, ret, ret_why);
     json_decref(object);
     return err;

@@ -309,8 +309,8 @@ static enum err bad_end(struct scan *scan, slice name)
 {
     name = slice_sub(name, 0, NAME_BYTES_MAX);
     if (*scan->at == '\n' || scan->at[-1] == '\r')
-        return bad_field(scan, "the line of the header %.*s does not end in CR LF",
-                         SLICE_ARG(name));
+        return bad_field(scan, "the line of the header %.*s has a CR without LF, or an LF without "
+                               "CR: end each line in CR LF", SLICE_ARG(name));
     return bad_field(scan, "the header %.*s has the control byte 0x%02x: remove this byte",
                      SLICE_ARG(name), (unsigned)(uint8_t)*scan->at);
 }
@@ -372,7 +372,8 @@ enum err request_head_scan(slice bytes, struct request_head *ret, const char **r
                          .head = ret };
     enum err e = scan_lines(&scan);
     if (e == ERR_MORE && bytes.len >= REQUEST_HEAD_BYTES_MAX) {
-        scan.why = "the request head is larger than 32 KiB: send fewer or shorter headers";
+        scan.why = "the request head is larger than 32 KiB: send fewer or shorter headers, or a "
+                   "shorter URL";
         e = ERR_HEAD_TOO_LARGE;
     }
     check(scan.at <= scan.end && ret->field_count <= HTTP_FIELDS_MAX);

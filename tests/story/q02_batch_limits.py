@@ -17,15 +17,15 @@ with Story("q02 limits of batches, and hostile lists") as story:
     # ---- lists that are wrong ----
     deep = b'{"items":' + b"[" * 2000
     for what, body, says in (
-            ("no JSON", b"{", "the body is not JSON: line 1"), ("nothing", b"", "the body is not JSON"),
+            ("no JSON", b"{", "read the body as JSON: line 1"), ("nothing", b"", "read the body as JSON"),
             ("not an object", b"[]", "the body must be a JSON object"), ("deep", deep, "the body"),
             ("no items", b"{}", "&quot;items&quot; must be an array"),
             ("a wrong item", document(["a", ["b", 0, "7"]]), "items[1]: &quot;length&quot; must be a whole number of bytes, or -1"),
             ("a misspelt member", document([{"key": "k", "ofset": 1}]), "did you mean &quot;offset&quot;"),
             ("a wrong form", document([], form="zip"), "&quot;form&quot; must be"),
             ("a member twice", b'{"items":[],"items":[]}', "duplicate"),
-            ("no UTF-8", b'{"items":["\xff"]}', "the body is not JSON"),
-            ("a NUL", b'{"items":["a\\u0000"]}', "the body is not JSON"),
+            ("no UTF-8", b'{"items":["\xff"]}', "read the body as JSON"),
+            ("a NUL", b'{"items":["a\\u0000"]}', "read the body as JSON"),
             ("a long key", document(["k" * 1025]), "items[0]: &quot;key&quot; must have 1 to 1024 bytes"),
             ("a place", document([["k", 0, 1, 2]]), "items[0]: &quot;to&quot; is only for a fill")):
         reply = ask(client, "bucket", None, body=body)
@@ -47,7 +47,7 @@ with Story("q02 limits of batches, and hostile lists") as story:
     reply = ask(client, "bucket", ["0001"] * 101)
     story.fact("not 101", reply.status == 400 and b"&quot;items&quot; has 101 elements, and may have at most 100" in reply.body, reply.body)
     reply = ask(client, "bucket", None, body=document([0] * 15000))
-    story.fact("nor many small things", reply.status == 400 and b"the body has more values than 100 items can have: send fewer items" in reply.body, reply.body)
+    story.fact("nor many small things", reply.status == 400 and b"the body has more values than 100 items can have: ask for fewer" in reply.body, reply.body)
     story.same("... which is counted", limited(server, "batch_items"), 2)
     reply = ask(client, "bucket", None, body=document(["0001"]) + b" " * 200_000)
     story.same("a list that is too long is refused before it is taken in", (reply.status, reply.code), (400, "EntityTooLarge"))

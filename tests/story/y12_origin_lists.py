@@ -102,7 +102,7 @@ with Story("y12 lists of an origin that is slow or odd", seconds=60) as story:
         wait_for(f"{name} gets a large page", lambda: ask("ls", client, "other", max_keys=5000)[0] == [])
     story.same("... and A's own short lists", ask("ls", path="other")[1]["complete"], True)
     found = end()
-    story.fact("the list ends when its time is over", refused(found, 504, "longer prefix"), found)
+    story.fact("the list ends when its time is over", refused(found, 504, "ask for a longer one"), found)
 
     end = meanwhile(lambda: together(*[lambda client=client: ask("du", client) for client in clients[:4]]), 4, *HANG)
     found = ask("du", clients[4], "other")
