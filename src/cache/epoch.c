@@ -21,7 +21,7 @@ static struct {
     _Atomic uint64_t latest;  /* the highest number of a write */
 } epochs[EPOCHS];    /* process-wide: pages nobody touched cost nothing */
 
-static_assert(EPOCHS == UINT16_MAX + 1, "two bytes of an id are the index of a row");
+static_assert(EPOCHS == UINT16_MAX + 1, "there is a row for each value of two bytes");
 
 static atomic_ullong moments;
 

@@ -16,7 +16,7 @@
 #include "local/inside.h"
 
 static_assert(MESSAGE_FDS_MAX <= GPU_CHUNKS_MAX && IPC_HANDLE_BYTES == GPU_IPC_BYTES,
-              "the limits of a message fit those of a GPU's import");
+              "an import takes all chunks and the handle that a message can have");
 
 /* A task of the copier for one buffer. Only an import uses the members after `buffer`. */
 struct call {

@@ -330,13 +330,14 @@ static uint32_t most_records(const struct extent *extent)
 {
     uint64_t bytes = MIN(MAX(extent_size(extent), extent->all->extent_bytes), EXTENT_FILE_MAX);
     uint32_t most = (uint32_t)(bytes / RECORD_BYTES_MIN);
-    static_assert(EXTENT_FILE_MAX / RECORD_BYTES_MIN <= AGES_RECORDS_MAX, "ages has room for them");
+    static_assert(EXTENT_FILE_MAX / RECORD_BYTES_MIN <= AGES_RECORDS_MAX,
+                  "struct ages has room for all records of the largest extent");
     return extent_is_unusable(extent) ? 0 : MIN(most, extent_rows(extent));
 }
 
 struct extent *extent_add(struct extents *all, uint32_t number, int fd, uint64_t bytes, bool old)
 {
-    static_assert(ROWS_UNKNOWN == UINT32_MAX, "no extent has so many rows");
+    static_assert(ROWS_UNKNOWN == UINT32_MAX, "ROWS_UNKNOWN is more rows than any extent has");
     struct extent *extent = new_extent(all, number, fd, bytes);
     if (old)
         extent_recognize(extent);

@@ -55,7 +55,8 @@ ON_DISK disk_volume {
 enum { METADATA_FULL = 1, METADATA_UNSHARED = 2 };    /* disk_metadata.flags */
 enum { OFFSET_REFUSED = 1 };    /* in the offset of a record, which starts on 64 bytes */
 
-static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the format is little endian");
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+              "the machine is little-endian, as the format on disk is");
 static_assert(sizeof(struct disk_entry) == ENTRY_BYTES, "on disk");
 static_assert(offsetof(struct record, crc) == 64 && sizeof(struct record) == RECORD_HEADER_MAX,
               "on disk");

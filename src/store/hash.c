@@ -71,7 +71,7 @@ void object_id_of(const uint8_t secret[STORE_SECRET_BYTES], const struct object_
                             name->endpoint, name->bucket, name->key, name->version };
     siphash_128(secret, parts, countof(parts), hash);
     static_assert(sizeof(ret->bytes) <= sizeof(hash),
-                  "an id is made of the first bytes of the hash");
+                  "the hash has at least as many bytes as an id, which is made of its first bytes");
     memcpy(ret->bytes, hash, sizeof(ret->bytes));
 }
 

@@ -69,7 +69,8 @@ void mean_age_resize(struct mean_age *policy, uint64_t records)
 uint64_t mean_age_hash(const struct object_id *id, uint32_t unit)
 {
     uint64_t hash;    /* an id is a keyed hash */
-    static_assert(sizeof(id->bytes) >= sizeof(hash), "an id has as many bytes as the hash");
+    static_assert(sizeof(id->bytes) >= sizeof(hash),
+                  "an id has at least as many bytes as the hash");
     memcpy(&hash, id->bytes, sizeof(hash));
     hash += (unit + UINT64_C(1)) * UINT64_C(0x9E3779B97F4A7C15);
     hash = (hash ^ hash >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
@@ -150,7 +151,8 @@ bool mean_age_is_known(const struct mean_age *policy)
 
 /* ---- stamps ---- */
 
-static_assert(MEAN_AGE_CAP + 2 * MEAN_AGE_UNSWEPT < 256, "old stamps and later ones differ");
+static_assert(MEAN_AGE_CAP + 2 * MEAN_AGE_UNSWEPT < 256,
+              "one byte tells a later stamp from an old one");
 
 /* Moves an old stamp up, unless a touch has changed it meanwhile. */
 static void move_up(_Atomic uint8_t *at, uint8_t stamp, uint64_t tick)
