@@ -22,8 +22,8 @@ static enum err find_fixed(slice profile, const char *so, struct arena *keep,
     enum err err = credentials_find(keep, &ask, ret, ret_why);
     if (err || ret->kind != CREDENTIALS_LENT)
         return err;
-    *ret_why = arena_printf(keep, "Penstock found only temporary credentials of its own (from: "
-                            "%.*s), and %s", SLICE_ARG(ret->from), so);
+    *ret_why = arena_printf(keep, "only temporary credentials were found (from: %.*s), and %s",
+                            SLICE_ARG(ret->from), so);
     return ERR_NOT_FOUND;
 }
 

@@ -77,9 +77,9 @@ static void watch_room(struct folder_reported *reported, const struct store_stat
     if (squeezed)
         log_warn("cache_squeezed", "path=%.*s capacity=%" PRIu64 " size=%" PRIu64 " free=%" PRIu64
                  " reserve=%" PRIu64 " why=\"the file system of the cache folder has less free "
-                 "space, or fewer free inodes, than its size and cache_reserve need: the cache keeps "
-                 "fewer objects, and more reads go to the origin. Make room on that file system, or lower "
-                 "the folder's size (cache_size, or size in cache_dirs)\"",
+                 "space, or fewer free inodes, than the folder's size and cache_reserve need: the "
+                 "cache keeps fewer objects, and more reads go to the origin. Make room on that "
+                 "file system, or lower the folder's size (cache_size, or size in cache_dirs)\"",
                  SLICE_ARG(reported->path), status->capacity_bytes, status->size_bytes,
                  status->free_bytes, status->reserve_bytes);
     else
@@ -155,9 +155,8 @@ static void look_for_damage(const struct serve *serve, size_t i)
 static const char *without(const struct serve *serve)
 {
     return serve->config->folder_count == 1
-        ? "Penstock serves without a cache, and tries the folder again every 5 s"
-        : "Penstock reads the objects of this folder from the origin, and tries the folder again "
-          "every 5 s";
+        ? "Penstock serves without a cache until the folder works again"
+        : "Penstock reads the objects of this folder from the origin until the folder works again";
 }
 
 /* ---- opening ---- */
@@ -316,11 +315,12 @@ static void watch_descriptors(const struct serve *serve)
     if (count == reported || mono_ms() < until_ms)
         return;
     log_warn("no_descriptor", "count=%" PRIu64 " limit=%" PRIu64 " why=\"Penstock had no file "
-             "descriptor left for files of the cache. A cache folder that was in service stays in "
+             "descriptor left for files of the cache: it uses at most a quarter of the limit of "
+             "open files for them, and at most 4096. A cache folder that was in service stays in "
              "service, but some reads went to the origin, and some objects, purges or pins could "
-             "not be stored. Raise "
-             "the limit of open files (LimitNOFILE in the unit, or ulimit -n), or lower "
-             "connections_max\"", count - reported, serve->files_max);
+             "not be stored. Raise the limit of open files (LimitNOFILE in the unit, or ulimit -n) "
+             "if it is below 16384, lower connections_max, or let fewer clients read at once\"",
+             count - reported, serve->files_max);
     reported = count;
     until_ms = mono_ms() + REPORT_MS;
 }

@@ -54,8 +54,8 @@ static void print_totals(struct arena *keep, const struct fsck_report *report)
     printf("  extents: %" PRIu64 " (%.*s)\n", totals->extents, SLICE_ARG(size));
     printf("  records: %" PRIu64 ", of which %" PRIu64 " are no longer in use\n", totals->records,
            totals->dead_records);
-    printf("  entries in the index: %" PRIu64 "; Penstock trusts %" PRIu64 " of them, and "
-           "revalidates the others once\n", totals->entries, totals->proved_entries);
+    printf("  entries in the index: %" PRIu64 "; after a clean stop, Penstock trusts %" PRIu64
+           " of them, and revalidates the others once\n", totals->entries, totals->proved_entries);
 }
 
 static void print_finding(const struct fsck_report *report, enum fsck_kind kind)
@@ -226,7 +226,8 @@ static int run_fsck(struct cli *cli)
 }
 
 static const struct command_option options[] = {
-    { "--repair", NULL, "remove what is wrong. Penstock then revalidates each object once" },
+    { "--repair", NULL, "remove what is wrong, except what the report says to do by hand. Penstock "
+                        "then revalidates each object once" },
     { "--quick", NULL, "do not verify the checksums of data: read headers, metadata and the "
                        "index" },
     { "--json", NULL, "print the report as JSON" },
@@ -242,5 +243,5 @@ const struct command command_fsck = {
             "them meanwhile. Without --repair it changes nothing. The exit status is 0 if\n"
             "nothing is wrong, or if --repair has removed all that was wrong; 1 if something\n"
             "is wrong; 2 if a folder could not be checked or repaired completely, or if the\n"
-            "command line is wrong.",
+            "command line is wrong or the settings file can't be read.",
 };

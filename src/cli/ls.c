@@ -68,7 +68,7 @@ static void print_total(struct listing *listing, const struct s3_url *of)
                SLICE_ARG(bytes_text(listing, listing->cached_bytes)),
                SLICE_ARG(bytes_text(listing, listing->bytes)));
     else
-        printf("no key of %.*s is cached\n",
+        printf("no cached key of %.*s was found\n",
                SLICE_ARG(show_s3(&listing->keep, of->bucket, of->key)));
     arena_free(&listing->keep);
 }

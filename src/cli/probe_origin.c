@@ -126,8 +126,9 @@ static slice advice(struct arena *keep, enum err err, const struct url_kind *kin
                  "clock");
     if (err != ERR_ORIGIN_KEYS)
         return S("");
-    return arena_printf(keep, "Check origin_access_key and origin_secret_key (the request was "
-                        "signed with %.*s, from: %.*s), and this machine's clock",
+    return arena_printf(keep, "Check the credentials (origin_access_key and origin_secret_key, or "
+                        "their source; the request was signed with %.*s, from: %.*s), and this "
+                        "machine's clock",
                         SLICE_ARG(keys->access_key), SLICE_ARG(keys->from));
 }
 

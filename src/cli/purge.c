@@ -190,7 +190,8 @@ static int ask_states(struct purge *purge, line_visit *visit)
     query_add(&query, "prefix", purge->server->of.key);
     struct question question = {
         .method = "GET", .of = { purge->server->of.bucket, S("") }, .query = text_slice(&query),
-        .right = SERVER_CACHE_RIGHT, .slow = "The service has many other requests",
+        .right = SERVER_CACHE_RIGHT, .slow = "The service may have many other requests, or its "
+                                             "disk may be slow",
         .may_be_empty = true };
     int status = server_ask(purge->server, &question, &purge->keep, &body);
     return status ? status : lines_each(purge->server, body, visit, purge);
@@ -283,7 +284,8 @@ static const struct command_option options[] = {
     { "--key", NULL, "the URL names exactly one key, not a prefix" },
     { "--dry-run", NULL, "change nothing; show how much a purge would remove" },
     { "--wait", NULL, "also wait until the purge is no longer in progress; do not wait for a cache "
-                      "folder that is out of service" },
+                      "folder that is out of service, waits for such a folder, or has files that "
+                      "Penstock can't open" },
     { "--list", NULL, "show the purges that are still in progress" },
     { "--yes", NULL, "do not ask before a whole bucket is purged" },
     SERVER_OPTIONS,

@@ -186,8 +186,8 @@ slice rules_keys_from(const struct config *config, struct arena *keep)
         return arena_printf(keep, "a key of Penstock's own list (access_key and keys in the "
                             "settings: %.*s), not with a key of the origin", SLICE_ARG(place));
     }
-    return S("the AWS credentials in Penstock's own environment or profile, since neither "
-             "access_key nor keys is set");
+    return S("the AWS credentials of Penstock's own environment, mounted files or profile, since "
+             "neither access_key nor keys is set");
 }
 
 enum err rules_keys(struct serve *serve, const struct config *config, struct arena *keep,

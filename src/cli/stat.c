@@ -149,7 +149,8 @@ static void print_saved(struct arena *keep, json_t *all)
     print_line(keep, all, "saved      {saved_bytes} not fetched");
     if (dollars)
         printf(value < 1 ? " ($%.4f)" : " ($%.2f)", value);
-    print_line(keep, all, ": clients were given {given_bytes}, origins sent {fetched_bytes}");
+    print_line(keep, all, ": clients got or prefetched {given_bytes}, origins sent "
+                          "{fetched_bytes}");
     puts(dollars ? "" : " (set egress_price to see the value in dollars)");
 }
 

@@ -26,10 +26,10 @@ slice cli_tls_warning(struct http_tls *tls, struct arena *keep)
     if (left_s > SOON_S)
         return S("");
     if (left_s <= 0)
-        return S("the certificate in tls_cert_file has expired, so clients refuse it: renew it. "
-                 "Penstock reads the new file by itself");
+        return S("a certificate in tls_cert_file has expired, so clients may refuse the "
+                 "connection: renew it. Penstock reads the new file by itself");
     int days = (int)(left_s / DAY_S);
-    return arena_printf(keep, "the certificate in tls_cert_file expires in %s%d day%s: renew it. "
+    return arena_printf(keep, "a certificate in tls_cert_file expires in %s%d day%s: renew it. "
                         "Penstock reads the new file by itself", days ? "" : "less than ",
                         MAX(days, 1), days > 1 ? "s" : "");
 }

@@ -117,10 +117,11 @@ slice cli_small_cache(uint64_t size_bytes, bool derived, struct arena *keep)
 {
     if (!derived || size_bytes >= SMALL_BYTES)
         return S("");
-    return arena_printf(keep, "the cache has only %" PRIu64 " MiB, which is 80 %% of the free "
-                        "space of its file system: too little to be of use. Make room on that file "
-                        "system (the cache then grows), or " SET_ANOTHER ". If you want such a "
-                        "small cache, set its size: cache_size, or the size in cache_dirs",
+    return arena_printf(keep, "a cache folder has only %" PRIu64 " MiB for its objects, because "
+                        "its file system had little free space: too little to be of use. Make room "
+                        "on that file system (the folder's size then grows), or " SET_ANOTHER ". "
+                        "If you want such a small cache, set its size: cache_size, or the size in "
+                        "cache_dirs",
                         size_bytes / MIB);
 }
 
@@ -132,9 +133,10 @@ static slice file_sizes_are_limited(const struct config *config, struct arena *k
     if (getrlimit(RLIMIT_FSIZE, &files) != 0 || files.rlim_max == RLIM_INFINITY)
         return S("");
     slice most = show_bytes(keep, files.rlim_max);
-    return arena_printf(keep, "a file of this process may have at most %.*s (ulimit -Hf, or "
-                        "LimitFSIZE in the unit): larger uploads may fail, and a cache whose files "
-                        "reach this size stores no more objects. Remove this limit", SLICE_ARG(most));
+    return arena_printf(keep, "this process may write no file larger than %.*s (ulimit -Hf, or "
+                        "LimitFSIZE in the unit): larger uploads may fail, and when a file of the "
+                        "cache reaches this size, no more objects are stored. Remove this "
+                        "limit", SLICE_ARG(most));
 }
 
 static bool holds_a_key(const char *file, struct arena *keep)
@@ -167,8 +169,9 @@ static slice grants_cost(const struct config *config, struct arena *keep)
     if (!has_own_identities(config))
         return S("");
     if (config->grant_time_ms == 0)
-        return S("grant_time is 0: Penstock asks the origin before each read of a client that has "
-                 "its own origin identity. For faster reads, set a longer grant_time");
+        return S("grant_time is 0: unless an entry of buckets sets grant_time, Penstock asks the "
+                 "origin before each read of a client that has its own origin identity. For faster "
+                 "reads, set a longer grant_time");
     if (strcmp(config->grant_scope, "object") != 0 || config->grant_time_ms >= 10 * MINUTES)
         return S("");
     return arena_printf(keep, "a client with its own origin identity needs a grant for each cached "
@@ -183,8 +186,9 @@ static slice permission_costs(const struct config *config, struct arena *keep)
     (void)keep;
     return config->permission_time_ms
         ? S("")
-        : S("permission_time is 0: Penstock asks the origin before each read of a client that has "
-            "no origin identity of its own. For faster reads, set a longer permission_time");
+        : S("permission_time is 0: unless an entry of buckets sets permission_time, Penstock asks "
+            "the origin before each read of a client that has no origin identity of its own. For "
+            "faster reads, set a longer permission_time");
 }
 
 static slice anybody_may_write(const struct config *config, struct arena *keep)
@@ -193,9 +197,10 @@ static slice anybody_may_write(const struct config *config, struct arena *keep)
         for (size_t j = 0; j < config->keys[i].row_count; j++)
             if (config->keys[i].anonymous &&
                 (config->keys[i].rows[j].rights & (RIGHT_WRITE | RIGHT_ADMIN)))
-                return arena_printf(keep, "%s allows writes without a signature: anybody who "
-                                    "reaches Penstock may overwrite and delete objects. Give "
-                                    "such clients only the rights 'read' and 'list'", config->keys[i].name);
+                return arena_printf(keep, "%s allows writes or administration without a signature: "
+                                    "anybody who reaches Penstock may overwrite and delete "
+                                    "objects, or change the access to them. Give such clients only "
+                                    "the rights 'read' and 'list'", config->keys[i].name);
     return S("");
 }
 
@@ -254,7 +259,8 @@ static slice old_name(const struct setting *setting, const struct setting_where 
                         "version will refuse the setting, and the value will always be %s. Remove "
                         "the setting",
                         setting->name, SLICE_ARG(place),
-                        derived ? "derived from other settings" : setting->standard);
+                        derived ? "0, which means no limit or a value derived from other settings"
+                                : setting->standard);
 }
 
 /* Warns of settings of older versions. In the tests' daemon, constants are still settings. */

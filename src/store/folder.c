@@ -45,8 +45,8 @@
 #define BATCH 10000u                  /* records in one transaction of a rebuild */
 #define PATH_MAX_HERE 4096
 #define DISK_IS_FULL                                                                           \
-    "the folder can't be made or written to, because its file system is full; make room "      \
-    "there, or " SET_ANOTHER
+    "the folder can't be made or written to, because its file system is full or "            \
+    "a disk quota is used up; make room there, or " SET_ANOTHER
 
 struct path {
     char text[PATH_MAX_HERE];
@@ -251,8 +251,8 @@ static const char *why_no_folder(int error)
     switch (error) {
     case EACCES:
     case EPERM:
-        return "Penstock's user lacks the right to make the folder or to write to it; give the "
-               "folder to that user (chown), or " SET_ANOTHER;
+        return "Penstock's user lacks the right to make the folder or to write to it; make the "
+               "folder if it is missing, and give it to that user (chown), or " SET_ANOTHER;
     case EROFS:
         return "the folder can't be made or written to, because its file system is mounted "
                "read-only; mount the file system writable, or " SET_ANOTHER;
@@ -567,9 +567,9 @@ static enum err look_at_kinds(const struct folder *folder, const char **ret_why)
 {
     for (size_t i = 0; i < FOLDER_NEEDED; i++)
         if (folder_odd(folder->fd, folder_needed[i])) {
-            *ret_why = "'extents', 'index', 'ages' or 'index/data.mdb' in the folder is a link, a "
-                       "FIFO, or something else that Penstock does not open; remove it (penstock "
-                       "fsck says which of them to remove)";
+            *ret_why = "'extents', 'index', 'ages', 'format' or 'index/data.mdb' in the folder is "
+                       "a link, a FIFO, or something else that Penstock does not open; put the "
+                       "right file or folder there (penstock fsck says which it is)";
             return ERR_IO;
         }
     return OK;

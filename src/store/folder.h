@@ -68,8 +68,9 @@ bool folder_frees_file(const struct folder *folder) MUST_USE;
 enum err folder_replace(const struct folder *folder, const char *name, const void *bytes,
                         size_t len) MUST_USE;
 #define FOLDER_NO_FILES \
-    "Penstock has no file descriptor left for the folder; raise Penstock's limit of open files " \
-    "(LimitNOFILE in the unit, or ulimit -n), or lower connections_max"
+    "Penstock found no file descriptor or memory left for the folder; check the machine's " \
+    "memory, and raise Penstock's limit of open files (LimitNOFILE in the unit, or ulimit -n), " \
+    "or lower connections_max"
 /* Replace the format file of an open folder, or the list of volumes in it. After another error than
  * ERR_FULL and ERR_LIMIT the folder must be closed. */
 enum err folder_set_format(struct folder *folder, const struct format *next) MUST_USE;

@@ -116,9 +116,10 @@ static bool take_lock(struct fsck *fsck)
     fsck->lock_fd = file_open(fsck->folder, "lock", makes ? O_RDWR | O_CREAT : O_RDONLY);
     if (fsck->lock_fd < 0)    /* fsck_kinds_are_right was called */
         return errno == ENOENT ||
-               fails(fsck, arena_printf(keep, "%s/lock can't be opened (%s); run fsck as the user "
-                                              "of the service (without --repair, root may run it, "
-                                              "too)", path, strerror(errno)));
+               fails(fsck, arena_printf(keep, "%s/lock can't be opened (%s). If the reason is a "
+                                              "missing right, run fsck as the user of the service "
+                                              "(without --repair, root may run it, too)", path,
+                                    strerror(errno)));
     if (flock(fsck->lock_fd, LOCK_EX | LOCK_NB) == 0)
         return true;
     if (errno != EWOULDBLOCK)
@@ -128,10 +129,12 @@ static bool take_lock(struct fsck *fsck)
     pid_t pid = lock_holder(fsck->lock_fd, name);
     return fails(fsck, pid ? arena_printf(keep, "process %d (%s) uses the folder: stop that "
                                           "process first. (A running Penstock verifies its records "
-                                          "itself, in the background.)", (int)pid,
+                                          "itself, in the background, unless "
+                                          "scrub_time is 0.)", (int)pid,
                                           *name ? name : "in another container")
-                           : S("another process uses the folder: stop that process first. (A running "
-                               "Penstock verifies its records itself, in the background.)"));
+                           : S("another process uses the folder: stop that process first. (A "
+                               "running Penstock verifies its records itself, in the background, "
+                               "unless scrub_time is 0.)"));
 }
 
 static bool open_folder(struct fsck *fsck)
@@ -163,7 +166,7 @@ static bool read_format(struct fsck *fsck)
                                         "it", SLICE_ARG(stranger)));
     if (seen)
         return fails(fsck, seen == ERR_NOT_FOUND
-                           ? S("Penstock has never used this folder")
+                           ? S("the folder holds no cache: it is new, or was emptied")
                            : S("the folder can't be read; check its rights, and the disk"));
     fsck->report->checked = true;
     fsck_note(fsck, FSCK_FORMAT, "format: %s", e == ERR_GONE ? why : "missing");
@@ -321,8 +324,9 @@ static void run_one(const struct fsck_ask *ask, size_t mine, const struct siblin
     check_folder(&fsck, siblings, mine);
     close_contents(&fsck);
     if (ask->repair && report->findings[FSCK_UNREAD].count) {
-        report->why = S("the disk failed when fsck read the folder, so fsck does not know what is "
-                        "damaged. Check the disk and the kernel log, then run fsck --repair again");
+        report->why = S("fsck could not read all of the folder, so fsck does not know what is "
+                        "damaged. Check the rights, the disk and the kernel log, then run fsck "
+                        "--repair again");
     } else if (ask->repair && report->checked && fsck_can_repair(report)) {
         if (fsck_repair(&fsck, &why) != OK)
             report->why = slice_of(why);

@@ -33,8 +33,9 @@ bool fsck_kinds_are_right(struct fsck *fsck)
         const char *name = folder_needed[i], *odd = folder_odd(fsck->folder, name);
         if (odd)
             fsck->report->why = arena_printf(
-                fsck->keep, "%s/%s is %s, which fsck does not open. Put the right file there, or "
-                "remove it: Penstock makes a missing file anew", fsck->report->path, name, odd);
+                fsck->keep, "%s/%s is %s, which fsck does not open. Put the right file or folder "
+                "there. Only if it is lost, remove it: Penstock then makes a new one, and may lose "
+                "the cache", fsck->report->path, name, odd);
     }
     return !fsck->report->why.len;
 }

@@ -62,6 +62,7 @@ static enum err refused(struct look *look, const char *path, const struct stat *
                                                      "%.*s: %.*s", path, SLICE_ARG(owner),
                                                      SLICE_ARG(us), SLICE_ARG(advice)));
     return judged(look, ERR_IO, arena_printf(keep, "%s can't be written to by its owner, %.*s: run "
+                                             "chmod u+rwX on it and, if the cache folder exists, "
                                              "chmod -R u+rwX %.*s", path, SLICE_ARG(us),
                                              SLICE_ARG(look->folder)));
 }
@@ -122,7 +123,7 @@ static enum err look_at_path(struct look *look, bool *ret_there)
     if (errno == EACCES) {
         slice us = user_of(look->keep, geteuid()), closed = closed_above(look);
         return judged(look, ERR_DENIED, arena_printf(look->keep, "this user, %.*s, may not enter "
-                                                     "%.*s: run chmod o+x %.*s, or " SET_ANOTHER,
+                                                     "%.*s: run chmod a+x %.*s, or " SET_ANOTHER,
                                                      SLICE_ARG(us), SLICE_ARG(closed),
                                                      SLICE_ARG(closed)));
     }
@@ -158,9 +159,11 @@ static enum err look_at_kinds(struct look *look, int folder)
         const char *name = i < FOLDER_NEEDED ? folder_needed[i] : others[i - FOLDER_NEEDED];
         const char *odd = folder_odd(folder, name);
         if (odd)
-            return judged(look, ERR_IO, arena_printf(look->keep, "%.*s/%s is %s, which Penstock does "
-                                                     "not open; put the right file there, or remove "
-                                                     "it: Penstock makes a missing file anew",
+            return judged(look, ERR_IO, arena_printf(look->keep, "%.*s/%s is %s, which Penstock "
+                                                     "does not open; put the right file or folder "
+                                                     "there. Only if it is lost, remove it: "
+                                                     "Penstock then makes a new one, and may lose "
+                                                     "cached objects or forget purges",
                                                      SLICE_ARG(look->folder), name, odd));
     }
     return OK;

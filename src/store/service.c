@@ -151,8 +151,8 @@ static enum err open_beside(struct volume *volume, const char **ret_why)
 {
     enum err e = restated_open(volume->known.restated, &volume->folder);
     *ret_why = e == ERR_FULL
-        ? "the file 'restated' in the folder can't be written, because the file system is full; "
-          "make room there"
+        ? "the file 'restated' in the folder can't be written, because the file system is full or "
+          "a disk quota is used up; make room there"
         : "writing the file 'restated' in the folder failed; check the rights of Penstock's "
           "user there, and the health of the disk";
     if (e)
@@ -162,8 +162,9 @@ static enum err open_beside(struct volume *volume, const char **ret_why)
                    volume->folder.last_run, missed);
     e = bans_open(volume->bans, &volume->options.installation->bans, &volume->folder, missed);
     *ret_why = e == ERR_FULL
-        ? "the file 'bans' in the folder can't be written, because the file system is full, and "
-          "without this file the folder might serve purged objects; make room there"
+        ? "the file 'bans' in the folder can't be written, because the file system is full or a "
+          "disk quota is used up, and without this file the folder might serve purged objects; "
+          "make room there"
         : "the file 'bans' in the folder can't be read or written; check the rights of Penstock's "
           "user there, and the health of the disk";
     return e;

@@ -126,7 +126,7 @@ with Story("b00 the command line says what is wrong and what is in force") as st
                        "keys": [{"anonymous": True, "policy": [{"allow": rights}]}]}, f)
         status, out, _ = call("check", public, *here)
         story.fact(f"anybody may {rights[-1]}: a warning if that changes anything", status == 0
-                   and ("warning: keys[0] allows writes without a signature" in out) == warned, out)
+                   and ("warning: keys[0] allows writes or administration without" in out) == warned, out)
     status, out, _ = call("config", "--origin", "http://origin.example", env=aws)
     shown = {line.split()[0]: line.split(None, 3) for line in out.splitlines()}
     for name in ("in_force.access_key", "in_force.origins.default.access_key"):

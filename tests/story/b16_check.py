@@ -28,7 +28,7 @@ with Story("b16 check says what serve will meet", seconds=90) as story:
     check_it("all is well", 0, "origin default", "answers", "settings: fine")
     story.fact("... and makes nothing", not os.path.exists(story.path("cache")))
     check_it("a wrong setting", 2, "ttl", ttl="perhaps")
-    check_it("a limit of file sizes", 0, "warning", "at most 1.0 GiB", "LimitFSIZE", "settings: fine",
+    check_it("a limit of file sizes", 0, "warning", "larger than 1.0 GiB", "LimitFSIZE", "settings: fine",
              prefix=("prlimit", f"--fsize={1 << 30}"))
 
     # ---- the cache folder ----

@@ -61,7 +61,7 @@ with Story("y02 commands say what is cached", seconds=150) as story:
         story.fact(text, got == status and out == "" and all(word in err for word in words) and err.count("\n") == 1,
                    f"status {got}: {out}{err}")
 
-    story.same("nothing is cached", penstock("ls", "s3://pile/")[:2], (0, "no key of s3://pile/ is cached\n"))
+    story.same("nothing is cached", penstock("ls", "s3://pile/")[:2], (0, "no cached key of s3://pile/ was found\n"))
     for key in ODD:
         story.same("a write", server.put(key, bytes(SIZE)).status, 200)
     for key in KEYS:
@@ -84,7 +84,7 @@ with Story("y02 commands say what is cached", seconds=150) as story:
     story.same("a URL is not decoded", [[row["key"] for row in lines_of("ls", f"s3://{key}")[:-1]] for key in ODD], [[key[5:]] for key in ODD])
     ask = server.ask("GET", "pile", [("penstock-ls", ""), ("prefix", "a/")])
     story.same("--json is what the service says", penstock("ls", "s3://pile/a/", "--json")[1], ask.body.decode())
-    story.same("a prefix without a key", penstock("ls", "s3://pile/c")[:2], (0, "no key of s3://pile/c is cached\n"))
+    story.same("a prefix without a key", penstock("ls", "s3://pile/c")[:2], (0, "no cached key of s3://pile/c was found\n"))
 
     # ---- du ----
     status, out, err = penstock("du", "s3://pile")
