@@ -107,9 +107,9 @@ static void pair_is_right(struct config *config, const struct config_group *row)
     if (is_there_twice(config, key))
         wrong(config, row, key->anonymous ? "anonymous" : "access_key",
               key->anonymous ? "is in two rows, and only one may have it: remove one"
-                             : "is in two rows with the same session_token, or with none (the "
-                               "setting access_key counts as a row): give one of them another "
-                               "access_key");
+                             : "is in two rows whose session_token is the same, or empty in both "
+                               "(the setting access_key counts as a row): give one of them "
+                               "another access_key");
 }
 
 /* Turns the policy "all" into a row like those of an array. */

@@ -369,7 +369,7 @@ static void origin_is_not_penstock(struct config *config, const struct config_gr
                            config_path(group, "url", &config->arena), NULL,
                            "%s is an address of Penstock itself (all loopback addresses with one "
                            "port count as one): set the URL of the server that holds the objects, "
-                           "or use another port", origin->url);
+                           "or change the port of Penstock or of that server", origin->url);
 }
 
 static bool same_identity(const struct config_origin *a, const struct config_origin *b)
@@ -449,7 +449,7 @@ static void prefix_has_its_buckets_origin(struct config *config, const struct co
             whole->from && whole->from != part->from && part->origin[0])
             config_wrong(config, group, "origin",
                          "is not the origin of the entry for the whole bucket, and both entries "
-                         "must have the same origin: set one origin in both entries");
+                         "must have the same origin: set the same origin in both");
     }
 }
 

@@ -101,8 +101,8 @@ static void print_facts(const json_t *root, struct arena *keep)
         print_fact("fresh until", time_of(metadata, "fresh_until", keep));
     if (json_is_false(json_object_get(metadata, "proved")))
         print_fact("", S("the origin must confirm the metadata once: the cache folder missed a "
-                         "write, was changed, copied or not closed cleanly, or the machine was "
-                         "rebooted"));
+                         "write, was changed or copied, or was not closed cleanly; or the machine "
+                         "was restarted"));
     if (is_set(metadata, "refused"))
         print_fact("", S("the origin refused the object to the shared identity"));
     else if (is_set(metadata, "unshared"))

@@ -226,7 +226,7 @@ static int run_fsck(struct cli *cli)
 }
 
 static const struct command_option options[] = {
-    { "--repair", NULL, "remove what is wrong, except what the report says to do by hand. Penstock "
+    { "--repair", NULL, "remove what is wrong; the report says what you must do by hand. Penstock "
                         "then revalidates each object once" },
     { "--quick", NULL, "do not verify the checksums of data: read headers, metadata and the "
                        "index" },

@@ -193,8 +193,9 @@ void lines_warn(const struct server *server, const struct lines_end *end, struct
                     "penstock stat says why)", count > 1 ? "cache folders" : "cache folder",
                     (int)folders.len, folders.ptr, count > 1 ? "are" : "is");
     if (end->extents_unread)
-        text_printf(&text, "; %" PRIu64 " extents could not be read (to see which, stop the "
-                    "service and run penstock fsck)", end->extents_unread);
+        text_printf(&text, "; %" PRIu64 " extents could not be read (see the service's log; "
+                    "penstock fsck names damaged ones while the service is stopped)",
+                    end->extents_unread);
     if (end->extents_unnamed)
         text_printf(&text, "; %" PRIu64 " extents are of an older version of Penstock, whose "
                     "tables have no names (their objects are still served)", end->extents_unnamed);
@@ -223,9 +224,9 @@ void lines_warn_unread(const struct server *server, const json_t *row)
 {
     uint64_t extents = lines_number(row, "extents_unread");
     if (extents)
-        fprintf(stderr, "penstock %s: warning: %" PRIu64 " extents could not be read (to see "
-                "which, stop the service and run penstock fsck); their objects are not counted\n",
-                server->command, extents);
+        fprintf(stderr, "penstock %s: warning: %" PRIu64 " extents could not be read (see the "
+                "service's log; penstock fsck names damaged ones while the service is stopped); "
+                "their objects are not counted\n", server->command, extents);
 }
 
 void lines_warn_unnamed(const struct server *server, const json_t *row, const char *so)

@@ -283,9 +283,9 @@ static int run(struct cli *cli)
 static const struct command_option options[] = {
     { "--key", NULL, "the URL names exactly one key, not a prefix" },
     { "--dry-run", NULL, "change nothing; show how much a purge would remove" },
-    { "--wait", NULL, "also wait until the purge is no longer in progress; do not wait for a cache "
-                      "folder that is out of service, waits for such a folder, or has files that "
-                      "Penstock can't open" },
+    { "--wait", NULL, "also wait until the purge is no longer in progress, except in cache folders "
+                      "that are out of service, that wait for such a folder, or that have files "
+                      "that Penstock can't open" },
     { "--list", NULL, "show the purges that are still in progress" },
     { "--yes", NULL, "do not ask before a whole bucket is purged" },
     SERVER_OPTIONS,

@@ -30,8 +30,8 @@ struct server {
     "The address of the service comes from --url, --listen, PENSTOCK_LISTEN, " \
     "AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL or the setting \"listen\". The key pair comes from " \
     "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, from AWS_PROFILE, or, if you may read the " \
-    "settings file, from the settings; otherwise from the setting aws_profile " \
-    "or the default profile.\n"
+    "settings file, from access_key or keys in it. If there is no pair, it comes from the " \
+    "profile that aws_profile names, or from the default profile.\n"
 
 /* Runs a command that sends requests to the service: takes the options above and the s3:// URL out
  * of argv, reads the settings from the rest of argv, finds address and key, and calls `work`.

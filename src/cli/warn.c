@@ -117,8 +117,8 @@ slice cli_small_cache(uint64_t size_bytes, bool derived, struct arena *keep)
 {
     if (!derived || size_bytes >= SMALL_BYTES)
         return S("");
-    return arena_printf(keep, "a cache folder has only %" PRIu64 " MiB for its objects, because "
-                        "its file system had little free space: too little to be of use. Make room "
+    return arena_printf(keep, "a cache folder has only %" PRIu64 " MiB for its objects, which is "
+                        "too little to be of use: its file system had little free space. Make room "
                         "on that file system (the folder's size then grows), or " SET_ANOTHER ". "
                         "If you want such a small cache, set its size: cache_size, or the size in "
                         "cache_dirs",

@@ -190,8 +190,9 @@ static json_t *receive(struct penstock *client, struct penstock_error *error)
         close(fd);
     if (!reply || !json_is_boolean(json_object_get(reply, "ok"))) {
         json_decref(reply);
-        lose(client, error, "a reply of Penstock can't be read: read long replies at once, or "
-             "install the libpenstock that has the same version as the Penstock service", NULL);
+        lose(client, error, "a reply of Penstock can't be read: raise this process's limits of "
+             "open files and memory, or install the libpenstock that has the same version as the "
+             "Penstock service", NULL);
         return NULL;
     }
     return reply;

@@ -197,10 +197,11 @@ static bool place_or_refuse(struct conn *conn, size_t bytes)
                                      ? "with this body, the client's request bodies would take "
                                        "more than half of bodies_memory, of bodies_disk or of the "
                                        "files for bodies: send fewer at once, or try again later"
-                                     : "memory (bodies_memory) has no room for the request body "
-                                       "now, and the cache folder is full (bodies_disk, free "
-                                       "space, open files) or out of service: try again later, or "
-                                       "send the object in smaller parts");
+                                     : "the cache folder has no room for the request body "
+                                       "(bodies_disk, free space, open files) or is out of "
+                                       "service, and the body can't be kept in memory "
+                                       "(bodies_memory): try again later, or send the object in "
+                                       "smaller parts");
     return false;
 }
 

@@ -154,8 +154,8 @@ enum err local_look(const struct local_options *options, struct arena *keep, sli
     if (somebody_listens(&wanted))
         return ERR_BUSY;
     *ret_why = arena_printf(keep, "fill_socket %s: the folder %.*s does not exist, or this user "
-                            "can't reach it: make the folder, or set another path", path,
-                            SLICE_ARG(folder));
+                            "can't reach it: make the folder, give this user access to the folders "
+                            "above it, or set another path", path, SLICE_ARG(folder));
     if (access(folder.ptr, F_OK) != 0)
         return ERR_NOT_FOUND;
     if (access(folder.ptr, W_OK | X_OK) != 0)

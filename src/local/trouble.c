@@ -15,7 +15,7 @@ static const struct {
 } ours[] = {
     { ERR_TOO_LARGE, 413, "too_large",
       "an object is larger than its place in the buffer, or than \"max\": give the item a larger "
-      "place and \"max\", or ask for a part of the object" },
+      "place and a larger \"max\", or ask for a part of the object" },
     { ERR_TIMEOUT, 504, "deadline",
       "the fill took longer than its deadline_ms or the setting fill_time allows: send the fill "
       "again; bytes that the cache has stored by then are not fetched again" },

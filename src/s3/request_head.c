@@ -310,7 +310,7 @@ static enum err bad_end(struct scan *scan, slice name)
     name = slice_sub(name, 0, NAME_BYTES_MAX);
     if (*scan->at == '\n' || scan->at[-1] == '\r')
         return bad_field(scan, "the line of the header %.*s has a CR without LF, or an LF without "
-                               "CR: end each line in CR LF", SLICE_ARG(name));
+                               "CR: end each line with CR LF", SLICE_ARG(name));
     return bad_field(scan, "the header %.*s has the control byte 0x%02x: remove this byte",
                      SLICE_ARG(name), (unsigned)(uint8_t)*scan->at);
 }

@@ -46,7 +46,7 @@
     "the file 'bans' in the folder can't be written; check the free space and the health of the disk"
 
 static_assert(TAKEN_ENTRIES >= COMMIT_ENTRIES && TAKEN_BYTES >= COMMIT_BYTES,
-              "a commit can take as many entries and bytes as close it");
+              "a commit can take at least the entries and bytes at which it is closed");
 
 struct commit {
     struct volume *volume;

@@ -45,7 +45,7 @@
 #define BATCH 10000u                  /* records in one transaction of a rebuild */
 #define PATH_MAX_HERE 4096
 #define DISK_IS_FULL                                                                           \
-    "the folder can't be made or written to, because its file system is full or "            \
+    "the folder can't be made or written to, because its file system is full or "              \
     "a disk quota is used up; make room there, or " SET_ANOTHER
 
 struct path {

@@ -34,8 +34,8 @@ bool fsck_kinds_are_right(struct fsck *fsck)
         if (odd)
             fsck->report->why = arena_printf(
                 fsck->keep, "%s/%s is %s, which fsck does not open. Put the right file or folder "
-                "there. Only if it is lost, remove it: Penstock then makes a new one, and may lose "
-                "the cache", fsck->report->path, name, odd);
+                "there. If you no longer have it, remove the wrong one: Penstock then makes a new "
+                "one, and may lose the cache", fsck->report->path, name, odd);
     }
     return !fsck->report->why.len;
 }

@@ -161,9 +161,10 @@ static enum err look_at_kinds(struct look *look, int folder)
         if (odd)
             return judged(look, ERR_IO, arena_printf(look->keep, "%.*s/%s is %s, which Penstock "
                                                      "does not open; put the right file or folder "
-                                                     "there. Only if it is lost, remove it: "
-                                                     "Penstock then makes a new one, and may lose "
-                                                     "cached objects or forget purges",
+                                                     "there. If you no longer have it, remove "
+                                                     "the wrong one: Penstock then makes a new "
+                                                     "one, and may lose cached objects or forget "
+                                                     "purges",
                                                      SLICE_ARG(look->folder), name, odd));
     }
     return OK;
