@@ -1,7 +1,7 @@
 """Several cache folders: each has its share, one that is missing costs no more than what lies in it."""
 from harness import *
 
-SIZE, COUNT = 200_000, 60
+SIZE, COUNT = 200_000, 200
 LARGE = 3 * 64 * MIB + 5
 NAMES = ("a", "b", "c")
 
