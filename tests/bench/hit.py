@@ -3,14 +3,15 @@ Apache-2.0
 
 Every object is read once, in random order, each request with a signature of its own, so nothing can
 be remembered instead of found. Server and loader have a processor each. CPU is that of the server's
-threads, divided by the requests. A round is nginx, the subject, nginx again and nginx with its
-open_file_cache; a ratio is the subject against the mean of the two, the control one against the
+threads, divided by the requests. A round is nginx twice, the subject, and nginx with its
+open_file_cache, in random order; a ratio is the subject against the mean of the two, the control one against the
 other. Penstock runs with its defaults, so it writes an access log; nginx writes none. Two costs are
 cases of their own, each with the CPU of all threads: the access log (two loops, beside the same build
 with access_log off), and the second loop (beside the same build with one loop).
 With --against BINARY the subject is measured beside another build of penstock in nginx's place. """
 
 import os
+import random
 import time
 
 from stage import Failed, GIB, MIB, SIGN, Stage, cpu_us, facts, syscalls, tool
@@ -85,14 +86,15 @@ def warm(kind, static, subject, origin, pause_s):
 
 
 def rounds(kind, static, subject, pairs, **more):
-    """Lists of runs by who: 'nginx' and 'again' stand around 'subject' in time."""
+    """Lists of runs by who. The turns of a round come in random order: with a fixed one, 'again' and the next round's
+    'nginx' are two runs of one server in a row, which finds its code and tables in the processor's cache."""
     turns = [("nginx", static, static.port), ("subject", subject, subject.port),
              ("again", static, static.port)]
     if not kind.ranges and hasattr(static, "cached_port"):
         turns.append(("ofc", static, static.cached_port))
     runs = {name: [] for name, _, _ in [*turns, ("ofc", None, 0)]}
     for pair in range(pairs):
-        for name, server, port in turns:
+        for name, server, port in random.sample(turns, len(turns)):
             runs[name].append(measured(server, port, kind.asked(), pair + 2, True, **more))
     return runs
 
@@ -195,7 +197,7 @@ def run(figures, quick, subject, binary=None):
     if binary:
         for kind in QUICK if quick else FULL:
             with Stage(quick, subject) as stage:
-                against(figures, stage, kind, stage.origin(), binary, 5 if quick else 9)
+                against(figures, stage, kind, stage.origin(), binary, 5 if quick else 15)
         return
     for cost in (log_cost, loops_cost) if subject == "penstock" else ():
         with Stage(quick, subject) as stage:
