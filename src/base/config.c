@@ -397,6 +397,12 @@ static void complete_groups(struct config *config)
             if (strcmp(config->origins[j].name, bucket->origin) == 0)
                 bucket->from = &config->origins[j];
     }
+    for (size_t i = 0; i < config->bucket_count; i++) {
+        struct config_bucket *part = &config->buckets[i];
+        const struct config_bucket *whole = config_whole_bucket(config, part);
+        if (whole && whole->from && !part->origin[0])
+            part->from = whole->from;
+    }
 }
 
 struct config *config_load(const struct config_sources *from)

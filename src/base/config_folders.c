@@ -72,6 +72,11 @@ static bool read_size(struct config *config, const json_t *value, uint64_t *ret)
         ? arena_printf(keep, "%jd", (intmax_t)json_integer_value(value)) : json_text(value);
     if (!value)
         return true;
+    if (!text.ptr) {
+        wrong(config, "has a \"size\" that is neither a text nor a whole number: write it as "
+              "\"3TiB\", or as a number of bytes");
+        return false;
+    }
     if (!setting_read(setting, text, keep, scratch, &why)) {
         wrong(config, arena_printf(keep, "has a \"size\" of \"%.*s\", but the value %s",
                                    SLICE_ARG(text), why).ptr);

@@ -77,6 +77,9 @@ bool path_is_inside(slice path, slice folder) MUST_USE;
 
 /* ---- config_rules.c ---- */
 const char *config_bucket_name_breaks(slice name) MUST_USE;  /* the broken rule, or NULL */
+/* Returns the entry for the whole bucket of an entry for a prefix, or NULL. */
+const struct config_bucket *config_whole_bucket(const struct config *config,
+                                                const struct config_bucket *part) MUST_USE;
 void config_rules(struct config *config);    /* adds the mistakes that concern several values */
 
 #endif

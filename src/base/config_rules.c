@@ -438,19 +438,26 @@ static void bucket_name_is_valid(struct config *config, const struct config_grou
                            "must be BUCKET or BUCKET/PREFIX, and %s", rule);
 }
 
+const struct config_bucket *config_whole_bucket(const struct config *config,
+                                                const struct config_bucket *part)
+{
+    for (size_t i = 0; part->prefix.len && i < config->bucket_count; i++) {
+        const struct config_bucket *whole = &config->buckets[i];
+        if (!whole->prefix.len && slice_eq(whole->bucket, part->bucket))
+            return whole;
+    }
+    return NULL;
+}
+
 /* An entry for a whole bucket says where all keys of the bucket are. So an entry for a prefix of the
  * bucket must not name another origin: its keys would have two names in the cache. */
 static void prefix_has_its_buckets_origin(struct config *config, const struct config_group *group)
 {
-    const struct config_bucket *part = group->values;
-    for (size_t i = 0; part->prefix.len && i < config->bucket_count; i++) {
-        const struct config_bucket *whole = &config->buckets[i];
-        if (!whole->prefix.len && slice_eq(whole->bucket, part->bucket) && part->from &&
-            whole->from && whole->from != part->from && part->origin[0])
-            config_wrong(config, group, "origin",
-                         "is not the origin of the entry for the whole bucket, and both entries "
-                         "must have the same origin: set the same origin in both");
-    }
+    const struct config_bucket *part = group->values, *whole = config_whole_bucket(config, part);
+    if (whole && whole->from && part->from && whole->from != part->from)
+        config_wrong(config, group, "origin",
+                     "is not the origin of the entry for the whole bucket, and both entries must "
+                     "have the same origin: remove it here, or set the same origin in both");
 }
 
 /* The value "prefix" of grant_scope means the prefix in the name of an entry of "buckets"

@@ -266,8 +266,9 @@ TEST(groups_inherit_what_they_leave_out)
         "               \"c\": {\"url\": \"http://c\", \"connections\": 3}},"
         " \"# note\": 1,"
         " \"buckets\": {\"data/train\": {\"freshness\": \"immutable\"},"
-        "               \"logs\": {\"origin\": \"b\", \"ttl\": \"6s\"}}}", NULL, NULL);
-    ok(!config->mistakes && config->origin_count == 3 && config->bucket_count == 2);
+        "               \"logs\": {\"origin\": \"b\", \"ttl\": \"6s\"},"
+        "               \"logs/old\": {\"ttl\": \"7s\"}}}", NULL, NULL);
+    ok(!config->mistakes && config->origin_count == 3 && config->bucket_count == 3);
     ok(config->origin_default == &config->origins[0] && config->origins[0].connections == 2);
     ok(config->origins[1].progress_time_ms == 3000 && config->origins[1].connections == 2);
     ok(config->origins[2].connections == 3 && config->origins[2].progress_time_ms == 20000);
@@ -276,6 +277,7 @@ TEST(groups_inherit_what_they_leave_out)
     same(config->buckets[0].prefix, S("train"));
     ok(config->buckets[1].from == &config->origins[1] && config->buckets[1].ttl_ms == 6000);
     assert_string_equal(config->buckets[1].freshness, "ttl");
+    ok(config->buckets[2].from == &config->origins[1] && config->buckets[2].ttl_ms == 7000);
     config_free(&config);
 }
 
@@ -370,6 +372,7 @@ static const struct seeded {
     { "{\"cache_dirs\": [{\"size\": \"1GiB\"}]}", 1, 16, "cache_dirs", NULL },
     { "{\"cache_dirs\": [{\"path\": \"/a\", \"weight\": 2}]}", 1, 16, "cache_dirs", NULL },
     { "{\"cache_dirs\": [{\"path\": \"/a\", \"size\": \"1KiB\"}]}", 1, 16, "cache_dirs", NULL },
+    { "{\"cache_dirs\": [{\"path\": \"/a\", \"size\": 1.5}]}", 1, 16, "cache_dirs", NULL },
     { "{\"cache_dirs\": [{\"path\": \"/a\"}, {\"path\": \"/a/\"}]}", 1, 16, "cache_dirs", NULL },
     { "{\"cache_dirs\": [{\"path\": \"/a/b\"}, {\"path\": \"/a\"}]}", 1, 16, "cache_dirs", NULL },
     { "{\"cache_dirs\": [{\"path\": \"/a/x\"}, {\"path\": \"/a/../a/x\"}]}", 1, 16, "cache_dirs", NULL },
@@ -399,6 +402,9 @@ static const struct seeded {
       2, 16, "origins.w.access_key", NULL },
     { "{\"buckets\": {\"data\": {\n\"origin\": \"wst\"}},"
       "\"origins\":{\"west\":{\"url\":\"http://a\"}}}", 2, 11, "buckets.data.origin", "west" },
+    { "{\"buckets\": {\"data\": {\"origin\": \"w\"},\n\"data/x\": {\"origin\": \"e\"}},"
+      "\"origins\":{\"w\":{\"url\":\"http://a\"},\"e\":{\"url\":\"http://b\"}}}", 2, 22,
+      "buckets.data/x.origin", NULL },
     { "{\"buckets\": {\"Data\": {}}}", 1, 22, "buckets.Data", NULL },
     { "{\"buckets\": {\"ab\": {}}}", 1, 20, "buckets.ab", NULL },
     { "{\"buckets\": {\"data\": {\"tll\": \"1s\"}}}", 1, 23, "buckets.data.tll", "ttl" },
@@ -829,13 +835,16 @@ TEST(a_file_that_is_named_must_be_there_and_the_usual_one_may_be_missing)
 TEST(strangers_are_let_in_only_where_there_are_keys)
 {
     const char *argv[] = { "--listen=0.0.0.0:9000", "--origin=dir:/x", NULL };
-    const char *env[] = { "AWS_ACCESS_KEY_ID=AKIA", NULL };
+    const char *env[][2] = { { "AWS_ACCESS_KEY_ID=AKIA" }, { "AWS_ACCESS_KEY_ID_FILE=/k" },
+                             { "AWS_PROFILE=p" } };
     struct config *config = load("{}", NULL, argv);
     ok(count_mistakes(config) == 1);
     config_free(&config);
-    config = load("{}", env, argv);
-    ok(!config->mistakes);
-    config_free(&config);
+    for (size_t i = 0; i < countof(env); i++) {
+        config = load("{}", env[i], argv);
+        ok(!config->mistakes && config->aws_in_env);
+        config_free(&config);
+    }
     config = load("{\"keys\": [{\"access_key\": \"A\", \"secret_key\": \"B\","
                   " \"policy\": \"all\"}]}", NULL, argv);
     ok(!config->mistakes);
