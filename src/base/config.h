@@ -95,7 +95,7 @@ struct config {
      * cache_size give. */
     struct config_folder *folders;
     size_t folder_count;                           /* at least 1, also after a mistake */
-    bool aws_in_env;                               /* AWS_ACCESS_KEY_ID or AWS_PROFILE is set */
+    bool aws_in_env;    /* AWS_ACCESS_KEY_ID, AWS_ACCESS_KEY_ID_FILE or AWS_PROFILE is set */
     const char *aws_ca_bundle;                     /* AWS_CA_BUNDLE, or NULL */
     bool file_unread;                              /* the file's settings are unknown */
     /* In the order in which they were found. Those of one file are in the order of their places. */

@@ -14,7 +14,8 @@ void config_read_env(struct config *config, const char *const *env)
     struct config_group global = config_group_global(config);
     for (; env && *env; env++) {
         slice value = slice_of(*env), name = slice_cut(&value, '=');
-        bool aws = slice_eq(name, S("AWS_ACCESS_KEY_ID")) || slice_eq(name, S("AWS_PROFILE"));
+        bool aws = slice_eq(name, S("AWS_ACCESS_KEY_ID")) || slice_eq(name, S("AWS_PROFILE")) ||
+                   slice_eq(name, S("AWS_ACCESS_KEY_ID_FILE"));
         if (aws && value.len)
             config->aws_in_env = true;
         if (slice_eq(name, S("AWS_CA_BUNDLE")) && value.len)

@@ -43,7 +43,8 @@ uint32_t crc32(uint32_t seed, const void *bytes, size_t len)
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static uint64_t table[8][256];
-static uint64_t fold_far[2], fold_near[2];    /* move a lane 64 or 16 bytes; [0]: its low half */
+/* fold_far moves a lane by 64 bytes, fold_near by 16. [0] multiplies the low half of the lane. */
+static uint64_t fold_far[2], fold_near[2];
 static bool can_fold;
 
 /* Returns x^power modulo the polynomial. Bit 63 stands for x^0, as in all values of this file. */

@@ -139,7 +139,7 @@ static void add_choices(struct text *to, slice words)
     }
 }
 
-/* Adds, for example, "size, 1MiB to 1TiB, default 64MiB; reloadable". */
+/* Adds, for example, "size, `1MiB` to `1TiB`, default `64MiB`; reloadable". */
 static void add_form(struct text *to, const struct setting *setting)
 {
     if (setting->type == TYPE_CHOICE)

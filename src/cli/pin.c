@@ -52,7 +52,7 @@ static void print_row(struct pin *pin, const json_t *row)
     }
     slice pinned_text = show_bytes(keep, pinned), cached_text = show_bytes(keep, cached);
     if (!pin->list) {
-        printf("pinned %.*s: %.*s of %.*s that are cached, %" PRIu64 " %s\n", SLICE_ARG(name),
+        printf("pinned %.*s: %.*s of the %.*s in the cache (%" PRIu64 " cached %s)\n", SLICE_ARG(name),
                SLICE_ARG(pinned_text), SLICE_ARG(cached_text), objects,
                objects == 1 ? "object" : "objects");
         return;

@@ -1,8 +1,8 @@
 /* recent.c - sums of reads and bytes, since the start and in the last minute.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Counters only rise, so the sums of a time are the difference of the counters at its end and at
- * its beginning. The counters are noted each second; each note (a look) is kept for a minute. */
+ * Counters only rise. So the sum over a period is the counter at the end of the period, less the
+ * counter at its start. The counters are noted each second; each note (a look) is kept for a minute. */
 #include "cli/recent.h"
 
 #include <assert.h>

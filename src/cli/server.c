@@ -115,8 +115,7 @@ static bool take_key(const struct config *config, struct arena *keep, struct ser
     struct credentials found = { .region = S("") };
     slice why;
     const struct config_key *key = key_of(config);
-    bool in_env = config->aws_in_env || getenv("AWS_ACCESS_KEY_ID_FILE");
-    if (key && !in_env) {
+    if (key && !config->aws_in_env) {
         take_settings_key(key, keep, server);
     } else if (credentials_of_caller(config, keep, &found, &why)) {
         fprintf(stderr, "penstock %s: there is no key to sign the request with: %.*s. %s%s\n",

@@ -29,9 +29,11 @@ struct server {
 #define SERVER_MORE \
     "The address of the service comes from --url, --listen, PENSTOCK_LISTEN, " \
     "AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL or the setting \"listen\". The key pair comes from " \
-    "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, from AWS_PROFILE, or, if you may read the " \
-    "settings file, from access_key or keys in it. If there is no pair, it comes from the " \
-    "profile that aws_profile names, or from the default profile.\n"
+    "the files of AWS_ACCESS_KEY_ID_FILE and AWS_SECRET_ACCESS_KEY_FILE, from AWS_ACCESS_KEY_ID " \
+    "and AWS_SECRET_ACCESS_KEY, or from AWS_PROFILE. If none of these is set and you may read " \
+    "the settings file, the pair comes from access_key or keys in that file. If there is no " \
+    "pair there, the command uses the profile that aws_profile names, or else the default " \
+    "profile.\n"
 
 /* Runs a command that sends requests to the service: takes the options above and the s3:// URL out
  * of argv, reads the settings from the rest of argv, finds address and key, and calls `work`.

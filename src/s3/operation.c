@@ -45,8 +45,8 @@ static const char signature_params[] =
     "x-amz-algorithm x-amz-credential x-amz-date x-amz-expires x-amz-signedheaders x-amz-signature "
     "x-amz-security-token x-amz-content-sha256";
 
-/* Parameters that SDKs add to any operation. They describe the SDK, or belong to a signature of
- * version 2. */
+/* Parameters that SDKs add to any operation. They describe the SDK, name the operation (x-id), or
+ * belong to a signature of version 2. */
 static const char sdk_params[] =
     "x-id x-amz-user-agent x-amz-sdk-* awsaccesskeyid signature expires";
 

@@ -170,7 +170,7 @@ with Story("y02 commands say what is cached", seconds=150) as story:
 
     # ---- pin ----
     status, out, err = penstock("pin", "s3://pile/a/")
-    story.fact("pin says how much it keeps", (status, err) == (0, "") and out.startswith("pinned s3://pile/a/: 878.9 KiB of 878.9 KiB that are cached, 6 objects\npin budget: ")
+    story.fact("pin says how much it keeps", (status, err) == (0, "") and out.startswith("pinned s3://pile/a/: 878.9 KiB of the 878.9 KiB in the cache (6 cached objects)\npin budget: ")
                and out.endswith(" used\n"), out + err)
     status, out, _ = penstock("ls", "s3://pile")
     story.same("ls shows what is pinned", [row.split()[-2] for row in out.splitlines() if "/0" in row], ["yes"] * 6 + ["-"] * 6)
