@@ -28,8 +28,6 @@ static_assert(VOLUMES_MAX <= DISK_LANES_MAX, "each volume has a lane");
 static void give_up(struct store_op *op)
 {
     struct store_op *mine = op;       /* it stays until the disk answers */
-    list_del(&op->link);
-    list_add(&op->io->waiting, &op->link);    /* behind the ops that are not given up yet */
     metric_add(M_STORE_GIVEN_UP, 1);
     store_op_drop(&op);
     if (mine->metadata_done)
@@ -309,8 +307,12 @@ void op_end(struct store_op *op)
 
 void store_op_drop(struct store_op **op)
 {
-    if (*op)
+    if (*op) {
+        check((*op)->pending > 0);
         (*op)->dropped = true;    /* its last op_read_ended frees it */
+        list_del(&(*op)->link);
+        list_add(&(*op)->io->waiting, &(*op)->link);    /* behind those that may be given up */
+    }
     *op = NULL;
 }
 

@@ -4,9 +4,9 @@ Apache-2.0
 Every object is read once, in random order, each request with a signature of its own, so nothing can
 be remembered instead of found. Server and loader have a processor each. CPU is that of the server's
 threads, divided by the requests. A round is nginx twice, the subject, and nginx with its
-open_file_cache, in random order; a ratio is the subject against the mean of the two, the control one against the
-other. Penstock runs with its defaults, so it writes an access log; nginx writes none. Two costs are
-cases of their own, each with the CPU of all threads: the access log (two loops, beside the same build
+open_file_cache, in random order; a ratio is the subject against the mean of the two, the control
+one against the other. Penstock runs with its defaults, so it writes an access log; nginx writes
+none. Two costs are cases of their own, each with the CPU of all threads: the access log (two loops, beside the same build
 with access_log off), and the second loop (beside the same build with one loop).
 With --against BINARY the subject is measured beside another build of penstock in nginx's place. """
 
