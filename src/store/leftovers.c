@@ -45,11 +45,11 @@ void leftovers_add(struct volume *volume, const struct object_id *id)
     add(volume, id, 0);
 }
 
-void leftovers_add_stripes(struct volume *volume, const struct object_id *ids, size_t count)
+void leftovers_add_stripes(struct volume *volume, const struct object_id *id)
 {
     uint32_t highest = extents_highest(volume->extents);
-    for (size_t i = 0; i < count && highest; i++)
-        add(volume, &ids[i], highest);
+    if (highest)
+        add(volume, id, highest);
 }
 
 void leftovers_end(struct volume *volume)

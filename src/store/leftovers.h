@@ -13,9 +13,9 @@
 /* Queues an object whose metadata was removed or replaced. If too many wait, the units stay until
  * their extent goes. Committer only. */
 void leftovers_add(struct volume *volume, const struct object_id *id);
-/* For a volume that has stripes of these objects, but not their metadata: all units that it has now
+/* For a volume that may have stripes of the object, but not its metadata: all units that it has now
  * are left over. Any thread. */
-void leftovers_add_stripes(struct volume *volume, const struct object_id *ids, size_t count);
+void leftovers_add_stripes(struct volume *volume, const struct object_id *id);
 
 bool leftovers_wait(struct volume *volume);    /* true if objects are queued; any thread */
 /* For the committer: true if there is something to delete, and nothing more urgent to do. */

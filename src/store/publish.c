@@ -99,6 +99,12 @@ enum err publish_removal(struct index *index, const struct object_id *id)
     return e ? e : drop(index, id, METADATA_UNIT);
 }
 
+enum err publish_find(struct index *index, const struct object_id *id, struct entry *ret)
+{
+    uint32_t unit;
+    return find_metadata(index, id, &unit, ret);
+}
+
 enum err publish_refusal(struct index *index, const struct object_id *id)
 {
     struct entry entry;

@@ -22,6 +22,7 @@
 
 #include <stdlib.h>
 
+#include "store/inside.h"
 #include "store/leftovers.h"
 #include "store/publish.h"
 
@@ -38,7 +39,7 @@ static void copy_ids(struct volume *volume, const struct store_removal *removal)
     for (size_t i = 0; i < removal->count; i++)
         volume->removed.ids[volume->removed.count + i] =
             (struct removed_id){ .id = removal->ids[i], .refused = removal->refused,
-                                 .bucket = removal->bucket };
+                                 .bucket = removal->bucket, .versions = removal->versions };
     volume->removed.count = count;
 }
 
@@ -59,18 +60,44 @@ static enum err restate(struct volume *volume, const struct object_id *bucket)
     return e == ERR_LIMIT && folder_doubt(&volume->folder, volume->secret) ? OK : e;
 }
 
-static enum err publish(struct volume *volume, const struct removed_id *removed)
+/* Another version may have been stored since the removal was queued, or nobody could look then. */
+static enum err remove_versions(struct volume *volume, struct removed_id *removed)
+{
+    struct entry entry;
+    enum err e = OK;
+    removed->kept = false;
+    if (removed->versions.which != VERSIONS_ALL) {
+        e = publish_find(volume->index, &removed->id, &entry);
+        removed->kept = !e && !versions_have(&removed->versions, entry.etag_hash, entry.mark);
+    }
+    if (removed->kept || (e && e != ERR_NOT_FOUND))
+        return e;
+    return publish_removal(volume->index, &removed->id);
+}
+
+static enum err publish(struct volume *volume, struct removed_id *removed)
 {
     if (removed->bucket)
         return restate(volume, &removed->id);
     return removed->refused ? publish_refusal(volume->index, &removed->id)
-                            : publish_removal(volume->index, &removed->id);
+                            : remove_versions(volume, removed);
+}
+
+/* Queues the units of a removed object that lie in the other volumes. */
+static void forget_stripes(struct volume *volume, const struct object_id *id)
+{
+    const struct store *store = store_of(volume);
+    for (size_t i = 0; i < store->volume_count; i++)
+        if (store->volumes[i] != volume)
+            leftovers_add_stripes(store->volumes[i], id);
 }
 
 /* To be called when the removal is committed; `is_new` if it was not committed before. leftovers.c
  * finds out later whether the object has units. */
 static void forget(struct volume *volume, const struct removed_id *removed, bool is_new)
 {
+    if (removed->kept)
+        return;
     volume_changed(volume, &removed->id);
     if (removed->refused)
         return;
@@ -78,8 +105,10 @@ static void forget(struct volume *volume, const struct removed_id *removed, bool
     if (removed->bucket)
         return;
     events_note(volume->events, &removed->id, METADATA_UNIT, EVENT_REMOVED);
-    if (is_new)
-        leftovers_add(volume, &removed->id);
+    if (!is_new)
+        return;
+    leftovers_add(volume, &removed->id);
+    forget_stripes(volume, &removed->id);
 }
 
 enum err removals_publish(struct volume *volume, size_t first)

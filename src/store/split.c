@@ -11,7 +11,6 @@
 
 #include <stdlib.h>
 
-#include "store/leftovers.h"
 
 /* ---- removals ---- */
 
@@ -49,7 +48,7 @@ static struct removal_split *removal_split_new(struct store_removal *whole, size
     for (size_t i = 0; i < count; i++)
         split->parts[i] = (struct removal_part){
             .removal = { .ids = whole->ids, .count = whole->count,
-                         .unawaited = whole->unawaited, .done = removal_part_done },
+                         .versions = whole->versions, .unawaited = whole->unawaited, .done = removal_part_done },
             .split = split,
         };
     return split;
@@ -89,16 +88,6 @@ static void hand_in(struct store *store, const uint8_t *homes, struct store_remo
     }
 }
 
-/* Queues the units of removed objects in the other volumes, which may have stripes of them. */
-static void forget_stripes(struct store *store, const uint8_t *homes,
-                           const struct store_removal *removal)
-{
-    for (size_t i = 0; i < removal->count; i++)
-        for (size_t at = 0; at < store->volume_count; at++)
-            if (at != homes[i])
-                leftovers_add_stripes(store->volumes[at], &removal->ids[i], 1);
-}
-
 void split_removal(struct store *store, struct store_removal *removal)
 {
     uint8_t *homes = must_alloc(removal->count);
@@ -109,8 +98,6 @@ void split_removal(struct store *store, struct store_removal *removal)
                                        &removal->ids[i], 0);
         one = one && homes[i] == homes[0];
     }
-    if (!removal->refused)
-        forget_stripes(store, homes, removal);
     if (one)
         volume_remove(store->volumes[homes[0]], removal);
     else

@@ -398,14 +398,23 @@ bool store_knows(struct store *store, const struct object_id *id, const struct o
     return volume_knows(store_home(store, id), id, name);
 }
 
-bool store_may_have_version(struct store *store, const struct metadata *metadata)
+bool store_may_have(struct store *store, const struct object_id *id,
+                    const struct store_versions *versions)
 {
-    return volume_may_have(store_home(store, &metadata->id), metadata, false);
+    return volume_may_have(store_home(store, id), id, versions);
 }
 
-bool store_may_have_other(struct store *store, const struct metadata *metadata)
+struct store_versions store_version_of(const struct metadata *metadata)
 {
-    return volume_may_have(store_home(store, &metadata->id), metadata, true);
+    return (struct store_versions){ VERSIONS_ONE, metadata->etag_hash,
+                                    metadata_mark(metadata->size, metadata->modified_s) };
+}
+
+struct store_versions store_versions_but(const struct metadata *metadata)
+{
+    struct store_versions versions = store_version_of(metadata);
+    versions.which = VERSIONS_OTHERS;
+    return versions;
 }
 
 enum store_renewal store_renew(struct store *store, const struct object_id *id,

@@ -304,14 +304,23 @@ struct store_append {
  * and done() will not come. */
 enum err store_append(struct store *store, struct store_append *append) MUST_USE;
 
+/* Which of the versions that an object may have. */
+struct store_versions {
+    enum { VERSIONS_ALL, VERSIONS_ONE, VERSIONS_OTHERS } which;    /* OTHERS: all but this one */
+    uint64_t etag_hash, mark;         /* as in metadata_is_of */
+};
+struct store_versions store_version_of(const struct metadata *metadata);
+struct store_versions store_versions_but(const struct metadata *metadata);
+
 /* Removes the metadata of each id: before a write (H7), or because the origin contradicts the
- * metadata. The running commits end at once. done() gets OK when the removal is committed in each
+ * metadata. Metadata of another version than these stays. The running commits end at once. done() gets OK when the removal is committed in each
  * folder that has one of the ids, or ERR_IO if one of these folders went out of service. ERR_IO is
  * as safe as OK: that folder serves no metadata until it is back in service, and the metadata is
  * then unproved and unshared. */
 struct store_removal {
     const struct object_id *ids;
     size_t count;
+    struct store_versions versions;
     bool refused;                     /* set by the store: the metadata stays, marked as refused */
     bool bucket;                      /* set by the store: the id is a bucket's (store_restate) */
     /* Nobody waits for done(). If the folder hangs, the removal is made when the folder goes on; but if
@@ -329,11 +338,11 @@ void store_restate(struct store *store, struct store_removal *removal);
 /* True if the store has metadata of this object, or will have it soon. Metadata that was purged
  * counts only if `name` is NULL. Any thread; cheap. */
 bool store_knows(struct store *store, const struct object_id *id, const struct object_name *name);
-/* True if the store has the metadata of this version of the object, or that of another one, in a
- * folder that is in service. True also if nobody can tell: metadata of the object is on its way into
- * the index, or the folder hangs. Any thread; cheap. */
-bool store_may_have_version(struct store *store, const struct metadata *metadata);
-bool store_may_have_other(struct store *store, const struct metadata *metadata);
+/* True if the store has metadata of one of these versions of the object, in a folder that is in
+ * service. True also if nobody can tell: metadata of the object is on its way into the index, or the
+ * folder hangs. Any thread; cheap. */
+bool store_may_have(struct store *store, const struct object_id *id,
+                    const struct store_versions *versions);
 
 /* The origin's answer about an object's current version, from a HEAD or from a line of a
  * listing. */

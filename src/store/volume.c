@@ -334,11 +334,21 @@ void volume_wants_turn(struct volume *volume)
     pthread_mutex_unlock(&volume->queue.lock);
 }
 
+static void drop_in_ram(struct volume *volume, const struct object_id *id,
+                        const struct store_versions *versions)
+{
+    struct metadata *metadata = metadata_cache_get(volume->known.cache, id);
+    if (metadata && versions_have(versions, metadata->etag_hash,
+                                  metadata_mark(metadata->size, metadata->modified_s)))
+        metadata_cache_drop(volume->known.cache, id);
+    metadata_unref(&metadata);
+}
+
 void volume_remove(struct volume *volume, struct store_removal *removal)
 {
     check(removal->count > 0 && removal->done);
     for (size_t i = 0; i < removal->count && !removal->refused; i++)
-        metadata_cache_drop(volume->known.cache, &removal->ids[i]);
+        drop_in_ram(volume, &removal->ids[i], &removal->versions);
     pthread_mutex_lock(&volume->queue.lock);
     list_add(&volume->queue.removals, &removal->link);
     pthread_cond_signal(&volume->queue.more);

@@ -64,7 +64,8 @@ void volume_remove(struct volume *volume, struct store_removal *removal);
 void volume_restate(struct volume *volume, struct store_removal *removal);
 bool volume_knows(struct volume *volume, const struct object_id *id,
                   const struct object_name *name);
-bool volume_may_have(struct volume *volume, const struct metadata *metadata, bool other);
+bool volume_may_have(struct volume *volume, const struct object_id *id,
+                     const struct store_versions *versions);
 
 enum store_renewal volume_renew(struct volume *volume, const struct object_id *id,
                                 const struct store_vouch *vouch);

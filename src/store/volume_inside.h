@@ -70,7 +70,9 @@ struct space {
 struct removed {
     struct removed_id {
         struct object_id id;
+        struct store_versions versions;
         bool refused, bucket;
+        bool kept;                    /* another version than these is stored, and stays */
         uint64_t before;              /* if committed: the number of the next append at that time */
     } *ids;
     size_t count, done, max;
@@ -314,6 +316,13 @@ static inline bool volume_takes_removals(struct volume *volume)
     return volume_is_good(volume) && !volume_commit_hangs(volume);
 }
 
+static inline bool versions_have(const struct store_versions *versions, uint64_t etag_hash,
+                                 uint64_t mark)
+{
+    bool same = versions->etag_hash == etag_hash && versions->mark == mark;
+    return versions->which == VERSIONS_ALL || same == (versions->which == VERSIONS_ONE);
+}
+
 /* Without it, a recycled extent loses its records. */
 static inline bool volume_has_space_for_copy(const struct volume *volume)
 {
@@ -351,10 +360,16 @@ static inline void volume_read_begins(struct volume *volume)
     atomic_fetch_add_explicit(&volume->service.reads, 1, memory_order_release);
 }
 
+/* The disk has answered an op, which waits for another answer now. */
+static inline void volume_read_goes_on(struct volume *volume)
+{
+    atomic_store_explicit(&volume->service.read_ms, mono_ms(), memory_order_relaxed);
+}
+
 static inline void volume_read_ended(struct volume *volume, bool answered)
 {
     if (answered)
-        atomic_store_explicit(&volume->service.read_ms, mono_ms(), memory_order_relaxed);
+        volume_read_goes_on(volume);
     bool last = atomic_fetch_sub_explicit(&volume->service.reads, 1, memory_order_acq_rel) == 1;
     if (last && volume_reads_hang(volume))
         atomic_store(&volume->service.reads_hang, false);

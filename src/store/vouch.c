@@ -50,16 +50,17 @@ bool volume_knows(struct volume *volume, const struct object_id *id,
 
 /* While the folder hangs, a look at the index may wait for the disk. A folder that is closed, or that
  * will be closed, serves only what the origin confirms. */
-bool volume_may_have(struct volume *volume, const struct metadata *metadata, bool other)
+bool volume_may_have(struct volume *volume, const struct object_id *id,
+                     const struct store_versions *versions)
 {
     struct entry entry;
     uint32_t unit;
     if (!volume_is_good(volume))
         return false;
-    if (volume_is_late(volume) || atomic_load(coming_counter(volume, &metadata->id)) > 0)
+    if (volume_is_late(volume) || atomic_load(coming_counter(volume, id)) > 0)
         return true;
-    return volume_find_metadata(volume, &metadata->id, NULL, &unit, &entry) == OK &&
-           metadata_is_of(metadata, entry.etag_hash, entry.mark) != other;
+    return volume_find_metadata(volume, id, NULL, &unit, &entry) == OK &&
+           versions_have(versions, entry.etag_hash, entry.mark);
 }
 
 static bool is_of(const struct ban_set *bans, const struct metadata *metadata,

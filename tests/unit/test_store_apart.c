@@ -264,7 +264,8 @@ TEST(a_removal_that_nobody_waits_for_outlasts_a_hang)
     hang_commit(bad, true);
     struct unit_put put = put_begin(&unit, other, "\"1\"", 300000);
     soon(volume_is_good(bad) && volume_is_late(bad));
-    ok(store_may_have_other(unit.store, newer));
+    struct store_versions others = store_versions_but(newer);
+    ok(store_may_have(unit.store, &newer->id, &others));
     struct object_name name = name_of(older);
     removal_prepare(&unit, &removal, &name);
     removal.removal.unawaited = true;

@@ -510,7 +510,48 @@ TEST(removals_go_on_while_only_reads_hang)
     batch_end(&batch);
 }
 
-RUN_STORE_COLD(STORE_TEST(a_disk_that_hangs_is_seen_although_no_read_waits_for_long),
+static void remove_versions(struct batch *batch, size_t i, struct store_versions versions)
+{
+    struct unit_removal removal;
+    struct object_name name = name_of(key_of(i));
+    removal_prepare(&batch->unit, &removal, &name);
+    removal.removal.versions = versions;
+    removal.removal.unawaited = true;
+    store_remove(batch->unit.store, &removal.removal);
+    ok(removal_wait(&removal) == OK);
+}
+
+/* While reads hang, nobody may look whether the folder has the version that was just read. */
+TEST(a_version_that_was_just_read_stays_while_reads_hang)
+{
+    struct batch batch;
+    batch_begin_hanging_soon(&batch);
+    if (cold(&batch)) {
+        struct store *store = batch.unit.store;
+        struct metadata *newer = make_metadata(&batch.unit, key_of(2), "\"newer\"", 4096);
+        struct store_versions same = store_versions_but(batch.metadata[1]);
+        store_io_plug(batch.unit.io);
+        start(&batch, 0);
+        await(&batch, 0);
+        ok(store_may_have(store, &batch.metadata[1]->id, &same));
+        remove_versions(&batch, 1, same);
+        remove_versions(&batch, 2, store_versions_but(newer));
+        remove_versions(&batch, 3, store_version_of(batch.metadata[3]));
+        remove_versions(&batch, 4, store_version_of(newer));
+        store_io_unplug(batch.unit.io);
+        ok(!store_may_have(store, &batch.metadata[1]->id, &same));
+        for (size_t i = 1; i <= 4; i++) {
+            struct metadata *metadata = get_metadata(&batch.unit, key_of(i));
+            ok((metadata != NULL) == (i == 1 || i == 4));
+            metadata_unref(&metadata);
+        }
+        metadata_unref(&newer);
+    }
+    batch_end(&batch);
+}
+
+RUN_STORE_COLD(STORE_TEST(a_version_that_was_just_read_stays_while_reads_hang),
+          STORE_TEST(a_disk_that_hangs_is_seen_although_no_read_waits_for_long),
           STORE_TEST(removals_go_on_while_only_reads_hang),
           STORE_TEST(a_read_that_began_late_is_given_up_with_the_others),
           STORE_TEST(reads_that_end_without_the_disk_do_not_show_that_it_answers),

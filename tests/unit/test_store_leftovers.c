@@ -125,7 +125,8 @@ TEST(the_queue_of_leftovers_has_a_limit)
     struct object_id *ids = must_alloc(70000 * sizeof(*ids));
     ok(put_object(&unit, "k", "\"1\"", 10) == OK);
     uint64_t before = metric_read(M_STORE_LEFTOVERS_LIMITED);
-    leftovers_add_stripes(volume, ids, 70000);
+    for (size_t i = 0; i < 70000; i++)
+        leftovers_add_stripes(volume, &ids[i]);
     ok(metric_read(M_STORE_LEFTOVERS_LIMITED) > before);
     wait_for_units(volume, "k", &unit, 1);
     free(ids);
