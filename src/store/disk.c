@@ -78,15 +78,17 @@ static size_t parts_len(const struct iovec *parts, unsigned count)
 }
 
 /* Adds one answer of the kernel, a number of bytes or -errno, to the read. Returns false if the
- * rest must be read by another call. */
+ * rest must be read by another call. ECANCELED: the kernel can't make a thread for the read. This
+ * and ENOMEM say nothing about the disk. */
 static bool took(struct disk_read *read, ssize_t answer)
 {
     if (answer > 0)
         read->got += (size_t)answer;
     else if (answer < 0 && answer != -EINTR && answer != -EAGAIN)
-        read->err = answer == -EFAULT                  ? ERR_FAULT
-                    : answer == -EINVAL && read->direct ? ERR_BAD_ARGUMENT
-                                                        : ERR_IO;
+        read->err = answer == -EFAULT                             ? ERR_FAULT
+                    : answer == -EINVAL && read->direct            ? ERR_BAD_ARGUMENT
+                    : answer == -ECANCELED || answer == -ENOMEM    ? ERR_CANCELED
+                                                                   : ERR_IO;
     if (answer == 0 || read->err || read->got >= read->len)
         return true;
     if (read->direct && read->got % DISK_ALIGN)    /* happens only at the end of the file */
@@ -426,10 +428,14 @@ static int64_t cached_pages(int fd, uint64_t offset, uint64_t len)
  * opened to read only. A file in memory shows which. */
 static bool is_forbidden(void)
 {
+    static atomic_bool allowed;
+    if (atomic_load_explicit(&allowed, memory_order_relaxed))
+        return false;
     int file = memfd_create("probe", MFD_CLOEXEC);
     bool forbidden = file >= 0 && cached_pages(file, 0, 1) < 0;
     if (file >= 0)
         close(file);
+    atomic_store(&allowed, file >= 0 && !forbidden);
     return forbidden;
 }
 
@@ -445,7 +451,7 @@ bool disk_is_cached(int fd, uint64_t offset, size_t len)
         return true;
     }
     if (cached < 0)
-        return cached != -EPERM;    /* any other failure comes again when the bytes are read */
+        return true;    /* nobody can tell; a failure of the disk comes again when the bytes are read */
     return (uint64_t)cached >= (offset + len + page - 1) / page - offset / page;
 }
 

@@ -206,16 +206,23 @@ static const uint8_t *page_get(const struct index_pages *pages, uint64_t number,
 
 /* ---- the beginning: meta page and free pages ---- */
 
+static bool is_page_size(uint32_t bytes)
+{
+    return bytes >= PAGE_BYTES_MIN && bytes <= PAGE_BYTES_MAX && (bytes & (bytes - 1)) == 0;
+}
+
 /* A wrong number leads to memory outside the map. So the file must have this page at this number. */
 const uint8_t *index_pages_map_of(const void *inside, uint32_t page_bytes, int file)
 {
-    uint8_t in_file[PAGE_BYTES_MIN];
+    uint8_t in_file[PAGE_BYTES_MAX];
+    if (!is_page_size(page_bytes))
+        return NULL;
     uintptr_t page = (uintptr_t)inside / page_bytes * page_bytes;
     uint64_t number = u64((const uint8_t *)page);
-    if (page_bytes < sizeof(in_file) || number >= page / page_bytes)
+    if (number >= page / page_bytes)
         return NULL;
-    ssize_t got = pread(file, in_file, sizeof(in_file), (off_t)(number * page_bytes));
-    if (got != (ssize_t)sizeof(in_file) || memcmp(in_file, (const void *)page, sizeof(in_file)) != 0)
+    ssize_t got = pread(file, in_file, page_bytes, (off_t)(number * page_bytes));
+    if (got != (ssize_t)page_bytes || memcmp(in_file, (const void *)page, page_bytes) != 0)
         return NULL;
     return (const uint8_t *)(page - number * page_bytes);
 }
@@ -285,11 +292,6 @@ static bool free_below(const struct index_pages *pages, uint64_t number, unsigne
         *last = key;
     }
     return true;
-}
-
-static bool is_page_size(uint32_t bytes)
-{
-    return bytes >= PAGE_BYTES_MIN && bytes <= PAGE_BYTES_MAX && (bytes & (bytes - 1)) == 0;
 }
 
 bool index_pages_begin(struct index_pages *pages, uint64_t transaction)

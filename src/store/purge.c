@@ -103,7 +103,7 @@ static void settle(struct store *store, size_t count)
         return;
     uint64_t *serials = must_alloc(store->volume_count * PREFIX_ROWS_MAX * sizeof(*serials));
     for (size_t i = 0; i < store->volume_count; i++) {
-        if (!volume_is_serving(store->volumes[i]))
+        if (!volume_takes_removals(store->volumes[i]))
             continue;
         swept += bans_swept(store->volumes[i]->bans, serials + swept);
         volumes++;

@@ -266,17 +266,18 @@ void service_end(struct volume *volume, const char *why)
         atomic_store(&volume->service.unproved, true);
     atomic_store(&volume->service.why, why);
     atomic_store(&volume->service.open, false);
-    /* as after a crash: the next opening trusts nothing in the folder */
-    recycle_pause(volume);
-    account_end(volume);
-    leftovers_end(volume);
     if (atomic_load(&volume->service.unproved))    /* this one, even if the path leads elsewhere */
         (void)folder_doubt(&volume->folder, volume->secret);
-    folder_close(&volume->folder, false);
-    metadata_cache_clear(volume->known.cache);
     /* The other folders write this. If the note of doubt can't be written here, the next process
      * still sees that this folder missed a run of theirs. */
     runs_leave(volume->options.installation, volume->number);
+    /* As after a crash: the next opening trusts nothing in the folder. The recycler may hang with the
+     * disk, so what a crash needs is noted before. */
+    recycle_pause(volume);
+    account_end(volume);
+    leftovers_end(volume);
+    folder_close(&volume->folder, false);
+    metadata_cache_clear(volume->known.cache);
     service_note_doubt(volume);
     service_metrics(volume);
     atomic_fetch_add(&volume->service.faults, 1);

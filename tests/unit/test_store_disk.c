@@ -12,11 +12,13 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
 #define FILE_BYTES (4u << 20)
 #define PATIENCE_MS 20000
+#define NOBODY 65534
 
 static enum disk_engine uring = DISK_URING, threads = DISK_THREADS;
 
@@ -401,6 +403,8 @@ TEST(an_answer_ends_a_read_or_asks_for_the_rest)
     ok(took(&read, -EFAULT) && read.err == ERR_FAULT);
     read = (struct disk_read){ .len = 10 };
     ok(took(&read, -EINVAL) && read.err == ERR_IO);
+    read = (struct disk_read){ .len = 10 };
+    ok(took(&read, -ECANCELED) && read.err == ERR_CANCELED);
     read = (struct disk_read){ .len = 3 * DISK_ALIGN, .direct = true };
     ok(took(&read, -EINVAL) && read.err == ERR_BAD_ARGUMENT);
     read = (struct disk_read){ .len = 3 * DISK_ALIGN, .direct = true };
@@ -532,6 +536,37 @@ TEST(an_engine_is_chosen_by_name)
     ok(engine == (probe() == 0 ? DISK_URING : DISK_THREADS));
 }
 
+/* Returns 77 if this process may have one more thread. */
+static int read_without_threads(void **state)
+{
+    struct bench bench = bench_make(state);
+    struct rlimit none = { 0, 0 };
+    size_t ended = 0;
+    struct job job;
+    uint64_t errors = metric_read(M_DISK_ERRORS);
+    job_make(&job, bench.file, 0, 8192, &ended);
+    if (setrlimit(RLIMIT_NPROC, &none) != 0 || setresuid(NOBODY, NOBODY, NOBODY) != 0)
+        return 77;
+    disk_read(bench.disk, &job.read);
+    while (!ended)
+        ok(turn(&bench));
+    if (job.err == OK)
+        return 77;
+    return job.err == ERR_CANCELED && metric_read(M_DISK_ERRORS) == errors ? 0 : 1;
+}
+
+TEST(a_read_that_the_kernel_has_no_thread_for_says_nothing_about_the_disk)
+{
+    pid_t child = fork();
+    if (child == 0)
+        _exit(read_without_threads(unit_state));
+    int status;
+    ok(waitpid(child, &status, 0) == child && WIFEXITED(status));
+    if (WEXITSTATUS(status) == 77)
+        skip();
+    ok(WEXITSTATUS(status) == 0);
+}
+
 #define BOTH(test)                                                                             \
     { #test " (uring)", test, NULL, NULL, &uring },                                            \
     { #test " (threads)", test, NULL, NULL, &threads }
@@ -559,6 +594,8 @@ RUN(BOTH(reads_beyond_the_queue_depth_all_end_with_their_own_bytes),
     BOTH(the_end_waits_for_what_is_under_way),
     BOTH(a_lane_that_hangs_holds_no_other),
     BOTH(each_thread_has_a_disk_of_its_own),
+    { "a_read_that_the_kernel_has_no_thread_for_says_nothing_about_the_disk",
+      a_read_that_the_kernel_has_no_thread_for_says_nothing_about_the_disk, NULL, NULL, &uring },
     { "a_ring_goes_on_after_a_short_read", a_ring_goes_on_after_a_short_read, NULL, NULL, &uring },
     BOTH(memory_that_can_not_be_written_is_no_fault_of_the_file),
     cmocka_unit_test(an_answer_ends_a_read_or_asks_for_the_rest),

@@ -141,6 +141,9 @@ TEST(the_map_begins_where_a_page_and_its_number_say)
         set(map + RIGHT * PAGE, RIGHT, 8);
         ok(pwrite(file, map + RIGHT * PAGE, 8, RIGHT * PAGE) == 8);
     }
+    set(map + RIGHT * PAGE + PAGE - 8, 1, 8);    /* an older copy of the page differs at its end */
+    ok(!index_pages_map_of(map + RIGHT * PAGE + 4000, PAGE, file));
+    ok(!index_pages_map_of(map + RIGHT * PAGE + 4000, 0, file));
     close(file);
     free(map);
 }
