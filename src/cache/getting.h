@@ -113,6 +113,8 @@ struct epoch_restated get_restated(const struct get *get) MUST_USE;
 
 /* Judges get->metadata. The get stays as it is, except for what permit_has notes. */
 enum judgement get_judge(struct get *get) MUST_USE;
+/* True if get->metadata may answer although the origin is down. */
+bool get_serves_outage(struct get *get) MUST_USE;
 
 /* The number of the get's identity. An origin's answer counts for the identity that asked. */
 static inline uint64_t get_who(const struct get *get)

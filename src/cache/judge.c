@@ -1,8 +1,9 @@
-/* judge.c - whether stored metadata may answer without the origin. SPDX-License-Identifier: Apache-2.0
+/* judge.c - the facts about one get, for a decision about its metadata (decision.h).
+ * SPDX-License-Identifier: Apache-2.0
  *
- * A judgement changes nothing but the memory of the get about its permission (permit.c). So it can
- * also be made for a get that is only to be explained (get_forecast). The order of the questions is
- * the rule: first the right to read, then what the client demands, then the age. */
+ * Nothing changes here but the memory of the get about its permission (permit.c). So a decision can
+ * also be made for a get that is only to be explained (get_forecast). */
+#include "cache/decision.h"
 #include "cache/getting.h"
 
 #include "base/clock.h"
@@ -34,47 +35,44 @@ static bool is_restated(const struct get *get, int64_t validated_s)
            (restated.at_ms && validated_s <= restated.at_s);
 }
 
-/* A version that the client names never becomes another one. The exception is "null": it is the
- * latest object that was written while the bucket had no versions, and no listing of current
- * objects shows it. */
-static enum judgement judge_version(const struct get *get, bool unproved, int64_t validated_s,
-                                    int64_t age_s)
+static struct demand demand_of(const struct get *get)
 {
     const struct rules *rules = get->ask.rules;
-    if (rules->freshness == FRESH_IMMUTABLE || !slice_eq(get->name.version, S("null")))
-        return unproved ? JUDGED_VERSION_EXPIRED : JUDGED_IMMUTABLE;
-    return validated_s && age_s <= rules->ttl_s ? JUDGED_FRESH : JUDGED_VERSION_EXPIRED;
+    slice version = get->name.version;
+    return (struct demand){
+        .freshness = rules->freshness, .ttl_s = rules->ttl_s, .grace_s = rules->grace_s,
+        .newest = get_wants_newest(get),
+        .checksums = get->ask.want_checksums && is_whole(get),
+        .background = get->ask.background,
+        .version = !version.len ? VERSION_CURRENT
+                 : slice_eq(version, S("null")) ? VERSION_NULL : VERSION_NAMED,
+    };
 }
 
-static enum judgement judge_age(const struct get *get, int64_t validated_s, int64_t age_s)
+static struct standing standing_of(struct get *get)
 {
-    const struct rules *rules = get->ask.rules;
-    if (!validated_s)
-        return JUDGED_UNPROVED;
-    if (age_s <= rules->ttl_s)
-        return JUDGED_FRESH;
-    return age_s <= rules->ttl_s + rules->grace_s && !get->ask.background ? JUDGED_STALE
-                                                                          : JUDGED_EXPIRED;
+    const struct metadata *metadata = get->metadata;
+    int64_t validated_s = atomic_load(&metadata->validated_s);
+    return (struct standing){
+        .permitted = permit_has(get),
+        .confirmed = get->validated,
+        .validated_s = validated_s,
+        .unproved = atomic_load(&metadata->unproved) && !validated_s,
+        .restated = is_restated(get, validated_s),
+        .full = metadata->full,
+    };
 }
 
 enum judgement get_judge(struct get *get)
 {
-    int64_t validated_s = atomic_load(&get->metadata->validated_s);
-    bool unproved = atomic_load(&get->metadata->unproved) && !validated_s;
-    int64_t age_s = ageing_s() - validated_s;
-    if (!permit_has(get))
-        return JUDGED_NOT_PERMITTED;
-    if (get->validated)
-        return JUDGED_CONFIRMED;
-    if (get->ask.want_checksums && is_whole(get) && !get->metadata->full)
-        return JUDGED_INCOMPLETE;
-    if (get_wants_newest(get))
-        return JUDGED_NEWEST;
-    if (is_restated(get, validated_s))
-        return JUDGED_RESTATED;
-    if (get->name.version.len)
-        return judge_version(get, unproved, validated_s, age_s);
-    if (get->ask.rules->freshness == FRESH_IMMUTABLE)
-        return unproved ? JUDGED_UNPROVED : JUDGED_IMMUTABLE;
-    return judge_age(get, validated_s, age_s);
+    struct demand demand = demand_of(get);
+    struct standing standing = standing_of(get);
+    return decision_judge(&demand, &standing, ageing_s());
+}
+
+bool get_serves_outage(struct get *get)
+{
+    struct demand demand = demand_of(get);
+    struct standing standing = standing_of(get);
+    return decision_serves_outage(&demand, &standing, ageing_s());
 }

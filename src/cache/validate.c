@@ -6,7 +6,6 @@
  * is down, a copy that is not too old is served. */
 #include "cache/getting.h"
 
-#include "base/clock.h"
 #include "cache/missing.h"
 
 enum err get_wait_for_page(struct get *get)
@@ -88,16 +87,6 @@ enum err get_prove(struct get *get)
     return get->fetch ? get_go(get, GET_ANSWER) : get_fail(get, ERR_SLOW_DOWN);
 }
 
-static bool stale_will_do(struct get *get, const struct refusal *refusal)
-{
-    const struct rules *rules = get->ask.rules;
-    if (!get->metadata || !permit_has(get) || get->ask.revalidate || !refusal_is_outage(refusal))
-        return false;
-    int64_t age_s = ageing_s() - atomic_load(&get->metadata->validated_s);
-    return rules->freshness != FRESH_ALWAYS && atomic_load(&get->metadata->validated_s) &&
-           (rules->freshness == FRESH_IMMUTABLE || age_s <= rules->ttl_s + rules->grace_s);
-}
-
 enum err get_judge_probe(struct get *get)
 {
     struct fetch *probe = get->fetch;
@@ -115,7 +104,7 @@ enum err get_judge_probe(struct get *get)
     }
     if (probe->err == ERR_CHANGED)
         return ERR_CHANGED;
-    if (stale_will_do(get, probe->refusal)) {
+    if (get->metadata && refusal_is_outage(probe->refusal) && get_serves_outage(get)) {
         get->validated = true;
         get->answer.source = GET_STALE;
         return get_go(get, GET_FRESH);
