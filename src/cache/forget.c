@@ -29,7 +29,7 @@ static void remove_stored(struct store *store, const struct object_id *id,
 void forget_object(struct store *store, const struct object_id *id)
 {
     if (store_knows(store, id, NULL))
-        remove_stored(store, id, (struct store_versions){ VERSIONS_ALL });
+        remove_stored(store, id, (struct store_versions){ .which = VERSIONS_ALL });
 }
 
 static void forget(struct store *store, const struct object_id *id, struct store_versions versions)
