@@ -189,7 +189,7 @@ static bool place(const struct http *http, struct http_body *body, size_t bytes)
 
 static bool place_or_refuse(struct conn *conn, size_t bytes)
 {
-    struct http_body *body = conn->request->body;
+    struct http_body *body = conn->request->body.content;
     if (place(conn->loop->http, body, bytes))
         return true;
     metric_add(body->beyond_share ? M_HTTP_REFUSED_SHARE : M_HTTP_REFUSED_SPILL, 1);
@@ -210,9 +210,9 @@ bool body_begin(struct conn *conn, slice first, size_t bytes)
 {
     struct http_request *request = conn->request;
     bool counts = conn->large_head || request->head.bytes + bytes > HEAD_SMALL_BYTES;
-    struct http_body *body = request->body = must_alloc(sizeof(*body));
+    struct http_body *body = request->body.content = must_alloc(sizeof(*body));
     body->magic = BODY_MAGIC;
-    body->client = request->client;
+    body->client = request->body.client;
     atomic_init(&body->refs, 1);
     body->fd = -1;
     body->bytes = first.len;
@@ -226,8 +226,8 @@ bool body_begin(struct conn *conn, slice first, size_t bytes)
  * body gets less, but at least `bytes`. */
 bool body_make_room(struct conn *conn, size_t bytes)
 {
-    struct http_body *body = conn->request->body;
-    size_t most = conn->request->body_max + BODY_READ_BYTES;
+    struct http_body *body = conn->request->body.content;
+    size_t most = conn->request->body.bytes_max + BODY_READ_BYTES;
     check(bytes <= most);
     if (bytes <= body->room)
         return true;
@@ -402,8 +402,8 @@ void http_body_unref(struct http_body **body)
 struct http_body *http_body_take(struct http_request *request)
 {
     check(request->magic == REQUEST_MAGIC);
-    struct http_body *body = request->body;
-    request->body = NULL;
+    struct http_body *body = request->body.content;
+    request->body.content = NULL;
     return body;
 }
 

@@ -144,10 +144,10 @@ static ssize_t peek_plain(int fd)
 
 size_t conn_unchunk(struct conn *conn, char *bytes, size_t len, size_t *ret_rest)
 {
-    struct http_request *request = conn->request;
+    struct request_body *body = &conn->request->body;
     size_t decoded = 0;
-    request->framing = chunks_decode(&request->chunks, bytes, len, &decoded, ret_rest);
-    if (request->framing != OK)
+    body->framing = chunks_decode(&body->chunks, bytes, len, &decoded, ret_rest);
+    if (body->framing != OK)
         *ret_rest = 0;
     return decoded;
 }
@@ -190,12 +190,12 @@ static bool unframe(struct conn *conn, char *bytes, size_t *len)
 static ssize_t read_memory(struct conn *conn, size_t bytes_max)
 {
     size_t room;
-    char *to = body_end(conn->request->body, &room);
+    char *to = body_end(conn->request->body.content, &room);
     ssize_t got = read_bytes(conn, to, MIN(MIN(room, bytes_max), BODY_READ_BYTES));
     size_t len = got > 0 ? (size_t)got : 0;
     if (!unframe(conn, to, &len))
         return 0;
-    body_grow(conn->request->body, len);
+    body_grow(conn->request->body.content, len);
     return got;
 }
 
@@ -204,7 +204,7 @@ static ssize_t read_memory(struct conn *conn, size_t bytes_max)
 static ssize_t read_segment(struct conn *conn, size_t bytes_max)
 {
     size_t room, have = 0;
-    body_end(conn->request->body, &room);
+    body_end(conn->request->body.content, &room);
     struct body_segment *segment = segment_take(conn);
     if (!segment) {
         h2o_socket_read_stop(conn->sock);
@@ -246,10 +246,11 @@ static void look_at_body(struct conn *conn)
 {
     struct http_request *request = conn->request;
     const struct request_head *head = &request->head;
-    size_t have = http_body_bytes(request->body);
-    enum err err = head->chunked ? request->framing : have < head->length ? ERR_MORE : OK;
-    if (have > request->body_max) {
-        gate_refuse_too_large(conn, request->body_max < conn->loop->http->options.body_bytes_max);
+    const struct request_body *body = &request->body;
+    size_t have = http_body_bytes(body->content);
+    enum err err = head->chunked ? body->framing : have < head->length ? ERR_MORE : OK;
+    if (have > body->bytes_max) {
+        gate_refuse_too_large(conn, body->bytes_max < conn->loop->http->options.body_bytes_max);
     } else if (err == OK) {
         conn->phase = PHASE_REQUEST;
         list_del(&conn->timer.link);
@@ -268,7 +269,7 @@ static void read_body(struct conn *conn)
     conn_hold(conn);
     while (conn->sock && conn->phase == PHASE_BODY && turn > 0) {
         const struct request_head *head = &conn->request->head;
-        struct http_body *body = conn->request->body;
+        struct http_body *body = conn->request->body.content;
         size_t left = turn, have = http_body_bytes(body);
         if (!head->chunked)
             left = MIN(left, head->length - have);
@@ -282,7 +283,7 @@ static void read_body(struct conn *conn)
             break;
         }
         turn -= (size_t)got;
-        conn->request->body_read += (uint64_t)got;
+        conn->request->body.read_bytes += (uint64_t)got;
         if (conn->segment)
             break;    /* conn_written will continue */
         look_at_body(conn);
@@ -298,7 +299,7 @@ static void read_body(struct conn *conn)
  * Bytes of the next request are not read. */
 static void look_for_leaving(struct conn *conn)
 {
-    if (conn->request->sending) {
+    if (conn->request->reply.sending) {
         h2o_socket_read_stop(conn->sock);
         return;
     }
@@ -422,7 +423,7 @@ void conn_written(struct conn *conn, bool ok)
 
 void conn_watch(struct conn *conn)
 {
-    if (conn->sock && conn->phase == PHASE_REQUEST && !conn->request->sending)
+    if (conn->sock && conn->phase == PHASE_REQUEST && !conn->request->reply.sending)
         h2o_socket_read_start(conn->sock, on_readable);
 }
 
@@ -457,11 +458,12 @@ static void look_for_stall(struct conn *conn)
 static void look_at_progress(struct conn *conn)
 {
     struct http_request *request = conn->request;
+    struct request_body *body = &request->body;
     const struct http_options *options = &conn->loop->http->options;
     bool ours = waits_for_disk(conn);    /* the disk is slow, not the client */
-    bool slow = !ours && request->body_read - request->body_mark < options->body_progress_bytes;
+    bool slow = !ours && body->read_bytes - body->mark_bytes < options->body_progress_bytes;
     bool late = mono_ns() - request->began_ns >= options->request_ms * 1000000ull;
-    request->body_mark = request->body_read;
+    body->mark_bytes = body->read_bytes;
     if (!slow && !late) {
         timer_start(&conn->loop->timers, ROW_BODY, &conn->timer);
         return;

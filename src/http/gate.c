@@ -91,20 +91,20 @@ void gate_slow(struct conn *conn)
 
 /* Gives the body room before it is read: for all its bytes, or for its next bytes if its length is
  * unknown. If bytes of the body arrived together with the head, moves them out of the input, into
- * request->body. */
+ * request->body.content. */
 static bool make_room(struct conn *conn, const struct request_head *head, uint64_t announced)
 {
-    struct http_request *request = conn->request;
+    struct request_body *body = &conn->request->body;
     h2o_buffer_t *input = conn->sock->input;
     char *first = input->bytes + head->bytes;
     size_t came = input->size - head->bytes, have = MIN(came, head->length), rest;
     uint64_t most = conn->loop->http->options.body_bytes_max, bytes = head->length;
-    request->body_max = most;
+    body->bytes_max = most;
     if (head->chunked) {
-        request->body_max = announced ? MIN(announced, most) : most;
+        body->bytes_max = announced ? MIN(announced, most) : most;
         have = conn_unchunk(conn, first, came, &rest);
         input->size = head->bytes + have + rest;
-        bytes = request->framing == ERR_MORE ? MAX(announced, have) + BODY_READ_BYTES : have;
+        bytes = body->framing == ERR_MORE ? MAX(announced, have) + BODY_READ_BYTES : have;
     }
     if (bytes && !body_begin(conn, (slice){ first, have }, bytes))
         return false;
@@ -129,7 +129,7 @@ static void judge(struct conn *conn, const struct request_head *scanned)
         return;
     }
     request->judged = answer.judged;
-    request->client = answer.client;
+    request->body.client = answer.client;
     bool begun = conn->sock->input->size > scanned->bytes;
     if (!make_room(conn, &request->head, answer.body_bytes))
         return;

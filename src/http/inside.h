@@ -80,6 +80,20 @@ struct listener {                       /* one address on one loop */
     struct http_timer *retry;           /* out of file descriptors: runs until the next try */
 };
 
+/* The segments of one loop, for bodies on their way to files. Only the loop writes it, when a
+ * segment is taken or given back (spill.c). */
+struct segment_pool {
+    struct list line;                   /* conns that wait for a segment: conn->line */
+    struct list kept;                   /* of struct body_segment: free ones that are kept */
+    unsigned out_count, kept_count;
+};
+
+/* The Date of answers. The loop writes it at the first answer of each second (reply.c). */
+struct date {
+    int64_t s;
+    char text[32];                      /* `s` as text */
+};
+
 struct http_loop {
     struct http *http;
     unsigned number;
@@ -91,13 +105,10 @@ struct http_loop {
     struct timers timers;
     struct list conns;                  /* of struct conn: all of this loop */
     struct list unread;                 /* conns to read without a poll event: conn->unread */
-    struct list line;                   /* conns that wait for a segment: conn->line */
-    struct list segments;               /* of struct body_segment: free ones that are kept */
-    unsigned segments_out, segments_kept;
+    struct segment_pool segments;
     struct listener *listeners;         /* one for each app */
     struct request_head scratch;        /* for the head being scanned */
-    int64_t date_s;
-    char date[32];                      /* date_s as text, for the Date of answers */
+    struct date date;
     struct mail drain, end;
     void *local;
 };
@@ -207,6 +218,31 @@ void gate_drain(struct conn *conn);        /* throws away bytes in PHASE_LINGER 
 
 /* ---- a request ---- */
 
+/* The body of a request. The loop writes it after the head was judged (gate.c), until the body is
+ * complete. After that, the app may take the content. */
+struct request_body {
+    struct http_body *content;          /* NULL: there is none, or an app has taken it */
+    struct chunks chunks;
+    enum err framing;                   /* result of chunks_decode; ERR_MORE until the end */
+    uint64_t read_bytes, mark_bytes;    /* read: now, and at the last progress check */
+    uint64_t bytes_max;                 /* the largest size that the judge allows */
+    unsigned client;                    /* the bodies of one client count together; 0: no client */
+};
+
+/* The answer to a request. The loop writes it from http_reply or http_reply_start until the request
+ * ends (reply.c). */
+struct reply {
+    int status;
+    bool begun, sending;
+    bool open;                          /* the body's length is not known yet */
+    bool chunked, ended_open;           /* if open: sent in chunks; the app has given the end */
+    char chunk[24];                     /* the line before a chunk */
+    slice head;                         /* until the first bytes leave */
+    uint64_t length, sent_bytes;        /* of the body on the wire; length 0: no body */
+    const struct http_source *source;
+    void *source_arg;
+};
+
 #define REQUEST_MAGIC 0x72657175u
 struct http_request {
     unsigned magic;
@@ -214,24 +250,10 @@ struct http_request {
     struct conn *conn;
     bool handled;                       /* the body is complete, and the app has the request */
     bool close;                         /* the connection ends with this request */
-    struct chunks chunks;
-    uint64_t body_read, body_mark;      /* bytes read: now, and at the last progress check */
-    uint64_t body_max;                  /* the largest size of the body that the judge allows */
-    enum err framing;                   /* result of chunks_decode; ERR_MORE until the end */
-    unsigned client;                    /* the bodies of one client count together; 0: no client */
-    struct http_body *body;             /* NULL: there is none, or an app has taken it */
     void *judged;
     uint64_t began_ns;
-    /* the answer */
-    int status;
-    bool answered, sending;
-    bool open;                          /* the body's length is not known yet */
-    bool chunked, ended_open;           /* if open: sent in chunks; the app has given the end */
-    char chunk[24];                     /* the line before a chunk */
-    slice reply;                        /* the response head, until the first bytes leave */
-    uint64_t length, sent_bytes;        /* of the body on the wire; length 0: no body */
-    const struct http_source *source;
-    void *source_arg;
+    struct request_body body;
+    struct reply reply;
     void (*ended)(void *arg, const struct http_outcome *outcome);
     void *ended_arg;
     /* The last member, because only as many header fields are allocated as have come. The slices of
@@ -246,8 +268,8 @@ void request_end(struct http_request **request, bool complete);
 
 /* body.c */
 #define BODY_READ_BYTES 65536    /* the most that one read takes of a body in memory */
-/* Makes request->body, which begins with `first` and has room for `bytes`. Returns false if there
- * is no room; the request has then been refused. */
+/* Makes the content of the request's body, which begins with `first` and has room for `bytes`.
+ * Returns false if there is no room; the request has then been refused. */
 bool body_begin(struct conn *conn, slice first, size_t bytes) MUST_USE;
 /* Gives a growing body room for `bytes`. Returns false as body_begin does. */
 bool body_make_room(struct conn *conn, size_t bytes) MUST_USE;
@@ -277,7 +299,7 @@ struct body_segment {                   /* bytes of a body, on their way to its 
 };
 
 struct workers *spill_new(void) MUST_USE;    /* NULL: no thread could be started */
-/* Returns NULL if no segment is free. The connection then waits in loop->line until
+/* Returns NULL if no segment is free. The connection then waits in loop->segments.line until
  * conn_written. */
 struct body_segment *segment_take(struct conn *conn) MUST_USE;
 /* Lets a spill thread write the first `bytes` of the segment, as the next bytes of the body. If

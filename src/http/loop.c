@@ -109,8 +109,8 @@ void loop_init(struct http_loop *loop, struct http *http, unsigned number)
     timers_init(&loop->timers, row_ms);
     list_init(&loop->conns);
     list_init(&loop->unread);
-    list_init(&loop->line);
-    list_init(&loop->segments);
+    list_init(&loop->segments.line);
+    list_init(&loop->segments.kept);
     loop->listeners = must_alloc(options->app_count * sizeof(*loop->listeners));
     for (size_t app = 0; app < options->app_count; app++) {
         loop->listeners[app].bound = &http->bounds[app];
@@ -126,7 +126,8 @@ bool loop_start(struct http_loop *loop)
 
 void loop_free(struct http_loop *loop)
 {
-    check(list_empty(&loop->conns) && list_empty(&loop->line) && list_empty(&loop->unread));
+    check(list_empty(&loop->conns) && list_empty(&loop->unread));
+    check(list_empty(&loop->segments.line));
     mailbox_free(&loop->box);    /* delivers the last segments */
     segments_free(loop);
     free(loop->listeners);

@@ -84,17 +84,17 @@ static void finish(struct conn *conn)
 static void on_sent(h2o_socket_t *sock, const char *err)
 {
     struct conn *conn = conn_of(sock);
-    struct http_request *request = conn->request;
     if (err) {
         conn_close(conn, true);
         return;
     }
+    struct reply *reply = &conn->request->reply;
     list_del(&conn->timer.link);
-    request->sending = false;
-    bool full = request->open ? request->ended_open : request->sent_bytes == request->length;
+    reply->sending = false;
+    bool full = reply->open ? reply->ended_open : reply->sent_bytes == reply->length;
     conn_hold(conn);
-    if (request->source)
-        request->source->proceed(request->source_arg);
+    if (reply->source)
+        reply->source->proceed(reply->source_arg);
     if (full && conn->sock)
         finish(conn);
     else
@@ -106,12 +106,13 @@ static void on_sent(h2o_socket_t *sock, const char *err)
 
 static slice date_of_now(struct http_loop *loop)
 {
+    struct date *date = &loop->date;
     int64_t now_s = wall_s();
-    if (now_s != loop->date_s) {
-        http_date_write(now_s, loop->date);
-        loop->date_s = now_s;
+    if (now_s != date->s) {
+        http_date_write(now_s, date->text);
+        date->s = now_s;
     }
-    return slice_of(loop->date);
+    return slice_of(date->text);
 }
 
 struct text response_head(struct http_loop *loop, struct arena *keep, int status, bool close,
@@ -154,24 +155,25 @@ static bool has_body(int status)
 static void begin(struct http_request *request, int status, const struct http_field *fields,
                   size_t field_count, uint64_t length)
 {
+    struct reply *reply = &request->reply;
     struct http_loop *loop = request->conn->loop;
-    check(request->magic == REQUEST_MAGIC && request->handled && !request->answered);
-    request->answered = true;
-    request->status = status;
+    check(request->magic == REQUEST_MAGIC && request->handled && !reply->begun);
+    reply->begun = true;
+    reply->status = status;
     if (atomic_load(&loop->http->draining))
         request->close = true;
     bool bare = slice_eq(request->head.method, S("HEAD")) || !has_body(status);
-    request->open = length == HTTP_OPEN && !bare;
-    request->chunked = request->open && request->head.minor > 0;
-    if (request->open && !request->chunked)
+    reply->open = length == HTTP_OPEN && !bare;
+    reply->chunked = reply->open && request->head.minor > 0;
+    if (reply->open && !reply->chunked)
         request->close = true;
     uint64_t announced = has_body(status) || length ? length : HTTP_OPEN;
     struct text head = response_head(loop, &request->arena, status, request->close, announced);
-    if (request->chunked)
+    if (reply->chunked)
         text_add(&head, S("Transfer-Encoding: chunked\r\n"));
     reply_fields(&head, fields, field_count);
-    request->reply = text_slice(&head);
-    request->length = bare ? 0 : length;
+    reply->head = text_slice(&head);
+    reply->length = bare ? 0 : length;
 }
 
 static h2o_iovec_t iovec_of(slice bytes)
@@ -181,35 +183,36 @@ static h2o_iovec_t iovec_of(slice bytes)
 
 /* An empty chunk ends the body by itself. After any other chunk, the end of the body needs an empty
  * chunk. */
-static slice end_of_chunk(const struct http_request *request, size_t bytes)
+static slice end_of_chunk(const struct reply *reply, size_t bytes)
 {
-    return request->ended_open && bytes ? S("\r\n0\r\n\r\n") : S("\r\n");
+    return reply->ended_open && bytes ? S("\r\n0\r\n\r\n") : S("\r\n");
 }
 
 static void push_runs(struct http_request *request, const slice *runs, size_t run_count)
 {
+    struct reply *reply = &request->reply;
     struct conn *conn = request->conn;
     size_t bytes = 0, count = 0;
     h2o_iovec_t bufs[CONN_WRITE_MAX];
     for (size_t i = 0; i < run_count; i++)
         bytes += runs[i].len;
-    check(request->answered && !request->sending && run_count <= HTTP_RUNS_MAX);
-    check(bytes <= request->length - request->sent_bytes);
-    request->sending = true;
-    request->sent_bytes += bytes;
+    check(reply->begun && !reply->sending && run_count <= HTTP_RUNS_MAX);
+    check(bytes <= reply->length - reply->sent_bytes);
+    reply->sending = true;
+    reply->sent_bytes += bytes;
     conn->stalls = 0;
     timer_start(&conn->loop->timers, ROW_SEND, &conn->timer);
-    if (request->reply.len)
-        bufs[count++] = iovec_of(request->reply);
-    if (request->chunked) {
-        snprintf(request->chunk, sizeof(request->chunk), "%zx\r\n", bytes);
-        bufs[count++] = iovec_of(slice_of(request->chunk));
+    if (reply->head.len)
+        bufs[count++] = iovec_of(reply->head);
+    if (reply->chunked) {
+        snprintf(reply->chunk, sizeof(reply->chunk), "%zx\r\n", bytes);
+        bufs[count++] = iovec_of(slice_of(reply->chunk));
     }
     for (size_t i = 0; i < run_count; i++)
         bufs[count++] = iovec_of(runs[i]);
-    if (request->chunked)
-        bufs[count++] = iovec_of(end_of_chunk(request, bytes));
-    request->reply = S("");
+    if (reply->chunked)
+        bufs[count++] = iovec_of(end_of_chunk(reply, bytes));
+    reply->head = S("");
     conn_write(conn, bufs, count, on_sent);
 }
 
@@ -222,28 +225,30 @@ void http_reply(struct http_request *request, const struct http_answer *answer)
 {
     request->close = request->close || answer->close;
     begin(request, answer->status, answer->fields, answer->field_count, answer->body.len);
-    push(request, request->length ? arena_copy(&request->arena, answer->body) : (slice){ 0 });
+    push(request, request->reply.length ? arena_copy(&request->arena, answer->body) : (slice){ 0 });
 }
 
 void http_reply_start(struct http_request *request, int status, const struct http_field *fields,
                       size_t field_count, uint64_t length, const struct http_source *source,
                       void *arg)
 {
+    struct reply *reply = &request->reply;
     begin(request, status, fields, field_count, length);
-    if (request->length == 0) {
+    if (reply->length == 0) {
         push(request, (slice){ 0 });
         return;
     }
     check(source && source->proceed && source->stop);
-    request->source = source;
-    request->source_arg = arg;
+    reply->source = source;
+    reply->source_arg = arg;
 }
 
 void http_reply_send_runs(struct http_request *request, const slice *runs, size_t count, bool last)
 {
-    check(request->magic == REQUEST_MAGIC && request->source && count > 0);
-    check(request->open || !last);
-    request->ended_open = last;
+    struct reply *reply = &request->reply;
+    check(request->magic == REQUEST_MAGIC && reply->source && count > 0);
+    check(reply->open || !last);
+    reply->ended_open = last;
     push_runs(request, runs, count);
 }
 
@@ -255,21 +260,22 @@ void http_reply_send(struct http_request *request, slice bytes)
 
 void http_reply_end(struct http_request *request)
 {
-    check(request->magic == REQUEST_MAGIC && request->open && !request->sending);
-    request->ended_open = true;
-    if (request->chunked || request->reply.len) {
+    struct reply *reply = &request->reply;
+    check(request->magic == REQUEST_MAGIC && reply->open && !reply->sending);
+    reply->ended_open = true;
+    if (reply->chunked || reply->head.len) {
         push(request, (slice){ 0 });    /* an empty chunk is the last one */
         return;
     }
     struct conn *conn = request->conn;
-    request->source->proceed(request->source_arg);
+    reply->source->proceed(reply->source_arg);
     finish(conn);
 }
 
 void http_reply_abort(struct http_request *request)
 {
-    check(request->magic == REQUEST_MAGIC && request->answered);
-    request->source = NULL;
+    check(request->magic == REQUEST_MAGIC && request->reply.begun);
+    request->reply.source = NULL;
     metric_add(M_HTTP_ABORTED, 1);
     conn_close(request->conn, true);
 }

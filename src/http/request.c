@@ -58,20 +58,20 @@ void request_end(struct http_request **ended, bool complete)
     check(request->magic == REQUEST_MAGIC);
     if (request->handled)
         atomic_fetch_sub(&request->conn->loop->http->requests, 1);
-    const struct http_source *source = request->source;
-    request->source = NULL;
+    const struct http_source *source = request->reply.source;
+    request->reply.source = NULL;
     if (source && !complete && source->stop)
-        source->stop(request->source_arg);
+        source->stop(request->reply.source_arg);
     if (request->ended) {
         struct http_outcome outcome = {
-            .status = request->status,
-            .body_bytes_sent = request->sent_bytes,
+            .status = request->reply.status,
+            .body_bytes_sent = request->reply.sent_bytes,
             .complete = complete,
             .took_ns = mono_ns() - request->began_ns,
         };
         request->ended(request->ended_arg, &outcome);
     }
-    http_body_release(&request->body);
+    http_body_release(&request->body.content);
     request->magic = 0;
     struct arena arena = request->arena;    /* a copy, because the request lies in the arena */
     arena_free(&arena);

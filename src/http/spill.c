@@ -55,30 +55,31 @@ static void deliver(struct mail *mail)
 }
 
 /* If a segment is free, wakes the first connection of the line, which takes it in its next turn. */
-static void wake_next(struct http_loop *loop)
+static void wake_next(struct segment_pool *pool)
 {
-    if (!list_empty(&loop->line) && loop->segments_out < SEGMENTS_A_LOOP)
-        conn_written(list_of(loop->line.next, struct conn, line), true);
+    if (!list_empty(&pool->line) && pool->out_count < SEGMENTS_A_LOOP)
+        conn_written(list_of(pool->line.next, struct conn, line), true);
 }
 
 struct body_segment *segment_take(struct conn *conn)
 {
     struct http_loop *loop = conn->loop;
-    check(!conn->segment && loop->segments_out <= SEGMENTS_A_LOOP);
+    struct segment_pool *pool = &loop->segments;
+    check(!conn->segment && pool->out_count <= SEGMENTS_A_LOOP);
     list_del(&conn->line);
-    if (loop->segments_out == SEGMENTS_A_LOOP) {
-        list_add(&loop->line, &conn->line);
+    if (pool->out_count == SEGMENTS_A_LOOP) {
+        list_add(&pool->line, &conn->line);
         return NULL;
     }
-    loop->segments_out++;
+    pool->out_count++;
     struct body_segment *segment;
-    if (list_empty(&loop->segments)) {
+    if (list_empty(&pool->kept)) {
         check((segment = malloc(sizeof(*segment))) != NULL);
         segment->mail.deliver = deliver;
         segment->loop = loop;
     } else {
-        segment = list_of(list_take(&loop->segments), struct body_segment, link);
-        loop->segments_kept--;
+        segment = list_of(list_take(&pool->kept), struct body_segment, link);
+        pool->kept_count--;
     }
     list_init(&segment->link);
     atomic_store(&segment->abandoned, false);
@@ -91,7 +92,7 @@ void segment_write(struct conn *conn, struct body_segment *segment, size_t bytes
         segment_give(segment);
         return;
     }
-    struct http_body *body = conn->request->body;
+    struct http_body *body = conn->request->body.content;
     check(bytes <= BODY_SEGMENT_BYTES && !conn->segment);
     segment->conn = conn;
     conn->segment = segment;
@@ -103,16 +104,16 @@ void segment_write(struct conn *conn, struct body_segment *segment, size_t bytes
 
 void segment_give(struct body_segment *segment)
 {
-    struct http_loop *loop = segment->loop;
-    check(loop->segments_out > 0 && list_empty(&segment->link));
-    loop->segments_out--;
-    if (loop->segments_kept < SEGMENTS_KEPT) {
-        loop->segments_kept++;
-        list_add(&loop->segments, &segment->link);
+    struct segment_pool *pool = &segment->loop->segments;
+    check(pool->out_count > 0 && list_empty(&segment->link));
+    pool->out_count--;
+    if (pool->kept_count < SEGMENTS_KEPT) {
+        pool->kept_count++;
+        list_add(&pool->kept, &segment->link);
     } else {
         free(segment);
     }
-    wake_next(loop);
+    wake_next(pool);
 }
 
 void segment_leave(struct conn *conn)
@@ -123,12 +124,13 @@ void segment_leave(struct conn *conn)
         atomic_store(&conn->segment->abandoned, true);
     }
     conn->segment = NULL;
-    wake_next(conn->loop);    /* this connection may have been woken, and taken no segment */
+    /* This connection may have been woken, and taken no segment. */
+    wake_next(&conn->loop->segments);
 }
 
 void segments_free(struct http_loop *loop)
 {
-    list_each_safe(struct body_segment, segment, &loop->segments, link)
+    list_each_safe(struct body_segment, segment, &loop->segments.kept, link)
         free(segment);
-    list_init(&loop->segments);
+    list_init(&loop->segments.kept);
 }

@@ -35,8 +35,8 @@ static void upload_init(struct upload *upload, struct http *http, unsigned clien
 {
     memset(upload, 0, sizeof(*upload));
     upload->loop.http = http;
-    upload->request.client = client;
-    upload->request.body_max = 64 * MIB;
+    upload->request.body.client = client;
+    upload->request.body.bytes_max = 64 * MIB;
     upload->conn.loop = &upload->loop;
     upload->conn.request = &upload->request;
 }
@@ -50,7 +50,7 @@ static bool begin(struct upload *upload, struct http *http, unsigned client, siz
 /* As its bytes come: in memory they are counted, no more. */
 static bool grow_to(struct upload *upload, size_t bytes)
 {
-    struct http_body *body = upload->request.body;
+    struct http_body *body = upload->request.body.content;
     while (body->bytes < bytes) {
         if (!body_make_room(&upload->conn, body->bytes + BODY_READ_BYTES))
             return false;
@@ -69,10 +69,10 @@ TEST(the_only_body_of_a_client_grows_beyond_half_of_the_memory_and_no_further_th
     ok(grow_to(&upload, 3500 * KIB));    /* beside its copy while it moves: 7 MiB */
     ok(!begin(&second, &http, 7, 4 * MIB));
     ok(atomic_load(&refused) == 1);
-    http_body_release(&second.request.body);
+    http_body_release(&second.request.body.content);
     ok(!grow_to(&upload, 9 * MIB));
     ok(atomic_load(&refused) == 2);
-    http_body_release(&upload.request.body);
+    http_body_release(&upload.request.body.content);
     ok(all_hold[ROOM_MEMORY] == 0 && clients_hold[1 + 7][ROOM_MEMORY] == 0);
 }
 
@@ -84,8 +84,8 @@ TEST(a_growing_body_gets_the_room_that_is_left_when_twice_its_own_is_not)
     ok(begin(&other, &http, 1, 3 * MIB));
     ok(begin(&upload, &http, 2, 64 * KIB));
     ok(grow_to(&upload, 2300 * KIB));    /* beside its copy, which is as large: 5 MiB are free */
-    http_body_release(&other.request.body);
-    http_body_release(&upload.request.body);
+    http_body_release(&other.request.body.content);
+    http_body_release(&upload.request.body.content);
 }
 
 /* ---- two loops at once ---- */
@@ -118,7 +118,7 @@ static void *compete(void *arg)
         meet(2 * i + 1);
         rival->got += begin(&upload, rival->http, rival->client, rival->bytes);
         meet(2 * i + 2);
-        http_body_release(&upload.request.body);
+        http_body_release(&upload.request.body.content);
     }
     return NULL;
 }

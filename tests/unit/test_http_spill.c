@@ -68,10 +68,10 @@ static void set_up(void)
     atomic_store(&disk_goes_on, true);
     http = (struct http){ .spill = spill_new() };
     loop = (struct http_loop){ .http = &http, .box = mailbox_new() };
-    list_init(&loop.line);
-    list_init(&loop.segments);
+    list_init(&loop.segments.line);
+    list_init(&loop.segments.kept);
     for (size_t i = 0; i < CONNS; i++) {
-        requests[i].body = &bodies[i];
+        requests[i].body.content = &bodies[i];
         conns[i] = (struct conn){ .loop = &loop, .request = &requests[i] };
         list_init(&conns[i].line);
     }
@@ -99,10 +99,10 @@ TEST(when_the_woken_client_leaves_the_next_in_line_is_woken)
     ok(woken_count == 2 && woken[1] == second);
     ok((segments[0] = segment_take(second)) != NULL);
     segment_leave(third);    /* from the line itself */
-    ok(woken_count == 2 && list_empty(&loop.line));
+    ok(woken_count == 2 && list_empty(&loop.segments.line));
     for (size_t i = 0; i < SEGMENTS_A_LOOP; i++)
         segment_give(segments[i]);
-    ok(woken_count == 2 && loop.segments_out == 0);
+    ok(woken_count == 2 && loop.segments.out_count == 0);
     tear_down();
 }
 
@@ -121,7 +121,7 @@ TEST(nothing_is_written_for_clients_that_have_gone)
     workers_free(&http.spill);
     ok(atomic_load(&writes) == SPILL_THREADS);
     mailbox_deliver(loop.box);
-    ok(loop.segments_out == 0 && woken_count == 0);
+    ok(loop.segments.out_count == 0 && woken_count == 0);
     tear_down();
 }
 
