@@ -252,6 +252,31 @@ static unsigned connections_max(const struct serve *serve, unsigned loops)
     return (unsigned)most;
 }
 
+static struct http_timeouts timeouts(const struct config *config)
+{
+    return (struct http_timeouts){
+        .head_ms = (unsigned)config->head_time_ms, .request_ms = (unsigned)config->request_time_ms,
+        .idle_ms = (unsigned)config->idle_time_ms, .send_ms = (unsigned)config->send_time_ms,
+        .send_progress_bytes = config->send_progress_bytes,
+        .body_progress_ms = (unsigned)config->body_progress_time_ms,
+        .body_progress_bytes = config->body_progress_bytes,
+    };
+}
+
+static struct http_body_limits body_limits(struct serve *serve)
+{
+    const struct config *config = serve->config;
+    uint64_t memory_bytes = serve->memory.budgets.bytes[BUDGET_bodies];
+    return (struct http_body_limits){
+        .body_bytes_max = FRONT_FRAMED_BYTES(config->body_max_bytes),
+        .body_memory_bytes = MIN(config->body_memory_bytes, memory_bytes / 4),
+        .disk_bytes = config->bodies_disk_bytes,
+        .memory_bytes = memory_bytes,
+        .spill_folder = folders_spill, .spill_arg = serve,
+        .files_max = (unsigned)MAX(serve->files_max / FILES_BODIES_SHARE, 1u),
+    };
+}
+
 static enum err http_up(struct serve *serve)
 {
     const struct config *config = serve->config;
@@ -275,19 +300,9 @@ static enum err http_up(struct serve *serve)
     struct http_options options = {
         .apps = apps, .app_count = count,
         .loops = loops,
-        .head_ms = (unsigned)config->head_time_ms, .request_ms = (unsigned)config->request_time_ms,
-        .idle_ms = (unsigned)config->idle_time_ms, .send_ms = (unsigned)config->send_time_ms,
-        .send_progress_bytes = config->send_progress_bytes,
-        .body_progress_ms = (unsigned)config->body_progress_time_ms,
-        .body_progress_bytes = config->body_progress_bytes,
-        .body_bytes_max = FRONT_FRAMED_BYTES(config->body_max_bytes),
-        .body_memory_bytes = MIN(config->body_memory_bytes,
-                                 serve->memory.budgets.bytes[BUDGET_bodies] / 4),
-        .bodies_disk_bytes = config->bodies_disk_bytes,
-        .bodies_memory_bytes = serve->memory.budgets.bytes[BUDGET_bodies],
+        .timeouts = timeouts(config),
+        .bodies = body_limits(serve),
         .heads_bytes = serve->memory.budgets.bytes[BUDGET_requests],
-        .spill_folder = folders_spill, .spill_arg = serve,
-        .spill_files_max = (unsigned)MAX(serve->files_max / FILES_BODIES_SHARE, 1u),
         .connections_max = connections_max(serve, loops),
         .loop_begin = front_loop_begin, .loop_end = front_loop_end, .loop_turn = front_loop_turn,
         .arg = serve->front,

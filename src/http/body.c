@@ -99,12 +99,12 @@ static bool may_hold(struct http_body *body, enum room kind, size_t more, size_t
 /* Takes room of all kinds, or of none. *ret_promised is the number of bytes that all bodies, also
  * this one, have reserved in the budget of disk, less the bytes that the disk has allocated
  * already. */
-static bool hold(const struct http_options *options, struct http_body *body,
+static bool hold(const struct http_body_limits *limits, struct http_body *body,
                  const size_t more[ROOM_KINDS], size_t *ret_promised)
 {
-    const size_t most[ROOM_KINDS] = { [ROOM_MEMORY] = options->bodies_memory_bytes,
-                                      [ROOM_DISK] = options->bodies_disk_bytes,
-                                      [ROOM_FILES] = options->spill_files_max };
+    const size_t most[ROOM_KINDS] = { [ROOM_MEMORY] = limits->memory_bytes,
+                                      [ROOM_DISK] = limits->disk_bytes,
+                                      [ROOM_FILES] = limits->files_max };
     bool may = true;
     pthread_mutex_lock(&room_lock);
     for (enum room kind = 0; kind < ROOM_KINDS; kind++)
@@ -138,10 +138,10 @@ static void *allocate_memory(size_t bytes)
     return at;
 }
 
-static bool in_memory(const struct http *http, struct http_body *body, size_t bytes)
+static bool in_memory(const struct http_body_limits *limits, struct http_body *body, size_t bytes)
 {
     size_t before = body->held[ROOM_MEMORY], promised;
-    if (!hold(&http->options, body, (size_t[ROOM_KINDS]){ [ROOM_MEMORY] = bytes }, &promised))
+    if (!hold(limits, body, (size_t[ROOM_KINDS]){ [ROOM_MEMORY] = bytes }, &promised))
         return false;
     char *memory = allocate_memory(bytes);
     if (!memory) {
@@ -156,15 +156,14 @@ static bool in_memory(const struct http *http, struct http_body *body, size_t by
     return true;
 }
 
-static bool in_a_file(const struct http *http, struct http_body *body, size_t bytes)
+static bool in_a_file(const struct http_body_limits *limits, struct http_body *body, size_t bytes)
 {
-    const struct http_options *options = &http->options;
     bool first = !body->held[ROOM_FILES];
     size_t more[ROOM_KINDS] = { [ROOM_DISK] = bytes - (first ? 0 : body->room),
                                 [ROOM_FILES] = first }, promised;
-    if (!hold(options, body, more, &promised))
+    if (!hold(limits, body, more, &promised))
         return false;
-    const char *folder = options->spill_folder(options->spill_arg, body->folder, promised);
+    const char *folder = limits->spill_folder(limits->spill_arg, body->folder, promised);
     if (!folder) {
         give(body, ROOM_DISK, more[ROOM_DISK]);
         give(body, ROOM_FILES, first);
@@ -177,20 +176,20 @@ static bool in_a_file(const struct http *http, struct http_body *body, size_t by
     return true;
 }
 
-static bool place(const struct http *http, struct http_body *body, size_t bytes)
+static bool place(const struct http_body_limits *limits, struct http_body *body, size_t bytes)
 {
-    bool small = bytes <= http->options.body_memory_bytes;
+    bool small = bytes <= limits->body_memory_bytes;
     body->beyond_share = false;
     if (http_body_in_file(body))
-        return in_a_file(http, body, bytes);
-    return (small && in_memory(http, body, bytes)) || in_a_file(http, body, bytes) ||
-           (!small && in_memory(http, body, bytes));
+        return in_a_file(limits, body, bytes);
+    return (small && in_memory(limits, body, bytes)) || in_a_file(limits, body, bytes) ||
+           (!small && in_memory(limits, body, bytes));
 }
 
 static bool place_or_refuse(struct conn *conn, size_t bytes)
 {
     struct http_body *body = conn->request->body.content;
-    if (place(conn->loop->http, body, bytes))
+    if (place(&conn->loop->http->options.bodies, body, bytes))
         return true;
     metric_add(body->beyond_share ? M_HTTP_REFUSED_SHARE : M_HTTP_REFUSED_SPILL, 1);
     gate_refuse(conn, ERR_LIMIT, body->beyond_share
@@ -233,7 +232,7 @@ bool body_make_room(struct conn *conn, size_t bytes)
         return true;
     size_t spare = MIN(MAX(bytes, 2 * body->room), most) - bytes;
     for (; spare >= BODY_READ_BYTES; spare /= 2)
-        if (place(conn->loop->http, body, bytes + spare))
+        if (place(&conn->loop->http->options.bodies, body, bytes + spare))
             return true;
     return place_or_refuse(conn, bytes);
 }

@@ -250,7 +250,8 @@ static void look_at_body(struct conn *conn)
     size_t have = http_body_bytes(body->content);
     enum err err = head->chunked ? body->framing : have < head->length ? ERR_MORE : OK;
     if (have > body->bytes_max) {
-        gate_refuse_too_large(conn, body->bytes_max < conn->loop->http->options.body_bytes_max);
+        uint64_t most = conn->loop->http->options.bodies.body_bytes_max;
+        gate_refuse_too_large(conn, body->bytes_max < most);
     } else if (err == OK) {
         conn->phase = PHASE_REQUEST;
         list_del(&conn->timer.link);
@@ -444,7 +445,7 @@ static uint64_t newly_acked(struct conn *conn)
  * row without enough bytes. */
 static void look_for_stall(struct conn *conn)
 {
-    uint64_t enough = MAX(conn->loop->http->options.send_progress_bytes, 1u);
+    uint64_t enough = MAX(conn->loop->http->options.timeouts.send_progress_bytes, 1u);
     conn->stalls = newly_acked(conn) >= enough ? 0 : conn->stalls + 1;
     if (conn->stalls < 2) {
         timer_start(&conn->loop->timers, ROW_SEND, &conn->timer);
@@ -459,10 +460,10 @@ static void look_at_progress(struct conn *conn)
 {
     struct http_request *request = conn->request;
     struct request_body *body = &request->body;
-    const struct http_options *options = &conn->loop->http->options;
+    const struct http_timeouts *timeouts = &conn->loop->http->options.timeouts;
     bool ours = waits_for_disk(conn);    /* the disk is slow, not the client */
-    bool slow = !ours && body->read_bytes - body->mark_bytes < options->body_progress_bytes;
-    bool late = mono_ns() - request->began_ns >= options->request_ms * 1000000ull;
+    bool slow = !ours && body->read_bytes - body->mark_bytes < timeouts->body_progress_bytes;
+    bool late = mono_ns() - request->began_ns >= timeouts->request_ms * 1000000ull;
     body->mark_bytes = body->read_bytes;
     if (!slow && !late) {
         timer_start(&conn->loop->timers, ROW_BODY, &conn->timer);

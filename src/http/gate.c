@@ -98,7 +98,7 @@ static bool make_room(struct conn *conn, const struct request_head *head, uint64
     h2o_buffer_t *input = conn->sock->input;
     char *first = input->bytes + head->bytes;
     size_t came = input->size - head->bytes, have = MIN(came, head->length), rest;
-    uint64_t most = conn->loop->http->options.body_bytes_max, bytes = head->length;
+    uint64_t most = conn->loop->http->options.bodies.body_bytes_max, bytes = head->length;
     body->bytes_max = most;
     if (head->chunked) {
         body->bytes_max = announced ? MIN(announced, most) : most;
@@ -116,7 +116,7 @@ static void judge(struct conn *conn, const struct request_head *scanned)
 {
     const struct http_app *app = &conn->listener->bound->app;
     struct http_request *request = conn->request = request_new(conn, scanned);
-    if (scanned->has_length && scanned->length > conn->loop->http->options.body_bytes_max) {
+    if (scanned->has_length && scanned->length > conn->loop->http->options.bodies.body_bytes_max) {
         gate_refuse_too_large(conn, false);
         return;
     }

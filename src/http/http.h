@@ -70,10 +70,8 @@ struct http_app {
     void (*handle)(void *arg, struct http_request *request);
 };
 
-struct http_options {
-    struct http_app *apps;
-    size_t app_count;
-    unsigned loops;
+/* How long a client may take for each step. */
+struct http_timeouts {
     unsigned head_ms;                   /* a head must be complete within this time */
     unsigned request_ms;                /* the same for a body; only a progress check enforces it */
     unsigned body_progress_ms;          /* time between progress checks; 0: request_ms */
@@ -84,7 +82,11 @@ struct http_options {
      * connection is cut. A send_progress_bytes of 0 counts as 1. */
     unsigned send_ms;
     uint64_t send_progress_bytes;
-    uint64_t body_bytes_max;
+};
+
+/* Limits for request bodies, and the folders for their files. */
+struct http_body_limits {
+    uint64_t body_bytes_max;            /* of one body */
     /* A body larger than body_memory_bytes goes to an unlinked file in a folder that spill_folder
      * returns, if there is room. */
     uint64_t body_memory_bytes;
@@ -97,9 +99,19 @@ struct http_options {
     void *spill_arg;
     /* Three limits for all bodies together; 0: no limit. One client may hold half of each, or
      * more if it has only one body. */
-    uint64_t bodies_disk_bytes;         /* in all folders */
-    unsigned spill_files_max;           /* file descriptors */
-    uint64_t bodies_memory_bytes;       /* in memory */
+    uint64_t disk_bytes;                /* in all folders */
+    unsigned files_max;                 /* file descriptors */
+    uint64_t memory_bytes;              /* in memory */
+};
+
+/* The caller writes the options before http_start, which copies them. After that, loops only read
+ * the copy. */
+struct http_options {
+    struct http_app *apps;
+    size_t app_count;
+    unsigned loops;
+    struct http_timeouts timeouts;
+    struct http_body_limits bodies;
     uint64_t heads_bytes;               /* limit for all large heads together */
     unsigned connections_max;           /* over all loops, for apps without a cap of their own */
     /* Called on each loop's thread: loop_begin when the thread begins, loop_end as the last thing
@@ -149,7 +161,7 @@ bool http_request_is_tls(const struct http_request *request);
 /* The first caller of http_body_take owns the body, which may outlive its request: a write on its
  * way to the origin still reads the body when the client has gone. http_body_take returns NULL if
  * there is no body, and may return NULL for a body of no bytes; http_body_release, http_body_bytes
- * and http_body_in_file accept NULL. Any thread may release a body; its share of bodies_disk_bytes
+ * and http_body_in_file accept NULL. Any thread may release a body; its share of bodies.disk_bytes
  * counts as free at once. While one thread writes to a body, no other may read it. */
 struct http_body;
 struct http_body *http_body_take(struct http_request *request) MUST_USE;

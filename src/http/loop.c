@@ -93,12 +93,13 @@ static void *run(void *arg)
 void loop_init(struct http_loop *loop, struct http *http, unsigned number)
 {
     const struct http_options *options = &http->options;
+    const struct http_timeouts *timeouts = &options->timeouts;
     unsigned row_ms[ROW_COUNT] = {
-        [ROW_HEAD] = options->head_ms,
-        [ROW_BODY] = options->body_progress_ms
-                   ? MIN(options->body_progress_ms, options->request_ms) : options->request_ms,
-        [ROW_IDLE] = options->idle_ms,
-        [ROW_SEND] = MAX(options->send_ms / 2, 1u),
+        [ROW_HEAD] = timeouts->head_ms,
+        [ROW_BODY] = timeouts->body_progress_ms
+                   ? MIN(timeouts->body_progress_ms, timeouts->request_ms) : timeouts->request_ms,
+        [ROW_IDLE] = timeouts->idle_ms,
+        [ROW_SEND] = MAX(timeouts->send_ms / 2, 1u),
         [ROW_LINGER] = 2000,
     };
     loop->http = http;

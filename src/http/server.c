@@ -163,7 +163,7 @@ enum err http_start(const struct http_options *options, struct arena *keep, stru
 {
     check(options->loops > 0 && options->app_count > 0 && options->connections_max > 0);
     check(options->loop_begin && options->loop_turn && options->loop_end);
-    check(options->spill_folder);
+    check(options->bodies.spill_folder);
     struct http *http = make(options);
     enum err err = OK;
     for (size_t app = 0; app < options->app_count && !err; app++)

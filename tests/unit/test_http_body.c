@@ -61,8 +61,8 @@ static bool grow_to(struct upload *upload, size_t bytes)
 
 TEST(the_only_body_of_a_client_grows_beyond_half_of_the_memory_and_no_further_than_all)
 {
-    struct http http = { .options = { .body_memory_bytes = 64 * MIB, .bodies_memory_bytes = 8 * MIB,
-                                      .spill_folder = no_disk } };
+    struct http http = { .options.bodies = { .body_memory_bytes = 64 * MIB,
+                                             .memory_bytes = 8 * MIB, .spill_folder = no_disk } };
     struct upload upload, second;
     atomic_store(&refused, 0);
     ok(begin(&upload, &http, 7, 64 * KIB));
@@ -78,8 +78,8 @@ TEST(the_only_body_of_a_client_grows_beyond_half_of_the_memory_and_no_further_th
 
 TEST(a_growing_body_gets_the_room_that_is_left_when_twice_its_own_is_not)
 {
-    struct http http = { .options = { .body_memory_bytes = 64 * MIB, .bodies_memory_bytes = 8 * MIB,
-                                      .spill_folder = no_disk } };
+    struct http http = { .options.bodies = { .body_memory_bytes = 64 * MIB,
+                                             .memory_bytes = 8 * MIB, .spill_folder = no_disk } };
     struct upload other, upload;
     ok(begin(&other, &http, 1, 3 * MIB));
     ok(begin(&upload, &http, 2, 64 * KIB));
@@ -125,8 +125,8 @@ static void *compete(void *arg)
 
 TEST(a_body_too_large_does_not_have_another_refused_that_comes_at_the_same_time)
 {
-    struct http http = { .options = { .body_memory_bytes = 64 * MIB,
-                                      .bodies_memory_bytes = 32 * KIB, .spill_folder = no_disk } };
+    struct http http = { .options.bodies = { .body_memory_bytes = 64 * MIB,
+                                             .memory_bytes = 32 * KIB, .spill_folder = no_disk } };
     struct rival rivals[] = { { &http, 0, 33 * KIB, 1, 0 }, { &http, 0, 32 * KIB, 2, 0 } };
     atomic_store(&arrived, 0);
     for (size_t i = 0; i < countof(rivals); i++)
