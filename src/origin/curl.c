@@ -38,6 +38,30 @@
 #define IDLE_S 30L
 #define DEAD_MS 1000u    /* if a reused connection was dead, it fails within this time */
 
+/* The request of an exchange. The carrier writes it when the exchange starts, and while libcurl
+ * sends the body. */
+struct request {
+    struct curl_slist *fields;
+    const struct origin_body *body;
+    uint64_t body_at;
+    bool writes, is_head;
+    bool sends_later;    /* sending is paused: the next bytes of `body` are not there yet */
+    bool rewound;                   /* the whole request was sent, and libcurl sends it again */
+};
+
+/* The answer of the origin. The carrier writes it while libcurl receives the answer. */
+struct answer {
+    bool begun, headed, bodiless, paused;
+    struct response_head head;      /* filled as it arrives, kept to the end */
+    uint64_t got;                   /* bytes of the body that were received */
+};
+
+/* The limits of time for an exchange. The carrier writes them when the exchange starts. */
+struct timeouts {
+    unsigned progress_ms, answer_ms;    /* 0: no limit */
+    unsigned connect_ms;
+};
+
 #define EXCHANGE_MAGIC 0x65786368u
 struct exchange {
     unsigned magic;
@@ -46,18 +70,13 @@ struct exchange {
     const struct exchange_events *events;
     void *arg;
     CURL *easy;
-    struct curl_slist *sent;
-    const struct origin_body *body;
-    uint64_t body_at;
-    unsigned progress_ms, answer_ms, connect_ms;
+    struct request request;
+    struct answer answer;
+    struct timeouts timeouts;
     uint64_t started_ns, moved_ms;  /* moved_ms: when a byte was last sent or received */
-    bool writes, is_head, connected, answered, headed, bodiless, paused;
-    bool sends_later;    /* sending is paused: the next bytes of `body` are not there yet */
-    bool rewound;                   /* the whole request was sent, and libcurl sends it again */
+    bool connected;
     bool anew;                      /* nothing was sent, and a new connection is needed */
     enum err why;                   /* the reason if this file, not libcurl, ended the exchange */
-    uint64_t got;                   /* bytes of the body that were received */
-    struct response_head head;      /* of the answer; filled as it arrives, kept to the end */
     char error[CURL_ERROR_SIZE];
 };
 
@@ -82,39 +101,42 @@ static size_t give_up(struct exchange *exchange, enum err why)
 /* Returns true if the whole request was sent, so the origin may act on it. */
 static bool is_out(const struct exchange *exchange)
 {
-    return exchange->connected && exchange->body_at == exchange->body->length;
+    return exchange->connected && exchange->request.body_at == exchange->request.body->length;
 }
 
 static bool was_out(const struct exchange *exchange)
 {
-    return exchange->rewound || is_out(exchange);
+    return exchange->request.rewound || is_out(exchange);
 }
 
 /* Returns true if the reused connection may have been dead: no answer came, and the exchange failed
  * within DEAD_MS after the connection was ready, or after the last byte was sent. */
 static bool died_at_once(const struct exchange *exchange)
 {
-    return !exchange->why && !exchange->answered && mono_ms() <= exchange->moved_ms + DEAD_MS;
+    return !exchange->why && !exchange->answer.begun && mono_ms() <= exchange->moved_ms + DEAD_MS;
 }
 
 static bool give_head(struct exchange *exchange, int status)
 {
+    struct answer *answer = &exchange->answer;
+    const struct response_head *head = &answer->head;
+    bool is_head = exchange->request.is_head;
     struct origin_reply reply = {
         .status = status,
-        .has_length = exchange->head.has_length,
-        .length = exchange->head.length,
-        .fields = exchange->head.fields,
-        .field_count = exchange->head.field_count,
+        .has_length = head->has_length,
+        .length = head->length,
+        .fields = head->fields,
+        .field_count = head->field_count,
         .first_byte_ns = mono_ns() - exchange->started_ns,
     };
-    exchange->bodiless = exchange->is_head || status == 204 || status == 304;
-    if (!exchange->head.has_length && !exchange->head.chunked && !exchange->bodiless) {
+    answer->bodiless = is_head || status == 204 || status == 304;
+    if (!head->has_length && !head->chunked && !answer->bodiless) {
         exchange->why = ERR_ORIGIN_REPLY;    /* an early end would look like the end of the body */
         return false;
     }
-    if (exchange->is_head && status < 300 && exchange->head.chunked)
+    if (is_head && status < 300 && head->chunked)
         curl_easy_setopt(exchange->easy, CURLOPT_FORBID_REUSE, 1L);
-    exchange->headed = true;
+    answer->headed = true;
     if (exchange->events->head(exchange->arg, &reply) == EXCHANGE_END) {
         exchange->why = ERR_CANCELED;
         return false;
@@ -128,13 +150,13 @@ static size_t on_header(char *ptr, size_t size, size_t count, void *arg)
     slice line = { ptr, size * count };
     long status = 0;
     curl_easy_getinfo(exchange->easy, CURLINFO_RESPONSE_CODE, &status);
-    exchange->answered = true;
+    exchange->answer.begun = true;
     if (status >= 200)
         exchange->moved_ms = mono_ms();
-    if (exchange->headed)
+    if (exchange->answer.headed)
         return line.len;    /* the line is a trailer */
     bool ended;
-    if (!response_head_line(&exchange->head, line, &ended))
+    if (!response_head_line(&exchange->answer.head, line, &ended))
         return give_up(exchange, ERR_ORIGIN_REPLY);
     if (!ended || status < 200)
         return line.len;
@@ -146,20 +168,20 @@ static size_t on_body(char *ptr, size_t size, size_t count, void *arg)
     struct exchange *exchange = exchange_of(arg);
     slice bytes = { ptr, size * count };
     exchange->moved_ms = mono_ms();
-    if (!exchange->headed)
+    if (!exchange->answer.headed)
         return give_up(exchange, ERR_ORIGIN_REPLY);
     if (bytes.len == 0)
         return 0;
     switch (exchange->events->body(exchange->arg, bytes)) {
     case EXCHANGE_PAUSE:
-        exchange->paused = true;
+        exchange->answer.paused = true;
         return CURL_WRITEFUNC_PAUSE;
     case EXCHANGE_END:
         return give_up(exchange, ERR_CANCELED);
     case EXCHANGE_TAKEN:
         break;
     }
-    exchange->got += bytes.len;
+    exchange->answer.got += bytes.len;
     return bytes.len;
 }
 
@@ -181,14 +203,14 @@ static int on_ready(void *arg, char *peer, char *local, int peer_port, int local
         exchange->anew = true;
         return CURL_PREREQFUNC_ABORT;
     }
-    if (exchange->writes && was_out(exchange))
+    if (exchange->request.writes && was_out(exchange))
         exchange->why = ERR_ORIGIN_CUT;    /* else libcurl would repeat the write */
     else if (!exchange->events->ready(exchange->arg))
         exchange->why = ERR_CANCELED;
     if (exchange->why)
         return CURL_PREREQFUNC_ABORT;
     exchange->connected = true;
-    exchange->rewound = false;
+    exchange->request.rewound = false;
     exchange->moved_ms = mono_ms();
     return CURL_PREREQFUNC_OK;
 }
@@ -196,23 +218,24 @@ static int on_ready(void *arg, char *peer, char *local, int peer_port, int local
 static size_t on_send(char *ptr, size_t size, size_t count, void *arg)
 {
     struct exchange *exchange = exchange_of(arg);
-    const struct origin_body *body = exchange->body;
-    check(exchange->body_at <= body->length);
-    size_t want = MIN(size * count, body->length - exchange->body_at);
+    struct request *request = &exchange->request;
+    const struct origin_body *body = request->body;
+    check(request->body_at <= body->length);
+    size_t want = MIN(size * count, body->length - request->body_at);
     exchange->moved_ms = mono_ms();
-    exchange->sends_later = false;
+    request->sends_later = false;
     if (want == 0)
         return 0;
-    size_t got = body->read(body->arg, exchange->body_at, ptr, want);
+    size_t got = body->read(body->arg, request->body_at, ptr, want);
     if (got == ORIGIN_LATER) {
-        exchange->sends_later = true;
+        request->sends_later = true;
         return CURL_READFUNC_PAUSE;
     }
     if (got != want) {
         exchange->why = ERR_IO;
         return CURL_READFUNC_ABORT;
     }
-    exchange->body_at += want;
+    request->body_at += want;
     return want;
 }
 
@@ -221,8 +244,8 @@ static int on_seek(void *arg, curl_off_t offset, int origin)
     struct exchange *exchange = exchange_of(arg);
     if (origin != SEEK_SET || offset < 0)
         return CURL_SEEKFUNC_CANTSEEK;
-    exchange->rewound |= is_out(exchange);
-    exchange->body_at = (uint64_t)offset;
+    exchange->request.rewound |= is_out(exchange);
+    exchange->request.body_at = (uint64_t)offset;
     return CURL_SEEKFUNC_OK;
 }
 
@@ -302,11 +325,11 @@ static void set_request(struct exchange *exchange, const struct exchange_ask *as
     CURL_SET(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)ask->connect_ms);
     if (ask->once)    /* on a reused connection, libcurl may repeat the request by itself */
         CURL_SET(easy, CURLOPT_FRESH_CONNECT, 1L);
-    exchange->body = ask->sends_length && ask->body ? ask->body : &empty;
+    exchange->request.body = ask->sends_length && ask->body ? ask->body : &empty;
     if (ask->sends_length) {
         CURL_SET(easy, CURLOPT_UPLOAD, 1L);
-        CURL_SET(easy, CURLOPT_INFILESIZE_LARGE, (curl_off_t)exchange->body->length);
-    } else if (exchange->is_head) {
+        CURL_SET(easy, CURLOPT_INFILESIZE_LARGE, (curl_off_t)exchange->request.body->length);
+    } else if (exchange->request.is_head) {
         CURL_SET(easy, CURLOPT_NOBODY, 1L);
     } else {
         CURL_SET(easy, CURLOPT_HTTPGET, 1L);
@@ -324,11 +347,9 @@ struct exchange *exchange_start(struct errand *errand, const struct exchange_ask
     exchange->carrier = carrier;
     exchange->events = events;
     exchange->arg = arg;
-    exchange->is_head = !strcmp(ask->method, "HEAD");
-    exchange->progress_ms = ask->progress_ms;
-    exchange->answer_ms = ask->answer_ms;
-    exchange->writes = ask->writes;
-    exchange->connect_ms = ask->connect_ms;
+    exchange->request.is_head = !strcmp(ask->method, "HEAD");
+    exchange->request.writes = ask->writes;
+    exchange->timeouts = (struct timeouts){ ask->progress_ms, ask->answer_ms, ask->connect_ms };
     exchange->started_ns = mono_ns();
     exchange->moved_ms = mono_ms();
     exchange->easy = carrier->pool_count ? carrier->pool[--carrier->pool_count] : curl_easy_init();
@@ -336,8 +357,8 @@ struct exchange *exchange_start(struct errand *errand, const struct exchange_ask
     curl_rules(exchange->easy, ask->ca_file);
     CURL_SET(exchange->easy, CURLOPT_SHARE, carrier->all->share);
     set_callbacks(exchange);
-    exchange->sent = curl_fields(ask->fields, ask->field_count);
-    CURL_SET(exchange->easy, CURLOPT_HTTPHEADER, exchange->sent);
+    exchange->request.fields = curl_fields(ask->fields, ask->field_count);
+    CURL_SET(exchange->easy, CURLOPT_HTTPHEADER, exchange->request.fields);
     set_request(exchange, ask);
     list_add(&carrier->exchanges, &exchange->link);
     check(curl_multi_add_handle(carrier->multi, exchange->easy) == CURLM_OK);
@@ -348,16 +369,16 @@ struct exchange *exchange_start(struct errand *errand, const struct exchange_ask
 void exchange_resume(struct exchange *exchange)
 {
     check(exchange->magic == EXCHANGE_MAGIC);
-    if (!exchange->paused && !exchange->sends_later)
+    if (!exchange->answer.paused && !exchange->request.sends_later)
         return;
-    exchange->paused = exchange->sends_later = false;
+    exchange->answer.paused = exchange->request.sends_later = false;
     exchange->moved_ms = mono_ms();
     curl_easy_pause(exchange->easy, CURLPAUSE_CONT);    /* curl_multi_perform reports a failure */
 }
 
 bool exchange_sends_later(const struct exchange *exchange)
 {
-    return exchange->sends_later;
+    return exchange->request.sends_later;
 }
 
 static bool was_connected(const struct exchange *exchange)
@@ -385,9 +406,9 @@ void exchange_drop(struct exchange **dropped)
         curl_easy_cleanup(exchange->easy);
     }
     metric_gauge_add(M_ORIGIN_CONNECTIONS, -1);
-    curl_slist_free_all(exchange->sent);
+    curl_slist_free_all(exchange->request.fields);
     list_del(&exchange->link);
-    arena_free(&exchange->head.keep);
+    arena_free(&exchange->answer.head.keep);
     exchange->magic = 0;
     free(exchange);
 }
@@ -396,6 +417,7 @@ void exchange_drop(struct exchange **dropped)
 
 static enum err err_of(const struct exchange *exchange, CURLcode code)
 {
+    const struct answer *answer = &exchange->answer;
     if (exchange->why)
         return exchange->why;
     switch (code) {
@@ -403,18 +425,17 @@ static enum err err_of(const struct exchange *exchange, CURLcode code)
         break;
     case CURLE_COULDNT_RESOLVE_HOST: case CURLE_COULDNT_CONNECT: case CURLE_OPERATION_TIMEDOUT:
     case CURLE_COULDNT_RESOLVE_PROXY: case CURLE_INTERFACE_FAILED: case CURLE_SSL_CONNECT_ERROR:
-        return exchange->headed ? ERR_ORIGIN_CUT : ERR_ORIGIN_CONNECT;
+        return answer->headed ? ERR_ORIGIN_CUT : ERR_ORIGIN_CONNECT;
     case CURLE_PEER_FAILED_VERIFICATION: case CURLE_SSL_CACERT_BADFILE: case CURLE_SSL_ISSUER_ERROR:
         return ERR_ORIGIN_CERT;    /* nothing was sent; a repetition would fail again */
     case CURLE_RECV_ERROR: case CURLE_SEND_ERROR: case CURLE_GOT_NOTHING: case CURLE_PARTIAL_FILE:
         return ERR_ORIGIN_CUT;
     default:
-        return exchange->headed ? ERR_ORIGIN_CUT : ERR_ORIGIN_REPLY;
+        return answer->headed ? ERR_ORIGIN_CUT : ERR_ORIGIN_REPLY;
     }
-    if (!exchange->headed)
+    if (!answer->headed)
         return ERR_ORIGIN_REPLY;
-    bool whole = exchange->bodiless || exchange->head.chunked ||
-                 exchange->got == exchange->head.length;
+    bool whole = answer->bodiless || answer->head.chunked || answer->got == answer->head.length;
     return whole ? OK : ERR_ORIGIN_CUT;
 }
 
@@ -485,9 +506,10 @@ void exchanges_end_finished(struct carrier *carrier)
  * here is longer by connect_ms. */
 static bool is_stuck(const struct exchange *exchange, uint64_t now_ms)
 {
-    uint64_t limit = is_out(exchange) ? exchange->answer_ms : exchange->progress_ms;
-    limit += limit && !exchange->connected ? exchange->connect_ms : 0;
-    bool waits_for_us = exchange->paused || exchange->sends_later;
+    const struct timeouts *timeouts = &exchange->timeouts;
+    uint64_t limit = is_out(exchange) ? timeouts->answer_ms : timeouts->progress_ms;
+    limit += limit && !exchange->connected ? timeouts->connect_ms : 0;
+    bool waits_for_us = exchange->answer.paused || exchange->request.sends_later;
     return limit && !waits_for_us && now_ms > exchange->moved_ms + limit;
 }
 
