@@ -79,11 +79,11 @@ static enum err s3_open(void *shared, const struct origin_options *options, stru
     }
     s3->region = region.len ? region : S("us-east-1");
     s3->ca_file = arena_copy(&s3->keep, slice_of(options->ca_file)).ptr;
-    s3->connect_ms = options->connect_ms;
-    s3->progress_ms = options->progress_ms;
-    s3->answer_ms = options->answer_ms;
-    s3->wait_ms = options->wait_ms;
-    s3->total_ms = options->total_ms;
+    s3->timeouts = (struct s3_timeouts){
+        .connect_ms = options->connect_ms, .progress_ms = options->progress_ms,
+        .answer_ms = options->answer_ms,
+        .wait_ms = options->wait_ms, .total_ms = options->total_ms,
+    };
     s3->tries_max = MAX(options->tries_max, 1u);
     s3->carriers = shared;
     limiter_init(&s3->limiter, options->connections_max);

@@ -21,6 +21,13 @@ struct seldom {
     uint64_t logged_ms, unlogged;   /* time of the last line; number of lines left out since then */
 };
 
+/* The limits of time for calls, and for their tries. s3.c writes them before the first call. struct
+ * origin_options (origin.h) says what each limit is. */
+struct s3_timeouts {
+    unsigned connect_ms, progress_ms, answer_ms;    /* for a try */
+    unsigned wait_ms, total_ms;                     /* for a call; 0: no limit */
+};
+
 struct s3 {
     struct origin origin;
     struct carriers *carriers;
@@ -29,7 +36,8 @@ struct s3 {
     struct provider *provider;
     slice region;
     const char *ca_file;
-    unsigned connect_ms, progress_ms, answer_ms, wait_ms, total_ms, tries_max;
+    struct s3_timeouts timeouts;
+    unsigned tries_max;
     struct limiter limiter;
     struct regions regions;
     pthread_mutex_t lock;           /* guards sigv4, budget, failures, refusals */

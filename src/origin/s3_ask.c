@@ -190,6 +190,7 @@ void s3_ask_make(struct s3 *s3, struct arena *keep, const struct origin_call *as
     check(count <= asked->field_count + EXTRA_FIELDS);
     const char *method = s3_operation(asked->op)->method_name;
     enum effect effect = s3_effect(asked);
+    const struct s3_timeouts *timeouts = &s3->timeouts;
     *ret = (struct exchange_ask){
         .method = method, .url = target.url.ptr,
         .target = arena_printf(keep, "%.*s%s%.*s", SLICE_ARG(target.path),
@@ -199,7 +200,7 @@ void s3_ask_make(struct s3 *s3, struct arena *keep, const struct origin_call *as
         .body = body,
         .sends_length = *method == 'P',
         .once = asked->no_retry || effect == EFFECT_ONCE, .writes = effect != EFFECT_NONE,
-        .connect_ms = s3->connect_ms, .progress_ms = s3->progress_ms,
-        .answer_ms = effect == EFFECT_NONE ? s3->progress_ms : s3->answer_ms,
+        .connect_ms = timeouts->connect_ms, .progress_ms = timeouts->progress_ms,
+        .answer_ms = effect == EFFECT_NONE ? timeouts->progress_ms : timeouts->answer_ms,
     };
 }

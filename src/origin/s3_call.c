@@ -45,6 +45,36 @@
                "setting 'origin', or url in 'origins'), and whether this URL must begin with " \
                "http://"
 
+/* The current try of a call. The carrier writes it when it sends the try, and while the answer
+ * comes. */
+struct try {
+    struct exchange *exchange;
+    struct arena keep;              /* memory of this try */
+    char region[REGION_BYTES_MAX];  /* the region that this try was signed for */
+    struct sigv4_credentials with;  /* the credentials of this try, unless the call has `as` */
+    unsigned with_version;
+    bool again;                     /* the call will be repeated, so this answer is dropped */
+    uint64_t again_ms;              /* when it will be repeated; 0: at once */
+    uint64_t swallowed;             /* bytes of this answer that were dropped */
+    uint64_t retry_after_ms;        /* of the header Retry-After */
+};
+
+/* The wait for newer own credentials. The carrier writes it when RENEWING begins. */
+struct renewal {
+    unsigned looks;                 /* provider_looks at that time */
+    uint64_t until_ms;              /* end of the wait for the source, at most once in a call; 0: no
+                                     * wait yet */
+    bool tried_others;              /* newer credentials of the provider were tried, too */
+};
+
+/* An answer that may be a refusal, so it is held back. The carrier writes it from the answer's head
+ * until the answer is judged. */
+struct held {
+    bool present;
+    struct origin_reply reply;
+    struct text body;
+};
+
 struct s3_call {
     struct origin_hook hook;
     struct errand errand;
@@ -52,23 +82,13 @@ struct s3_call {
     struct s3 *s3;
     atomic_bool resumed, canceled;
     enum { NEW, WAITING, SENDING, BACKING_OFF, RENEWING } where;
-    struct exchange *exchange;
-    struct arena keep;              /* memory of this try */
-    char region[REGION_BYTES_MAX];  /* the region that this try was signed for */
-    struct sigv4_credentials with;  /* the credentials of this try, unless the call has `as` */
-    unsigned with_version, looks;   /* version of `with`; provider_looks when RENEWING began */
-    uint64_t renew_until_ms;        /* end of the wait for the source, at most once in a call; 0: no
-                                     * wait yet */
-    bool tried_others;              /* newer credentials of the provider were tried, too */
+    struct try try;
+    struct renewal renewal;
+    struct held held;
     unsigned tries, free_tries;
     bool region_learnt;
     bool sent;                      /* a request of this call was sent */
-    bool again;                     /* the call will be repeated, so this answer is dropped */
-    uint64_t again_ms, swallowed, retry_after;
     uint64_t deadline_ms, waited_out_ms;    /* UINT64_MAX: no limit */
-    bool holding;                   /* this answer may be a refusal, so it is held back */
-    struct origin_reply held;
-    struct text held_body;
 };
 
 /* ---- the states of a call ---- */
@@ -80,21 +100,22 @@ static void finish(struct s3_call *call, enum err err);
 
 static void send_try(struct s3_call *call)
 {
-    check(!call->exchange && limiter_is_inside(&call->s3->limiter, &call->pass));
+    check(!call->try.exchange && limiter_is_inside(&call->s3->limiter, &call->pass));
     struct exchange_ask ask;
     const struct sigv4_credentials *as = call->hook.call->as;
-    arena_free(&call->keep);
-    call->again = call->holding = false;
-    if (!as && provider_take(call->s3->provider, &call->keep, &call->with, &call->with_version)) {
+    struct try *try = &call->try;
+    arena_free(&try->keep);
+    try->again = call->held.present = false;
+    if (!as && provider_take(call->s3->provider, &try->keep, &try->with, &try->with_version)) {
         if (!renew(call))
             finish(call, ERR_NO_KEYS);
         return;
     }
-    s3_ask_make(call->s3, &call->keep, call->hook.call, as ? as : &call->with, call->region, &ask);
+    s3_ask_make(call->s3, &try->keep, call->hook.call, as ? as : &try->with, try->region, &ask);
     call->where = SENDING;
     errand_due(&call->errand, call->deadline_ms);
-    call->again_ms = call->swallowed = call->retry_after = 0;
-    call->exchange = exchange_start(&call->errand, &ask, &events, call);
+    try->again_ms = try->swallowed = try->retry_after_ms = 0;
+    try->exchange = exchange_start(&call->errand, &ask, &events, call);
 }
 
 static enum err must_stop(const struct s3_call *call)
@@ -119,11 +140,11 @@ static enum err must_not_send(const struct s3_call *call)
 
 static void finish(struct s3_call *call, enum err err)
 {
-    exchange_drop(&call->exchange);
+    exchange_drop(&call->try.exchange);
     limiter_leave(&call->s3->limiter, &call->pass);
     hook_done(&call->hook, err);
     errand_leave(&call->errand);
-    arena_free(&call->keep);
+    arena_free(&call->try.keep);
     free(call);
 }
 
@@ -135,7 +156,8 @@ static void wait_for_connection(struct s3_call *call)
         send_try(call);
         return;
     }
-    call->waited_out_ms = call->s3->wait_ms ? mono_ms() + call->s3->wait_ms : UINT64_MAX;
+    unsigned wait_ms = call->s3->timeouts.wait_ms;
+    call->waited_out_ms = wait_ms ? mono_ms() + wait_ms : UINT64_MAX;
     errand_due(&call->errand, MIN(call->deadline_ms, call->waited_out_ms));
 }
 
@@ -171,7 +193,7 @@ static void go_on_or_yield(struct s3_call *call)
     if (!limiter_stay(&call->s3->limiter, &call->pass, resumed))
         finish(call, ERR_YIELDED);
     else if (resumed)
-        exchange_resume(call->exchange);
+        exchange_resume(call->try.exchange);
 }
 
 /* Waits until the source of Penstock's own credentials was asked again. A call waits for this at
@@ -182,14 +204,16 @@ static bool renew(struct s3_call *call)
 {
     struct provider *provider = call->s3->provider;
     struct origin_call *asked = call->hook.call;
-    bool others = !call->tried_others && provider_version(provider) != call->with_version;
-    if (call->renew_until_ms)
+    struct renewal *renewal = &call->renewal;
+    bool others = !renewal->tried_others && provider_version(provider) != call->try.with_version;
+    if (renewal->until_ms)
         return false;
-    call->tried_others |= others;
-    call->renew_until_ms = others ? 0 : mono_ms() + RENEW_MS;
-    call->looks = provider_looks(provider);
-    bool guess = call->holding && !call->held_body.len;  /* the answer to a HEAD gives no reason */
-    if (!others && !provider_renew(provider, call->with_version, guess))
+    renewal->tried_others |= others;
+    renewal->until_ms = others ? 0 : mono_ms() + RENEW_MS;
+    renewal->looks = provider_looks(provider);
+    /* The answer to a HEAD gives no reason. */
+    bool guess = call->held.present && !call->held.body.len;
+    if (!others && !provider_renew(provider, call->try.with_version, guess))
         return false;
     if (call->sent && asked->may_send && asked->may_send(asked, true))
         return false;
@@ -204,11 +228,12 @@ static enum err judge_held(struct s3_call *call);
 static void renewing(struct s3_call *call)
 {
     struct provider *provider = call->s3->provider;
-    if (provider_version(provider) != call->with_version) {
+    const struct renewal *renewal = &call->renewal;
+    if (provider_version(provider) != call->try.with_version) {
         metric_add(M_ORIGIN_RETRY, call->sent ? 1 : 0);
         wait_for_connection(call);
-    } else if (provider_looks(provider) != call->looks || mono_ms() >= call->renew_until_ms) {
-        finish(call, call->holding ? judge_held(call) : ERR_NO_KEYS);
+    } else if (provider_looks(provider) != renewal->looks || mono_ms() >= renewal->until_ms) {
+        finish(call, call->held.present ? judge_held(call) : ERR_NO_KEYS);
     } else {
         errand_due(&call->errand, mono_ms() + RENEW_LOOK_MS);
     }
@@ -241,7 +266,7 @@ static void woken(struct errand *errand)
         renewing(call);
         break;
     case BACKING_OFF:
-        if (mono_ms() >= call->again_ms)
+        if (mono_ms() >= call->try.again_ms)
             wait_for_connection(call);
         break;
     }
@@ -265,11 +290,12 @@ static uint64_t chance(const struct s3_call *call)
     return x ^ (x >> 31);
 }
 
-/* Returns true if the call must be repeated, at call->again_ms (0: at once). */
+/* Returns true if the call must be repeated, at call->try.again_ms (0: at once). */
 static bool decide_again(struct s3_call *call, enum err err, int status,
                          const struct exchange_end *end)
 {
     struct origin_call *asked = call->hook.call;
+    struct try *try = &call->try;
     struct retry_case what = {
         .err = err, .status = status,
         .sent = !end || end->sent, .reused = end && end->reused,
@@ -283,10 +309,11 @@ static bool decide_again(struct s3_call *call, enum err err, int status,
         return false;
     if (retry == RETRY_FREE)
         call->free_tries++;
-    if (retry == RETRY_PAID && (call->retry_after > RETRY_AFTER_MS_MAX || !may_spend(call->s3)))
+    if (retry == RETRY_PAID && (try->retry_after_ms > RETRY_AFTER_MS_MAX || !may_spend(call->s3)))
         return false;
     if (retry == RETRY_PAID)
-        call->again_ms = mono_ms() + retry_delay_ms(call->tries, chance(call), call->retry_after);
+        try->again_ms =
+            mono_ms() + retry_delay_ms(call->tries, chance(call), try->retry_after_ms);
     call->tries++;
     metric_add(M_ORIGIN_RETRY, 1);
     return true;
@@ -294,13 +321,13 @@ static bool decide_again(struct s3_call *call, enum err err, int status,
 
 static void try_again(struct s3_call *call)
 {
-    if (!call->again_ms) {
+    if (!call->try.again_ms) {
         send_try(call);    /* the call keeps its place in the limiter */
         return;
     }
     limiter_leave(&call->s3->limiter, &call->pass);
     call->where = BACKING_OFF;
-    errand_due(&call->errand, MIN(call->again_ms, call->deadline_ms));
+    errand_due(&call->errand, MIN(call->try.again_ms, call->deadline_ms));
 }
 
 /* ---- the answer ---- */
@@ -308,7 +335,7 @@ static void try_again(struct s3_call *call)
 static struct s3_call *sending(void *arg)
 {
     struct s3_call *call = arg;
-    check(call->hook.magic == HOOK_MAGIC && call->where == SENDING && call->exchange);
+    check(call->hook.magic == HOOK_MAGIC && call->where == SENDING && call->try.exchange);
     return call;
 }
 
@@ -319,7 +346,8 @@ static bool tells_region(struct s3_call *call, const struct origin_reply *reply)
         region = origin_reply_get(reply, S("x-amz-region"));    /* AuthorizationHeaderMalformed */
     if (reply->status != 301 && reply->status != 307 && reply->status != 400)
         return false;
-    if (call->region_learnt || !region_valid(region) || slice_eq(region, slice_of(call->region)))
+    if (call->region_learnt || !region_valid(region) ||
+        slice_eq(region, slice_of(call->try.region)))
         return false;
     region_learn(&call->s3->regions, call->hook.call->bucket, region);
     return call->region_learnt = true;
@@ -336,20 +364,22 @@ static bool on_ready(void *arg)
 
 static void hold(struct s3_call *call, const struct origin_reply *reply)
 {
-    check(!call->holding && !call->hook.headed);
-    call->held = *reply;
-    call->held.fields = http_fields_copy(&call->keep, reply->fields, reply->field_count);
-    call->held_body = text_in(&call->keep);
-    call->holding = true;
+    struct held *held = &call->held;
+    check(!held->present && !call->hook.headed);
+    held->reply = *reply;
+    held->reply.fields = http_fields_copy(&call->try.keep, reply->fields, reply->field_count);
+    held->body = text_in(&call->try.keep);
+    held->present = true;
 }
 
 /* Gives a held answer to the caller, because it is no refusal of credentials. */
 static void let_go(struct s3_call *call)
 {
-    slice body = text_slice(&call->held_body);
-    check(call->holding);
-    call->holding = false;
-    hook_head(&call->hook, &call->held);
+    struct held *held = &call->held;
+    slice body = text_slice(&held->body);
+    check(held->present);
+    held->present = false;
+    hook_head(&call->hook, &held->reply);
     if (body.len && !atomic_load(&call->canceled))
         hook_body(&call->hook, body);
 }
@@ -358,11 +388,11 @@ static enum exchange_take on_head(void *arg, const struct origin_reply *got)
 {
     struct s3_call *call = sending(arg);
     struct origin_reply reply = *got;
-    call->retry_after = retry_after_ms(origin_reply_get(got, S("retry-after")), wall_s());
+    call->try.retry_after_ms = retry_after_ms(origin_reply_get(got, S("retry-after")), wall_s());
     if (must_stop(call))
         return EXCHANGE_END;
     if (tells_region(call, got) || decide_again(call, OK, got->status, NULL)) {
-        call->again = true;
+        call->try.again = true;
         return EXCHANGE_TAKEN;
     }
     reply.tries = call->tries;
@@ -379,21 +409,22 @@ static enum exchange_take on_head(void *arg, const struct origin_reply *got)
 static enum exchange_take on_body(void *arg, slice bytes)
 {
     struct s3_call *call = sending(arg);
-    if (call->again) {    /* a short answer is read to its end to reuse the connection */
-        call->swallowed += bytes.len;
-        return call->swallowed > SWALLOW_BYTES_MAX ? EXCHANGE_END : EXCHANGE_TAKEN;
+    if (call->try.again) {    /* a short answer is read to its end to reuse the connection */
+        call->try.swallowed += bytes.len;
+        return call->try.swallowed > SWALLOW_BYTES_MAX ? EXCHANGE_END : EXCHANGE_TAKEN;
     }
     if (must_stop(call))
         return EXCHANGE_END;
-    if (call->holding && call->held_body.len + bytes.len <= HELD_BYTES_MAX) {
-        text_add(&call->held_body, bytes);
+    if (call->held.present && call->held.body.len + bytes.len <= HELD_BYTES_MAX) {
+        text_add(&call->held.body, bytes);
         return EXCHANGE_TAKEN;
     }
-    if (call->holding)    /* the answer is longer than any document that refuses credentials */
+    if (call->held.present)    /* the answer is longer than any document that refuses credentials */
         let_go(call);
     if (atomic_load(&call->canceled))
         return EXCHANGE_END;
-    if (!exchange_sends_later(call->exchange))    /* else the resume may be for the request body */
+    /* If the exchange waits for bytes of the request body, the resume may be for these. */
+    if (!exchange_sends_later(call->try.exchange))
         atomic_store(&call->resumed, false);
     enum origin_take take = hook_body(&call->hook, bytes);
     if (atomic_load(&call->canceled))
@@ -443,13 +474,13 @@ static void log_failure(const struct s3_call *call, const struct exchange_end *e
 static enum err judge_held(struct s3_call *call)
 {
     const struct origin_call *asked = call->hook.call;
-    slice document = text_slice(&call->held_body);
-    int status = call->held.status;
-    check(call->holding && s3_keys_in_doubt(status));
+    slice document = text_slice(&call->held.body);
+    int status = call->held.reply.status;
+    check(call->held.present && s3_keys_in_doubt(status));
     bool refused = asked->as ? s3_signing_refused(call->s3, asked, status, document)
                              : s3_keys_refused(call->s3, asked->op, status, document);
     bool old = !asked->as && (refused || s3_keys_may_be_old(status, document));
-    if (old && provider_is_past(call->s3->provider, call->with_version))
+    if (old && provider_is_past(call->s3->provider, call->try.with_version))
         return ERR_NO_KEYS;    /* expired, not revoked: newer credentials will be accepted */
     if (refused)
         return ERR_ORIGIN_KEYS;
@@ -459,21 +490,22 @@ static enum err judge_held(struct s3_call *call)
 
 static bool may_be_renewed(const struct s3_call *call)
 {
+    const struct held *held = &call->held;
     return !call->hook.call->as &&
-           s3_keys_may_be_old(call->held.status, text_slice(&call->held_body));
+           s3_keys_may_be_old(held->reply.status, text_slice(&held->body));
 }
 
 static void on_end(void *arg, const struct exchange_end *end)
 {
     struct s3_call *call = sending(arg);
-    call->exchange = NULL;
-    bool unsent = call->again || end->err == ERR_CANCELED;
+    call->try.exchange = NULL;
+    bool unsent = call->try.again || end->err == ERR_CANCELED;
     enum err stop = unsent ? must_not_send(call) : must_stop(call);
-    if (stop && (end->err || call->again)) {
+    if (stop && (end->err || call->try.again)) {
         finish(call, stop);
-    } else if (call->again || (end->err && decide_again(call, end->err, 0, end))) {
+    } else if (call->try.again || (end->err && decide_again(call, end->err, 0, end))) {
         try_again(call);
-    } else if (!end->err && call->holding) {
+    } else if (!end->err && call->held.present) {
         if (!may_be_renewed(call) || !renew(call))
             finish(call, judge_held(call));
     } else {
@@ -497,7 +529,8 @@ void s3_call_start(struct origin *origin, struct origin_call *asked)
     call->s3 = s3;
     call->errand.woken = woken;
     call->pass.errand = &call->errand;
-    call->deadline_ms = s3->total_ms ? mono_ms() + s3->total_ms : UINT64_MAX;
+    unsigned total_ms = s3->timeouts.total_ms;
+    call->deadline_ms = total_ms ? mono_ms() + total_ms : UINT64_MAX;
     hook_on(&call->hook, origin, asked);
     errand_enter(carriers_next(s3->carriers), &call->errand);
 }
