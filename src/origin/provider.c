@@ -33,6 +33,14 @@
 #define SAME_MS 1000u               /* the same, after a look that found the same credentials */
 #define GUESS_MS 30000u             /* in place of SAME_MS, if the caller only guesses */
 
+/* The last failed look. The thread that looks writes it, under the provider's lock. */
+struct failure {
+    unsigned in_a_row;              /* failed looks since the last one that found credentials */
+    uint64_t ms;                    /* when it failed; 0: a later look found credentials */
+    int64_t s;                      /* the same in wall time; never set back */
+    char why[600];
+};
+
 struct provider {
     struct arena keep;
     struct credentials_ask ask;
@@ -47,15 +55,12 @@ struct provider {
     pthread_cond_t change;
     struct arena held;              /* holds the texts of `now` */
     struct credentials now;
-    enum credentials_kind kind;
     int64_t look_s;                 /* time of the next look; INT64_MAX: only on request */
-    unsigned failures;              /* failed looks in a row */
-    uint64_t failed_ms;
+    struct failure failure;
     uint64_t same_ms;               /* when the last look found nothing new; 0: it found new keys */
     bool wanted;                    /* a call was refused and asks for a look */
-    int64_t renewed_s, failed_s;
+    int64_t renewed_s;
     slice from;                     /* in `keep`: the source, even if it never gave credentials */
-    char why[600];
 };
 
 /* ---- the results of looks ---- */
@@ -138,11 +143,10 @@ static void note_found(struct provider *provider, const struct credentials *foun
         provider->renewed_s = now_s;
         atomic_fetch_add(&provider->version, 1);
     }
-    provider->failures = 0;
-    provider->failed_ms = 0;
+    provider->failure.in_a_row = 0;
+    provider->failure.ms = 0;
     provider->same_ms = news ? 0 : mono_ms();
     provider->look_s = next_look(provider, found, now_s);
-    provider->kind = found->kind;
     pthread_mutex_unlock(&provider->lock);
     if (news)
         log_found(provider, found);
@@ -157,12 +161,13 @@ static bool is_good(const struct provider *provider, int64_t now_s)  /* the call
 static void note_failure(struct provider *provider, slice why, int64_t now_s)
 {
     pthread_mutex_lock(&provider->lock);
-    unsigned pause_s = 1u << MIN(provider->failures, 5u);
-    provider->failures++;
+    struct failure *failure = &provider->failure;
+    unsigned pause_s = 1u << MIN(failure->in_a_row, 5u);
+    failure->in_a_row++;
     provider->look_s = now_s + MIN(pause_s, PAUSE_S_MAX);
-    provider->failed_ms = mono_ms();
-    provider->failed_s = now_s;
-    snprintf(provider->why, sizeof(provider->why), "%.*s", SLICE_ARG(why));
+    failure->ms = mono_ms();
+    failure->s = now_s;
+    snprintf(failure->why, sizeof(failure->why), "%.*s", SLICE_ARG(why));
     int64_t expires_s = provider->now.expires_s;
     bool good = is_good(provider, now_s);
     pthread_mutex_unlock(&provider->lock);
@@ -264,7 +269,7 @@ bool provider_renew(struct provider *provider, unsigned version, bool guess)
     uint64_t now_ms = mono_ms();
     pthread_mutex_lock(&provider->lock);
     bool news = version != atomic_load(&provider->version);
-    bool failed = provider->failed_ms && now_ms < provider->failed_ms + FAILED_MS;
+    bool failed = provider->failure.ms && now_ms < provider->failure.ms + FAILED_MS;
     bool same = provider->same_ms && now_ms < provider->same_ms + (guess ? GUESS_MS : SAME_MS);
     bool may = provider->running && !failed && !same;
     if (!news && may && !provider->wanted) {
@@ -284,8 +289,8 @@ void provider_health(struct provider *provider, struct arena *keep, struct origi
         .from = arena_copy(keep, from),
         .name = arena_copy(keep, name_of(&provider->now)),
         .expires_s = provider->now.expires_s,
-        .renewed_s = provider->renewed_s, .failed_s = provider->failed_s,
-        .why = arena_copy(keep, slice_of(provider->why)),
+        .renewed_s = provider->renewed_s, .failed_s = provider->failure.s,
+        .why = arena_copy(keep, slice_of(provider->failure.why)),
     };
     pthread_mutex_unlock(&provider->lock);
 }
