@@ -40,9 +40,33 @@
 #define LOOK_NS 50000u                /* between two polls; copying a slab takes about as long */
 #define IDLE_MS 60000u                /* time without a buffer until the GPU is closed */
 
+/* The slabs that are shared out among the holders. Written under the device's lock, by the copier
+ * when it opens or closes the GPU, and by the workers that take and give slabs. */
+struct slab_pool {
+    struct list free;
+    unsigned count, free_count;
+    bool wanted;                      /* a slab_take got no slab */
+};
+
+/* The pinned memory that the slabs lie in. Only the copier writes it, when it opens or closes the
+ * GPU. */
+struct ring {
+    char *mem;                        /* NULL: none is allocated */
+    uint64_t bytes;
+    struct slab *slabs;
+};
+
 struct flying {
     struct gpu_fence *fence;
     struct list tasks;
+};
+
+/* The batches of copies in progress: a queue, the oldest first. Only the copier writes it, when it
+ * submits a batch, and when a batch has ended. */
+struct batches {
+    struct flying flying[FENCES_MAX];
+    unsigned first, count;
+    unsigned lane;                    /* of the next batch */
 };
 
 struct device {
@@ -54,20 +78,16 @@ struct device {
     pthread_mutex_t lock;
     pthread_cond_t wake;
     /* under the lock */
-    struct list tasks, slabs;
-    bool wanted;                      /* a slab_take got no slab */
-    unsigned slab_count, slabs_free;
+    struct list tasks;
+    struct slab_pool slabs;
     /* only the copier's thread uses these */
     struct gpu *gpu;                  /* NULL: it is not open */
     struct gpu_why why;               /* the reason why it could not be opened */
     bool warned;                      /* `why` was logged */
     unsigned buffers;
     uint64_t idle_ns;                 /* start of the time without a buffer; 0: no such time */
-    char *ring;
-    uint64_t ring_bytes;
-    struct slab *slab_list;
-    struct flying flying[FENCES_MAX];
-    unsigned first, count, lane;
+    struct ring ring;
+    struct batches batches;
     bool lost;
 };
 
@@ -89,21 +109,22 @@ struct devices {
 static bool may_hold_more(const struct device *device, const struct slabs_held *holder)
 {
     unsigned now = holder->of[device->number].now;
-    unsigned most = MAX(device->slab_count / FIRST_PART, 1u) + holder->of[device->number].earned;
-    return device->slabs_free && (now == 0 || (now < most && now < device->slabs_free));
+    const struct slab_pool *slabs = &device->slabs;
+    unsigned most = MAX(slabs->count / FIRST_PART, 1u) + holder->of[device->number].earned;
+    return slabs->free_count && (now == 0 || (now < most && now < slabs->free_count));
 }
 
 struct slab *slab_take(struct device *device, struct slabs_held *holder, bool spare)
 {
     struct slab *slab = NULL;
     pthread_mutex_lock(&device->lock);
-    if (may_hold_more(device, holder) && !(spare && device->wanted)) {
-        slab = list_of(list_take(&device->slabs), struct slab, link);
-        device->slabs_free--;
+    if (may_hold_more(device, holder) && !(spare && device->slabs.wanted)) {
+        slab = list_of(list_take(&device->slabs.free), struct slab, link);
+        device->slabs.free_count--;
         slab->holder = holder;
         holder->of[device->number].now++;
     } else if (!spare) {
-        device->wanted = true;
+        device->slabs.wanted = true;
     }
     pthread_mutex_unlock(&device->lock);
     return slab;
@@ -118,14 +139,15 @@ void slab_give(struct slab **slab)
     struct device *device = mine->device;
     unsigned *now = &mine->holder->of[device->number].now;
     unsigned *earned = &mine->holder->of[device->number].earned;
+    struct slab_pool *slabs = &device->slabs;
     pthread_mutex_lock(&device->lock);
-    bool wanted = device->wanted;
-    device->wanted = false;
-    check(*now > 0 && device->slabs_free < device->slab_count);
+    bool wanted = slabs->wanted;
+    slabs->wanted = false;
+    check(*now > 0 && slabs->free_count < slabs->count);
     *now -= 1;
-    *earned = MIN(*earned + 1, device->slab_count);
-    list_add(&device->slabs, &mine->link);
-    device->slabs_free++;
+    *earned = MIN(*earned + 1, slabs->count);
+    list_add(&slabs->free, &mine->link);
+    slabs->free_count++;
     pthread_mutex_unlock(&device->lock);
     if (wanted)
         device->all->freed(device->all->arg);
@@ -133,13 +155,14 @@ void slab_give(struct slab **slab)
 
 static void cut_slabs(struct device *device, unsigned count)
 {
-    device->slab_list = must_alloc(count * sizeof(*device->slab_list));
+    struct ring *ring = &device->ring;
+    ring->slabs = must_alloc(count * sizeof(*ring->slabs));
     pthread_mutex_lock(&device->lock);
-    device->slab_count = device->slabs_free = count;
+    device->slabs.count = device->slabs.free_count = count;
     for (unsigned i = 0; i < count; i++) {
-        struct slab *slab = &device->slab_list[i];
-        *slab = (struct slab){ .device = device, .mem = device->ring + i * SLAB_BYTES };
-        list_add(&device->slabs, &slab->link);
+        struct slab *slab = &ring->slabs[i];
+        *slab = (struct slab){ .device = device, .mem = ring->mem + i * SLAB_BYTES };
+        list_add(&device->slabs.free, &slab->link);
     }
     pthread_mutex_unlock(&device->lock);
 }
@@ -150,20 +173,21 @@ static enum err make_ring(struct device *device)
 {
     const struct gpu_backend *backend = device->all->backend;
     uint64_t bytes = device->all->ring_bytes / SLAB_BYTES * SLAB_BYTES;
-    device->ring = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (device->ring == MAP_FAILED) {
-        device->ring = NULL;
+    struct ring *ring = &device->ring;
+    ring->mem = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (ring->mem == MAP_FAILED) {
+        ring->mem = NULL;
         snprintf(device->why.text, sizeof(device->why.text), "can't allocate %ju bytes, the size of "
                  "fill_ring (%s): free memory, or lower fill_ring and restart Penstock",
                  (uintmax_t)bytes, strerror(errno));
         return ERR_LIMIT;
     }
-    device->ring_bytes = bytes;
-    madvise(device->ring, bytes, MADV_HUGEPAGE);
-    enum err err = backend->pin(device->gpu, device->ring, bytes, &device->why);
+    ring->bytes = bytes;
+    madvise(ring->mem, bytes, MADV_HUGEPAGE);
+    enum err err = backend->pin(device->gpu, ring->mem, bytes, &device->why);
     while (err == ERR_LIMIT && bytes > 2 * SLAB_BYTES) {
         bytes = bytes / 2 / SLAB_BYTES * SLAB_BYTES;
-        err = backend->pin(device->gpu, device->ring, bytes, &device->why);
+        err = backend->pin(device->gpu, ring->mem, bytes, &device->why);
     }
     if (err)
         return err;
@@ -196,18 +220,19 @@ static void close_gpu(struct device *device)
 {
     const struct gpu_backend *backend = device->all->backend;
     pthread_mutex_lock(&device->lock);
-    check(device->slabs_free == device->slab_count);
-    device->slabs_free = device->slab_count = 0;
-    list_init(&device->slabs);
+    check(device->slabs.free_count == device->slabs.count);
+    device->slabs.free_count = device->slabs.count = 0;
+    list_init(&device->slabs.free);
     pthread_mutex_unlock(&device->lock);
-    if (device->slab_list)
+    struct ring *ring = &device->ring;
+    if (ring->slabs)
         backend->unpin(device->gpu);
-    free(device->slab_list);
-    device->slab_list = NULL;
+    free(ring->slabs);
+    ring->slabs = NULL;
     backend->close(&device->gpu);
-    if (device->ring)
-        munmap(device->ring, device->ring_bytes);
-    device->ring = NULL;
+    if (ring->mem)
+        munmap(ring->mem, ring->bytes);
+    ring->mem = NULL;
     device->idle_ns = 0;
 }
 
@@ -219,7 +244,7 @@ static enum err open_gpu(struct device *device)
     bool opened = !err;
     if (opened)
         err = make_ring(device);
-    bool advised = err == ERR_GONE || (opened && !device->ring);
+    bool advised = err == ERR_GONE || (opened && !device->ring.mem);
     if (err)
         close_gpu(device);
     if (err && !device->warned)
@@ -243,12 +268,13 @@ static void note_lost(struct device *device)
 static bool land(struct device *device, bool wait)
 {
     const struct gpu_backend *backend = device->all->backend;
-    struct flying *oldest = &device->flying[device->first];
+    struct batches *batches = &device->batches;
+    struct flying *oldest = &batches->flying[batches->first];
     enum err err = wait ? backend->wait(&oldest->fence) : backend->poll(&oldest->fence);
     if (err == ERR_WAIT)
         return false;
-    device->first = (device->first + 1) % FENCES_MAX;
-    device->count--;
+    batches->first = (batches->first + 1) % FENCES_MAX;
+    batches->count--;
     if (err)
         note_lost(device);
     hand_back_all(&oldest->tasks, err, NULL);
@@ -272,7 +298,8 @@ static void submit(struct device *device, struct list *tasks)
     static const struct gpu_why none;
     struct gpu_copy copies[BATCH_COPIES];
     size_t count = 0;
-    struct flying *next = &device->flying[(device->first + device->count) % FENCES_MAX];
+    struct batches *batches = &device->batches;
+    struct flying *next = &batches->flying[(batches->first + batches->count) % FENCES_MAX];
     struct gpu_why why = none;
     list_init(&next->tasks);
     while (!list_empty(tasks)) {
@@ -284,11 +311,11 @@ static void submit(struct device *device, struct list *tasks)
         list_del(&task->link);
         list_add(&next->tasks, &task->link);
     }
-    enum err err = device->all->backend->submit(device->gpu, device->lane, copies, count,
+    enum err err = device->all->backend->submit(device->gpu, batches->lane, copies, count,
                                                 &next->fence, &why);
-    device->lane = (device->lane + 1) % LANES;
+    batches->lane = (batches->lane + 1) % LANES;
     if (!err) {
-        device->count++;
+        batches->count++;
         return;
     }
     if (err == ERR_GONE)
@@ -307,7 +334,7 @@ static void work(struct device *device, struct list *tasks)
             list_del(&task->link);
             do_one(device, task);
         } else {
-            if (device->count == FENCES_MAX)
+            if (device->batches.count == FENCES_MAX)
                 (void)land(device, true);
             submit(device, tasks);
         }
@@ -323,7 +350,7 @@ static uint64_t idle_ns_most(void)
 /* Closes a GPU that has had no buffer for IDLE_MS. */
 static void rest(struct device *device)
 {
-    if (!device->gpu || device->buffers || device->count || device->lost) {
+    if (!device->gpu || device->buffers || device->batches.count || device->lost) {
         device->idle_ns = 0;
     } else if (!device->idle_ns) {
         device->idle_ns = mono_ns();
@@ -335,7 +362,7 @@ static void rest(struct device *device)
 
 static uint64_t wait_until_ns(const struct device *device)
 {
-    if (device->count)
+    if (device->batches.count)
         return mono_ns() + LOOK_NS;
     return device->idle_ns ? device->idle_ns + idle_ns_most() : UINT64_MAX;
 }
@@ -348,13 +375,13 @@ static bool take(struct device *device, struct list *ret)
 {
     uint64_t until_ns = wait_until_ns(device);
     pthread_mutex_lock(&device->lock);
-    bool wait = list_empty(&device->tasks) && (device->count || !device->ending);
+    bool wait = list_empty(&device->tasks) && (device->batches.count || !device->ending);
     if (wait && until_ns == UINT64_MAX)
         pthread_cond_wait(&device->wake, &device->lock);
     else if (wait)
         cond_wait_until(&device->wake, &device->lock, until_ns);
     list_move(ret, &device->tasks);
-    bool more = !device->ending || !list_empty(ret) || device->count;
+    bool more = !device->ending || !list_empty(ret) || device->batches.count;
     pthread_mutex_unlock(&device->lock);
     return more;
 }
@@ -366,7 +393,7 @@ static void *run(void *arg)
     list_init(&tasks);
     while (take(device, &tasks)) {
         work(device, &tasks);
-        while (device->count && land(device, false))
+        while (device->batches.count && land(device, false))
             ;
         rest(device);
     }
@@ -443,7 +470,7 @@ static bool start(struct devices *devices, size_t at)    /* the caller holds the
     check(pthread_mutex_init(&device->lock, NULL) == 0);
     check(pthread_cond_init(&device->wake, NULL) == 0);
     list_init(&device->tasks);
-    list_init(&device->slabs);
+    list_init(&device->slabs.free);
     device->started = thread_start(&device->thread, run, device, "gpu-%zu", at);
     return device->started;
 }
