@@ -26,8 +26,8 @@ static struct buffer *buffer_new(struct session *session, const struct message *
 {
     struct buffer *buffer = must_alloc(sizeof(*buffer));
     buffer->session = session;
-    buffer->kind = memory_kind(message->kind);
-    buffer->bytes = message->bytes;
+    buffer->kind = memory_kind(message->memory.kind);
+    buffer->bytes = message->memory.bytes;
     buffer->message = *message;
     check(getrandom(buffer->id, sizeof(buffer->id), 0) == sizeof(buffer->id));
     list_init(&buffer->busy);
@@ -40,7 +40,7 @@ static void taken(struct buffer *buffer, const struct trouble *why)
     struct session *session = buffer->session;
     session->taking--;
     if (why) {
-        users_give_bytes(session->worker->local->users, session->user, buffer->bytes);
+        users_give_bytes(session->worker->local->users, session->client.user, buffer->bytes);
         session_refuse(session, &buffer->message, why);
         free(buffer);
         return;
@@ -65,12 +65,11 @@ void buffer_taken(struct buffer *buffer, const struct trouble *why)
     session_settle(session);
 }
 
-static bool may_register(struct session *session, const struct message *message,
-                         struct trouble *ret_why)
+static bool may_register(struct session *session, uint64_t bytes, struct trouble *ret_why)
 {
     const struct local_options *options = &session->worker->local->options;
     struct users *users = session->worker->local->users;
-    if (message->bytes == 0)
+    if (bytes == 0)
         return refused(ret_why, 400, "bad_message", S("\"bytes\" must be at least 1"));
     if (session->buffer_count + session->taking >= options->buffers_max) {
         metric_add(M_FILL_BUFFERS_MAX, 1);
@@ -78,7 +77,7 @@ static bool may_register(struct session *session, const struct message *message,
                        "one session may have (\"buffers\" in the limits of the reply to hello): "
                        "unregister a buffer"));
     }
-    if (!users_take_bytes(users, session->user, message->bytes, options->user_bytes_max)) {
+    if (!users_take_bytes(users, session->client.user, bytes, options->user_bytes_max)) {
         metric_add(M_FILL_USER_MEMORY, 1);
         return refused(ret_why, 429, "quota", S("with this buffer, this user would have registered "
                        "more bytes than fill_user_memory allows: register a smaller buffer, or "
@@ -91,12 +90,12 @@ void buffer_register(struct session *session, const struct message *message, int
                      size_t fd_count)
 {
     struct trouble why;
-    if (!may_register(session, message, &why)) {
+    if (!may_register(session, message->memory.bytes, &why)) {
         session_refuse(session, message, &why);
         return;
     }
     struct buffer *buffer = buffer_new(session, message);
-    enum err err = buffer->kind->take(buffer, message, fds, fd_count, &why);
+    enum err err = buffer->kind->take(buffer, &message->memory, fds, fd_count, &why);
     if (err != ERR_WAIT)
         taken(buffer, err ? &why : NULL);
 }
@@ -115,7 +114,7 @@ static void buffer_free(struct buffer *buffer)
 {
     struct session *session = buffer->session;
     check(session->buffer_count > 0);
-    users_give_bytes(session->worker->local->users, session->user, buffer->bytes);
+    users_give_bytes(session->worker->local->users, session->client.user, buffer->bytes);
     list_del(&buffer->link);
     session->buffer_count--;
     metric_gauge_add(M_FILL_BUFFERS, -1);

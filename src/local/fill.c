@@ -33,7 +33,7 @@ static size_t hold_bytes(struct fill *fill, size_t bytes)
 {
     fill->held_bytes += bytes;
     metric_gauge_add(M_FILL_LIST_BYTES, (int64_t)bytes);
-    atomic_fetch_add(&fill->session->user->list_bytes, bytes);
+    atomic_fetch_add(&fill->session->client.user->list_bytes, bytes);
     return atomic_fetch_add(&fill->session->worker->local->list_bytes, bytes) + bytes;
 }
 
@@ -41,7 +41,7 @@ static void let_memory_go(struct fill *fill)
 {
     size_t bytes = fill->held_bytes;
     check(atomic_fetch_sub(&fill->session->worker->local->list_bytes, bytes) >= bytes);
-    check(atomic_fetch_sub(&fill->session->user->list_bytes, bytes) >= bytes);
+    check(atomic_fetch_sub(&fill->session->client.user->list_bytes, bytes) >= bytes);
     metric_gauge_add(M_FILL_LIST_BYTES, -(int64_t)bytes);
     fill->held_bytes = 0;
 }
@@ -54,7 +54,8 @@ static bool hold_memory(struct fill *fill, struct trouble *ret_why)
 {
     uint64_t most = fill->session->worker->local->options.lists_bytes_max;
     size_t bytes = fill->keep.used_bytes + fill->message->items.count * sizeof(*fill->results);
-    size_t all = hold_bytes(fill, bytes), mine = atomic_load(&fill->session->user->list_bytes);
+    size_t all = hold_bytes(fill, bytes);
+    size_t mine = atomic_load(&fill->session->client.user->list_bytes);
     if (all == bytes || (all <= most && mine <= most - all))
         return true;
     let_memory_go(fill);
@@ -75,7 +76,7 @@ static bool may_begin(struct fill *fill, struct trouble *ret_why)
                        "one session may have (\"fills\" in the limits of the reply to hello): wait "
                        "for a reply"));
     }
-    fill->reader = session->reader;
+    fill->reader = session->client.reader;
     enum err err = options->judge.renew(options->judge.arg, &fill->keep, &fill->reader);
     if (err) {
         *ret_why = trouble_of(err);
@@ -269,7 +270,7 @@ static void log_fill(struct fill *fill, const struct sum *sum)
     key = log_word(&fill->keep, slice_sub(key, 0, 200));
     log_access("fill", "session=%.8s uid=%u access_key=%.*s op=%s bucket=%.*s items=%zu "
                "failed=%zu first_failed=%.*s err=%s bytes=%" PRIu64 " hits=%zu misses=%zu "
-               "took_us=%" PRIu64, id, fill->session->peer.uid, SLICE_ARG(access_key),
+               "took_us=%" PRIu64, id, fill->session->client.peer.uid, SLICE_ARG(access_key),
                fill->buffer ? "fill" : "prefetch", SLICE_ARG(bucket), fill->message->items.count,
                sum->failed, SLICE_ARG(key), err ? err_name(err) : "-", sum->bytes, sum->hits,
                sum->misses, (mono_ns() - fill->began_ns) / 1000);

@@ -78,25 +78,37 @@ void worker_stop(struct worker *worker);            /* only when no session is l
 
 /* ---- session.c: a connection, its buffers and its fills ---- */
 
-struct session {
-    struct list link;                 /* entry of worker->sessions */
-    struct worker *worker;
-    int fd;                           /* -1: the client has gone */
-    bool wants_out;                   /* epoll reports when the socket has room */
-    bool dead;                        /* the client has gone or was cut off: nothing new begins */
+/* The process at the other end of a session, and its identity. The keeper writes it when the client
+ * connects, and at its hello. */
+struct session_client {
     struct ucred peer;                /* the process that connected; its pid is for the log */
     struct user *user;                /* the peer's user, which counts this session */
     bool identified;                  /* hello was accepted */
     uint64_t hello_ms;                /* hello must come before this time */
     struct arena keep;                /* holds the memory that `reader` points at */
     struct reader reader;
+};
+
+/* The replies of a session on their way to the client. The keeper writes it when it sends a
+ * reply. */
+struct outbox {
+    struct list replies;              /* that are not sent yet */
+    size_t bytes;                     /* of these replies */
+    bool wants_room;                  /* epoll reports when the socket has room */
+    struct carriers carriers;         /* memfds of the last long replies */
+};
+
+struct session {
+    struct list link;                 /* entry of worker->sessions */
+    struct worker *worker;
+    int fd;                           /* -1: the client has gone */
+    bool dead;                        /* the client has gone or was cut off: nothing new begins */
+    struct session_client client;
     uint8_t id[ID_BYTES];
     struct list buffers, fills;
     unsigned buffer_count, fill_count;
     unsigned taking;                  /* buffers whose `take` has not ended (memory.h) */
-    struct list out;                  /* replies that are not sent yet */
-    size_t out_bytes;
-    struct carriers carriers;         /* memfds of the last long replies */
+    struct outbox outbox;
     /* `turn` and `shares` are under local->lock */
     struct list turn;                 /* entry of local->waiting */
     struct list shares;

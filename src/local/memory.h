@@ -23,11 +23,11 @@ struct memory_kind {
     /* Returns NULL if the kind is on, else the reason why it is off: a sentence without its full
      * stop, which lives as long as `local`. */
     const char *(*why_off)(const struct local *local);
-    /* Takes the memory that the message describes. Returns OK if it has set the buffer's members
-     * for one path; ERR_WAIT if buffer_taken follows; or another error, with the reason in
-     * *ret_why, and then it holds nothing. It sets the entry in fds to -1 for each descriptor that
+    /* Takes the memory that the client offers. Returns OK if it has set the buffer's members for
+     * one path; ERR_WAIT if buffer_taken follows; or another error, with the reason in *ret_why,
+     * and then it holds nothing. It sets the entry in fds to -1 for each descriptor that
      * it keeps; the caller closes the others. */
-    enum err (*take)(struct buffer *buffer, const struct message *message, int *fds,
+    enum err (*take)(struct buffer *buffer, const struct memory_offer *memory, int *fds,
                      size_t fd_count, struct trouble *ret_why);
     /* Gives the memory back; the caller makes sure that no fill of it is in progress. Returns OK if
      * Penstock can't access the memory any more, or ERR_WAIT if buffer_released follows. */

@@ -108,59 +108,59 @@ static void imported(struct mail *mail)
     free(call);
 }
 
-static enum err take(struct buffer *buffer, const struct message *message, int *fds,
+static enum err take(struct buffer *buffer, const struct memory_offer *memory, int *fds,
                      size_t fd_count, struct trouble *ret_why, device_call *how)
 {
     check(fd_count <= MESSAGE_FDS_MAX);
-    buffer->device = device_find(buffer->session->worker->local->devices, message->gpu, ret_why);
+    buffer->device = device_find(buffer->session->worker->local->devices, memory->gpu, ret_why);
     if (!buffer->device)
         return ERR_NOT_FOUND;
     struct call *call = call_new(buffer, imported, how);
     call->fd_count = fd_count;
-    call->base_offset = message->base_offset;
-    call->bytes = message->bytes;
+    call->base_offset = memory->base_offset;
+    call->bytes = memory->bytes;
     for (size_t i = 0; i < fd_count; i++) {
-        call->chunks[i] = message->chunks[i];
+        call->chunks[i] = memory->chunks[i];
         call->fds[i] = fds[i];
         fds[i] = -1;
     }
-    if (message->handle.len)
-        memcpy(call->handle, message->handle.ptr, IPC_HANDLE_BYTES);
+    if (memory->handle.len)
+        memcpy(call->handle, memory->handle.ptr, IPC_HANDLE_BYTES);
     device_do(buffer->device, &call->task);
     return ERR_WAIT;
 }
 
-static bool names_gpu(const struct message *message, struct trouble *ret_why)
+static bool names_gpu(const struct memory_offer *memory, struct trouble *ret_why)
 {
-    return message->gpu.len || refused(ret_why, 400, "bad_message",
-                                       S("a buffer in GPU memory needs \"gpu\", the UUID of the "
-                                         "GPU"));
+    return memory->gpu.len || refused(ret_why, 400, "bad_message",
+                                      S("a buffer in GPU memory needs \"gpu\", the UUID of the "
+                                        "GPU"));
 }
 
-static enum err take_vmm(struct buffer *buffer, const struct message *message, int *fds,
+static enum err take_vmm(struct buffer *buffer, const struct memory_offer *memory, int *fds,
                          size_t fd_count, struct trouble *ret_why)
 {
-    if (!names_gpu(message, ret_why))
+    if (!names_gpu(memory, ret_why))
         return ERR_BAD_ARGUMENT;
     *ret_why = (struct trouble){ 422, "bad_descriptor",
                                  S("cuda-vmm needs \"chunks\", and one file descriptor for each "
                                    "chunk") };
-    if (!message->chunk_count || message->chunk_count != fd_count)
+    if (!memory->chunk_count || memory->chunk_count != fd_count)
         return ERR_BAD_ARGUMENT;
-    return take(buffer, message, fds, fd_count, ret_why, import_vmm);
+    return take(buffer, memory, fds, fd_count, ret_why, import_vmm);
 }
 
-static enum err take_ipc(struct buffer *buffer, const struct message *message, int *fds,
+static enum err take_ipc(struct buffer *buffer, const struct memory_offer *memory, int *fds,
                          size_t fd_count, struct trouble *ret_why)
 {
-    if (!names_gpu(message, ret_why))
+    if (!names_gpu(memory, ret_why))
         return ERR_BAD_ARGUMENT;
     *ret_why = (struct trouble){ 400, "bad_message",
                                  S("a register message of the kind cuda-ipc needs "
                                    "\"handle\", and no file descriptors") };
-    if (!message->handle.len || fd_count)
+    if (!memory->handle.len || fd_count)
         return ERR_BAD_ARGUMENT;
-    return take(buffer, message, fds, fd_count, ret_why, import_ipc);
+    return take(buffer, memory, fds, fd_count, ret_why, import_ipc);
 }
 
 /* ---- release ---- */

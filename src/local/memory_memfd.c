@@ -83,14 +83,14 @@ static bool map(int holes, int fd, uint64_t bytes, char **ret, struct trouble *r
     return true;
 }
 
-static enum err take(struct buffer *buffer, const struct message *message, int *fds,
+static enum err take(struct buffer *buffer, const struct memory_offer *memory, int *fds,
                      size_t fd_count, struct trouble *ret_why)
 {
     int holes = buffer->session->worker->local->holes_fd;
-    bool good = fd_count == 1 ? judge_file(fds[0], message->bytes, ret_why)
+    bool good = fd_count == 1 ? judge_file(fds[0], memory->bytes, ret_why)
                               : bad(ret_why, "a memfd buffer needs exactly one file descriptor");
-    return good && map(holes, fds[0], message->bytes, &buffer->base, ret_why) ? OK
-                                                                              : ERR_BAD_ARGUMENT;
+    return good && map(holes, fds[0], memory->bytes, &buffer->base, ret_why) ? OK
+                                                                             : ERR_BAD_ARGUMENT;
 }
 
 static enum err release(struct buffer *buffer)

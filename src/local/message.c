@@ -28,15 +28,15 @@ static const struct member {
     bool needed;
     size_t offset;
 } members[] = {
-    MEMBER(IN(OP_HELLO), "v", NUMBER, true, version),
-    MEMBER(IN(OP_HELLO), "client", TEXT, false, client),
-    MEMBER(IN(OP_HELLO), "auth", AUTH, false, presigned),
-    MEMBER(IN(OP_REGISTER), "kind", KIND, true, kind),
-    MEMBER(IN(OP_REGISTER), "bytes", NUMBER, true, bytes),
-    MEMBER(IN(OP_REGISTER), "gpu", TEXT, false, gpu),
-    MEMBER(IN(OP_REGISTER), "chunks", SIZES, false, chunks),
-    MEMBER(IN(OP_REGISTER), "handle", HANDLE, false, handle),
-    MEMBER(IN(OP_REGISTER), "base_offset", NUMBER, false, base_offset),
+    MEMBER(IN(OP_HELLO), "v", NUMBER, true, hello.version),
+    MEMBER(IN(OP_HELLO), "client", TEXT, false, hello.client),
+    MEMBER(IN(OP_HELLO), "auth", AUTH, false, hello.presigned),
+    MEMBER(IN(OP_REGISTER), "kind", KIND, true, memory.kind),
+    MEMBER(IN(OP_REGISTER), "bytes", NUMBER, true, memory.bytes),
+    MEMBER(IN(OP_REGISTER), "gpu", TEXT, false, memory.gpu),
+    MEMBER(IN(OP_REGISTER), "chunks", SIZES, false, memory.chunks),
+    MEMBER(IN(OP_REGISTER), "handle", HANDLE, false, memory.handle),
+    MEMBER(IN(OP_REGISTER), "base_offset", NUMBER, false, memory.base_offset),
     MEMBER(IN(OP_UNREGISTER) | IN(OP_FILL), "buffer", ID, true, buffer),
     MEMBER(IN_LISTS, "bucket", TEXT, true, bucket),
     MEMBER(IN_LISTS, "prefix", TEXT, false, prefix),
@@ -86,13 +86,13 @@ static bool read_number(struct reading *reading, const json_t *value, uint64_t *
 static bool read_sizes(struct reading *reading, const json_t *value)
 {
     size_t count = json_is_array(value) ? json_array_size(value) : 0;
-    struct message *message = reading->message;
+    struct memory_offer *memory = &reading->message->memory;
     if (!count || count > MESSAGE_FDS_MAX)
         return false;
-    message->chunks = arena_alloc(reading->keep, count * sizeof(*message->chunks));
-    message->chunk_count = count;
+    memory->chunks = arena_alloc(reading->keep, count * sizeof(*memory->chunks));
+    memory->chunk_count = count;
     for (size_t i = 0; i < count; i++)
-        if (!read_number(reading, json_array_get(value, i), &message->chunks[i]))
+        if (!read_number(reading, json_array_get(value, i), &memory->chunks[i]))
             return false;
     return true;
 }

@@ -29,20 +29,32 @@ enum memory {
     MEMORY_KINDS
 };
 
+/* What a client says of itself in hello. */
+struct hello {
+    uint64_t version;
+    slice client, presigned;
+};
+
+/* The memory that a client offers in register. */
+struct memory_offer {
+    enum memory kind;
+    uint64_t bytes;
+    slice gpu, handle;                /* handle: of cuda-ipc, 64 bytes */
+    uint64_t base_offset;
+    uint64_t *chunks;
+    size_t chunk_count;
+};
+
+/* message_read writes the message and its parts; after that, the keeper of the session and the
+ * workers only read it. */
 struct message {
     enum message_op op;
     bool has_number;
     int64_t number;                   /* the message's "id", which its reply repeats */
     /* Each comment names the operations that have this member and the members after it, up to the
      * next such comment. */
-    uint64_t version;                 /* hello */
-    slice client, presigned;
-    enum memory kind;                 /* register */
-    uint64_t bytes;
-    slice gpu, handle;                /* handle: of cuda-ipc, 64 bytes */
-    uint64_t base_offset;
-    uint64_t *chunks;
-    size_t chunk_count;
+    struct hello hello;               /* hello */
+    struct memory_offer memory;       /* register */
     uint8_t buffer[ID_BYTES];         /* unregister, fill */
     slice bucket, prefix;             /* fill, prefetch */
     bool skip, async;

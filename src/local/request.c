@@ -58,33 +58,34 @@ static json_t *gpus_of(const struct local *local)
 static void hello(struct request *request)
 {
     struct session *session = request->session;
+    struct session_client *client = &session->client;
+    const struct hello *hello = &request->message->hello;
     const struct local *local = session->worker->local;
     const struct reader_judge *judge = &local->options.judge;
     slice why = S("");
-    if (session->identified) {
+    if (client->identified) {
         refuse(request, (struct trouble){ 400, "bad_message", S("a session may send only one "
                         "hello: open another connection for another identity") });
         return;
     }
-    if (request->message->version != 1) {
+    if (hello->version != 1) {
         refuse(request, (struct trouble){ 400, "bad_message", S("\"v\" must be 1, the only version "
                         "of the protocol that this Penstock speaks") });
         return;
     }
-    enum err err = judge->prove(judge->arg, &session->keep, request->message->presigned,
-                                &session->reader, &why);
+    enum err err = judge->prove(judge->arg, &client->keep, hello->presigned, &client->reader, &why);
     if (err) {
         struct trouble trouble = trouble_of(err);
         if (why.len)
             trouble.message = why;
         refuse(request, trouble);
-        session->reader = (struct reader){ .client = NULL };
-        arena_free(&session->keep);    /* else each further attempt would add to it */
+        client->reader = (struct reader){ .client = NULL };
+        arena_free(&client->keep);    /* else each further attempt would add to it */
         return;
     }
-    session->identified = true;
+    client->identified = true;
     answer(request, json_pack("{s:i, s:o, s:i, s:o, s:o, s:o}", "v", 1, "session",
-                              id_json(session->id), "uid", session->peer.uid, "kinds",
+                              id_json(session->id), "uid", client->peer.uid, "kinds",
                               memory_kinds_page(local), "gpus", gpus_of(local), "limits",
                               limits_of(local)));
 }
@@ -141,7 +142,7 @@ void request_do(struct session *session, const struct message *message, struct a
     struct request request = { session, message, take_keep, fds, fd_count };
     bool draining = atomic_load(&session->worker->local->draining);
     metric_add(M_FILL_MESSAGES, 1);
-    if (!session->identified && message->op != OP_HELLO)
+    if (!session->client.identified && message->op != OP_HELLO)
         refuse(&request, (struct trouble){ 401, "no_session",
                                            S("send hello before any other message") });
     else if (draining && message->op != OP_UNREGISTER)

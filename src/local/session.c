@@ -62,7 +62,7 @@ static ssize_t send_large(struct session *session, slice text)
     if (sent < 0)
         close(carrier);
     else
-        carriers_keep(&session->carriers, carrier, mono_ms());
+        carriers_keep(&session->outbox.carriers, carrier, mono_ms());
     arena_free(&keep);
     errno = why;
     return sent;
@@ -79,25 +79,25 @@ static void watch(struct session *session, bool out)
 {
     struct epoll_event event = { .events = EPOLLIN | EPOLLRDHUP | (out ? EPOLLOUT : 0),
                                  .data.ptr = session };
-    if (session->wants_out != out)
+    if (session->outbox.wants_room != out)
         epoll_ctl(session->worker->epoll, EPOLL_CTL_MOD, session->fd, &event);
-    session->wants_out = out;
+    session->outbox.wants_room = out;
 }
 
-static void drop_replies(struct session *session)
+static void drop_replies(struct outbox *outbox)
 {
-    list_each_safe(struct reply, reply, &session->out, link)
+    list_each_safe(struct reply, reply, &outbox->replies, link)
         free(reply);
-    list_init(&session->out);
-    session->out_bytes = 0;
+    list_init(&outbox->replies);
+    outbox->bytes = 0;
 }
 
 static void wait_for_room(struct session *session, slice text)
 {
     struct reply *reply = must_alloc(sizeof(*reply) + text.len);
     reply->text = (slice){ (char *)(reply + 1), slice_put((char *)(reply + 1), text) };
-    list_add(&session->out, &reply->link);
-    session->out_bytes += text.len;
+    list_add(&session->outbox.replies, &reply->link);
+    session->outbox.bytes += text.len;
     watch(session, true);
 }
 
@@ -109,20 +109,21 @@ static void cut(struct session *session, enum metric counter, const char *limit)
     hex_write(session->id, ID_BYTES, id);
     metric_add(counter, 1);
     if (atomic_load(&session->worker->local->access_log))
-        log_access("fill_cut", "session=%.8s uid=%u pid=%d limit=%s", id, session->peer.uid,
-                   session->peer.pid, limit);
+        log_access("fill_cut", "session=%.8s uid=%u pid=%d limit=%s", id, session->client.peer.uid,
+                   session->client.peer.pid, limit);
     session_end(session);
 }
 
 void session_send(struct session *session, slice text)
 {
     const struct local_options *options = &session->worker->local->options;
+    const struct outbox *outbox = &session->outbox;
     if (session->fd < 0)
         return;
-    if (list_empty(&session->out) && send_now(session, text) >= 0)
+    if (list_empty(&outbox->replies) && send_now(session, text) >= 0)
         return;
-    bool full = !list_empty(&session->out) || errno == EAGAIN || errno == ENOBUFS;
-    if (full && session->out_bytes + text.len <= options->replies_bytes_max) {
+    bool full = !list_empty(&outbox->replies) || errno == EAGAIN || errno == ENOBUFS;
+    if (full && outbox->bytes + text.len <= options->replies_bytes_max) {
         wait_for_room(session, text);
         return;
     }
@@ -134,15 +135,16 @@ void session_send(struct session *session, slice text)
 
 static void send_more(struct session *session)
 {
-    while (!list_empty(&session->out)) {
-        struct reply *reply = list_of(session->out.next, struct reply, link);
+    struct outbox *outbox = &session->outbox;
+    while (!list_empty(&outbox->replies)) {
+        struct reply *reply = list_of(outbox->replies.next, struct reply, link);
         if (send_now(session, reply->text) < 0)
             break;
         list_del(&reply->link);
-        session->out_bytes -= reply->text.len;
+        outbox->bytes -= reply->text.len;
         free(reply);
     }
-    if (list_empty(&session->out))
+    if (list_empty(&outbox->replies))
         watch(session, false);
     else if (errno != EAGAIN && errno != ENOBUFS)
         session_end(session);
@@ -174,7 +176,7 @@ void session_note_refusal(const struct local *local, const struct session *sessi
     count_refusal(why->status);
     if (!atomic_load(&local->access_log))
         return;
-    struct ucred peer = session ? session->peer : peer_of(fd);
+    struct ucred peer = session ? session->client.peer : peer_of(fd);
     if (session)
         hex_write(session->id, ID_BYTES, id);
     slice sentence = log_sentence(&keep, slice_sub(why->message, 0, LOGGED_BYTES));
@@ -347,12 +349,13 @@ void session_ready(struct session *session, uint32_t events)
 static bool may_stay(struct session *session, struct trouble *ret_why)
 {
     struct local *local = session->worker->local;
-    if (!users_allow(local->users, session->peer.uid))
-        return refused(ret_why, 403, "peer_denied", arena_printf(&session->keep, "the user with "
+    struct session_client *client = &session->client;
+    if (!users_allow(local->users, client->peer.uid))
+        return refused(ret_why, 403, "peer_denied", arena_printf(&client->keep, "the user with "
                        "uid %u may not connect here: add this user to the setting fill_users, and "
-                       "restart Penstock", (unsigned)session->peer.uid));
-    session->user = users_enter(local->users, session->peer.uid, local->options.user_sessions_max);
-    if (session->user)
+                       "restart Penstock", (unsigned)client->peer.uid));
+    client->user = users_enter(local->users, client->peer.uid, local->options.user_sessions_max);
+    if (client->user)
         return true;
     metric_add(M_FILL_USER_SESSIONS, 1);
     return refused(ret_why, 429, "quota", S("this user has as many sessions as one user may open "
@@ -366,11 +369,11 @@ void session_begin(struct worker *worker, int fd)
     struct trouble why;
     session->worker = worker;
     session->fd = fd;
-    session->peer = peer_of(fd);
-    session->hello_ms = mono_ms() + local->options.hello_ms;
+    session->client.peer = peer_of(fd);
+    session->client.hello_ms = mono_ms() + local->options.hello_ms;
     list_init(&session->buffers);
     list_init(&session->fills);
-    list_init(&session->out);
+    list_init(&session->outbox.replies);
     list_init(&session->turn);
     list_init(&session->shares);
     list_add(&worker->sessions, &session->link);
@@ -402,8 +405,8 @@ void session_end(struct session *session)
     session->dead = true;
     hang_up(session);
     session->fd = -1;
-    drop_replies(session);
-    carriers_end(&session->carriers, !atomic_load(&session->worker->local->draining));
+    drop_replies(&session->outbox);
+    carriers_end(&session->outbox.carriers, !atomic_load(&session->worker->local->draining));
     list_each(struct fill, fill, &session->fills, link)
         fill_cancel(fill, ERR_CANCELED);
     list_each_safe(struct buffer, buffer, &session->buffers, link)
@@ -416,13 +419,13 @@ void session_settle(struct session *session)
     if (!session->dead || session->taking || !list_empty(&session->fills) ||
         !list_empty(&session->buffers))
         return;
-    check(session->fill_count == 0 && session->buffer_count == 0 && session->out_bytes == 0);
+    check(session->fill_count == 0 && session->buffer_count == 0 && session->outbox.bytes == 0);
     check(list_empty(&session->shares) && atomic_load(&session->running) == 0);
     list_del(&session->link);
-    users_leave(local->users, &session->user);
+    users_leave(local->users, &session->client.user);
     metric_gauge_add(M_FILL_SESSIONS, -1);
     check(atomic_fetch_sub(&local->sessions, 1) > 0);
-    arena_free(&session->keep);
+    arena_free(&session->client.keep);
     free(session);
 }
 
@@ -432,9 +435,10 @@ uint64_t session_next_deadline(const struct worker *worker)
 {
     uint64_t next_ms = UINT64_MAX;
     list_each(struct session, session, &worker->sessions, link) {
-        if (!session->identified && !session->dead)
-            next_ms = MIN(next_ms, session->hello_ms);
-        next_ms = MIN(next_ms, carriers_next_ms(&session->carriers));
+        const struct session_client *client = &session->client;
+        if (!client->identified && !session->dead)
+            next_ms = MIN(next_ms, client->hello_ms);
+        next_ms = MIN(next_ms, carriers_next_ms(&session->outbox.carriers));
         list_each(struct fill, fill, &session->fills, link)
             if (!atomic_load(&fill->canceled))
                 next_ms = MIN(next_ms, fill->until_ms);
@@ -455,12 +459,13 @@ static void too_late(struct fill *fill)
 void session_deadlines(struct worker *worker, uint64_t now_ms)
 {
     list_each_safe(struct session, session, &worker->sessions, link) {
+        const struct session_client *client = &session->client;
         list_each(struct fill, fill, &session->fills, link)
             if (now_ms >= fill->until_ms)
                 too_late(fill);
-        if (!session->identified && !session->dead && now_ms >= session->hello_ms)
+        if (!client->identified && !session->dead && now_ms >= client->hello_ms)
             cut(session, M_FILL_HELLO, "head_time");
-        carriers_expire(&session->carriers, session->fd, now_ms);
+        carriers_expire(&session->outbox.carriers, session->fd, now_ms);
         session_settle(session);
     }
 }

@@ -7,10 +7,11 @@
 
 static void judge(const struct message *message)
 {
-    check(message->op < OP_COUNT && message->kind < MEMORY_KINDS);
-    check(message->chunk_count <= MESSAGE_FDS_MAX && message->items.count <= ITEMS_MAX);
-    check(message->bytes <= INT64_MAX && message->base_offset <= INT64_MAX);
-    check(!message->handle.ptr || message->handle.len == IPC_HANDLE_BYTES);
+    const struct memory_offer *memory = &message->memory;
+    check(message->op < OP_COUNT && memory->kind < MEMORY_KINDS);
+    check(memory->chunk_count <= MESSAGE_FDS_MAX && message->items.count <= ITEMS_MAX);
+    check(memory->bytes <= INT64_MAX && memory->base_offset <= INT64_MAX);
+    check(!memory->handle.ptr || memory->handle.len == IPC_HANDLE_BYTES);
     check(!message->items.count || message->op == OP_FILL || message->op == OP_PREFETCH);
     for (size_t i = 0; i < message->items.count; i++) {
         const struct item *item = &message->items.list[i];
