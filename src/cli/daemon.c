@@ -67,20 +67,21 @@ static enum err engine_up(struct serve *serve)
 static void report_expiry(struct serve *serve)
 {
     struct arena keep = { 0 };
-    slice warning = cli_tls_warning(serve->tls, &keep);
-    metric_set(M_TLS_EXPIRES, http_tls_expires_s(serve->tls));
-    if (warning.len && !serve->expiry_reported)
+    struct certificate *certificate = &serve->certificate;
+    slice warning = cli_tls_warning(certificate->tls, &keep);
+    metric_set(M_TLS_EXPIRES, http_tls_expires_s(certificate->tls));
+    if (warning.len && !certificate->expiry_reported)
         log_warn("tls_expires", "file=%.*s why=\"%.*s\"",
                  SLICE_ARG(log_word(&keep, slice_of(serve->config->tls_cert_file))),
                  SLICE_ARG(warning));
-    serve->expiry_reported = warning.len > 0;
+    certificate->expiry_reported = warning.len > 0;
     arena_free(&keep);
 }
 
 static enum err tls_up(struct serve *serve)
 {
-    enum err err = cli_tls_open(serve->config, &serve->keep, &serve->tls, &serve->why);
-    if (!err && serve->tls)
+    enum err err = cli_tls_open(serve->config, &serve->keep, &serve->certificate.tls, &serve->why);
+    if (!err && serve->certificate.tls)
         report_expiry(serve);
     return err;
 }
@@ -92,9 +93,9 @@ void daemon_reload(struct serve *serve)
     struct arena keep = { 0 };
     slice why;
     bool is_new;
-    if (!serve->tls)
+    if (!serve->certificate.tls)
         return;
-    enum err err = http_tls_reload(serve->tls, &keep, &is_new, &why);
+    enum err err = http_tls_reload(serve->certificate.tls, &keep, &is_new, &why);
     if (err)
         log_warn("tls_reload_refused", "why=\"%.*s; the old certificate stays in use\"",
                  SLICE_ARG(why));
@@ -103,16 +104,16 @@ void daemon_reload(struct serve *serve)
                  SLICE_ARG(log_word(&keep, slice_of(serve->config->tls_cert_file))));
     if (err || is_new)
         metric_add(err ? M_TLS_RELOAD_REFUSED : M_TLS_RELOADED, 1);
-    serve->expiry_reported = false;
+    serve->certificate.expiry_reported = false;
     report_expiry(serve);
     arena_free(&keep);
 }
 
 static void watch_tls(struct serve *serve)
 {
-    if (serve->tls && http_tls_changed(serve->tls))
+    if (serve->certificate.tls && http_tls_changed(serve->certificate.tls))
         daemon_reload(serve);
-    else if (serve->tls)
+    else if (serve->certificate.tls)
         report_expiry(serve);
 }
 
@@ -148,7 +149,7 @@ static enum err names_up(struct serve *serve)
     size_t count = serve->config->origin_count, name_count = 0;
     struct store_name *names = arena_alloc(&serve->keep, (count + 1) * sizeof(*names));
     for (size_t i = 0; i < count; i++) {
-        struct origin *origin = serve->origin_of[i];
+        struct origin *origin = serve->routing.origin_of[i];
         struct origin_health health;
         origin_health(origin, &serve->keep, &health);
         if (origin_knows_identities(origin))
@@ -167,7 +168,7 @@ static enum err keys_up(struct serve *serve)
 
 static enum err clients_up(struct serve *serve)
 {
-    serve->clients = clients_new();
+    serve->routing.clients = clients_new();
     return OK;
 }
 
@@ -175,13 +176,13 @@ static enum err front_up(struct serve *serve)
 {
     struct front_options options = {
         .cache = serve->cache,
-        .clients = serve->clients,
+        .clients = serve->routing.clients,
         .lend = serve->config->lend,
         .lend_token = slice_of(serve->config->lend_token),
         .keys_from = rules_keys_from(serve->config, &serve->keep),
-        .rules = serve->rules,
-        .rules_count = serve->rules_count,
-        .service = serve->config->origin_default ? &serve->service : NULL,
+        .rules = serve->routing.rules,
+        .rules_count = serve->routing.rules_count,
+        .service = serve->config->origin_default ? &serve->routing.service : NULL,
         .domains = slice_of(serve->config->domains),
         .forward_headers = slice_of(serve->config->forward_headers),
         .access_log = serve->config->access_log,
@@ -288,11 +289,11 @@ static enum err http_up(struct serve *serve)
         .setting = "listen", .listen = config->listen, .arg = serve->front,
         .judge = front_judge, .refuse = front_refuse, .handle = front_handle,
     };
-    if (serve->tls) {
+    if (serve->certificate.tls) {
         apps[count] = apps[0];
         apps[count].setting = "tls_listen";
         apps[count].listen = config->tls_listen;
-        apps[count++].tls = serve->tls;
+        apps[count++].tls = serve->certificate.tls;
     }
     if (serve->admin)
         apps[count++] = admin_app(serve->admin, config->admin_listen);
@@ -339,11 +340,11 @@ static void http_down(struct serve *serve)
 
 /* ---- the table ---- */
 
-static void clients_down(struct serve *serve) { clients_free(&serve->clients); }
+static void clients_down(struct serve *serve) { clients_free(&serve->routing.clients); }
 static void cache_down(struct serve *serve) { cache_free(&serve->cache); }
-static void origins_down(struct serve *serve) { origins_free(&serve->origins); }
+static void origins_down(struct serve *serve) { origins_free(&serve->routing.origins); }
 static void front_down(struct serve *serve) { front_free(&serve->front); }
-static void tls_down(struct serve *serve) { http_tls_free(&serve->tls); }
+static void tls_down(struct serve *serve) { http_tls_free(&serve->certificate.tls); }
 static void admin_down(struct serve *serve) { admin_free(&serve->admin); }
 static void fills_down(struct serve *serve) { local_stop(&serve->local); }
 

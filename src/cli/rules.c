@@ -39,7 +39,7 @@ static enum err origin_up(struct serve *serve, const struct config_origin *from,
                           struct origin **ret)
 {
     struct origin_options options = rules_origin_options(serve->config, from);
-    enum err err = origins_add(serve->origins, &options, &serve->keep, ret, &serve->why);
+    enum err err = origins_add(serve->routing.origins, &options, &serve->keep, ret, &serve->why);
     if (err)
         serve->why = arena_printf(&serve->keep, "origin %s can't be used: %.*s", from->name,
                                   SLICE_ARG(serve->why));
@@ -51,14 +51,15 @@ static enum err origin_up(struct serve *serve, const struct config_origin *from,
 enum err rules_origins_up(struct serve *serve)
 {
     const struct config *config = serve->config;
-    check(!serve->origins && !config->mistakes);
-    serve->origins = origins_new(config->origin_threads ? (unsigned)config->origin_threads : 2);
-    serve->origin_of = arena_alloc(&serve->keep,
-                                   (config->origin_count + 1) * sizeof(*serve->origin_of));
+    check(!serve->routing.origins && !config->mistakes);
+    struct routing *routing = &serve->routing;
+    routing->origins = origins_new(config->origin_threads ? (unsigned)config->origin_threads : 2);
+    routing->origin_of = arena_alloc(&serve->keep,
+                                     (config->origin_count + 1) * sizeof(*routing->origin_of));
     for (size_t i = 0; i < config->origin_count; i++) {
-        enum err err = origin_up(serve, &config->origins[i], &serve->origin_of[i]);
+        enum err err = origin_up(serve, &config->origins[i], &routing->origin_of[i]);
         if (err) {
-            origins_free(&serve->origins);
+            origins_free(&routing->origins);
             return err;
         }
     }
@@ -79,7 +80,7 @@ static enum freshness freshness_of(const char *word)
 
 /* `row` has the settings of a bucket, or the global settings, whose members have the same names. */
 #define RULES(serve, config_origin, row) ((struct rules){                                          \
-    .origin = (serve)->origin_of[(config_origin) - (serve)->config->origins],                      \
+    .origin = (serve)->routing.origin_of[(config_origin) - (serve)->config->origins],              \
     .freshness = freshness_of((row)->freshness),                                                   \
     .ttl_s = (int64_t)((row)->ttl_ms / 1000),                                                      \
     .grace_s = (int64_t)((row)->grace_ms / 1000),                                                  \
@@ -93,10 +94,12 @@ static enum freshness freshness_of(const char *word)
 enum err rules_up(struct serve *serve)
 {
     const struct config *config = serve->config;
-    serve->rules = arena_alloc(&serve->keep, (config->bucket_count + 1) * sizeof(*serve->rules));
+    struct routing *routing = &serve->routing;
+    routing->rules = arena_alloc(&serve->keep,
+                                 (config->bucket_count + 1) * sizeof(*routing->rules));
     for (size_t i = 0; i < config->bucket_count; i++) {
         const struct config_bucket *bucket = &config->buckets[i];
-        struct bucket_rules *row = &serve->rules[serve->rules_count++];
+        struct bucket_rules *row = &routing->rules[routing->rules_count++];
         check(bucket->from);    /* a bucket without an origin is a mistake in the settings */
         row->bucket = bucket->bucket;
         row->prefix = bucket->prefix;
@@ -104,8 +107,8 @@ enum err rules_up(struct serve *serve)
         row->rules.grant_prefix = bucket->prefix;
     }
     if (config->origin_default) {
-        serve->service = RULES(serve, config->origin_default, config);
-        serve->rules[serve->rules_count++].rules = serve->service;
+        routing->service = RULES(serve, config->origin_default, config);
+        routing->rules[routing->rules_count++].rules = routing->service;
     }
     return OK;
 }
@@ -162,8 +165,8 @@ static enum err judge_shared(const struct serve *serve, const struct config *con
     bool shares = config_shares_identity(config, &key);
     for (size_t i = 0; shares && i < serve->config->origin_count; i++) {
         struct origin_health health;
-        origin_health(serve->origin_of[i], keep, &health);
-        if (!origin_knows_identities(serve->origin_of[i]) || health.keys.from.len)
+        origin_health(serve->routing.origin_of[i], keep, &health);
+        if (!origin_knows_identities(serve->routing.origin_of[i]) || health.keys.from.len)
             continue;
         *ret_why = arena_printf(keep, "%s needs Penstock's own credentials, and Penstock was "
                                 "started without credentials for origin %s: set origin_access_key "
@@ -193,7 +196,7 @@ slice rules_keys_from(const struct config *config, struct arena *keep)
 enum err rules_keys(struct serve *serve, const struct config *config, struct arena *keep,
                     slice *ret_why)
 {
-    check(serve->clients && !config->mistakes);
+    check(serve->routing.clients && !config->mistakes);
     struct front_key *keys = arena_alloc(keep, (config->key_count + 1) * sizeof(*keys));
     size_t count = config->key_count;
     for (size_t i = 0; i < count; i++)
@@ -208,6 +211,6 @@ enum err rules_keys(struct serve *serve, const struct config *config, struct are
     if (!count && !err)
         keys[count++] = (struct front_key){ found.access_key, found.secret_key, found.session_token,
                                             .policy = &right_everything, .policy_count = 1 };
-    clients_set(serve->clients, keys, count);
+    clients_set(serve->routing.clients, keys, count);
     return OK;
 }

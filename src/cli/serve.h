@@ -8,6 +8,25 @@
 #include "cli/recent.h"
 #include "front/front.h"
 
+/* Where requests go: the origins, the rules of each bucket, and the clients. The main thread makes
+ * them from the settings before the listeners open (rules.c). A reload replaces only the keys of
+ * the clients. */
+struct routing {
+    struct origins *origins;
+    struct origin **origin_of;     /* at the same index as config->origins */
+    struct bucket_rules *rules;
+    size_t rules_count;
+    struct rules service;          /* of the origin that answers ListBuckets */
+    struct clients *clients;       /* freed after the origins: their requests refer to clients */
+};
+
+/* The certificate of tls_listen. The main thread writes it at the start, at a reload, and once a
+ * second (daemon_watch). */
+struct certificate {
+    struct http_tls *tls;          /* NULL: tls_listen is off */
+    bool expiry_reported;          /* it was logged that the certificate expires soon */
+};
+
 struct serve {
     struct cli *cli;
     struct config *config;
@@ -21,17 +40,11 @@ struct serve {
     struct store *store;
     struct folder_reported *folders;    /* for each folder, what was logged of it (folders.c) */
     struct cache *cache;
-    struct origins *origins;
-    struct origin **origin_of;     /* at the same index as config->origins */
-    struct bucket_rules *rules;
-    size_t rules_count;
-    struct rules service;          /* of the origin that answers ListBuckets */
-    struct clients *clients;       /* freed after the origins: their requests refer to clients */
+    struct routing routing;
     struct front *front;
     struct admin *admin;           /* NULL: admin_listen is off */
     atomic_bool draining;
-    struct http_tls *tls;          /* NULL: tls_listen is off */
-    bool expiry_reported;          /* it was logged that the certificate expires soon */
+    struct certificate certificate;
     struct local *local;           /* NULL: there is no fill socket */
     struct http *http;
     struct recent recent;          /* counters of the last minute */

@@ -104,10 +104,11 @@ static void add_origin(struct status_document *to, struct arena *keep, const cha
 
 static void add_tls(struct status_document *to, struct arena *keep, const struct serve *serve)
 {
-    if (!serve->tls)
+    if (!serve->certificate.tls)
         return;
     document_text(to, "tls.listen", slice_of(serve->config->tls_listen));
-    document_text(to, "tls.expires", iso_date_or_never(keep, http_tls_expires_s(serve->tls)));
+    int64_t expires_s = http_tls_expires_s(serve->certificate.tls);
+    document_text(to, "tls.expires", iso_date_or_never(keep, expires_s));
 }
 
 static void add_memory(struct status_document *to, struct arena *keep,
@@ -136,6 +137,6 @@ void status_tell(void *arg, struct status_document *to)
     add_counters(to);
     add_worth(to, &keep, serve);
     for (size_t i = 0; i < serve->config->origin_count; i++)
-        add_origin(to, &keep, serve->config->origins[i].name, serve->origin_of[i]);
+        add_origin(to, &keep, serve->config->origins[i].name, serve->routing.origin_of[i]);
     arena_free(&keep);
 }
