@@ -97,7 +97,7 @@ static void alone_done(struct disk_read *disk_read, enum err err, size_t got)
 static void go_buffered(struct store_io *io, struct op_read *read)
 {
     const struct plan *plan = &read->op->plan;
-    read->straight = read->span == 0 && plan->straight_len > 0;
+    read->straight = read->span == 0 && plan->straight.len > 0;
     read->read = (struct disk_read){ .fd = extent_fd(plan->extent), .lane = plan->volume->number,
                                      .offset = span_of(read)->at, .done = alone_done };
     read->read.part_count = span_parts(plan, read->span, read->read.parts);
@@ -172,14 +172,14 @@ static void bulk_done(struct disk_read *disk_read, enum err err, size_t got)
 static void find_straight(struct bulk *bulk, struct op_read *read)
 {
     const struct plan *plan = &read->op->plan;
-    if (!plan->straight_len && plan->span_count == 1 && bulk->at == span_of(read)->at) {
+    if (!plan->straight.len && plan->span_count == 1 && bulk->at == span_of(read)->at) {
         bulk->straight_at = bulk->at;
         return;
     }
-    uint64_t at = span_of(read)->at + plan->straight_at;
-    uint64_t len = plan->straight_len / DISK_ALIGN * DISK_ALIGN;
+    uint64_t at = span_of(read)->at + plan->straight.at;
+    uint64_t len = plan->straight.len / DISK_ALIGN * DISK_ALIGN;
     if (read->span > 0 || !len || at % DISK_ALIGN ||
-        (uintptr_t)plan_place(plan, plan->straight_at) % DISK_ALIGN)
+        (uintptr_t)plan_place(plan, plan->straight.at) % DISK_ALIGN)
         return;
     bulk->straight_at = at;
     bulk->straight_end = at + len;
@@ -199,7 +199,7 @@ static void aim(struct bulk *bulk, const struct op_read *first)
         parts[2].iov_base = bulk->buffer->bytes + parts[0].iov_len;
     }
     if (parts[1].iov_len)
-        parts[1].iov_base = plan_place(plan, plan->straight_at);
+        parts[1].iov_base = plan_place(plan, plan->straight.at);
     for (size_t i = 0; i < countof(parts); i++)
         if (parts[i].iov_len)
             bulk->read.parts[bulk->read.part_count++] = parts[i];

@@ -159,28 +159,29 @@ void plan_end(struct plan *plan)
 
 const uint8_t *plan_found(const struct plan *plan, uint32_t at)
 {
-    if (plan->mapped && at >= plan->straight_at && at - plan->straight_at < plan->straight_len)
-        return plan->mapped + (at - plan->straight_at);
+    const struct plan_straight *straight = &plan->straight;
+    if (straight->mapped && at >= straight->at && at - straight->at < straight->len)
+        return straight->mapped + (at - straight->at);
     return plan_place(plan, at);
 }
 
 uint8_t *plan_place(const struct plan *plan, uint32_t at)
 {
-    if (at < plan->straight_at)
+    if (at < plan->straight.at)
         return plan->buffer->bytes + at;
-    if (at - plan->straight_at < plan->straight_len)
-        return plan->to + at - plan->blocks_at - plan->skip;
-    return plan->buffer->bytes + at - plan->straight_len;
+    if (at - plan->straight.at < plan->straight.len)
+        return plan->to + at - plan->blocks.at - plan->skip;
+    return plan->buffer->bytes + at - plan->straight.len;
 }
 
 unsigned span_parts(const struct plan *plan, uint32_t i, struct iovec parts[DISK_PARTS])
 {
     const struct span *span = &plan->spans[i];
-    if (i > 0 || !plan->straight_len) {
+    if (i > 0 || !plan->straight.len) {
         parts[0] = (struct iovec){ plan->buffer->bytes + span->to, span->len };
         return 1;
     }
-    uint32_t ends[] = { plan->straight_at, plan->straight_at + plan->straight_len, span->len };
+    uint32_t ends[] = { plan->straight.at, plan->straight.at + plan->straight.len, span->len };
     unsigned count = 0;
     for (uint32_t at = 0, n = 0; n < countof(ends); at = ends[n++])
         if (ends[n] > at)
@@ -221,12 +222,12 @@ static enum err read_span(const struct plan *plan, uint32_t i)
     struct iovec parts[DISK_PARTS];
     unsigned count = span_parts(plan, i, parts);
     uint64_t at = plan->spans[i].at;
-    if (i > 0 || !plan->mapped)
+    if (i > 0 || !plan->straight.mapped)
         return disk_read_cached(extent_fd(plan->extent), parts, count, at);
     enum err e = OK;
     for (unsigned n = 0; n < count && !e; n++) {
         uint64_t len = parts[n].iov_len;
-        if (at != plan->spans[0].at + plan->straight_at)
+        if (at != plan->spans[0].at + plan->straight.at)
             e = disk_read_cached(extent_fd(plan->extent), &parts[n], 1, at);
         at += len;
     }
@@ -237,17 +238,18 @@ enum err plan_read_cached(struct store_io *io, struct plan *plan)
 {
     if (!is_cached(io, plan))
         return ERR_WAIT;
-    if (plan->straight_len >= MAPPED_LEAST)
-        plan->mapped = extent_cached(plan->extent, plan->spans[0].at + plan->straight_at,
-                                     plan->straight_len);
+    struct plan_straight *straight = &plan->straight;
+    if (straight->len >= MAPPED_LEAST)
+        straight->mapped = extent_cached(plan->extent, plan->spans[0].at + straight->at,
+                                         straight->len);
     enum err e = OK;
     for (uint32_t i = 0; i < plan->span_count && !e; i++)
         e = read_span(plan, i);
     if (e)
-        plan->mapped = NULL;
+        straight->mapped = NULL;
     if (e == ERR_WAIT)
         note_missing(io);
-    metric_add(M_STORE_MAPPED, plan->mapped != NULL);
+    metric_add(M_STORE_MAPPED, straight->mapped != NULL);
     return e;
 }
 

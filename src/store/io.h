@@ -39,9 +39,22 @@ struct span {
     uint32_t len, to;                 /* length; offset in the buffer */
 };
 
+/* The blocks of the object that hold the bytes of a read. The reader's thread writes it when it
+ * makes the plan. */
+struct plan_blocks {
+    uint32_t at;                      /* offset in the first span */
+    uint32_t first, count, len;       /* block numbers count in the object; len: of all, in bytes */
+};
+
+/* The part of the first span that goes directly to the caller's memory. The reader's thread writes
+ * it when it makes the plan, and sets `mapped` when it finds the bytes in the page cache. */
+struct plan_straight {
+    uint32_t at, len;
+    const uint8_t *mapped;            /* that part in the extent's map, to be copied; or NULL */
+};
+
 /* The bytes to read, and the entries that they must match. If whole blocks of the first span go
- * directly to the caller's memory, the rest of that span lies in the buffer without a hole. The
- * steps of a read run on different threads, and each of them needs most of the members. */
+ * directly to the caller's memory, the rest of that span lies in the buffer without a hole. */
 struct plan {
     struct volume *volume;
     struct extent *extent;
@@ -54,12 +67,10 @@ struct plan {
     uint32_t span_count;
     uint32_t unit, unit_count;
     uint32_t header_at;               /* offset in the buffer, for WHOLE and metadata */
-    uint32_t blocks_at;               /* offset in the first span */
-    uint32_t first_block, block_count, blocks_len;    /* block numbers count in the object */
+    struct plan_blocks blocks;
     uint32_t skip, give;              /* bytes of the blocks to skip, and then to give */
     uint8_t *to;                      /* the caller's memory for the bytes given */
-    uint32_t straight_at, straight_len;    /* part of the first span that goes directly to `to` */
-    const uint8_t *mapped;            /* that part in the extent's map, to be copied; or NULL */
+    struct plan_straight straight;
     /* the entries of the units from `unit` on, or one WHOLE entry, or one of metadata */
     struct entry entries[RECORD_UNITS];
 };
@@ -133,8 +144,8 @@ unsigned span_parts(const struct plan *plan, uint32_t i, struct iovec parts[DISK
 uint8_t *plan_place(const struct plan *plan, uint32_t at) MUST_USE;
 /* Returns where that byte was found: at plan_place, or in the extent's map. */
 const uint8_t *plan_found(const struct plan *plan, uint32_t at) MUST_USE;
-/* Reads from the page cache alone, and sets plan->mapped. Returns OK, ERR_WAIT if the disk must be
- * read, ERR_IO or ERR_FAULT. */
+/* Reads from the page cache alone, and sets plan->straight.mapped. Returns OK, ERR_WAIT if the disk
+ * must be read, ERR_IO or ERR_FAULT. */
 enum err plan_read_cached(struct store_io *io, struct plan *plan) MUST_USE;
 /* Reads the header from the buffer. Returns false if it is not that of the record that the index
  * named, for this object. */

@@ -43,12 +43,12 @@ static enum err settle_blocks(const struct plan *plan)
         return ERR_GONE;
     if (whole && record.metadata_len != metadata_block_bytes(plan->metadata))
         return ERR_CHANGED;
-    for (uint32_t i = 0; i < plan->block_count; i++) {
-        uint32_t in_span = plan->blocks_at + i * BLOCK_BYTES;
+    for (uint32_t i = 0; i < plan->blocks.count; i++) {
+        uint32_t in_span = plan->blocks.at + i * BLOCK_BYTES;
         const uint8_t *found = plan_found(plan, in_span);
         uint8_t *at = plan_place(plan, in_span);
-        uint32_t block = plan->first_block + i, unit = block / 2;
-        uint32_t len = MIN(BLOCK_BYTES, plan->blocks_len - i * BLOCK_BYTES);
+        uint32_t block = plan->blocks.first + i, unit = block / 2;
+        uint32_t len = MIN(BLOCK_BYTES, plan->blocks.len - i * BLOCK_BYTES);
         uint64_t unit_crcs = plan->entries[whole ? 0 : unit - plan->unit].mark;
         uint32_t want = whole ? record.crc[block] : (uint32_t)(unit_crcs >> (block % 2 * 32));
         if (found != at)
@@ -101,14 +101,14 @@ static uint32_t plan_spans(struct plan *plan, uint64_t blocks_start)
                             (uint32_t)metadata_block_bytes(plan->metadata)) +
              blocks_start;
         before = at - entry->offset;
-        if (plan->straight_len ? before > SMALL_BYTES : before + plan->blocks_len > LARGE_BYTES)
+        if (plan->straight.len ? before > SMALL_BYTES : before + plan->blocks.len > LARGE_BYTES)
             before = 0;
     }
     plan->spans[0] = (struct span){ .at = at - before,
-                                    .len = (uint32_t)(before + plan->blocks_len) };
+                                    .len = (uint32_t)(before + plan->blocks.len) };
     plan->span_count = 1;
-    plan->blocks_at = (uint32_t)before;
-    uint32_t buffered = plan->spans[0].len - plan->straight_len;
+    plan->blocks.at = (uint32_t)before;
+    uint32_t buffered = plan->spans[0].len - plan->straight.len;
     if (!entry->whole || before)
         return buffered;
     plan->header_at = (uint32_t)round_up(buffered, RECORD_ALIGN);
@@ -123,13 +123,13 @@ static uint32_t plan_spans(struct plan *plan, uint64_t blocks_start)
 static void plan_straight(struct plan *plan, void *to)
 {
     uint32_t from = plan->skip ? BLOCK_BYTES : 0, end = plan->skip + plan->give;
-    if (end < plan->blocks_len)
+    if (end < plan->blocks.len)
         end = end / BLOCK_BYTES * BLOCK_BYTES;
     if (!to || end <= from)
         return;
     plan->to = to;
-    plan->straight_at = from;
-    plan->straight_len = end - from;
+    plan->straight.at = from;
+    plan->straight.len = end - from;
 }
 
 /* Makes the plan of a read. `to` is the caller's memory for the bytes, or NULL. */
@@ -157,25 +157,26 @@ static enum err plan_bytes(struct store_io *io, const struct metadata *metadata,
     else
         last = MIN(last, 2 * ((uint64_t)plan->unit + plan->unit_count) - 1);
     uint64_t blocks_end = MIN((last + 1) * BLOCK_BYTES, metadata->size);
-    plan->first_block = (uint32_t)first;
-    plan->block_count = (uint32_t)(last - first + 1);
-    plan->blocks_len = (uint32_t)(blocks_end - first * BLOCK_BYTES);
+    plan->blocks = (struct plan_blocks){ .first = (uint32_t)first,
+                                         .count = (uint32_t)(last - first + 1),
+                                         .len = (uint32_t)(blocks_end - first * BLOCK_BYTES) };
     plan->skip = (uint32_t)(offset - first * BLOCK_BYTES);
     plan->give = (uint32_t)(MIN(end, blocks_end) - offset);
     plan_straight(plan, to);
     uint32_t buffered = plan_spans(plan, first * BLOCK_BYTES);
-    if (plan->straight_len)
-        plan->straight_at += plan->blocks_at;
+    if (plan->straight.len)
+        plan->straight.at += plan->blocks.at;
     return plan_hold(io, plan, buffered);
 }
 
 /* Copies the wanted bytes before and after the direct blocks to the caller's memory. */
 static void bring_together(const struct plan *plan)
 {
-    uint32_t start = plan->blocks_at + plan->skip, end = start + plan->give;
-    uint32_t rest = plan->straight_at + plan->straight_len;
-    if (start < plan->straight_at)
-        memcpy(plan->to, plan_place(plan, start), plan->straight_at - start);
+    const struct plan_straight *straight = &plan->straight;
+    uint32_t start = plan->blocks.at + plan->skip, end = start + plan->give;
+    uint32_t rest = straight->at + straight->len;
+    if (start < straight->at)
+        memcpy(plan->to, plan_place(plan, start), straight->at - start);
     if (rest < end)
         memcpy(plan->to + rest - start, plan_place(plan, rest), end - rest);
 }
@@ -195,7 +196,8 @@ static int settle_straight(void *ask)
 static enum err finish_straight(struct plan *plan, struct object_bytes *ret)
 {
     slice there = { (const char *)plan->to, plan->give };
-    slice mapped = { (const char *)plan->mapped, plan->mapped ? plan->straight_len : 0 };
+    const struct plan_straight *straight = &plan->straight;
+    slice mapped = { (const char *)straight->mapped, straight->mapped ? straight->len : 0 };
     int e, failed;
     if (!trap_read_two(settle_straight, plan, (slice[]){ there, mapped }, &e, &failed))
         return failed == 0 ? ERR_FAULT : ERR_MORE;
@@ -208,7 +210,7 @@ static enum err finish_buffered(struct plan *plan, struct object_bytes *ret)
 {
     enum err e = settle_blocks(plan);
     if (!e) {
-        const uint8_t *bytes = plan->buffer->bytes + plan->blocks_at + plan->skip;
+        const uint8_t *bytes = plan->buffer->bytes + plan->blocks.at + plan->skip;
         *ret = (struct object_bytes){ { (const char *)bytes, plan->give }, plan->buffer };
         plan->buffer = NULL;
     }
@@ -220,7 +222,7 @@ static enum err finish_buffered(struct plan *plan, struct object_bytes *ret)
 static bool is_next_piece(struct store_io *io, const struct plan *plan, uint64_t hash)
 {
     struct piece_end *last = &io->ends[hash % PIECE_ENDS];
-    uint64_t start = (uint64_t)plan->first_block * BLOCK_BYTES + plan->skip;
+    uint64_t start = (uint64_t)plan->blocks.first * BLOCK_BYTES + plan->skip;
     bool is_next = start && last->hash == hash && last->end == start;
     *last = (struct piece_end){ hash, start + plan->give };
     return is_next;
@@ -251,7 +253,7 @@ static enum err finish_bytes(struct store_io *io, struct plan *plan, enum err re
 {
     enum err e = read;
     if (!e)
-        e = plan->straight_len ? finish_straight(plan, ret) : finish_buffered(plan, ret);
+        e = plan->straight.len ? finish_straight(plan, ret) : finish_buffered(plan, ret);
     if (e == ERR_GONE || e == ERR_IO)
         plan_disown(plan);
     if (!e)
@@ -265,7 +267,7 @@ static enum err finish_bytes(struct store_io *io, struct plan *plan, enum err re
 static enum err read_again(struct store_io *io, struct plan *plan, const struct metadata *metadata,
                            struct object_bytes *ret)
 {
-    uint64_t offset = (uint64_t)plan->first_block * BLOCK_BYTES + plan->skip;
+    uint64_t offset = (uint64_t)plan->blocks.first * BLOCK_BYTES + plan->skip;
     metric_add(M_STORE_REREADS, 1);
     enum err e = plan_bytes(io, metadata, offset, offset + plan->give, NULL, plan);
     if (e)
