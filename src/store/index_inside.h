@@ -40,6 +40,13 @@ struct index {
     _Atomic uint64_t damaged;         /* entries whose checksum failed */
 };
 
+/* The snapshot of the index that a read transaction reads. The thread that asks writes it when the
+ * transaction begins. */
+struct read_snapshot {
+    uint64_t number;                  /* of the transaction that committed it */
+    uint64_t seal;                    /* of its meta page (index_snapshot.c) */
+};
+
 /* The arguments and results of one call into LMDB. A call may end at any instruction, if it
  * meets a damaged page. So the results lie here and not on its stack. */
 struct ask {
@@ -58,7 +65,7 @@ struct ask {
     uint32_t found;
     uint32_t *ret_unit;               /* the unit of the entry found, in the caller's memory */
     uint8_t key[ENTRY_KEY_BYTES];     /* see index_key */
-    uint64_t snapshot, seal;          /* the transaction whose tree is read; its meta page's seal */
+    struct read_snapshot snapshot;
     struct index_row *rows;           /* the entries of index_get_rows, in the caller's memory */
     const char *path;
     bool only_read;                   /* the index is opened to read */

@@ -55,7 +55,7 @@ static int slot_begin(struct ask *ask)
         int rc = slot_renew(ask);
         if (rc)
             return rc;
-        ask->snapshot = mdb_txn_id(ask->slot->txn);
+        ask->snapshot.number = mdb_txn_id(ask->slot->txn);
         enum snapshot snapshot = snapshot_judge(ask, newest);
         if (snapshot == SNAPSHOT_RIGHT)
             return MDB_SUCCESS;
@@ -106,7 +106,7 @@ int index_decode(const struct ask *ask, const MDB_val *key, const MDB_val *value
     const struct index_pages *pages = &ask->index->pages;
     slice bytes = { value->mv_data, value->mv_size };
     if (pages->map &&
-        !index_pages_is_current(pages, ask->snapshot, value->mv_data, ENTRY_KEY_BYTES))
+        !index_pages_is_current(pages, ask->snapshot.number, value->mv_data, ENTRY_KEY_BYTES))
         return MDB_CORRUPTED;
     if (key->mv_size == ENTRY_KEY_BYTES && entry_decode(key->mv_data, bytes, ret) == OK)
         return MDB_SUCCESS;

@@ -150,23 +150,24 @@ enum snapshot snapshot_judge(struct ask *ask, uint64_t newest)
     struct index *index = ask->index;
     if (!index->pages.map || !guard_on(GUARD_META))
         return SNAPSHOT_RIGHT;
-    uint64_t number = ask->snapshot;
+    uint64_t number = ask->snapshot.number;
     if (number < newest)
         return SNAPSHOT_WRONG;
-    ask->seal = atomic_load(&index->seals[number & 1]);
-    if (ask->seal == meta_seal(meta_of(index, number), number))
+    uint64_t seal = ask->snapshot.seal = atomic_load(&index->seals[number & 1]);
+    if (seal == meta_seal(meta_of(index, number), number))
         return SNAPSHOT_RIGHT;
-    if ((int32_t)((uint32_t)(ask->seal >> 32) - (uint32_t)number) > 0)
+    if ((int32_t)((uint32_t)(seal >> 32) - (uint32_t)number) > 0)
         return SNAPSHOT_AGAIN;    /* a later transaction already has the meta page */
     uint64_t committing = atomic_load(&index->committing);
     bool changes = committing == number || committing == number + 2 ||
-                   atomic_load(&index->seals[number & 1]) != ask->seal;
+                   atomic_load(&index->seals[number & 1]) != seal;
     return changes ? SNAPSHOT_AGAIN : SNAPSHOT_WRONG;
 }
 
 bool snapshot_stands(const struct ask *ask)
 {
     const struct index *index = ask->index;
+    const struct read_snapshot *snapshot = &ask->snapshot;
     return !index->pages.map || !guard_on(GUARD_META) ||
-           atomic_load(&index->seals[ask->snapshot & 1]) == ask->seal;
+           atomic_load(&index->seals[snapshot->number & 1]) == snapshot->seal;
 }

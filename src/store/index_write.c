@@ -111,7 +111,7 @@ static bool leads_there(struct ask *ask)
 {
     struct index_pages *pages = &ask->index->pages;
     MDB_val key = index_key(ask, ask->unit);
-    ask->snapshot = mdb_txn_id(ask->index->writing) - 1;
+    ask->snapshot.number = mdb_txn_id(ask->index->writing) - 1;
     return !pages->map || index_pages_lead(pages, (slice){ key.mv_data, key.mv_size });
 }
 
