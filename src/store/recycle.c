@@ -62,6 +62,17 @@ struct choice {
     bool wasted;                      /* its dead records are the room, not the live ones */
 };
 
+/* The copies and the deletions that go to the committer together (relocation.h). The recycler adds
+ * rows of the victim one by one, and empties the batch after it was sent. */
+struct batch {
+    struct arena keep;                /* holds the bytes of the copies, and their names */
+    struct append_item items[COPY_RECORDS];
+    struct relocation_move moves[COPY_RECORDS];
+    struct relocation_row rows[RELOCATION_ENTRIES];
+    size_t count, row_count, bytes;
+    size_t entries;                   /* of the index, that the batch changes */
+};
+
 /* One pass over the rows of the victim. */
 struct pass {
     struct volume *volume;
@@ -74,12 +85,7 @@ struct pass {
     bool keep_nothing;                /* there is no space for a copy, except of pinned records */
     bool keep_no_pins;                /* ... not even for pinned records */
     struct choice choice;             /* shrinks: only pinned records are kept */
-    struct arena keep;                /* of a batch: bytes, moves, rows */
-    struct append_item items[COPY_RECORDS];
-    struct relocation_move moves[COPY_RECORDS];
-    struct relocation_row rows[RELOCATION_ENTRIES];
-    size_t count, row_count, bytes;
-    size_t entries;                   /* of the index, that the batch changes */
+    struct batch batch;
     uint64_t sealed_bytes;            /* of copies that are full */
     uint32_t rows_read;               /* of the victim, in the latest pass */
     enum err err;
@@ -253,20 +259,23 @@ static bool choose(struct volume *volume, struct choice *ret)
 
 /* ---- a batch ---- */
 
-static void drop_batch(struct pass *pass)
+static void drop_batch(struct batch *batch)
 {
-    for (size_t i = 0; i < pass->count; i++)
-        metadata_unref(&pass->moves[i].metadata);
-    pass->count = pass->row_count = pass->bytes = pass->entries = 0;
-    arena_free(&pass->keep);
+    for (size_t i = 0; i < batch->count; i++)
+        metadata_unref(&batch->moves[i].metadata);
+    batch->count = batch->row_count = batch->bytes = batch->entries = 0;
+    arena_free(&batch->keep);
 }
 
 static enum err send(struct pass *pass, enum drop drop)
 {
-    struct relocation relocation = { .extent = pass->number, .moves = pass->moves, .rows = pass->rows,
-                         .move_count = pass->count, .row_count = pass->row_count, .drop = drop };
+    struct batch *batch = &pass->batch;
+    struct relocation relocation = { .extent = pass->number,
+                                     .moves = batch->moves, .move_count = batch->count,
+                                     .rows = batch->rows, .row_count = batch->row_count,
+                                     .drop = drop };
     enum err e = relocation_send(pass->volume, &relocation);
-    drop_batch(pass);
+    drop_batch(batch);
     return e;
 }
 
@@ -274,22 +283,24 @@ static enum err send(struct pass *pass, enum drop drop)
 static void flush(struct pass *pass)
 {
     struct volume *volume = pass->volume;
-    enum err e = pass->count ? open_extent_write(volume->extents, OPEN_COPY) : OK;
+    struct batch *batch = &pass->batch;
+    enum err e = batch->count ? open_extent_write(volume->extents, OPEN_COPY) : OK;
     pass->err = pass->err ? pass->err : e;
-    for (size_t i = 0; i < pass->count; i++) {
-        pass->moves[i].copied.record = pass->items[i].record;
-        pass->moves[i].copied.offset = pass->items[i].offset;
+    for (size_t i = 0; i < batch->count; i++) {
+        batch->moves[i].copied.record = batch->items[i].record;
+        batch->moves[i].copied.offset = batch->items[i].offset;
     }
     if (pass->err)
-        drop_batch(pass);
-    else if (pass->count || pass->row_count)
+        drop_batch(batch);
+    else if (batch->count || batch->row_count)
         pass->err = send(pass, DROP_NOT);
 }
 
 static void add_entries(struct pass *pass, const struct toc_entry *row)
 {
-    pass->entries += record_units(&(struct record){ .kind = row->kind, .data_len = row->data_len });
-    if (pass->entries + RECORD_UNITS > RELOCATION_ENTRIES)
+    const struct record record = { .kind = row->kind, .data_len = row->data_len };
+    pass->batch.entries += record_units(&record);
+    if (pass->batch.entries + RECORD_UNITS > RELOCATION_ENTRIES)
         flush(pass);
 }
 
@@ -297,7 +308,7 @@ static void forget_row(struct pass *pass, const struct toc_entry *row, uint32_t 
                        enum event_why why)
 {
     events_note(pass->volume->events, &row->id, row->first_unit, why);
-    pass->rows[pass->row_count++] = (struct relocation_row){
+    pass->batch.rows[pass->batch.row_count++] = (struct relocation_row){
         *row, ordinal,
         why == EVENT_EVICTED || why == EVENT_EVICTED_QUOTA || why == EVENT_DISK_FULL };
     add_entries(pass, row);
@@ -334,8 +345,8 @@ static bool read_record(struct pass *pass, const struct toc_entry *row, uint32_t
         record->extent != pass->number || record->ordinal != ordinal ||
         record->data_len != row->data_len || record->metadata_len != row->metadata_len)
         return false;
-    uint8_t *metadata = arena_alloc(&pass->keep, record->metadata_len + 1);
-    uint8_t *data = arena_alloc(&pass->keep, record->data_len + 1);
+    uint8_t *metadata = arena_alloc(&pass->batch.keep, record->metadata_len + 1);
+    uint8_t *data = arena_alloc(&pass->batch.keep, record->data_len + 1);
     if (!extent_read(pass->victim, metadata, record->metadata_len, row->offset + header_len) ||
         !extent_read(pass->victim, data, record->data_len,
                      record_data_at(row->offset, record->data_len, record->metadata_len)) ||
@@ -364,7 +375,7 @@ static void find_record_name(struct pass *pass, const struct append_item *item, 
     }
     bool asks = bans_may_cover(volume->bans, *ret, item->bucket, pass->number, ordinal) &&
                 volume_is_serving(store_home(store_of(volume), id));
-    if (asks && find_name(volume, id, &pass->keep, ret) != FOUND_NAME)
+    if (asks && find_name(volume, id, &pass->batch.keep, ret) != FOUND_NAME)
         *ret = (slice){ "", 0 };
 }
 
@@ -426,8 +437,8 @@ static enum err add_to_next(struct pass *pass, const struct toc_entry *row, uint
     pass->sealed_bytes += copy_bytes(pass->volume);
     if (!e)
         e = open_extent_seal(pass->volume->extents, OPEN_COPY);
-    *item = &pass->items[pass->count];
-    *move = &pass->moves[pass->count];
+    *item = &pass->batch.items[pass->batch.count];
+    *move = &pass->batch.moves[pass->batch.count];
     if (!e && !read_record(pass, row, ordinal, *item))
         e = ERR_IO;
     return e ? e : add_copy(pass, row, ordinal, *item, ret_name);
@@ -437,8 +448,9 @@ static enum err add_to_next(struct pass *pass, const struct toc_entry *row, uint
  * can't be copied, unless it is pinned. */
 static void copy_row(struct pass *pass, const struct toc_entry *row, uint32_t ordinal)
 {
-    struct append_item *item = &pass->items[pass->count];
-    struct relocation_move *move = &pass->moves[pass->count];
+    struct batch *batch = &pass->batch;
+    struct append_item *item = &batch->items[batch->count];
+    struct relocation_move *move = &batch->moves[batch->count];
     (void)failpoint(FAIL_COPY_READ);
     if (!read_record(pass, row, ordinal, item)) {
         metric_add(M_STORE_CRC_BAD, 1);
@@ -467,10 +479,10 @@ static void copy_row(struct pass *pass, const struct toc_entry *row, uint32_t or
         move->metadata = metadata_block_decode(&item->record.id, item->metadata_block);
     metric_add(M_STORE_COPIED, row->data_len);
     atomic_fetch_add(&pass->volume->recycler.copied, row->data_len);
-    pass->bytes += row->data_len + row->metadata_len;
-    pass->count++;
+    batch->bytes += row->data_len + row->metadata_len;
+    batch->count++;
     add_entries(pass, row);
-    if (pass->count == COPY_RECORDS || pass->bytes >= COPY_BYTES)
+    if (batch->count == COPY_RECORDS || batch->bytes >= COPY_BYTES)
         flush(pass);
 }
 
@@ -671,7 +683,7 @@ static enum err recycle_extent(struct volume *volume, const struct choice *choic
         note_gain(pass);
     drop_stamps(pass);
     extent_release(&pass->victim);
-    drop_batch(pass);
+    drop_batch(&pass->batch);
     free(pass);
     return e;
 }
