@@ -40,7 +40,7 @@ static void step(void *arg)
 
 void background_start(struct get *get, bool by_head)
 {
-    struct cache_loop *loop = get->loop;
+    struct cache_loop *loop = get->of.loop;
     if (loop->background_count >= BACKGROUND_MAX) {
         metric_add(M_CACHE_BACKGROUND_REFUSED, 1);
         return;
@@ -52,11 +52,11 @@ void background_start(struct get *get, bool by_head)
     background->metadata = metadata_ref(get->metadata);
     struct get_ask ask = {
         .rules = get->ask.rules,
-        .bucket = arena_copy(&background->keep, get->name.bucket),
-        .key = arena_copy(&background->keep, get->name.key),
-        .version = arena_copy(&background->keep, get->name.version),
+        .bucket = arena_copy(&background->keep, get->of.name.bucket),
+        .key = arena_copy(&background->keep, get->of.name.key),
+        .version = arena_copy(&background->keep, get->of.name.version),
         .conditions = { .if_modified_since = -1, .if_unmodified_since = -1 },
-        .who = get->asker.who,
+        .who = get->of.asker.who,
         .list_id = get->ask.list_id,
         .head_only = true,
         .revalidate = by_head,

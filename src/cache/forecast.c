@@ -9,13 +9,13 @@
 
 static bool is_in_flight(struct get *get)
 {
-    if (flights_idle(get->flights, &get->id))
+    if (flights_idle(get->of.flights, &get->of.id))
         return false;
-    flights_lock(get->flights, &get->id);
-    struct inflight *inflight = inflight_find(get->flights, &get->id);
+    flights_lock(get->of.flights, &get->of.id);
+    struct inflight *inflight = inflight_find(get->of.flights, &get->of.id);
     bool found = inflight && !list_empty(&inflight->fetches);
     inflight_unref(&inflight);
-    flights_unlock(get->flights, &get->id);
+    flights_unlock(get->of.flights, &get->of.id);
     return found;
 }
 
@@ -32,7 +32,7 @@ enum err get_forecast(struct get *get, struct get_forecast *ret)
 {
     check(get->magic == GET_MAGIC && get->phase <= GET_UNKNOWN);
     while (get->phase == GET_LOOK) {
-        if (get->op)    /* the disk will call */
+        if (get->search.op)    /* the disk will call */
             return ERR_WAIT;
         enum err err = get_look(get);
         if (err)

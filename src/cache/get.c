@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * A get is a state machine: each phase is a function that ends in the next phase (OK) or waits
- * (ERR_WAIT). validate.c asks the origin about a version, and pull.c delivers the bytes. Rules such
+ * (ERR_WAIT). validate.c asks the origin about a version, and plan.c brings the bytes. Rules such
  * as H6 are in src/README.md. */
 #include "cache/getting.h"
 
@@ -31,7 +31,7 @@ const char *get_source_name(enum get_source source)
 static void woken(void *arg)
 {
     struct get *get = arg;
-    get->changed(get->changed_arg);
+    get->of.changed(get->of.changed_arg);
 }
 
 enum err get_go(struct get *get, enum get_phase phase)
@@ -62,33 +62,19 @@ enum err get_fail(struct get *get, enum err err)
  * time. */
 enum err get_restart(struct get *get)
 {
-    if (++get->restarts > RESTARTS_MAX)
+    if (++get->search.restarts > RESTARTS_MAX)
         return get_fail(get, ERR_SLOW_DOWN);
     get_let_go(get);
     metadata_unref(&get->metadata);
-    get->distrust = true;
+    get->search.distrust = true;
     return get_go(get, GET_UNKNOWN);
-}
-
-void get_hook_in(struct get *get)
-{
-    if (!get->inflight)
-        get->inflight = inflight_get(get->flights, &get->id, &get->name, get->ask.rules);
 }
 
 void get_let_go(struct get *get)
 {
-    store_op_drop(&get->op);
-    read_ahead_drop(get);
-    fresh_leave(&get->page, &get->waiter);
-    if (!get->inflight && !get->fetch && !get->flight)    /* a hit needs no lock */
-        return;
-    flights_lock(get->flights, &get->id);
-    list_del(&get->waiter.link);
-    flight_unref(&get->flight);
-    fetch_leave(&get->fetch);
-    inflight_unref(&get->inflight);
-    flights_unlock(get->flights, &get->id);
+    store_op_drop(&get->search.op);
+    fresh_leave(&get->pages.page, &get->plan.sources.waiter);
+    plan_let_go(&get->plan);
 }
 
 /* ---- is there metadata? ---- */
@@ -96,29 +82,29 @@ void get_let_go(struct get *get)
 static void metadata_came(void *arg, enum err err, struct metadata *metadata)
 {
     struct get *get = arg;
-    get->op = NULL;
+    get->search.op = NULL;
     get->metadata = metadata;
-    get->phase = err ? GET_UNKNOWN : get->found;
-    get->changed(get->changed_arg);
+    get->phase = err ? GET_UNKNOWN : get->search.found;
+    get->of.changed(get->of.changed_arg);
 }
 
 enum err get_find(struct get *get, enum get_phase found)
 {
-    get->found = found;
-    enum err err = store_metadata(get->loop->io, &get->id, &get->name, metadata_came, get,
-                                  &get->metadata, &get->op);
+    get->search.found = found;
+    enum err err = store_metadata(get->of.loop->io, &get->of.id, &get->of.name, metadata_came, get,
+                                  &get->metadata, &get->search.op);
     return err == ERR_WAIT ? err : get_go(get, err ? GET_UNKNOWN : found);
 }
 
 enum err get_look(struct get *get)
 {
-    if (!flights_idle(get->flights, &get->id)) {
-        flights_lock(get->flights, &get->id);
-        struct inflight *inflight = inflight_find(get->flights, &get->id);
+    if (!flights_idle(get->of.flights, &get->of.id)) {
+        flights_lock(get->of.flights, &get->of.id);
+        struct inflight *inflight = inflight_find(get->of.flights, &get->of.id);
         if (inflight && inflight->metadata)
             get->metadata = metadata_ref(inflight->metadata);
         inflight_unref(&inflight);
-        flights_unlock(get->flights, &get->id);
+        flights_unlock(get->of.flights, &get->of.id);
     }
     return get->metadata ? get_go(get, GET_FRESH) : get_find(get, GET_FRESH);
 }
@@ -137,10 +123,10 @@ static enum err judge_freshness(struct get *get)
     enum judgement judged = get_judge(get);
     if (judged == JUDGED_NOT_PERMITTED)    /* the right to read comes first */
         metric_add(M_GRANT_CHECKS, 1);
-    else if (judged != JUDGED_CONFIRMED && get->permit_ages && !get->ask.background &&
+    else if (judged != JUDGED_CONFIRMED && get->permit.ages && !get->ask.background &&
              !get_wants_newest(get))
         background_start(get, true);    /* so that who reads often never waits for it */
-    get->upgrade |= judged == JUDGED_INCOMPLETE;
+    get->search.upgrade |= judged == JUDGED_INCOMPLETE;
     if (judged == JUDGED_STALE) {
         get->answer.source = GET_STALE;
         background_start(get, false);
@@ -180,71 +166,71 @@ static bool should_probe(const struct get *get)
 {
     const struct s3_conditions *conditions = &get->ask.conditions;
     bool conditional = conditions->if_none_match.ptr || conditions->if_modified_since >= 0;
-    return get->ask.head_only || get->ask.part || (conditional && !get->distrust);
+    return get->ask.head_only || get->ask.part || (conditional && !get->search.distrust);
 }
 
 /* Without a strong ETag, the bytes of one answer can't be continued by those of another. */
 static struct fetch *join(struct get *get, const struct fetch_span *span)    /* under the lock */
 {
-    const struct metadata *known = get->inflight->metadata;
-    if (get->alone || get_wants_newest(get) || (known && !learn_has_strong_etag(known)))
+    const struct metadata *known = get->plan.sources.inflight->metadata;
+    if (get->search.alone || get_wants_newest(get) || (known && !learn_has_strong_etag(known)))
         return NULL;
-    return span->suffix ? same_suffix(get->inflight, span->suffix)
-                        : fetch_join(get->inflight, 0, span->first);
+    return span->suffix ? same_suffix(get->plan.sources.inflight, span->suffix)
+                        : fetch_join(get->plan.sources.inflight, 0, span->first);
 }
 
 static struct fetch *start(struct get *get, struct fetch_span *span)    /* under the lock */
 {
-    const struct metadata *known = get->inflight->metadata;
+    const struct metadata *known = get->plan.sources.inflight->metadata;
     bool provable = !known || learn_has_strong_etag(known);
-    if (provable && !get->alone && !span->suffix && !span->plain)
-        span->end = MIN(span->end, fetch_next_claim(get->inflight, 0, span->first));
-    return fetch_start(get->inflight, FETCH_GET, &get->asker, NULL, span);
+    if (provable && !get->search.alone && !span->suffix && !span->plain)
+        span->end = MIN(span->end, fetch_next_claim(get->plan.sources.inflight, 0, span->first));
+    return fetch_start(get->plan.sources.inflight, FETCH_GET, &get->of.asker, NULL, span);
 }
 
 /* The next phase. GET_ANSWER with no fetch: too many fetches are in progress. */
 static enum get_phase join_or_start(struct get *get)    /* under the lock */
 {
     struct fetch_span span = span_of_range(&get->ask.range);
-    if (get->inflight->metadata && !get->distrust) {    /* an answer came since we looked */
-        get->metadata = metadata_ref(get->inflight->metadata);
+    if (get->plan.sources.inflight->metadata && !get->search.distrust) {    /* an answer came since we looked */
+        get->metadata = metadata_ref(get->plan.sources.inflight->metadata);
         return GET_FRESH;
     }
-    if (!get->distrust && !get->looked_again && list_empty(&get->inflight->fetches) &&
-        store_knows(cache_store(get->loop->cache), &get->id, &get->name)) {    /* a fetch has ended */
-        get->looked_again = true;
+    if (!get->search.distrust && !get->search.looked_again && list_empty(&get->plan.sources.inflight->fetches) &&
+        store_knows(cache_store(get->of.loop->cache), &get->of.id, &get->of.name)) {    /* a fetch has ended */
+        get->search.looked_again = true;
         return GET_LOOK;
     }
-    if (get_wants_newest(get) && !get->distrust && !list_empty(&get->inflight->fetches))
+    if (get_wants_newest(get) && !get->search.distrust && !list_empty(&get->plan.sources.inflight->fetches))
         return GET_PROBE;    /* if it is of the version found now, it is shared */
-    get->fetch = join(get, &span);
-    if (get->fetch && !permit_shares(get, get->fetch)) {    /* H6: as for a hit */
-        fetch_leave(&get->fetch);
+    get->plan.sources.fetch = join(get, &span);
+    if (get->plan.sources.fetch && !permit_shares(get, get->plan.sources.fetch)) {    /* H6: as for a hit */
+        fetch_leave(&get->plan.sources.fetch);
         return GET_PROBE;
     }
-    fetch_joined(get->fetch, get->ask.list_id);
-    if (!get->fetch)
-        get->fetch = start(get, &span);
+    fetch_joined(get->plan.sources.fetch, get->ask.list_id);
+    if (!get->plan.sources.fetch)
+        get->plan.sources.fetch = start(get, &span);
     return GET_ANSWER;
 }
 
 static enum err unknown(struct get *get)
 {
-    if (!get->distrust && missing_find(get))
+    if (!get->search.distrust && missing_find(get))
         return get_go(get, GET_READY);
-    get->part_asked += get->ask.part > 0;    /* a HEAD of the part tells of the object, too */
+    get->part.asked += get->ask.part > 0;    /* a HEAD of the part tells of the object, too */
     if (should_probe(get))
         return get_go(get, GET_PROBE);
-    flights_lock(get->flights, &get->id);
-    get_hook_in(get);
+    flights_lock(get->of.flights, &get->of.id);
+    plan_hook_in(&get->plan);
     enum get_phase next = join_or_start(get);
-    flights_unlock(get->flights, &get->id);
-    return next == GET_ANSWER && !get->fetch ? get_fail(get, ERR_SLOW_DOWN) : get_go(get, next);
+    flights_unlock(get->of.flights, &get->of.id);
+    return next == GET_ANSWER && !get->plan.sources.fetch ? get_fail(get, ERR_SLOW_DOWN) : get_go(get, next);
 }
 
 static enum err answer_judge(struct get *get)
 {
-    struct fetch *fetch = get->fetch;
+    struct fetch *fetch = get->plan.sources.fetch;
     if (fetch->answered) {
         get->metadata = metadata_ref(fetch->metadata);
         get->validated = true;
@@ -252,8 +238,8 @@ static enum err answer_judge(struct get *get)
         get->answer.source = GET_MISS;
         return get_go(get, GET_DECIDE);    /* stays its reader */
     }
-    if (!identity_same(fetch->asker.who, get->asker.who)) {    /* refused to another, not to us */
-        get->alone = true;
+    if (!identity_same(fetch->asker.who, get->of.asker.who)) {    /* refused to another, not to us */
+        get->search.alone = true;
         return ERR_CHANGED;
     }
     enum err err = ERR_CHANGED;
@@ -261,25 +247,25 @@ static enum err answer_judge(struct get *get)
         missing_note(get, fetch);
         err = get_refuse(get, fetch->refusal);
     }
-    fetch_leave(&get->fetch);
+    fetch_leave(&get->plan.sources.fetch);
     return err;
 }
 
 static enum err answer(struct get *get)
 {
     enum err err = ERR_WAIT;
-    struct fetch *fetch = get->fetch;
+    struct fetch *fetch = get->plan.sources.fetch;
     bool is_probe = fetch->kind == FETCH_HEAD;
-    flights_lock(get->flights, &get->id);
+    flights_lock(get->of.flights, &get->of.id);
     if (!fetch->over && (is_probe || !fetch->answered)) {
-        waiter_add(&fetch->waiters, &get->waiter);
+        waiter_add(&fetch->waiters, &get->plan.sources.waiter);
     } else if (is_probe) {
         err = get_judge_probe(get);
-        fetch_leave(&get->fetch);
+        fetch_leave(&get->plan.sources.fetch);
     } else {
         err = answer_judge(get);
     }
-    flights_unlock(get->flights, &get->id);
+    flights_unlock(get->of.flights, &get->of.id);
     return err == ERR_CHANGED ? get_restart(get) : err;
 }
 
@@ -288,8 +274,8 @@ static enum err answer(struct get *get)
 /* Finds the place of the part that the client wants. Returns false if the origin must be asked. */
 static bool find_part(struct get *get, struct s3_range *ret)
 {
-    struct part *part = &get->part;
-    if (!parts_find(get->loop->cache->parts, get->metadata, get->ask.part, part))
+    struct part *part = &get->part.place;
+    if (!parts_find(get->of.loop->cache->parts, get->metadata, get->ask.part, part))
         return false;
     get->answer.parts = part->count;
     get->answer.part_sums = slice_of(part->sums);
@@ -308,7 +294,7 @@ static enum err decide(struct get *get)
                                       get->metadata->modified_s, &use_range);
     struct s3_range range = use_range ? get->ask.range : (struct s3_range){ .kind = RANGE_NONE };
     if (!answer->err && get->ask.part && !find_part(get, &range))
-        return get->part_asked++ < PART_TRIES_MAX ? get_go(get, GET_PROBE)
+        return get->part.asked++ < PART_TRIES_MAX ? get_go(get, GET_PROBE)
                                                   : get_fail(get, ERR_NOT_IMPLEMENTED);
     if (!answer->err)
         answer->err = s3_range_resolve(&range, get->metadata->size, &answer->first, &answer->end,
@@ -316,9 +302,8 @@ static enum err decide(struct get *get)
     if (!answer->err && get->ask.to && !get->ask.head_only &&
         answer->end - answer->first > get->ask.to_bytes)
         return get_fail(get, ERR_TOO_LARGE);
-    get->pos = answer->first;
-    get->end = answer->end;
-    if (answer->err || get->ask.head_only || get->pos == get->end) {
+    plan_begin(&get->plan, get->metadata, answer->first, answer->end, get->ask.to);
+    if (answer->err || get->ask.head_only || answer->first == answer->end) {
         get_let_go(get);
         return get_go(get, GET_READY);
     }
@@ -333,30 +318,34 @@ static enum err decide(struct get *get)
 static void name_source(struct get *get)
 {
     struct get_answer *answer = &get->answer;
-    if (!get->held_is_cached) {
+    const struct plan *plan = &get->plan;
+    if (!plan->run.is_cached) {
         answer->source = GET_MISS;
         return;
     }
     if (answer->source == GET_MISS)    /* its metadata came from the origin, its bytes were here */
         answer->source = GET_REVALIDATED;
-    uint64_t from = get->pos + get->ready.len;
-    if (from >= get->end)
+    uint64_t from = plan->pos + plan->run.bytes.len;
+    if (from >= plan->end)
         return;
     uint64_t first = from / UNIT_BYTES;
-    uint64_t count = MIN((get->end - 1) / UNIT_BYTES - first + 1, NAMED_UNITS);
-    if (store_has_units(cache_store(get->loop->cache), get->metadata, first, count) < count)
+    uint64_t count = MIN((plan->end - 1) / UNIT_BYTES - first + 1, NAMED_UNITS);
+    if (store_has_units(cache_store(get->of.loop->cache), get->metadata, first, count) < count)
         answer->source = GET_PARTIAL;
 }
 
 static enum err first(struct get *get)
 {
-    enum err err = get_pull(get);
+    enum err err = plan_pull(&get->plan);
     if (err == ERR_WAIT)
         return ERR_WAIT;
     if (err == ERR_CHANGED)
         return get_restart(get);
-    if (err)
-        return get->refusal ? get_refuse(get, get->refusal) : get_fail(get, err);
+    if (err) {
+        enum err refused = get->plan.refusal ? get_refuse(get, get->plan.refusal) : get_fail(get, err);
+        refusal_unref(&get->plan.refusal);
+        return refused;
+    }
     get->cost.first_ns = mono_ns() - get->began_ns;
     name_source(get);
     return get_go(get, GET_READY);
@@ -385,24 +374,18 @@ struct get *get_start(struct cache_loop *loop, const struct get_ask *ask,
     check(ask->rules && ask->bucket.len && changed);
     struct get *get = must_alloc(sizeof(*get));
     get->magic = GET_MAGIC;
-    get->loop = loop;
-    get->flights = loop->cache->flights;
     get->ask = *ask;
-    get->changed = changed;
-    get->changed_arg = arg;
-    get->began_ms = ageing_ms();
-    get->began_ns = mono_ns();
-    get->name = (struct object_name){
-        .endpoint = origin_endpoint(ask->rules->origin),
-        .bucket = ask->bucket,
-        .key = ask->key,
-        .version = ask->version,
+    get->of = (struct reading){
+        .loop = loop, .flights = loop->cache->flights, .rules = ask->rules,
+        .began_ms = ageing_ms(), .changed = changed, .changed_arg = arg,
+        .name = { .endpoint = origin_endpoint(ask->rules->origin), .bucket = ask->bucket,
+                  .key = ask->key, .version = ask->version },
     };
-    store_object_id(cache_store(loop->cache), &get->name, &get->id);
+    get->began_ns = mono_ns();
+    store_object_id(cache_store(loop->cache), &get->of.name, &get->of.id);
     permit_ask_as(get, ask->who);
     get->ticket = ticket_new(loop->box, woken, get);
-    get->waiter.ticket = get->ticket;
-    list_init(&get->waiter.link);
+    plan_init(&get->plan, &get->of, get->ticket);
     return get;
 }
 
@@ -410,7 +393,7 @@ enum err get_decide(struct get *get, const struct get_answer **ret)
 {
     check(get->magic == GET_MAGIC);
     while (get->phase != GET_READY) {
-        if (get->op)    /* the disk will call */
+        if (get->search.op)    /* the disk will call */
             return ERR_WAIT;
         enum err err = phases[get->phase](get);
         if (err)
@@ -422,16 +405,14 @@ enum err get_decide(struct get *get, const struct get_answer **ret)
 
 enum err get_next(struct get *get, slice *ret)
 {
-    check(get->magic == GET_MAGIC && get->phase == GET_READY && get->pos < get->end);
-    enum err err = get_pull(get);
+    struct plan *plan = &get->plan;
+    check(get->magic == GET_MAGIC && get->phase == GET_READY && plan->pos < plan->end);
+    enum err err = plan_pull(plan);
     if (err)
         return err;
-    *ret = get->ready;
-    get->pos += get->ready.len;
-    *(get->held_is_cached ? &get->cost.cache_bytes : &get->cost.origin_bytes) += get->ready.len;
-    get->ready = (slice){ 0 };
-    if (get->held_is_cached && !get->ask.to)
-        read_ahead_go_on(get);
+    *ret = plan->run.bytes;
+    *(plan->run.is_cached ? &get->cost.cache_bytes : &get->cost.origin_bytes) += ret->len;
+    plan_advance(plan);
     return OK;
 }
 
@@ -447,7 +428,8 @@ const struct get_cost *get_cost(const struct get *get)
 
 bool get_writes(const struct get *get)
 {
-    return get->ahead.count && store_op_writes(get->ahead.reads[get->ahead.first].op);
+    const struct read_ahead *ahead = &get->plan.ahead;
+    return ahead->count && store_op_writes(ahead->reads[ahead->first].op);
 }
 
 void get_end(struct get **get)
@@ -457,9 +439,8 @@ void get_end(struct get **get)
     if (!mine)
         return;
     check(mine->magic == GET_MAGIC);
-    object_bytes_release(&mine->held);
     get_let_go(mine);
-    free(mine->copy);
+    plan_close(&mine->plan);
     ticket_end(&mine->ticket);
     metadata_unref(&mine->metadata);
     refusal_unref(&mine->refusal);

@@ -2,20 +2,16 @@
  *
  * A get is one GET or HEAD of an object, as the cache answers it (get.h). It goes from phase to
  * phase: get.c finds the metadata and decides, validate.c asks the origin about a version, and
- * pull.c delivers the bytes. "Under the lock" means the lock of the object (flight.h). */
+ * plan.c brings the bytes. "Under the lock" means the lock of the object (flight.h). */
 #ifndef CACHE_GETTING_H
 #define CACHE_GETTING_H
 
 #include "cache/fresh.h"
 #include "cache/get.h"
-#include "cache/inside.h"
 #include "cache/parts.h"
+#include "cache/plan.h"
 
 #define GET_MAGIC 0x6765743031303131u
-
-#define COPY_BYTES 65536u         /* a reader's own copy while slots are scarce */
-#define SHORT_COPY_BYTES 16384u   /* the same while read buffers are scarce */
-#define AHEAD_READS 5u            /* pieces of READ_BYTES_MAX at most: the next, and 4 after it */
 
 enum get_phase {
     GET_LOOK,            /* looks for the object's metadata */
@@ -31,71 +27,52 @@ enum get_phase {
     GET_READY
 };
 
-/* A read of the store: begun, or ended and not taken yet. */
-struct ahead_read {
-    struct get *get;
-    struct store_op *op;          /* NULL: it has ended */
-    uint64_t pos, end;            /* in the object */
-    enum err err;                 /* how it ended */
-    struct object_bytes held;
+/* The search for the object's metadata. */
+struct search {
+    struct store_op *op;          /* the disk reads the metadata; its end calls changed() */
+    enum get_phase found;         /* the phase that follows if the store has the metadata */
+    unsigned restarts;            /* because the origin had another version */
+    bool looked_again;            /* at most once: a fetch that has ended may have left metadata */
+    bool distrust;                /* the stored metadata is of another version */
+    bool alone;                   /* the shared fetch was refused to another identity: now alone */
+    bool upgrade;                 /* the HEAD is for checksums that the metadata lacks */
 };
 
-/* The queue of these reads, from the get's pos on and without a hole (read_ahead.c). */
-struct read_ahead {
-    struct ahead_read reads[AHEAD_READS];
-    unsigned first, count;
-    unsigned more;                /* so many reads may be in the queue after the first */
-    bool disk_was_asked;          /* the last read that began was not in the page cache */
-    bool awaited;                 /* get_pull waits for the first read */
+/* The pages of a listing that the get waits for, one after the other (validate.c). */
+struct page_wait {
+    struct list_page *page;       /* NULL: none now */
+    enum list_page_state state;   /* the result of the latest page for the key, when it has ended */
+    int64_t seen_s;               /* when the metadata was last confirmed before that page */
+    unsigned count;               /* of pages that have ended */
+};
+
+/* The proof that the identity may read: judged once, for the whole get (permit.c). */
+struct permit {
+    bool has;
+    uint64_t version;             /* ... while the metadata is of this version */
+    bool ages;                    /* more than half of the proof's time is over */
+};
+
+/* The part of a multipart upload that the client wants, if it wants one. */
+struct part_wanted {
+    struct part place;            /* where it lies */
+    unsigned asked;               /* number of HEADs that asked for its place */
 };
 
 struct get {
     uint64_t magic;
-    struct cache_loop *loop;
-    struct flights *flights;
     struct get_ask ask;
-    void (*changed)(void *arg);
-    void *changed_arg;
-    struct object_name name;
-    struct object_id id;
-    struct asker asker;
-    uint64_t began_ms;             /* ageing time, as fetch->sent_ms */
+    struct reading of;
     uint64_t began_ns;
     enum get_phase phase;
-    enum get_phase found;          /* the phase that follows if the store has the metadata */
-
-    /* its waits, and its references */
     struct ticket *ticket;
-    struct waiter waiter;
-    struct store_op *op;
-    struct list_page *page;
-    struct inflight *inflight;    /* NULL until it is needed */
-    struct fetch *fetch;          /* the get is its reader */
-    struct flight *flight;        /* the get reads from it */
-
+    struct search search;
     struct metadata *metadata;
     bool validated;               /* the origin confirmed the metadata during this get */
-    enum list_page_state page_state;    /* the result of the page for the key, when it has ended */
-    int64_t seen_s;               /* when the metadata was last confirmed before the page */
-    unsigned pages;
-    struct part part;             /* the part that the client wants */
-    unsigned part_asked;          /* number of HEADs that asked for the part's place */
-    bool upgrade;                 /* the HEAD is for checksums that the metadata lacks */
-    bool looked_again;            /* at most once: a fetch that has ended may have left metadata */
-    bool distrust;                /* the stored metadata is of another version */
-    unsigned restarts;
-    bool permitted;               /* the identity may read: judged once, for the whole get ... */
-    uint64_t permitted_version;   /* ... while the metadata is of this version (permit.c) */
-    bool permit_ages;             /* ... and more than half of the proof's time is over */
-    bool alone;                   /* the shared fetch was refused to another identity: now alone */
-
-    uint64_t pos, end;            /* the bytes that get_next still has to hand out */
-    slice ready;                  /* pulled, and not handed out yet */
-    struct object_bytes held;     /* holds `ready`, if it came from the store */
-    char *copy;                   /* holds `ready`, if slots or read buffers were scarce */
-    bool held_is_cached;
-    struct read_ahead ahead;
-    bool slow;                    /* a fetch has outrun it */
+    struct page_wait pages;
+    struct part_wanted part;
+    struct permit permit;
+    struct plan plan;             /* waits for metadata, too, by the plan's sources */
     struct refusal *refusal;
     struct get_answer answer;
     struct get_cost cost;
@@ -115,12 +92,6 @@ struct epoch_restated get_restated(const struct get *get) MUST_USE;
 enum judgement get_judge(struct get *get) MUST_USE;
 /* True if get->metadata may answer although the origin is down. */
 bool get_serves_outage(struct get *get) MUST_USE;
-
-/* The number of the get's identity. An origin's answer counts for the identity that asked. */
-static inline uint64_t get_who(const struct get *get)
-{
-    return identity_id(get->asker.who);
-}
 
 /* Each of these ends a phase. get_go sets the next phase. get_refuse and get_fail set GET_READY,
  * with a refusal. */
@@ -144,23 +115,10 @@ enum err get_prove(struct get *get) MUST_USE;
  * Under the lock. */
 enum err get_judge_probe(struct get *get) MUST_USE;
 
-/* Sets `ready` to the bytes at pos. Returns OK, ERR_WAIT, ERR_CHANGED, or the reason why there are
- * no bytes. If that is a refusal of the origin, get->refusal is set. */
-enum err get_pull(struct get *get) MUST_USE;
-void get_hook_in(struct get *get);             /* sets get->inflight; under the lock */
-void get_let_go(struct get *get);              /* ends its waits, and releases what it reads from */
+void get_let_go(struct get *get);              /* ends its waits; releases what it reads from */
 /* Revalidates the metadata of this get in the background, at most once at a time for an object. If
  * by_head, sends a HEAD as the identity of the get, even if the metadata is fresh. */
 void background_start(struct get *get, bool by_head);
-
-/* ---- read_ahead.c ---- */
-/* Gets the store's bytes at pos, up to `end`. Returns OK with *ret, or ERR_WAIT: the get's
- * changed() is called when the bytes are there. Any other result is that of store_read; what was
- * read ahead is then dropped. `to` is memory for the bytes, as for store_read. */
-enum err read_ahead_take(struct get *get, uint64_t end, void *to,
-                         struct object_bytes *ret) MUST_USE;
-void read_ahead_go_on(struct get *get);    /* begins reads of the bytes after these, if that pays */
-void read_ahead_drop(struct get *get);
 
 /* ---- permit.c ---- */
 void permit_ask_as(struct get *get, const struct identity *who);    /* after name and id are set */

@@ -15,13 +15,13 @@ static bool is_whole(const struct get *get)
 
 struct epoch_restated get_restated(const struct get *get)
 {
-    struct epoch_restated restated = epoch_bucket_restated(get->name.bucket);
-    struct object_name key = get->name;
+    struct epoch_restated restated = epoch_bucket_restated(get->of.name.bucket);
+    struct object_name key = get->of.name;
     struct object_id id;
     if (!key.version.len)
         return restated;
     key.version = S("");
-    store_object_id(cache_store(get->loop->cache), &key, &id);
+    store_object_id(cache_store(get->of.loop->cache), &key, &id);
     struct epoch_restated of_key = epoch_restated(&id);
     return of_key.at_ms > restated.at_ms ? of_key : restated;
 }
@@ -38,7 +38,7 @@ static bool is_restated(const struct get *get, int64_t validated_s)
 static struct demand demand_of(const struct get *get)
 {
     const struct rules *rules = get->ask.rules;
-    slice version = get->name.version;
+    slice version = get->of.name.version;
     return (struct demand){
         .freshness = rules->freshness, .ttl_s = rules->ttl_s, .grace_s = rules->grace_s,
         .newest = get_wants_newest(get),

@@ -67,7 +67,7 @@ static struct entry *row_of(struct missing_keys *all, const struct object_id *id
 static bool may_be_remembered(const struct get *get)
 {
     const struct rules *rules = get->ask.rules;
-    return !get->name.version.len && !get_wants_newest(get) &&
+    return !get->of.name.version.len && !get_wants_newest(get) &&
            (rules->freshness != FRESH_TTL || rules->ttl_s + rules->grace_s > 0);
 }
 
@@ -79,13 +79,13 @@ static bool holds(const struct entry *entry)
 /* The key was purged after the request was sent. */
 static bool is_purged(const struct get *get, const struct entry *entry)
 {
-    return store_is_purged(cache_store(get->loop->cache), &get->name, entry->compared);
+    return store_is_purged(cache_store(get->of.loop->cache), &get->of.name, entry->compared);
 }
 
 /* For a client with an identity of its own, "missing" is good for no longer than a grant. */
 static uint64_t for_ms(const struct missing_keys *all, const struct get *get)
 {
-    return get_who(get) ? MIN(all->for_ms, get->ask.rules->grant_ms) : all->for_ms;
+    return reading_who(&get->of) ? MIN(all->for_ms, get->ask.rules->grant_ms) : all->for_ms;
 }
 
 /* Asked before something changed the bucket as a whole? */
@@ -98,14 +98,14 @@ static bool is_restated(const struct missing_keys *all, const struct entry *entr
 
 static bool is_of(const struct entry *entry, const struct get *get)
 {
-    return entry->refusal && memcmp(&entry->id, &get->id, sizeof(get->id)) == 0 &&
-           entry->who == get_who(get) && entry->head_only == get->ask.head_only;
+    return entry->refusal && memcmp(&entry->id, &get->of.id, sizeof(get->of.id)) == 0 &&
+           entry->who == reading_who(&get->of) && entry->head_only == get->ask.head_only;
 }
 
 /* Where it goes: its own old entry, a free one, or that which ends first. */
 static struct entry *room_for(struct missing_keys *all, const struct get *get, uint64_t now_ms)
 {
-    struct entry *row = row_of(all, &get->id), *first = row;
+    struct entry *row = row_of(all, &get->of.id), *first = row;
     for (size_t i = 0; i < WAYS; i++) {
         if (is_of(&row[i], get))
             return &row[i];
@@ -119,11 +119,11 @@ static struct entry *room_for(struct missing_keys *all, const struct get *get, u
 
 void missing_note(struct get *get, const struct fetch *fetch)
 {
-    struct missing_keys *all = get->loop->cache->missing;
+    struct missing_keys *all = get->of.loop->cache->missing;
     struct refusal *refusal = fetch->refusal;
     uint64_t now_ms = ageing_ms();
     struct entry entry = {
-        .id = get->id, .who = get_who(get), .head_only = get->ask.head_only,
+        .id = get->of.id, .who = reading_who(&get->of), .head_only = get->ask.head_only,
         .epoch = fetch->epoch, .compared = fetch->compared,
         .until_ms = fetch->sent_ms + for_ms(all, get),
     };
@@ -159,12 +159,12 @@ void missing_drop(struct missing_keys *all, const struct object_id *id)
 
 bool missing_find(struct get *get)
 {
-    struct missing_keys *all = get->loop->cache->missing;
+    struct missing_keys *all = get->of.loop->cache->missing;
     struct refusal *found = NULL;
     if (!all->for_ms || !may_be_remembered(get))
         return false;
     pthread_mutex_lock(&all->lock);
-    struct entry *row = row_of(all, &get->id);
+    struct entry *row = row_of(all, &get->of.id);
     for (size_t i = 0; i < WAYS && !found; i++)
         if (is_of(&row[i], get) && row[i].until_ms > ageing_ms() && holds(&row[i]) &&
             !is_restated(all, &row[i], get) && !is_purged(get, &row[i]))

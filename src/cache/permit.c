@@ -71,40 +71,40 @@ static grant_version granted_version(const struct grant_name *grant,
  * grant for an object proves nothing. */
 static uint64_t until_ms(const struct get *get, uint64_t now_ms)
 {
-    struct cache *cache = get->loop->cache;
-    const struct grant_name *grant = &get->asker.grant;
-    if (identity_id(get->asker.who) && (get->metadata || grant->scope != GRANT_OBJECT))
+    struct cache *cache = get->of.loop->cache;
+    const struct grant_name *grant = &get->of.asker.grant;
+    if (identity_id(get->of.asker.who) && (get->metadata || grant->scope != GRANT_OBJECT))
         return grants_find(cache->grants, grant, granted_version(grant, get->metadata),
-                           get->name.bucket, now_ms);
+                           get->of.name.bucket, now_ms);
     return get->metadata ?
-           shared_until_ms(cache, get->metadata, get->ask.rules, get->name.bucket) : 0;
+           shared_until_ms(cache, get->metadata, get->ask.rules, get->of.name.bucket) : 0;
 }
 
 void permit_ask_as(struct get *get, const struct identity *who)
 {
     const struct rules *rules = get->ask.rules;
-    struct object_name name = get->name;
-    get->asker = (struct asker){ who, { identity_id(who), get->id, rules->grant_scope },
+    struct object_name name = get->of.name;
+    get->of.asker = (struct asker){ who, { identity_id(who), get->of.id, rules->grant_scope },
                                  get->ask.list_id };
     if (rules->grant_scope == GRANT_OBJECT || !identity_id(who))
         return;
     name.key = rules->grant_scope == GRANT_PREFIX ? rules->grant_prefix : S("");
     if (name.version.len)    /* the right to old versions is a right of its own */
         name.version = S("any");
-    store_object_id(cache_store(get->loop->cache), &name, &get->asker.grant.id);
+    store_object_id(cache_store(get->of.loop->cache), &name, &get->of.asker.grant.id);
 }
 
 void permit_let(struct get *get)
 {
-    get->permitted = true;
-    get->permitted_version = version_of(get->metadata);
+    get->permit.has = true;
+    get->permit.version = version_of(get->metadata);
 }
 
 /* Returns 0 if the origin gave this proof before the latest restatement of the object. */
 static uint64_t unless_restated(const struct get *get, uint64_t until)
 {
     uint64_t restated_ms = get_restated(get).at_ms;
-    bool before = restated_ms && until <= restated_ms + ttl_ms(get->ask.rules, get->asker.who);
+    bool before = restated_ms && until <= restated_ms + ttl_ms(get->ask.rules, get->of.asker.who);
     return before ? 0 : until;
 }
 
@@ -116,24 +116,24 @@ uint64_t permit_until_ms(const struct get *get, uint64_t now_ms)
 bool permit_has(struct get *get)
 {
     uint64_t version = version_of(get->metadata);
-    if ((get->permitted && get->permitted_version == version) ||
+    if ((get->permit.has && get->permit.version == version) ||
         !origin_knows_identities(get->ask.rules->origin) ||
         !guard_on(GUARD_GRANTS))
         return true;
     uint64_t now_ms = ageing_ms(), until = permit_until_ms(get, now_ms);
-    uint64_t ttl = ttl_ms(get->ask.rules, get->asker.who);
-    get->permitted = now_ms < until;    /* once a request, as version and freshness are */
-    get->permitted_version = version;
-    get->permit_ages = get->permitted && until - now_ms < ttl / 2;
-    return get->permitted;
+    uint64_t ttl = ttl_ms(get->ask.rules, get->of.asker.who);
+    get->permit.has = now_ms < until;    /* once a request, as version and freshness are */
+    get->permit.version = version;
+    get->permit.ages = get->permit.has && until - now_ms < ttl / 2;
+    return get->permit.has;
 }
 
 /* True if the fetch's answer will still prove the right of a get that joins in the same name. */
 static bool holds(const struct get *get, const struct fetch *fetch)
 {
     const struct grant_name *name = &fetch->asker.grant;
-    return ageing_ms() < fetch->sent_ms + ttl_ms(get->ask.rules, get->asker.who) &&
-           grant_note_holds(name, get->name.bucket, fetch->granted) &&
+    return ageing_ms() < fetch->sent_ms + ttl_ms(get->ask.rules, get->of.asker.who) &&
+           grant_note_holds(name, get->of.name.bucket, fetch->granted) &&
            grant_refusals(name) == fetch->refusals;
 }
 
@@ -143,11 +143,11 @@ bool permit_shares(struct get *get, const struct fetch *fetch)
         return false;
     if (permit_has(get))
         return true;
-    if (!identity_same(get->asker.who, fetch->asker.who))
+    if (!identity_same(get->of.asker.who, fetch->asker.who))
         return false;
-    if (!get_who(get) && fetch->sent_ms <= origin_owner_changed_ms(get->ask.rules->origin))
+    if (!reading_who(&get->of) && fetch->sent_ms <= origin_owner_changed_ms(get->ask.rules->origin))
         return false;
-    return fetch->sent_ms > get->began_ms || holds(get, fetch);
+    return fetch->sent_ms > get->of.began_ms || holds(get, fetch);
 }
 
 bool permit_proves(const struct fetch *fetch, const struct metadata *metadata)

@@ -9,7 +9,7 @@
  * The reads are a queue: each begins where the one before it ends. Nothing is read ahead if the
  * page cache gives the bytes at once, while read buffers are scarce, or into the caller's
  * memory. */
-#include "cache/getting.h"
+#include "cache/plan.h"
 
 #include "base/metric.h"
 
@@ -21,7 +21,7 @@ static struct ahead_read *read_at(struct read_ahead *ahead, unsigned i)
 static void bytes_came(void *arg, enum err err, struct object_bytes held)
 {
     struct ahead_read *read = arg;
-    struct read_ahead *ahead = &read->get->ahead;
+    struct read_ahead *ahead = &read->plan->ahead;
     bool awaited = ahead->awaited && read == read_at(ahead, 0);
     read->op = NULL;
     read->err = err;
@@ -29,17 +29,17 @@ static void bytes_came(void *arg, enum err err, struct object_bytes held)
     if (!awaited)
         return;
     ahead->awaited = false;
-    read->get->changed(read->get->changed_arg);
+    read->plan->of->changed(read->plan->of->changed_arg);
 }
 
 /* As store_read; OK and ERR_WAIT: it is in the queue. */
-static enum err begin(struct get *get, uint64_t pos, uint64_t end, void *to)
+static enum err begin(struct plan *plan, uint64_t pos, uint64_t end, void *to)
 {
-    struct read_ahead *ahead = &get->ahead;
+    struct read_ahead *ahead = &plan->ahead;
     check(ahead->count < AHEAD_READS);
     struct ahead_read *read = read_at(ahead, ahead->count);
-    *read = (struct ahead_read){ .get = get, .pos = pos };
-    enum err err = store_read(get->loop->io, get->metadata, pos, end, to, bytes_came, read,
+    *read = (struct ahead_read){ .plan = plan, .pos = pos };
+    enum err err = store_read(plan->of->loop->io, plan->metadata, pos, end, to, bytes_came, read,
                               &read->held, &read->op);
     if (err && err != ERR_WAIT)
         return err;
@@ -49,17 +49,17 @@ static enum err begin(struct get *get, uint64_t pos, uint64_t end, void *to)
     return err;
 }
 
-enum err read_ahead_take(struct get *get, uint64_t end, void *to, struct object_bytes *ret)
+enum err read_ahead_take(struct plan *plan, uint64_t end, void *to, struct object_bytes *ret)
 {
-    struct read_ahead *ahead = &get->ahead;
+    struct read_ahead *ahead = &plan->ahead;
     bool was_begun = ahead->count > 0;
     if (!was_begun) {
-        enum err err = begin(get, get->pos, end, to);
+        enum err err = begin(plan, plan->pos, end, to);
         if (err && err != ERR_WAIT)
             return err;
     }
     struct ahead_read *read = read_at(ahead, 0);
-    check(read->pos == get->pos);
+    check(read->pos == plan->pos);
     if (read->op) {
         if (was_begun && !ahead->awaited && ahead->more < AHEAD_READS - 1)
             ahead->more++;
@@ -71,17 +71,17 @@ enum err read_ahead_take(struct get *get, uint64_t end, void *to, struct object_
     ahead->first = (ahead->first + 1) % AHEAD_READS;
     ahead->count--;
     if (err || ret->bytes.len < read->end - read->pos)    /* the rest lies behind a hole now */
-        read_ahead_drop(get);
+        read_ahead_drop(plan);
     return err;
 }
 
-void read_ahead_go_on(struct get *get)
+void read_ahead_go_on(struct plan *plan)
 {
-    struct read_ahead *ahead = &get->ahead;
-    uint64_t pos = ahead->count ? read_at(ahead, ahead->count - 1)->end : get->pos;
-    while (ahead->disk_was_asked && ahead->count <= ahead->more && pos < get->end &&
-           !store_held_bytes_scarce(get->loop->io)) {
-        enum err err = begin(get, pos, get->end, NULL);
+    struct read_ahead *ahead = &plan->ahead;
+    uint64_t pos = ahead->count ? read_at(ahead, ahead->count - 1)->end : plan->pos;
+    while (ahead->disk_was_asked && ahead->count <= ahead->more && pos < plan->end &&
+           !store_held_bytes_scarce(plan->of->loop->io)) {
+        enum err err = begin(plan, pos, plan->end, NULL);
         if (err && err != ERR_WAIT)
             return;
         metric_add(M_CACHE_READ_AHEAD, 1);
@@ -89,9 +89,9 @@ void read_ahead_go_on(struct get *get)
     }
 }
 
-void read_ahead_drop(struct get *get)
+void read_ahead_drop(struct plan *plan)
 {
-    struct read_ahead *ahead = &get->ahead;
+    struct read_ahead *ahead = &plan->ahead;
     for (; ahead->count > 0; ahead->count--) {
         struct ahead_read *read = read_at(ahead, ahead->count - 1);
         store_op_drop(&read->op);

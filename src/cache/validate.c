@@ -10,86 +10,86 @@
 
 enum err get_wait_for_page(struct get *get)
 {
-    if (!get->page) {
-        get->seen_s = atomic_load(&get->metadata->validated_s);
-        get->page = fresh_list_page(get->loop->cache->fresh, get->ask.rules, get->asker.who,
-                                    &get->name, get->pages > 0);
+    if (!get->pages.page) {
+        get->pages.seen_s = atomic_load(&get->metadata->validated_s);
+        get->pages.page = fresh_list_page(get->of.loop->cache->fresh, get->ask.rules, get->of.asker.who,
+                                    &get->of.name, get->pages.count > 0);
     }
-    if (!get->page)
+    if (!get->pages.page)
         return get_go(get, GET_PROBE);
-    enum list_page_state state = fresh_look(get->page, get->name.key, &get->waiter);
+    enum list_page_state state = fresh_look(get->pages.page, get->of.name.key, &get->plan.sources.waiter);
     if (state == PAGE_RUNNING)
         return ERR_WAIT;
-    fresh_leave(&get->page, &get->waiter);
-    get->pages++;
+    fresh_leave(&get->pages.page, &get->plan.sources.waiter);
+    get->pages.count++;
     /* renewals reach the metadata in the store, which may have left RAM meanwhile: look it up
      * anew */
     metadata_unref(&get->metadata);
-    get->page_state = state;
+    get->pages.state = state;
     return get_find(get, GET_PAGE_OVER);
 }
 
 enum err get_judge_page(struct get *get)
 {
-    bool renewed = atomic_load(&get->metadata->validated_s) > get->seen_s;
-    if (get->page_state != PAGE_MISSES)    /* one that has changed is not missing */
-        fresh_missing(get->loop->cache->fresh, get->ask.rules, get->page_state == PAGE_LACKS);
+    bool renewed = atomic_load(&get->metadata->validated_s) > get->pages.seen_s;
+    if (get->pages.state != PAGE_MISSES)    /* one that has changed is not missing */
+        fresh_missing(get->of.loop->cache->fresh, get->ask.rules, get->pages.state == PAGE_LACKS);
     if (renewed) {
         get->validated = true;
         get->answer.source = GET_REVALIDATED;
         return get_go(get, GET_FRESH);
     }
-    return get_go(get, get->page_state != PAGE_MISSES || get->pages > 1 ? GET_PROBE : GET_PAGE);
+    return get_go(get, get->pages.state != PAGE_MISSES || get->pages.count > 1 ? GET_PROBE : GET_PAGE);
 }
 
 static unsigned part_of(const struct get *get)
 {
-    return get->part_asked ? get->ask.part : 0;
+    return get->part.asked ? get->ask.part : 0;
 }
 
 /* A probe already under way will do, unless it was sent before a client asked for the newest, or is
  * no proof that this one may have it. */
 static struct fetch *shared_probe(struct get *get)    /* under the lock */
 {
-    struct fetch *probe = get_wants_newest(get) || get->upgrade
-                              ? NULL : fetch_probe(get->inflight, get->asker.who, part_of(get));
+    struct fetch *probe = get_wants_newest(get) || get->search.upgrade
+                              ? NULL : fetch_probe(get->plan.sources.inflight, get->of.asker.who, part_of(get));
     return probe && permit_shares(get, probe) ? fetch_join_this(probe) : NULL;
 }
 
 enum err get_probe_start(struct get *get)
 {
-    flights_lock(get->flights, &get->id);
-    get_hook_in(get);
-    get->fetch = shared_probe(get);
-    fetch_joined(get->fetch, get->ask.list_id);
-    if (!get->fetch) {
-        get->fetch = fetch_start(get->inflight, FETCH_HEAD, &get->asker,
-                                 get->part_asked ? get->metadata : NULL,
+    flights_lock(get->of.flights, &get->of.id);
+    plan_hook_in(&get->plan);
+    get->plan.sources.fetch = shared_probe(get);
+    fetch_joined(get->plan.sources.fetch, get->ask.list_id);
+    if (!get->plan.sources.fetch) {
+        get->plan.sources.fetch = fetch_start(get->plan.sources.inflight, FETCH_HEAD, &get->of.asker,
+                                 get->part.asked ? get->metadata : NULL,
                                  &(struct fetch_span){ .part = part_of(get) });
-        if (get->fetch)
-            get->fetch->upgrade = get->upgrade;
+        if (get->plan.sources.fetch)
+            get->plan.sources.fetch->upgrade = get->search.upgrade;
     }
-    flights_unlock(get->flights, &get->id);
-    return get->fetch ? get_go(get, GET_ANSWER) : get_fail(get, ERR_SLOW_DOWN);
+    flights_unlock(get->of.flights, &get->of.id);
+    return get->plan.sources.fetch ? get_go(get, GET_ANSWER) : get_fail(get, ERR_SLOW_DOWN);
 }
 
 /* The HEAD does not say whether the bytes may be had: the first of them do. */
 enum err get_prove(struct get *get)
 {
     struct fetch_span span = { .end = MIN((uint64_t)UNIT_BYTES, get->metadata->size) };
-    flights_lock(get->flights, &get->id);
-    get_hook_in(get);
-    get->fetch = fetch_start(get->inflight, FETCH_GET, &get->asker, get->metadata, &span);
-    if (get->fetch)
-        get->fetch->proof = true;
-    flights_unlock(get->flights, &get->id);
+    flights_lock(get->of.flights, &get->of.id);
+    plan_hook_in(&get->plan);
+    get->plan.sources.fetch = fetch_start(get->plan.sources.inflight, FETCH_GET, &get->of.asker, get->metadata, &span);
+    if (get->plan.sources.fetch)
+        get->plan.sources.fetch->proof = true;
+    flights_unlock(get->of.flights, &get->of.id);
     metadata_unref(&get->metadata);    /* it comes back with the answer */
-    return get->fetch ? get_go(get, GET_ANSWER) : get_fail(get, ERR_SLOW_DOWN);
+    return get->plan.sources.fetch ? get_go(get, GET_ANSWER) : get_fail(get, ERR_SLOW_DOWN);
 }
 
 enum err get_judge_probe(struct get *get)
 {
-    struct fetch *probe = get->fetch;
+    struct fetch *probe = get->plan.sources.fetch;
     if (probe->err == OK) {
         struct metadata *old = get->metadata;
         get->answer.source = old && old->etag_hash == probe->metadata->etag_hash ? GET_REVALIDATED

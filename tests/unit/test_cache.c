@@ -157,7 +157,7 @@ TEST(who_waits_for_the_disk_reads_further_ahead_and_who_does_not_reads_one_piece
     ok(reads(&client, 0, 0));
     settle(&client);
     if (begins_cold(&client)) {
-        const struct read_ahead *ahead = &client.get->ahead;
+        const struct read_ahead *ahead = &client.get->plan.ahead;
         unsigned waits = 0;
         slice bytes;
         ok(ahead->count == 1 && ahead->more == 0);
@@ -174,7 +174,7 @@ TEST(who_waits_for_the_disk_reads_further_ahead_and_who_does_not_reads_one_piece
         ok(waits > 0 && read_some(&client, UINT64_MAX) && ahead->count == 0);
     }
     if (begins_cold(&client)) {
-        const struct read_ahead *ahead = &client.get->ahead;
+        const struct read_ahead *ahead = &client.get->plan.ahead;
         while (client.got < 3 * MIB) {
             ok(ahead->count == 1 && ahead->more == 0);
             while (ahead->reads[ahead->first].op)

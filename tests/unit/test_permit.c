@@ -295,7 +295,7 @@ static bool joins(const struct identity *who, bool head_only, enum since since)
     begin_as(&leader, who, head_only);
     unsigned asked = atomic_load(&fake.gets) + atomic_load(&fake.heads);
     usleep(2000);    /* who asked before it was sent shares it whatever becomes known */
-    becomes_known(since, &leader.get->asker);
+    becomes_known(since, &leader.get->of.asker);
     begin_as(&follower, who, head_only);
     unsigned more = atomic_load(&fake.gets) + atomic_load(&fake.heads) - asked;
     ok(asked == 1 && atomic_load(&fake.gets) == !head_only);

@@ -1,0 +1,282 @@
+/* plan.c - where the next bytes of a get come from. SPDX-License-Identifier: Apache-2.0
+ *
+ * The sources, in this order:
+ *   - the flight (bytes that are being fetched, flight.h) from which the plan reads already;
+ *   - another flight that has the bytes; a flight can be joined until the store has committed it,
+ *     so a byte cannot leave the flights before it is in the store;
+ *   - the store;
+ *   - a fetch that will bring the bytes soon;
+ *   - a fetch of the plan's own, for the run of units (128 KiB each) that is missing. */
+#include "cache/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/metric.h"
+
+#define COPY_BYTES 65536u         /* a reader's own copy while slots are scarce */
+#define SHORT_COPY_BYTES 16384u   /* the same while read buffers are scarce */
+#define MISSING_UNITS ((uint64_t)131072)    /* 16 GiB */
+
+void plan_init(struct plan *plan, const struct reading *of, struct ticket *ticket)
+{
+    plan->of = of;
+    plan->sources.waiter.ticket = ticket;
+    list_init(&plan->sources.waiter.link);
+}
+
+void plan_hook_in(struct plan *plan)
+{
+    const struct reading *of = plan->of;
+    if (!plan->sources.inflight)
+        plan->sources.inflight = inflight_get(of->flights, &of->id, &of->name, of->rules);
+}
+
+void plan_begin(struct plan *plan, struct metadata *metadata, uint64_t first, uint64_t end,
+                void *to)
+{
+    plan->metadata = metadata;
+    plan->first = plan->pos = first;
+    plan->end = end;
+    plan->to = to;
+}
+
+void plan_let_go(struct plan *plan)
+{
+    struct sources *sources = &plan->sources;
+    read_ahead_drop(plan);
+    if (!sources->inflight && !sources->fetch && !sources->flight)    /* a hit needs no lock */
+        return;
+    flights_lock(plan->of->flights, &plan->of->id);
+    list_del(&sources->waiter.link);
+    flight_unref(&sources->flight);
+    fetch_leave(&sources->fetch);
+    inflight_unref(&sources->inflight);
+    flights_unlock(plan->of->flights, &plan->of->id);
+}
+
+void plan_close(struct plan *plan)
+{
+    object_bytes_release(&plan->run.held);
+    free(plan->run.copy);
+    refusal_unref(&plan->refusal);
+}
+
+static void copy_run(struct plan *plan, size_t bytes_max)
+{
+    plan->run.bytes.len = MIN(plan->run.bytes.len, bytes_max);
+    free(plan->run.copy);
+    plan->run.copy = must_alloc(plan->run.bytes.len);
+    memcpy(plan->run.copy, plan->run.bytes.ptr, plan->run.bytes.len);
+    plan->run.bytes.ptr = plan->run.copy;
+}
+
+/* A client that takes nothing holds what it was given until it is cut: a copy costs less than a
+ * slot that everybody waits for. */
+static void take_copy(struct plan *plan)
+{
+    copy_run(plan, COPY_BYTES);
+    flights_lock(plan->of->flights, &plan->of->id);
+    flight_unref(&plan->sources.flight);
+    flights_unlock(plan->of->flights, &plan->of->id);
+}
+
+/* More of the flight it is in? ERR_MORE: the caller looks again, there or elsewhere. */
+static enum err from_flight(struct plan *plan)
+{
+    struct flight *flight = plan->sources.flight;
+    uint64_t at = plan->pos - flight->start;
+    uint64_t filled = atomic_load(&flight->filled);
+    if (at < filled) {
+        uint64_t bytes = MIN(filled - at, plan->end - plan->pos);
+        plan->run.bytes = (slice){ flight->bytes + at, MIN(bytes, (uint64_t)READ_BYTES_MAX) };
+        plan->run.is_cached = false;
+        if (slots_scarce(plan->of->flights))
+            take_copy(plan);
+        return OK;
+    }
+    enum err err = ERR_MORE;
+    flights_lock(plan->of->flights, &plan->of->id);
+    filled = atomic_load(&flight->filled);
+    if (at >= filled && flight->fetch) {
+        waiter_add(&flight->waiters, &plan->sources.waiter);
+        err = ERR_WAIT;
+    } else if (at >= filled) {    /* it has ended before the byte */
+        flight_unref(&plan->sources.flight);
+    }
+    flights_unlock(plan->of->flights, &plan->of->id);
+    return err;
+}
+
+static void read_fetch(struct plan *plan, struct fetch *fetch)    /* under the lock */
+{
+    if (!fetch || fetch == plan->sources.fetch)
+        return;
+    struct fetch *joined = fetch_join_this(fetch);
+    fetch_leave(&plan->sources.fetch);
+    plan->sources.fetch = joined;
+}
+
+/* A flight that has, or will have, the byte. */
+static bool board(struct plan *plan)    /* under the lock */
+{
+    struct inflight *inflight =
+        plan->sources.inflight ? plan->sources.inflight : inflight_find(plan->of->flights, &plan->of->id);
+    if (!inflight)
+        return false;
+    plan->sources.inflight = inflight;
+    if (plan->sources.fetch)
+        fetch_progress(plan->sources.fetch, plan->pos);
+    plan->sources.flight = flight_find(inflight, plan->metadata->etag_hash, plan->pos);
+    if (plan->sources.flight)
+        read_fetch(plan, plan->sources.flight->fetch);
+    return plan->sources.flight != NULL;
+}
+
+/* True if a small object whose metadata was missing or bad is being fetched with all its bytes. The
+ * plan then does not read from the store: otherwise the fetch would end without a reader, and the
+ * metadata would not be stored. */
+static bool comes_whole(const struct plan *plan)    /* under the lock */
+{
+    const struct fetch *fetch = plan->sources.fetch;
+    return fetch && fetch->answered && !fetch->known_metadata && !fetch->over && !fetch->canceled &&
+           fetch->metadata->size <= WHOLE_BYTES_MAX && plan->pos >= fetch->next &&
+           plan->pos < fetch->end;
+}
+
+/* And a small one costs less than a buffer that takes a whole piece. */
+static void take_short_copy(struct plan *plan)
+{
+    copy_run(plan, SHORT_COPY_BYTES);
+    object_bytes_release(&plan->run.held);
+    read_ahead_drop(plan);    /* it lies behind the whole piece */
+    metric_add(M_STORE_SHORT_PIECES, 1);
+}
+
+/* In the caller's memory, where the next byte belongs. */
+static void *place_for(const struct plan *plan)
+{
+    return plan->to ? plan->to + (plan->pos - plan->first) : NULL;
+}
+
+static enum err from_store(struct plan *plan)
+{
+    bool scarce = !plan->to && store_held_bytes_scarce(plan->of->loop->io);
+    uint64_t end = scarce ? MIN(plan->end, plan->pos + SHORT_COPY_BYTES) : plan->end;
+    enum err err = read_ahead_take(plan, end, place_for(plan), &plan->run.held);
+    if (err == OK) {
+        plan->run.bytes = plan->run.held.bytes;
+        plan->run.is_cached = true;
+        check(plan->run.bytes.len > 0 && plan->run.bytes.len <= plan->end - plan->pos);
+        if (scarce)
+            take_short_copy(plan);
+    }
+    return err;
+}
+
+/* From the unit of pos to the next that is here, is coming, or is not wanted. One fetch asks for
+ * MISSING_UNITS at most, and the store's search ends after a limited number of look-ups, because it
+ * holds the object's lock. */
+static struct fetch_span missing_run(struct plan *plan)    /* under the lock */
+{
+    uint64_t first = plan->pos / UNIT_BYTES;
+    uint64_t count = MIN((plan->end - 1) / UNIT_BYTES - first + 1, MISSING_UNITS);
+    uint64_t next = store_next_unit(cache_store(plan->of->loop->cache), plan->metadata, first + 1,
+                                    count - 1);
+    struct fetch_span span = {
+        .first = first * UNIT_BYTES,
+        .end = MIN(next * UNIT_BYTES, plan->metadata->size),
+    };
+    list_each(struct flight, flight, &plan->sources.inflight->flying, link)
+        if (flight->metadata->etag_hash == plan->metadata->etag_hash && flight->start > span.first)
+            span.end = MIN(span.end, flight->start);
+    span.end = MIN(span.end, fetch_next_claim(plan->sources.inflight, plan->metadata->etag_hash, span.first));
+    if (plan->sources.slow)    /* bytes that are fetched in vain cost bandwidth, too */
+        span.end = MIN(span.end, span.first + cache_ahead_max(plan->of->loop->cache));
+    return span;
+}
+
+/* Why the fetch we read from will not bring the byte. */
+static enum err why_over(struct plan *plan)    /* under the lock */
+{
+    struct fetch *fetch = plan->sources.fetch;
+    if (!fetch || !fetch->over || !fetch->err || fetch->err == ERR_CANCELED ||
+        fetch->next > plan->pos)
+        return OK;
+    if (fetch->err == ERR_CHANGED)
+        return ERR_CHANGED;
+    if (!identity_same(fetch->asker.who, plan->of->asker.who))
+        return OK;    /* refused to another, not to us: we ask in our own name */
+    refusal_unref(&plan->refusal);
+    plan->refusal = refusal_ref(fetch->refusal);
+    return fetch->refusal->err ? fetch->refusal->err : ERR_ORIGIN_CUT;
+}
+
+static enum err from_origin(struct plan *plan)
+{
+    enum err err = ERR_WAIT;
+    flights_lock(plan->of->flights, &plan->of->id);
+    plan_hook_in(plan);
+    if (board(plan)) {
+        err = ERR_MORE;
+    } else if ((err = why_over(plan)) == OK) {
+        struct fetch *fetch = fetch_join(plan->sources.inflight, plan->metadata->etag_hash, plan->pos);
+        bool provable = learn_has_strong_etag(plan->metadata);    /* else nobody else can bring it */
+        fetch_joined(fetch, plan->of->asker.list_id);
+        plan->sources.slow |= plan->sources.fetch && plan->sources.fetch->outran;
+        if (!fetch && provable) {
+            struct fetch_span span = missing_run(plan);
+            fetch = fetch_start(plan->sources.inflight, FETCH_GET, &plan->of->asker, plan->metadata, &span);
+        }
+        if (fetch) {
+            fetch_leave(&plan->sources.fetch);
+            plan->sources.fetch = fetch;
+            fetch_progress(fetch, plan->pos);    /* it may be paused for a slower reader */
+            waiter_add(&fetch->waiters, &plan->sources.waiter);
+            err = ERR_WAIT;
+        } else {
+            err = provable ? ERR_SLOW_DOWN : ERR_CHANGED;
+        }
+    }
+    flights_unlock(plan->of->flights, &plan->of->id);
+    return err;
+}
+
+enum err plan_pull(struct plan *plan)
+{
+    if (plan->run.bytes.len)    /* pulled before, not handed out yet */
+        return OK;
+    object_bytes_release(&plan->run.held);
+    for (;;) {
+        enum err err;
+        bool coming = false;
+        if (plan->sources.flight) {
+            err = from_flight(plan);
+            if (err == OK || err == ERR_WAIT)
+                return err;
+            continue;
+        }
+        if (!plan->ahead.count && (plan->sources.inflight || !flights_idle(plan->of->flights, &plan->of->id))) {
+            flights_lock(plan->of->flights, &plan->of->id);
+            bool boarded = board(plan);
+            coming = comes_whole(plan);
+            flights_unlock(plan->of->flights, &plan->of->id);
+            if (boarded)
+                continue;
+        }
+        err = coming ? ERR_NOT_FOUND : from_store(plan);
+        if (err == OK || err == ERR_WAIT || err == ERR_FAULT)
+            return err;
+        err = from_origin(plan);
+        if (err != ERR_MORE)
+            return err;
+    }
+}
+
+void plan_advance(struct plan *plan)
+{
+    plan->pos += plan->run.bytes.len;
+    plan->run.bytes = (slice){ 0 };
+    if (plan->run.is_cached && !plan->to)
+        read_ahead_go_on(plan);
+}
