@@ -87,7 +87,7 @@ static bool took(struct disk_read *read, ssize_t answer)
     else if (answer < 0 && answer != -EINTR && answer != -EAGAIN)
         read->err = answer == -EFAULT                             ? ERR_FAULT
                     : answer == -EINVAL && read->direct            ? ERR_BAD_ARGUMENT
-                    : answer == -ECANCELED || answer == -ENOMEM    ? ERR_CANCELED
+                    : answer == -ECANCELED || answer == -ENOMEM    ? ERR_LIMIT
                                                                    : ERR_IO;
     if (answer == 0 || read->err || read->got >= read->len)
         return true;
@@ -105,6 +105,8 @@ static void end(struct disk *disk, struct disk_read *read)
     lane->under_way--;
     if (read->err == ERR_IO)
         metric_add(M_DISK_ERRORS, 1);
+    if (read->err == ERR_LIMIT)
+        metric_add(M_DISK_REFUSED, 1);
     read->done(read, read->err, read->got);
 }
 
@@ -400,8 +402,8 @@ enum err disk_read_cached(int fd, struct iovec *parts, unsigned count, uint64_t 
             return ERR_IO;
         else if (errno == EFAULT)
             return ERR_FAULT;
-        else if (errno == EAGAIN || errno == EOPNOTSUPP || errno == ENOSYS)
-            return ERR_WAIT;          /* not in the page cache, or the file system can't tell */
+        else if (errno == EAGAIN || errno == EOPNOTSUPP || errno == ENOSYS || errno == ENOMEM)
+            return ERR_WAIT;          /* not in the page cache, or the kernel can't tell now */
         else if (errno != EINTR)
             return ERR_IO;
         if (got < len)
@@ -451,7 +453,7 @@ bool disk_is_cached(int fd, uint64_t offset, size_t len)
         return true;
     }
     if (cached < 0)
-        return true;    /* nobody can tell; a failure of the disk comes again when the bytes are read */
+        return true;    /* a failure of the disk comes again when the bytes are read */
     return (uint64_t)cached >= (offset + len + page - 1) / page - offset / page;
 }
 

@@ -35,8 +35,9 @@ void disk_free(struct disk **disk);    /* waits until all reads have ended, and 
 
 /* One read of consecutive bytes. The caller owns the struct, and must keep it until done(). The
  * engine itself repeats short reads, EINTR and EAGAIN, so got < len only at the end of the file.
- * err is OK, ERR_IO, ERR_FAULT if the memory can't be written, or, for a direct read,
- * ERR_BAD_ARGUMENT if the file system does not support such a read. */
+ * err is OK; ERR_IO; ERR_FAULT if the memory can't be written; ERR_LIMIT if the kernel had no thread
+ * or memory for the read; ERR_CANCELED after disk_cancel; for a direct read ERR_BAD_ARGUMENT, if the
+ * file system does not support such a read. */
 struct disk_read {
     int fd;
     unsigned lane;                    /* from 0 on */
@@ -53,6 +54,11 @@ struct disk_read {
     size_t len, got;
     enum err err;
 };
+/* True if the end of a read shows that the disk answers: the kernel did not refuse the read. */
+static inline bool disk_has_answered(enum err err)
+{
+    return err != ERR_CANCELED && err != ERR_LIMIT && err != ERR_BAD_ARGUMENT;
+}
 void disk_read(struct disk *disk, struct disk_read *read);
 void disk_reap(struct disk *disk);    /* ends the reads that the disk has answered */
 /* Ends the reads of the lane that have not begun, with ERR_CANCELED. Their memory is the caller's
@@ -69,8 +75,8 @@ void disk_go(struct disk *disk);
  * disk_read; ERR_IO if the read failed or the file is too short; ERR_FAULT if the memory can't be
  * written. Changes the parts. */
 enum err disk_read_cached(int fd, struct iovec *parts, unsigned count, uint64_t offset) MUST_USE;
-/* Returns true if all of these bytes are in the page cache, or if the kernel can't tell (before
- * Linux 6.5). Unlike disk_read_cached, this does not make the kernel read the missing bytes. */
+/* Returns true if all of these bytes are in the page cache, or if the kernel can't tell: before
+ * Linux 6.5, and for a file of another user that this process may only read. Unlike disk_read_cached, this does not make the kernel read the missing bytes. */
 bool disk_is_cached(int fd, uint64_t offset, size_t len) MUST_USE;
 
 #endif

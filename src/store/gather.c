@@ -104,11 +104,13 @@ static void go_buffered(struct store_io *io, struct op_read *read)
     disk_read(io->disk, &read->read);
 }
 
-/* The disk has answered, but without the bytes of this read. */
-static void go_on_buffered(struct store_io *io, struct op_read *read)
+/* The read that ended with `err` did not bring the bytes of this member. */
+static void go_on_buffered(struct store_io *io, struct op_read *read, enum err err)
 {
-    volume_read_goes_on(read->op->plan.volume);
-    read->op->began_ms = mono_ms();
+    if (disk_has_answered(err)) {
+        volume_read_goes_on(read->op->plan.volume);
+        read->op->began_ms = mono_ms();
+    }
     go_buffered(io, read);
 }
 
@@ -160,7 +162,7 @@ static void bulk_done(struct disk_read *disk_read, enum err err, size_t got)
         else if (end_of(read) <= brought)
             op_read_ended(read, scatter(bulk, read));
         else
-            go_on_buffered(bulk->io, read);
+            go_on_buffered(bulk->io, read, err);
     }
     read_buffer_give(bulk->buffer);
     free(bulk);

@@ -332,7 +332,7 @@ void op_read_ended(struct op_read *read, enum err err)
 {
     struct store_op *op = read->op;
     read->straight = false;
-    op->answered |= err != ERR_CANCELED;
+    op->answered |= disk_has_answered(err);
     if (err && op->err != ERR_IO)
         op->err = err;
     check(op->pending > 0);

@@ -3,8 +3,9 @@
  *
  * The volume of an object's metadata knows which units are left over: those of another ETag, or all
  * units, if there is no metadata. Another volume has only units. There, all units in extents that
- * existed at the removal are left over. If the object was stored again at that moment, new units
- * are deleted, too, which is a miss.
+ * existed when the removal was committed are left over. If the object was stored again at that moment,
+ * new units are deleted, too, which is a miss. If the folder of the metadata goes out of service before
+ * the commit, the units in other folders stay until their extents go.
  *
  * The queue is in RAM. When the process ends, the units that wait stay until their extent is
  * recycled. A batch deletes 250 entries at most, begins only when no removal waits, and comes at

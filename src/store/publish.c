@@ -66,8 +66,8 @@ enum err publish_record(struct index *index, const struct record *record, uint32
     return e ? e : put_units(index, record, offset, generation, refused, false);
 }
 
-static enum err find_metadata(struct index *index, const struct object_id *id, uint32_t *ret_unit,
-                              struct entry *ret)
+enum err publish_find_metadata(struct index *index, const struct object_id *id, uint32_t *ret_unit,
+                               struct entry *ret)
 {
     *ret_unit = 0;
     enum err e = index_find(index, id, 0, ret);
@@ -83,7 +83,7 @@ enum err publish_found(struct index *index, const struct record *record, uint32_
 {
     struct entry metadata;
     uint32_t unit;
-    enum err e = find_metadata(index, &record->id, &unit, &metadata);
+    enum err e = publish_find_metadata(index, &record->id, &unit, &metadata);
     if (e && e != ERR_NOT_FOUND)
         return e;
     if (!e && (metadata.whole || record->kind != KIND_UNITS))
@@ -99,17 +99,11 @@ enum err publish_removal(struct index *index, const struct object_id *id)
     return e ? e : drop(index, id, METADATA_UNIT);
 }
 
-enum err publish_find(struct index *index, const struct object_id *id, struct entry *ret)
-{
-    uint32_t unit;
-    return find_metadata(index, id, &unit, ret);
-}
-
 enum err publish_refusal(struct index *index, const struct object_id *id)
 {
     struct entry entry;
     uint32_t unit;
-    enum err e = find_metadata(index, id, &unit, &entry);
+    enum err e = publish_find_metadata(index, id, &unit, &entry);
     if (e)
         return e == ERR_NOT_FOUND ? OK : e;
     entry.refused = true;

@@ -17,8 +17,9 @@ enum err publish_record(struct index *index, const struct record *record, uint32
 enum err publish_found(struct index *index, const struct record *record, uint32_t offset,
                        uint32_t generation) MUST_USE;
 enum err publish_removal(struct index *index, const struct object_id *id) MUST_USE;
-/* Finds the entry of the object's metadata. */
-enum err publish_find(struct index *index, const struct object_id *id, struct entry *ret) MUST_USE;
+/* Finds the entry of the object's metadata, or returns ERR_NOT_FOUND. */
+enum err publish_find_metadata(struct index *index, const struct object_id *id, uint32_t *ret_unit,
+                               struct entry *ret) MUST_USE;
 /* Marks the object's metadata, if there is any, as refused to the shared identity. */
 enum err publish_refusal(struct index *index, const struct object_id *id) MUST_USE;
 /* An entry of the index, and the record that it named when it was looked up. */

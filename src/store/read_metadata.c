@@ -134,7 +134,7 @@ static void op_finish(struct store_op *op)
 {
     struct metadata *metadata = NULL;
     enum err e = ERR_NOT_FOUND;
-    if (op->err && op->err != ERR_CANCELED)
+    if (op->err == ERR_IO)
         plan_disown(&op->plan);
     else if (!op->err)
         e = finish_metadata(op->io, &op->plan, &metadata);

@@ -10,6 +10,10 @@
  * no such object) is made again by each commit that has fills from before the removal was
  * committed: after these fills, and before later ones. So a fill that began after the answer stays.
  *
+ * A removal may name versions, because nobody can look into the index of a folder that hangs, and
+ * because metadata may come after the look. So the committer looks inside the transaction, and keeps
+ * metadata of a version that the removal does not name.
+ *
  * Ids are copied, because the watch may have answered their owners. A refusal of the shared
  * identity goes the same way, so that the object is not served after a crash; its metadata only
  * gets a mark.
@@ -64,15 +68,17 @@ static enum err restate(struct volume *volume, const struct object_id *bucket)
 static enum err remove_versions(struct volume *volume, struct removed_id *removed)
 {
     struct entry entry;
-    enum err e = OK;
+    uint32_t unit;
+    enum err e;
     removed->kept = false;
-    if (removed->versions.which != VERSIONS_ALL) {
-        e = publish_find(volume->index, &removed->id, &entry);
-        removed->kept = !e && !versions_have(&removed->versions, entry.etag_hash, entry.mark);
-    }
-    if (removed->kept || (e && e != ERR_NOT_FOUND))
-        return e;
-    return publish_removal(volume->index, &removed->id);
+    if (removed->versions.which == VERSIONS_ALL)
+        return publish_removal(volume->index, &removed->id);
+    e = publish_find_metadata(volume->index, &removed->id, &unit, &entry);
+    removed->kept = e == ERR_NOT_FOUND ||
+                    (!e && !versions_have(&removed->versions, entry.etag_hash, entry.mark));
+    if (removed->kept)
+        return OK;
+    return e ? e : publish_removal(volume->index, &removed->id);
 }
 
 static enum err publish(struct volume *volume, struct removed_id *removed)
@@ -92,9 +98,9 @@ static void forget_stripes(struct volume *volume, const struct object_id *id)
             leftovers_add_stripes(store->volumes[i], id);
 }
 
-/* To be called when the removal is committed; `is_new` if it was not committed before. leftovers.c
+/* To be called when the removal is committed, once more each time that it was made again. leftovers.c
  * finds out later whether the object has units. */
-static void forget(struct volume *volume, const struct removed_id *removed, bool is_new)
+static void forget(struct volume *volume, struct removed_id *removed)
 {
     if (removed->kept)
         return;
@@ -105,8 +111,9 @@ static void forget(struct volume *volume, const struct removed_id *removed, bool
     if (removed->bucket)
         return;
     events_note(volume->events, &removed->id, METADATA_UNIT, EVENT_REMOVED);
-    if (!is_new)
+    if (removed->queued)
         return;
+    removed->queued = true;
     leftovers_add(volume, &removed->id);
     forget_stripes(volume, &removed->id);
 }
@@ -133,7 +140,7 @@ void removals_settle(struct volume *volume)
     uint64_t before = volume->queue.appended;
     pthread_mutex_unlock(&volume->queue.lock);
     for (size_t i = 0; i < volume->removed.count; i++)
-        forget(volume, &volume->removed.ids[i], i >= volume->removed.done);
+        forget(volume, &volume->removed.ids[i]);
     for (size_t i = volume->removed.done; i < volume->removed.count; i++)
         volume->removed.ids[i].before = before;
     volume->removed.done = volume->removed.count;

@@ -260,22 +260,29 @@ enum err service_begin(struct volume *volume, const char **ret_why)
     return OK;
 }
 
+/* In this folder, even if its path leads elsewhere by now. */
+static void doubt_open_folder(struct volume *volume)
+{
+    if (atomic_load(&volume->service.unproved))
+        (void)folder_doubt(&volume->folder, volume->secret);
+}
+
 void service_end(struct volume *volume, const char *why)
 {
     if (removals_are_due(volume))
         atomic_store(&volume->service.unproved, true);
     atomic_store(&volume->service.why, why);
     atomic_store(&volume->service.open, false);
-    if (atomic_load(&volume->service.unproved))    /* this one, even if the path leads elsewhere */
-        (void)folder_doubt(&volume->folder, volume->secret);
     /* The other folders write this. If the note of doubt can't be written here, the next process
      * still sees that this folder missed a run of theirs. */
     runs_leave(volume->options.installation, volume->number);
+    doubt_open_folder(volume);
     /* As after a crash: the next opening trusts nothing in the folder. The recycler may hang with the
-     * disk, so what a crash needs is noted before. */
+     * disk, so what is known so far is noted before. */
     recycle_pause(volume);
     account_end(volume);
     leftovers_end(volume);
+    doubt_open_folder(volume);    /* the watch may have given up removals meanwhile */
     folder_close(&volume->folder, false);
     metadata_cache_clear(volume->known.cache);
     service_note_doubt(volume);

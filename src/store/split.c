@@ -11,7 +11,6 @@
 
 #include <stdlib.h>
 
-
 /* ---- removals ---- */
 
 struct removal_part {
@@ -48,7 +47,8 @@ static struct removal_split *removal_split_new(struct store_removal *whole, size
     for (size_t i = 0; i < count; i++)
         split->parts[i] = (struct removal_part){
             .removal = { .ids = whole->ids, .count = whole->count,
-                         .versions = whole->versions, .unawaited = whole->unawaited, .done = removal_part_done },
+                         .versions = whole->versions, .unawaited = whole->unawaited,
+                         .done = removal_part_done },
             .split = split,
         };
     return split;

@@ -220,7 +220,9 @@ bool store_held_bytes_scarce(const struct store_io *io);
  *   OK with *ret            the bytes were in the page cache
  *   ERR_NOT_FOUND           the store does not have the unit of `offset`
  *   ERR_WAIT with *ret_op   done() is called with OK, or with ERR_GONE if the bytes fail their
- *                           checks: a miss, which is counted, and the index forgets the entry
+ *                           checks: a miss, which is counted, and the index forgets the entry.
+ *                           Also ERR_GONE if the read was given up, or if the kernel refused it: a
+ *                           miss, and the entry stays
  *
  * `to` is memory for all bytes up to `end`, or NULL. A read with a whole 64 KiB block in it (the
  * object's last block may be short) goes directly to that memory, up to RECORD_BYTES_MAX at once.

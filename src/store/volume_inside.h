@@ -72,7 +72,8 @@ struct removed {
         struct object_id id;
         struct store_versions versions;
         bool refused, bucket;
-        bool kept;                    /* another version than these is stored, and stays */
+        bool kept;                    /* no metadata of these versions is stored: nothing to do */
+        bool queued;                  /* its units are queued for deletion (leftovers.h) */
         uint64_t before;              /* if committed: the number of the next append at that time */
     } *ids;
     size_t count, done, max;

@@ -404,7 +404,7 @@ TEST(an_answer_ends_a_read_or_asks_for_the_rest)
     read = (struct disk_read){ .len = 10 };
     ok(took(&read, -EINVAL) && read.err == ERR_IO);
     read = (struct disk_read){ .len = 10 };
-    ok(took(&read, -ECANCELED) && read.err == ERR_CANCELED);
+    ok(took(&read, -ECANCELED) && read.err == ERR_LIMIT);
     read = (struct disk_read){ .len = 3 * DISK_ALIGN, .direct = true };
     ok(took(&read, -EINVAL) && read.err == ERR_BAD_ARGUMENT);
     read = (struct disk_read){ .len = 3 * DISK_ALIGN, .direct = true };
@@ -552,7 +552,7 @@ static int read_without_threads(void **state)
         ok(turn(&bench));
     if (job.err == OK)
         return 77;
-    return job.err == ERR_CANCELED && metric_read(M_DISK_ERRORS) == errors ? 0 : 1;
+    return job.err == ERR_LIMIT && metric_read(M_DISK_ERRORS) == errors ? 0 : 1;
 }
 
 TEST(a_read_that_the_kernel_has_no_thread_for_says_nothing_about_the_disk)
