@@ -38,7 +38,7 @@ static void unlock(struct fetch *fetch)
 
 static bool good_status(const struct fetch *fetch)
 {
-    return fetch->status == 200 || fetch->status == 206;
+    return fetch->request.status == 200 || fetch->request.status == 206;
 }
 
 /* Slots are kept for slow readers only as long as no fetch waits for a slot. */
@@ -59,20 +59,21 @@ static bool is_of_refusal(slice name)
 
 static void note_refusal(struct fetch *fetch, const struct origin_reply *reply)
 {
-    fetch->error_type = arena_copy(&fetch->arena, origin_reply_get(reply, S("content-type")));
+    fetch->error.type = arena_copy(&fetch->request.arena,
+                                   origin_reply_get(reply, S("content-type")));
     for (size_t i = 0; i < reply->field_count; i++)
         if (is_of_refusal(reply->fields[i].name))
-            text_printf(&fetch->error_fields, "%.*s: %.*s\r\n", SLICE_ARG(reply->fields[i].name),
+            text_printf(&fetch->error.fields, "%.*s: %.*s\r\n", SLICE_ARG(reply->fields[i].name),
                         SLICE_ARG(reply->fields[i].value));
     slice id = origin_reply_get(reply, S("x-amz-request-id"));    /* as in what is passed on */
     if (id.len && !origin_reply_get(reply, S("x-amz-id-2")).len)
-        text_printf(&fetch->error_fields, "x-amz-id-2: %.*s\r\n", SLICE_ARG(id));
+        text_printf(&fetch->error.fields, "x-amz-id-2: %.*s\r\n", SLICE_ARG(id));
 }
 
 static void on_head(struct origin_call *call, const struct origin_reply *reply)
 {
-    struct fetch *fetch = container_of(call, struct fetch, call);
-    fetch->status = reply->status;
+    struct fetch *fetch = container_of(call, struct fetch, request.call);
+    fetch->request.status = reply->status;
     if (!good_status(fetch)) {
         note_refusal(fetch, reply);
         return;
@@ -84,7 +85,7 @@ static void on_head(struct origin_call *call, const struct origin_reply *reply)
         origin_cancel(call);
     } else if (!fetch->answered) {
         fetch->answered = true;
-        waiters_wake(&fetch->waiters);
+        waiters_wake(&fetch->readers.waiters);
     }
     unlock(fetch);
 }
@@ -111,13 +112,13 @@ static bool already_here(struct fetch *fetch)
 /* The store is asked once for each record. */
 static bool is_stored(struct fetch *fetch)
 {
-    if (fetch->judged == fetch->next)
-        return fetch->stores;
-    fetch->judged = fetch->next;
-    fetch->stores = fetch->admitted &&
+    if (fetch->admission.judged == fetch->next)
+        return fetch->admission.stores;
+    fetch->admission.judged = fetch->next;
+    fetch->admission.stores = fetch->admission.admitted &&
                     store_admits(cache_store(fetch->inflight->cache), fetch->metadata,
                                  fetch->next / UNIT_BYTES);
-    return fetch->stores;
+    return fetch->admission.stores;
 }
 
 enum step { STEP_GO, STEP_PAUSE, STEP_NO_SLOT, STEP_ENOUGH };
@@ -127,46 +128,47 @@ static enum step next_step(struct fetch *fetch)
 {
     if (fetch->next >= fetch->end)
         return STEP_ENOUGH;
-    if (fetch->current)
+    if (fetch->stream.current)
         return STEP_GO;
-    if (!fetch->readers && fetch->began) {
+    if (!fetch->readers.count && fetch->stream.began) {
         fetch->end = fetch->next;    /* H6: ends with the record that was under way */
         return STEP_ENOUGH;
     }
     /* The caller that began the fetch knew that its first record is missing. A stream that is not
      * stored does not rely on the store, because the next write may remove these bytes. */
-    if (fetch->began && fetch->admitted && already_here(fetch)) {
+    if (fetch->stream.began && fetch->admission.admitted && already_here(fetch)) {
         fetch->end = fetch->next;
         return STEP_ENOUGH;
     }
-    uint64_t ahead = fetch->next - MIN(fetch->wanted, fetch->next);
+    uint64_t ahead = fetch->next - MIN(fetch->readers.wanted, fetch->next);
     if (is_stored(fetch) && ahead > cache_ahead_max(fetch->inflight->cache)) {
         fetch->end = fetch->next;    /* its readers ask for the rest when they come to it */
-        fetch->outran = true;
+        fetch->stream.outran = true;
         return STEP_ENOUGH;
     }
     if (!is_stored(fetch) && ahead > UNSTORED_AHEAD_BYTES) {
-        fetch->pacing = true;
+        fetch->stream.pacing = true;
         spare_kept(fetch);
         return STEP_PAUSE;
     }
-    fetch->began = true;
-    fetch->current =
+    fetch->stream.began = true;
+    fetch->stream.current =
         flight_new(fetch->inflight, fetch, fetch->metadata, fetch->next, record_length(fetch));
-    if (!fetch->current) {
+    if (!fetch->stream.current) {
         fetch_drop_kept(fetch);    /* the fetch must not wait for slots that it keeps itself */
         return STEP_NO_SLOT;
     }
-    waiters_wake(&fetch->waiters);
+    waiters_wake(&fetch->readers.waiters);
     return STEP_GO;
 }
 
 /* A landed flight that is not going to be found in the store stays joinable a while. */
 static void keep(struct fetch *fetch, struct flight *flight)
 {
-    flight_unref(&fetch->kept[0]);
-    memmove(&fetch->kept[0], &fetch->kept[1], sizeof(fetch->kept) - sizeof(fetch->kept[0]));
-    fetch->kept[UNSTORED_KEPT - 1] = flight_ref(flight);
+    struct flight **kept = fetch->stream.kept;
+    flight_unref(&kept[0]);
+    memmove(&kept[0], &kept[1], (UNSTORED_KEPT - 1) * sizeof(kept[0]));
+    kept[UNSTORED_KEPT - 1] = flight_ref(flight);
 }
 
 /* A small object in the store is one record, with the metadata in front. If that record is bad, its
@@ -174,14 +176,14 @@ static void keep(struct fetch *fetch, struct flight *flight)
 static bool comes_with_metadata(const struct fetch *fetch, const struct flight *flight)
 {
     return flight->metadata->size <= WHOLE_BYTES_MAX &&
-           (fetch->known_metadata ||
+           (fetch->asked.known_metadata ||
             (flight->start == 0 && flight->length == flight->metadata->size));
 }
 
 /* Metadata may have been refused before the store admitted bytes of the object. */
 static bool needs_metadata(const struct fetch *fetch, const struct flight *flight)
 {
-    return fetch->stores && (comes_with_metadata(fetch, flight) ||
+    return fetch->admission.stores && (comes_with_metadata(fetch, flight) ||
                              !store_knows(cache_store(fetch->inflight->cache), &fetch->inflight->id,
                                           &fetch->inflight->name));
 }
@@ -189,13 +191,13 @@ static bool needs_metadata(const struct fetch *fetch, const struct flight *fligh
 /* The current flight is full: it goes to the store, or is kept a while for slower readers. */
 static void land(struct fetch *fetch)
 {
-    struct flight *flight = fetch->current;
+    struct flight *flight = fetch->stream.current;
     check(fetch->next <= fetch->end && fetch->next == flight->start + flight->length);
-    fetch->current = NULL;
-    if (!flight_land(flight, fetch->stores, needs_metadata(fetch, flight)))
+    fetch->stream.current = NULL;
+    if (!flight_land(flight, fetch->admission.stores, needs_metadata(fetch, flight)))
         keep(fetch, flight);
     flight_unref(&flight);
-    if (!fetch->readers)
+    if (!fetch->readers.count)
         fetch->end = fetch->next;
 }
 
@@ -214,14 +216,14 @@ static void tell_readers(struct flight *flight, uint64_t filled)
 
 static void take(struct fetch *fetch, slice bytes)
 {
-    struct flight *flight = fetch->current;
+    struct flight *flight = fetch->stream.current;
     uint64_t filled = atomic_load(&flight->filled);
     check(fetch->next == flight->start + filled && filled + bytes.len <= flight->length);
     memcpy(flight->bytes + filled, bytes.ptr, bytes.len);
     lock(fetch);
     atomic_store(&flight->filled, filled + bytes.len);
     fetch->next += bytes.len;
-    fetch->tries = 0;
+    fetch->stream.tries = 0;
     tell_readers(flight, filled + bytes.len);
     if (filled + bytes.len == flight->length)
         land(fetch);
@@ -232,29 +234,29 @@ static void take(struct fetch *fetch, slice bytes)
  * at or after the end of the object, and the origin ignores ranges. */
 static bool skips_in_vain(const struct fetch *fetch)
 {
-    return fetch->next >= fetch->end && fetch->skip > SKIP_BYTES_MAX;
+    return fetch->next >= fetch->end && fetch->stream.skip > SKIP_BYTES_MAX;
 }
 
 static enum origin_take on_body(struct origin_call *call, slice bytes)
 {
-    struct fetch *fetch = container_of(call, struct fetch, call);
+    struct fetch *fetch = container_of(call, struct fetch, request.call);
     if (!good_status(fetch) || fetch->err) {
-        size_t room = ERROR_BODY_MAX - MIN(fetch->error_body.len, ERROR_BODY_MAX);
-        text_add(&fetch->error_body, slice_sub(bytes, 0, room));
+        size_t room = ERROR_BODY_MAX - MIN(fetch->error.body.len, ERROR_BODY_MAX);
+        text_add(&fetch->error.body, slice_sub(bytes, 0, room));
         return ORIGIN_TAKEN;
     }
     /* bytes that were taken before the pause, perhaps in other pieces */
-    size_t consumed = MIN(fetch->taken, bytes.len);
-    fetch->taken -= consumed;
+    size_t consumed = MIN(fetch->stream.taken, bytes.len);
+    fetch->stream.taken -= consumed;
     bytes = slice_from(bytes, consumed);
     while (bytes.len) {
         size_t now = bytes.len;
         if (skips_in_vain(fetch)) {
             origin_cancel(call);
             break;
-        } else if (fetch->skip) {
-            now = MIN(now, fetch->skip);
-            fetch->skip -= now;
+        } else if (fetch->stream.skip) {
+            now = MIN(now, fetch->stream.skip);
+            fetch->stream.skip -= now;
         } else {
             lock(fetch);
             enum step step = next_step(fetch);
@@ -262,7 +264,7 @@ static enum origin_take on_body(struct origin_call *call, slice bytes)
             if (step == STEP_NO_SLOT)
                 slots_press(fetch->inflight->flights);
             if (step == STEP_PAUSE || step == STEP_NO_SLOT) {
-                fetch->taken = consumed;
+                fetch->stream.taken = consumed;
                 bool spare = step == STEP_PAUSE && learn_has_strong_etag(fetch->metadata);
                 return spare ? ORIGIN_SPARE : ORIGIN_PAUSE;
             }
@@ -270,7 +272,8 @@ static enum origin_take on_body(struct origin_call *call, slice bytes)
                 origin_cancel(call);
                 break;
             }
-            now = MIN(now, fetch->current->length - atomic_load(&fetch->current->filled));
+            const struct flight *current = fetch->stream.current;
+            now = MIN(now, current->length - atomic_load(&current->filled));
             take(fetch, slice_sub(bytes, 0, now));
         }
         consumed += now;
@@ -285,13 +288,13 @@ static enum origin_take on_body(struct origin_call *call, slice bytes)
 /* Units that came whole before it broke off are worth keeping. */
 static void close_current(struct fetch *fetch)
 {
-    struct flight *flight = fetch->current;
-    fetch->current = NULL;
+    struct flight *flight = fetch->stream.current;
+    fetch->stream.current = NULL;
     if (!flight)
         return;
     uint64_t filled = atomic_load(&flight->filled);
     uint64_t whole = filled / UNIT_BYTES * UNIT_BYTES;
-    if (fetch->stores && whole) {
+    if (fetch->admission.stores && whole) {
         flight->length = whole;
         atomic_store(&flight->filled, whole);
         if (!flight_land(flight, true, false))
@@ -304,8 +307,9 @@ static void close_current(struct fetch *fetch)
 
 static bool worth_another_try(const struct fetch *fetch, enum err err)
 {
-    return fetch->kind == FETCH_GET && fetch->answered && !fetch->err && fetch->readers &&
-           learn_has_strong_etag(fetch->metadata) && fetch->tries < RESTARTS_MAX &&
+    return fetch->asked.kind == FETCH_GET && fetch->answered && !fetch->err &&
+           fetch->readers.count &&
+           learn_has_strong_etag(fetch->metadata) && fetch->stream.tries < RESTARTS_MAX &&
            !cache_is_stopping(fetch->inflight->cache) &&
            (err == ERR_ORIGIN_CUT || err == ERR_ORIGIN_CONNECT || err == ERR_ORIGIN_TIMEOUT);
 }
@@ -313,8 +317,8 @@ static bool worth_another_try(const struct fetch *fetch, enum err err)
 /* No version is known to be current. */
 static void learn_none(struct fetch *fetch)
 {
-    const struct learnt none = { .answers = fetch->answers };
-    (void)!inflight_learn(fetch->inflight, &none, &fetch->epoch);
+    const struct learnt none = { .answers = fetch->sent.answers };
+    (void)!inflight_learn(fetch->inflight, &none, &fetch->sent.epoch);
 }
 
 static void forget(struct fetch *fetch)
@@ -337,9 +341,9 @@ void deliver_changed(struct fetch *fetch)
  * shared identity proves that there is no object. */
 static bool is_gone(const struct fetch *fetch, enum err err)
 {
-    return identity_id(fetch->asker.who) == 0 &&
+    return identity_id(fetch->asked.as.who) == 0 &&
            (err == ERR_NO_SUCH_KEY || err == ERR_NO_SUCH_BUCKET ||
-            (fetch->status == 404 && fetch->inflight->name.version.len));
+            (fetch->request.status == 404 && fetch->inflight->name.version.len));
 }
 
 /* Was the client refused? An archived object is no denial: only clients that may read it learn
@@ -347,8 +351,9 @@ static bool is_gone(const struct fetch *fetch, enum err err)
 static bool is_denial(const struct fetch *fetch, enum err err, slice code, bool answered)
 {
     if (!answered)
-        return err == ERR_ORIGIN_KEYS && identity_id(fetch->asker.who);
-    return (fetch->status == 401 || fetch->status == 403) && !slice_eq(code, S("InvalidObjectState"));
+        return err == ERR_ORIGIN_KEYS && identity_id(fetch->asked.as.who);
+    return (fetch->request.status == 401 || fetch->request.status == 403) &&
+           !slice_eq(code, S("InvalidObjectState"));
 }
 
 /* Every denial has the same document, ours. The origin's comes with a GET alone, and a cached
@@ -356,18 +361,18 @@ static bool is_denial(const struct fetch *fetch, enum err err, slice code, bool 
  * cached. */
 static void set_refusal(struct fetch *fetch, enum err err)
 {
-    slice body = text_slice(&fetch->error_body), code = S(""), message;
+    slice body = text_slice(&fetch->error.body), code = S(""), message;
     bool answered = fetch->err == OK && err == OK;
-    if (answered && xml_read_error(&fetch->arena, body, &code, &message) != OK)
+    if (answered && xml_read_error(&fetch->request.arena, body, &code, &message) != OK)
         code = S("");
-    err = answered ? s3_error_from(fetch->status, code) : fetch->err ? fetch->err : err;
+    err = answered ? s3_error_from(fetch->request.status, code) : fetch->err ? fetch->err : err;
     if (answered && is_gone(fetch, err))
         forget(fetch);
     if (is_denial(fetch, err, code, answered))
         fetch->refusal = refusal_new(ERR_DENIED, 403, S(""), S(""), S(""));
     else if (answered)
-        fetch->refusal = refusal_new(err, fetch->status, fetch->error_type,
-                                     text_slice(&fetch->error_fields), body);
+        fetch->refusal = refusal_new(err, fetch->request.status, fetch->error.type,
+                                     text_slice(&fetch->error.fields), body);
     else
         fetch->refusal = refusal_new(err, 0, S(""), S(""), S(""));
     fetch->err = err;
@@ -379,13 +384,14 @@ static bool judge_end(struct fetch *fetch, enum err *err)
     if (fetch->canceled && !fetch->err)
         fetch->err = ERR_CANCELED;
     bool complete = fetch->answered && !fetch->err &&
-                    (fetch->kind == FETCH_HEAD ? *err == OK : fetch->next >= fetch->end);
+                    (fetch->asked.kind == FETCH_HEAD ? *err == OK : fetch->next >= fetch->end);
     if (complete)
         return true;
     if (fetch->answered && !fetch->err && *err == OK)
         *err = good_status(fetch) ? ERR_ORIGIN_CUT : ERR_ORIGIN_REPLY;
-    bool no_such_part = fetch->asked.part && fetch->status == 416;
-    if (fetch->metadata && (fetch->status == 412 || fetch->status == 416) && !no_such_part) {
+    bool no_such_part = fetch->asked.span.part && fetch->request.status == 416;
+    int status = fetch->request.status;
+    if (fetch->metadata && (status == 412 || status == 416) && !no_such_part) {
         fetch->err = ERR_CHANGED;
         deliver_changed(fetch);
     }
@@ -398,8 +404,8 @@ static void retire(struct fetch *fetch)
     close_current(fetch);
     fetch->over = true;
     list_del(&fetch->link);
-    waiters_wake(&fetch->waiters);
-    if (!fetch->readers)
+    waiters_wake(&fetch->readers.waiters);
+    if (!fetch->readers.count)
         fetch_free(fetch);
     else
         spare_kept(fetch);
@@ -408,7 +414,7 @@ static void retire(struct fetch *fetch)
 static void on_disk(struct store_removal *refusing, enum err err)
 {
     (void)err;    /* out of service is as good: after it, metadata is revalidated */
-    struct fetch *fetch = container_of(refusing, struct fetch, refusing);
+    struct fetch *fetch = container_of(refusing, struct fetch, error.refusing);
     struct flights *flights = fetch->inflight->flights;
     struct object_id id = fetch->inflight->id;
     flights_lock(flights, &id);
@@ -420,23 +426,23 @@ static void on_disk(struct store_removal *refusing, enum err err)
  * disk: a crash does not undo it. True: then it is over. */
 static bool refuse_first(struct fetch *fetch)
 {
-    if (!grant_is_refusal(fetch->status, fetch->err))
+    if (!grant_is_refusal(fetch->request.status, fetch->err))
         return false;
     permit_refused(fetch);
-    fetch->refusing = (struct store_removal){ .ids = &fetch->inflight->id, .count = 1,
+    fetch->error.refusing = (struct store_removal){ .ids = &fetch->inflight->id, .count = 1,
                                               .done = on_disk };
-    if (identity_id(fetch->asker.who) ||
-        !store_refuse(cache_store(fetch->inflight->cache), &fetch->refusing))
+    if (identity_id(fetch->asked.as.who) ||
+        !store_refuse(cache_store(fetch->inflight->cache), &fetch->error.refusing))
         return false;
     close_current(fetch);
-    fetch->pacing = false;
+    fetch->stream.pacing = false;
     fetch->canceled = true;    /* not to be joined */
     return true;
 }
 
 static void on_done(struct origin_call *call, enum err err)
 {
-    struct fetch *fetch = container_of(call, struct fetch, call);
+    struct fetch *fetch = container_of(call, struct fetch, request.call);
     struct flights *flights = fetch->inflight->flights;
     struct object_id id = fetch->inflight->id;
     flights_lock(flights, &id);
@@ -445,8 +451,8 @@ static void on_done(struct origin_call *call, enum err err)
         fetch->end = fetch->next;    /* its readers go on with another, when they need more */
     bool complete = judge_end(fetch, &err);
     if (!complete && worth_another_try(fetch, err)) {
-        fetch->tries++;
-        fetch->taken = 0;
+        fetch->stream.tries++;
+        fetch->stream.taken = 0;
         metric_add(M_CACHE_RESTARTS, 1);
         fetch_send(fetch);
     } else {

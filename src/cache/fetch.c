@@ -17,17 +17,18 @@
 void fetch_drop_kept(struct fetch *fetch)
 {
     for (size_t i = 0; i < UNSTORED_KEPT; i++)
-        flight_unref(&fetch->kept[i]);
+        flight_unref(&fetch->stream.kept[i]);
 }
 
 void fetch_free(struct fetch *fetch)
 {
-    check(fetch->magic == FETCH_MAGIC && fetch->over && !fetch->readers && !fetch->current);
+    check(fetch->magic == FETCH_MAGIC && fetch->over);
+    check(!fetch->readers.count && !fetch->stream.current);
     slots_forget(fetch->inflight->flights, fetch);
     fetch_drop_kept(fetch);
     metadata_unref(&fetch->metadata);
     refusal_unref(&fetch->refusal);
-    arena_free(&fetch->arena);
+    arena_free(&fetch->request.arena);
     struct cache *cache = fetch->inflight->cache;
     inflight_unref(&fetch->inflight);
     fetch->magic = 0;
@@ -39,13 +40,13 @@ void fetch_free(struct fetch *fetch)
 
 static slice query_of(struct fetch *fetch)
 {
-    struct text query = text_in(&fetch->arena);
+    struct text query = text_in(&fetch->request.arena);
     if (fetch->inflight->name.version.len) {
         text_add(&query, S("versionId="));
         uri_encode(&query, fetch->inflight->name.version, true);
     }
-    if (fetch->asked.part)
-        text_printf(&query, "%spartNumber=%u", query.len ? "&" : "", fetch->asked.part);
+    if (fetch->asked.span.part)
+        text_printf(&query, "%spartNumber=%u", query.len ? "&" : "", fetch->asked.span.part);
     return text_slice(&query);
 }
 
@@ -54,10 +55,10 @@ static slice query_of(struct fetch *fetch)
 static enum err may_send(struct origin_call *call, bool again)
 {
     (void)again;
-    struct fetch *fetch = container_of(call, struct fetch, call);
+    struct fetch *fetch = container_of(call, struct fetch, request.call);
     struct inflight *inflight = fetch->inflight;
     flights_lock(inflight->flights, &inflight->id);
-    fetch->canceled |= !fetch->readers;
+    fetch->canceled |= !fetch->readers.count;
     enum err err = fetch->canceled ? ERR_CANCELED : OK;
     flights_unlock(inflight->flights, &inflight->id);
     return err;
@@ -66,37 +67,38 @@ static enum err may_send(struct origin_call *call, bool again)
 void fetch_send(struct fetch *fetch)
 {
     size_t count = 0;
-    const struct fetch_span *span = &fetch->asked;
+    const struct fetch_span *span = &fetch->asked.span;
     uint64_t first = fetch->answered ? fetch->next : span->first;
     uint64_t end = fetch->answered ? fetch->end : span->end;
-    fetch->fields[count++] = (struct http_field){ S("x-amz-checksum-mode"), S("ENABLED") };
-    if (fetch->kind == FETCH_GET && (fetch->answered || !span->plain)) {
+    fetch->request.fields[count++] = (struct http_field){ S("x-amz-checksum-mode"), S("ENABLED") };
+    if (fetch->asked.kind == FETCH_GET && (fetch->answered || !span->plain)) {
         slice range;
         if (span->suffix && !fetch->answered)
-            range = arena_printf(&fetch->arena, "bytes=-%" PRIu64, span->suffix);
+            range = arena_printf(&fetch->request.arena, "bytes=-%" PRIu64, span->suffix);
         else if (end == NO_END)
-            range = arena_printf(&fetch->arena, "bytes=%" PRIu64 "-", first);
+            range = arena_printf(&fetch->request.arena, "bytes=%" PRIu64 "-", first);
         else
-            range = arena_printf(&fetch->arena, "bytes=%" PRIu64 "-%" PRIu64, first, end - 1);
-        fetch->fields[count++] = (struct http_field){ S("range"), range };
+            range = arena_printf(&fetch->request.arena, "bytes=%" PRIu64 "-%" PRIu64, first,
+                                 end - 1);
+        fetch->request.fields[count++] = (struct http_field){ S("range"), range };
     }
-    bool of_known = fetch->kind == FETCH_GET || fetch->asked.part;
+    bool of_known = fetch->asked.kind == FETCH_GET || fetch->asked.span.part;
     if (fetch->metadata && of_known && learn_has_strong_etag(fetch->metadata) &&
         guard_on(GUARD_IF_MATCH))
-        fetch->fields[count++] = (struct http_field){ S("if-match"), fetch->metadata->etag };
-    fetch->call = (struct origin_call){
+        fetch->request.fields[count++] = (struct http_field){ S("if-match"), fetch->metadata->etag };
+    fetch->request.call = (struct origin_call){
         .events = &deliver_events,
         .may_send = may_send,
-        .op = fetch->kind == FETCH_GET ? S3_GET_OBJECT : S3_HEAD_OBJECT,
+        .op = fetch->asked.kind == FETCH_GET ? S3_GET_OBJECT : S3_HEAD_OBJECT,
         .bucket = fetch->inflight->name.bucket,
         .key = fetch->inflight->name.key,
         .query = query_of(fetch),
-        .fields = fetch->fields,
+        .fields = fetch->request.fields,
         .field_count = count,
-        .as = identity_as(fetch->asker.who),
-        .list_id = fetch->asker.list_id,
+        .as = identity_as(fetch->asked.as.who),
+        .list_id = fetch->asked.as.list_id,
     };
-    origin_start(fetch->inflight->rules->origin, &fetch->call);
+    origin_start(fetch->inflight->rules->origin, &fetch->request.call);
 }
 
 struct fetch *fetch_start(struct inflight *inflight, enum fetch_kind kind,
@@ -107,31 +109,31 @@ struct fetch *fetch_start(struct inflight *inflight, enum fetch_kind kind,
         return NULL;
     struct fetch *fetch = must_alloc(sizeof(*fetch));
     fetch->magic = FETCH_MAGIC;
-    fetch->kind = kind;
+    fetch->asked.kind = kind;
     fetch->inflight = inflight_ref(inflight);
     check(kind == FETCH_HEAD || span->first < span->end || span->suffix || span->plain);
     check(!span->suffix || !span->first);
-    fetch->asked = *span;
+    fetch->asked.span = *span;
     /* A get may go on in an inflight that newcomers do not join any more, because its note does not
      * hold. Its fills are not published: answers in another inflight are not compared with its. */
-    fetch->epoch = inflight->epoch;
-    fetch->compared = store_compared(cache_store(inflight->cache));
-    fetch->sent_ms = ageing_ms();
-    fetch->answers = inflight->learnt.answers;
-    fetch->asker = *asker;
-    fetch->granted = grant_note_now(&asker->grant, inflight->name.bucket);
-    fetch->refusals = grant_refusals(&asker->grant);
-    fetch->readers = 1;
-    fetch->judged = NO_END;
-    fetch->wanted = span->first;
-    fetch->error_body = text_in(&fetch->arena);
-    fetch->error_fields = text_in(&fetch->arena);
+    fetch->sent.epoch = inflight->epoch;
+    fetch->sent.compared = store_compared(cache_store(inflight->cache));
+    fetch->sent.at_ms = ageing_ms();
+    fetch->sent.answers = inflight->learnt.answers;
+    fetch->asked.as = *asker;
+    fetch->sent.granted = grant_note_now(&asker->grant, inflight->name.bucket);
+    fetch->sent.refusals = grant_refusals(&asker->grant);
+    fetch->readers.count = 1;
+    fetch->admission.judged = NO_END;
+    fetch->readers.wanted = span->first;
+    fetch->error.body = text_in(&fetch->request.arena);
+    fetch->error.fields = text_in(&fetch->request.arena);
     list_init(&fetch->link);
-    list_init(&fetch->slot_link);
-    list_init(&fetch->waiters);
+    list_init(&fetch->slot.link);
+    list_init(&fetch->readers.waiters);
     if (metadata) {
         fetch->metadata = metadata_ref(metadata);
-        fetch->known_metadata = true;
+        fetch->asked.known_metadata = true;
     }
     list_add(kind == FETCH_HEAD ? &inflight->probes : &inflight->fetches, &fetch->link);
     metric_add(kind == FETCH_HEAD ? M_CACHE_HEADS : M_CACHE_FETCHES, 1);
@@ -143,8 +145,9 @@ struct fetch *fetch_probe(struct inflight *inflight, const struct identity *who,
 {
     struct fetch *newest = NULL;
     list_each(struct fetch, probe, &inflight->probes, link)
-        if (!probe->canceled && probe->asked.part == part && identity_same(probe->asker.who, who) &&
-            (!newest || probe->sent_ms >= newest->sent_ms))
+        if (!probe->canceled && probe->asked.span.part == part &&
+            identity_same(probe->asked.as.who, who) &&
+            (!newest || probe->sent.at_ms >= newest->sent.at_ms))
             newest = probe;
     return newest;
 }
@@ -155,11 +158,11 @@ static bool delivers(const struct fetch *fetch, uint64_t etag_hash, uint64_t off
 {
     if (fetch->over || fetch->canceled)
         return false;
-    if (fetch->known_metadata && etag_hash && fetch->metadata->etag_hash != etag_hash)
+    if (fetch->asked.known_metadata && etag_hash && fetch->metadata->etag_hash != etag_hash)
         return false;
     if (!fetch->answered) {
-        const struct fetch_span *span = &fetch->asked;
-        if (fetch->known_metadata && !etag_hash)
+        const struct fetch_span *span = &fetch->asked.span;
+        if (fetch->asked.known_metadata && !etag_hash)
             return false;
         return !span->suffix && offset >= span->first && offset < span->end &&
                offset - span->first <= WAIT_AHEAD_BYTES;
@@ -181,10 +184,11 @@ uint64_t fetch_next_claim(struct inflight *inflight, uint64_t etag_hash, uint64_
     uint64_t nearest = NO_END;
     list_each(struct fetch, fetch, &inflight->fetches, link) {
         bool other = fetch->metadata && etag_hash && fetch->metadata->etag_hash != etag_hash;
-        if (fetch->over || fetch->canceled || other || (fetch->asked.suffix && !fetch->answered))
+        if (fetch->over || fetch->canceled || other ||
+            (fetch->asked.span.suffix && !fetch->answered))
             continue;
         uint64_t begin =
-            fetch->answered ? fetch->next / UNIT_BYTES * UNIT_BYTES : fetch->asked.first;
+            fetch->answered ? fetch->next / UNIT_BYTES * UNIT_BYTES : fetch->asked.span.first;
         if (begin > from)
             nearest = MIN(nearest, begin);
     }
@@ -194,25 +198,25 @@ uint64_t fetch_next_claim(struct inflight *inflight, uint64_t etag_hash, uint64_
 struct fetch *fetch_join_this(struct fetch *fetch)
 {
     check(fetch->magic == FETCH_MAGIC);
-    fetch->readers++;
+    fetch->readers.count++;
     return fetch;
 }
 
 void fetch_joined(struct fetch *fetch, uint64_t list_id)
 {
-    if (!fetch || list_id || !fetch->asker.list_id || fetch->answered || fetch->over)
+    if (!fetch || list_id || !fetch->asked.as.list_id || fetch->answered || fetch->over)
         return;
-    fetch->asker.list_id = 0;
-    atomic_store(&fetch->call.list_id, 0);
-    origin_ask_again(&fetch->call);
+    fetch->asked.as.list_id = 0;
+    atomic_store(&fetch->request.call.list_id, 0);
+    origin_ask_again(&fetch->request.call);
 }
 
 void fetch_progress(struct fetch *fetch, uint64_t offset)
 {
-    fetch->wanted = MAX(fetch->wanted, offset);
-    if (fetch->pacing && fetch->next <= fetch->wanted + UNSTORED_AHEAD_BYTES) {
-        fetch->pacing = false;
-        origin_resume(&fetch->call);
+    fetch->readers.wanted = MAX(fetch->readers.wanted, offset);
+    if (fetch->stream.pacing && fetch->next <= fetch->readers.wanted + UNSTORED_AHEAD_BYTES) {
+        fetch->stream.pacing = false;
+        origin_resume(&fetch->request.call);
     }
 }
 
@@ -220,7 +224,8 @@ void fetch_progress(struct fetch *fetch, uint64_t offset)
  * itself, and its connection lives on. */
 static bool is_of_no_use(const struct fetch *fetch)
 {
-    return fetch->kind == FETCH_GET && fetch->answered && (!fetch->stores || !fetch->current) &&
+    bool in_record = fetch->admission.stores && fetch->stream.current;
+    return fetch->asked.kind == FETCH_GET && fetch->answered && !in_record &&
            fetch->next < fetch->end;
 }
 
@@ -230,21 +235,21 @@ void fetch_leave(struct fetch **fetch)
     *fetch = NULL;
     if (!mine)
         return;
-    check(mine->magic == FETCH_MAGIC && mine->readers > 0);
-    if (--mine->readers > 0)
+    check(mine->magic == FETCH_MAGIC && mine->readers.count > 0);
+    if (--mine->readers.count > 0)
         return;
     if (mine->over) {
         fetch_free(mine);
     } else if (is_of_no_use(mine)) {
         if (!mine->canceled)
-            origin_cancel(&mine->call);
+            origin_cancel(&mine->request.call);
         mine->canceled = true;    /* nobody joins it any more */
-    } else if (!mine->answered || mine->tries) {
-        origin_ask_again(&mine->call);    /* it may not have been sent (again) yet */
+    } else if (!mine->answered || mine->stream.tries) {
+        origin_ask_again(&mine->request.call);    /* it may not have been sent (again) yet */
     }
 }
 
 void fetch_slot_free(struct fetch *fetch)
 {
-    origin_resume(&fetch->call);
+    origin_resume(&fetch->request.call);
 }

@@ -40,23 +40,70 @@ struct asker {
     uint64_t list_id;             /* 0: of no list; see struct get_ask */
 };
 
+/* What a fetch asks the origin. Only as.list_id changes. */
+struct fetch_question {
+    enum fetch_kind kind;
+    struct fetch_span span;
+    struct asker as;
+    bool known_metadata;          /* sent with If-Match */
+    bool proof;                   /* a GET for its status alone: its bytes are not stored */
+    bool upgrade;                 /* a HEAD for the full metadata of a version that is stored */
+};
+
+/* What was known when the request was sent. An answer is not newer than that. */
+struct fetch_note {
+    struct epoch_note epoch;
+    uint64_t compared;            /* store_compared() */
+    struct grant_note granted;
+    uint32_t refusals;            /* grant_refusals() */
+    uint64_t at_ms;               /* by ageing_ms() */
+    unsigned answers;             /* inflight->learnt.answers */
+};
+
+/* The readers of a fetch. Under the lock. */
+struct fetch_readers {
+    unsigned count;
+    uint64_t wanted;              /* the position of the fastest reader */
+    struct list waiters;
+};
+
+/* Whether the bytes of a fetch are stored. */
+struct admission {
+    bool admitted;                /* they may be stored, if the store admits their record */
+    bool stores;                  /* the store has admitted the record that begins at `judged` */
+    uint64_t judged;              /* start of the record that the store judged last; NO_END: none */
+};
+
+/* The way of the bytes from the answer to the flights. */
+struct stream {
+    bool began;                   /* has fed a flight */
+    bool pacing;                  /* paused until its fastest reader comes nearer */
+    bool outran;                  /* ended because its readers were too far behind */
+    uint64_t skip;                /* bytes of this answer that lie before `next` */
+    size_t taken;                 /* bytes taken before a pause: the origin sends them again */
+    unsigned tries;               /* restarts since the last byte */
+    struct flight *current;
+    struct flight *kept[UNSTORED_KEPT];    /* if it is not stored: flights for slower readers */
+};
+
+/* An answer without the object. */
+struct fetch_error {
+    struct text body, fields;
+    slice type;
+    struct store_removal refusing;    /* after a refusal: `over` is set when it is on disk */
+};
+
 struct fetch {
     uint64_t magic;
     struct list link;             /* inflight->fetches */
-    struct list slot_link;        /* in the queue for a slot, or in slots_spare (flight.c) */
-    bool slot_invited;            /* its turn in that queue has come; set by the slots */
-    enum fetch_kind kind;
-    struct inflight *inflight;        /* a reference */
-    struct fetch_span asked;
-    struct epoch_note epoch;
-    uint64_t compared;            /* store_compared() when it was sent */
-    struct asker asker;
-    struct grant_note granted;    /* the note at sent_ms */
-    uint32_t refusals;            /* grant_refusals() at sent_ms */
-    uint64_t sent_ms;             /* by ageing_ms(): its answer is not older than that */
-    unsigned answers;             /* inflight->learnt.answers at sent_ms */
-
-    /* for readers, under the lock */
+    struct slot_wait {            /* guarded by the lock of the slots (flight.c) */
+        struct list link;         /* in the queue for a slot, or in slots_spare */
+        bool invited;             /* its turn in that queue has come */
+    } slot;
+    struct inflight *inflight;    /* a reference */
+    struct fetch_question asked;
+    struct fetch_note sent;
+    /* Under the lock. */
     struct metadata *metadata;    /* the version in its If-Match, or in its answer */
     /* The head of a good response has come: metadata, next and end are known. */
     bool answered;
@@ -65,32 +112,17 @@ struct fetch {
     enum err err;                 /* once over: OK, ERR_CHANGED (another version), or see refusal */
     struct refusal *refusal;
     uint64_t next, end;           /* the byte that comes next, and the first that is not wanted */
-    struct list waiters;
-    unsigned readers;
-    uint64_t wanted;              /* the position of the fastest reader */
-
-    /* for the leader only: the origin thread that runs the call */
-    struct origin_call call;
-    struct http_field fields[3];
-    struct arena arena;
-    bool known_metadata;          /* sent with If-Match */
-    bool proof;                   /* a GET for its status alone: its bytes are not stored */
-    bool upgrade;                 /* a HEAD for the full metadata of a version that is stored */
-    bool admitted;                /* its bytes may be stored, if the store admits their record */
-    bool stores;                  /* the store has admitted the record that begins at `judged` */
-    uint64_t judged;              /* start of the record that the store judged last; NO_END: none */
-    bool began;                   /* has fed a flight */
-    bool pacing;                  /* paused until its fastest reader comes nearer */
-    bool outran;                  /* ended because its readers were too far behind */
-    int status;
-    uint64_t skip;                /* bytes of this answer that lie before `next` */
-    size_t taken;                 /* bytes taken before a pause: the origin sends them again */
-    unsigned tries;               /* restarts since the last byte */
-    struct flight *current;
-    struct flight *kept[UNSTORED_KEPT];    /* if it is not stored: flights for slower readers */
-    struct store_removal refusing;    /* after a refusal: `over` is set when it is on disk */
-    struct text error_body, error_fields;
-    slice error_type;
+    struct fetch_readers readers;
+    /* For the leader only: the origin thread that runs the call. */
+    struct fetch_request {
+        struct origin_call call;
+        struct http_field fields[3];
+        struct arena arena;
+        int status;               /* of the answer */
+    } request;
+    struct admission admission;
+    struct stream stream;
+    struct fetch_error error;
 };
 
 /* Starts a fetch, with the caller as its reader. The caller has the object's lock, and keeps it.

@@ -250,26 +250,26 @@ static void invite(struct flights *flights)    /* under slots_lock */
 {
     if (list_empty(&flights->slots_queue) || flights->slots_used >= flights->slots_max)
         return;
-    struct fetch *next = list_of(list_take(&flights->slots_queue), struct fetch, slot_link);
-    next->slot_invited = true;
+    struct fetch *next = list_of(list_take(&flights->slots_queue), struct fetch, slot.link);
+    next->slot.invited = true;
     fetch_slot_free(next);    /* only posts: the lock may be held */
 }
 
 static bool slot_take(struct flights *flights, size_t bytes, struct fetch *asker)
 {
     pthread_mutex_lock(&flights->slots_lock);
-    list_del(&asker->slot_link);
-    bool in_turn = asker->slot_invited || list_empty(&flights->slots_queue);
+    list_del(&asker->slot.link);
+    bool in_turn = asker->slot.invited || list_empty(&flights->slots_queue);
     bool fits = in_turn && flights->slots_used + bytes <= flights->slots_max;
     if (fits) {
         flights->slots_used += bytes;
         invite(flights);
     } else {    /* an invited asker keeps its place, the first */
-        list_add(asker->slot_invited ? flights->slots_queue.next : &flights->slots_queue,
-                 &asker->slot_link);
+        list_add(asker->slot.invited ? flights->slots_queue.next : &flights->slots_queue,
+                 &asker->slot.link);
         metric_add(M_CACHE_SLOT_WAITS, 1);
     }
-    asker->slot_invited = false;
+    asker->slot.invited = false;
     pthread_mutex_unlock(&flights->slots_lock);
     return fits;
 }
@@ -286,8 +286,8 @@ static void slot_give(struct flights *flights, size_t bytes)
 void slots_forget(struct flights *flights, struct fetch *fetch)
 {
     pthread_mutex_lock(&flights->slots_lock);
-    list_del(&fetch->slot_link);
-    fetch->slot_invited = false;
+    list_del(&fetch->slot.link);
+    fetch->slot.invited = false;
     invite(flights);
     pthread_mutex_unlock(&flights->slots_lock);
 }
@@ -296,9 +296,9 @@ bool slots_spare(struct flights *flights, struct fetch *fetch)
 {
     pthread_mutex_lock(&flights->slots_lock);
     bool wanted = !list_empty(&flights->slots_queue);
-    list_del(&fetch->slot_link);
+    list_del(&fetch->slot.link);
     if (!wanted)
-        list_add(&flights->slots_spare, &fetch->slot_link);
+        list_add(&flights->slots_spare, &fetch->slot.link);
     pthread_mutex_unlock(&flights->slots_lock);
     return !wanted;
 }
@@ -308,11 +308,11 @@ void slots_press(struct flights *flights)
 {
     pthread_mutex_lock(&flights->slots_lock);
     while (!list_empty(&flights->slots_spare)) {
-        struct fetch *fetch = list_of(flights->slots_spare.next, struct fetch, slot_link);
+        struct fetch *fetch = list_of(flights->slots_spare.next, struct fetch, slot.link);
         struct object_id id = fetch->inflight->id;
         bool mine = pthread_mutex_trylock(&shard_of(flights, &id)->lock) == 0;
         if (mine)
-            list_del(&fetch->slot_link);
+            list_del(&fetch->slot.link);
         pthread_mutex_unlock(&flights->slots_lock);
         if (mine) {
             fetch_drop_kept(fetch);
@@ -354,8 +354,8 @@ struct flight *flight_new(struct inflight *inflight, struct fetch *feeder,
     check(flight->bytes != NULL);
     flight->slot_bytes = length;
     flight->refs = 1;
-    flight->fill.epoch = feeder->epoch;
-    flight->fill.append.compared = feeder->compared;
+    flight->fill.epoch = feeder->sent.epoch;
+    flight->fill.append.compared = feeder->sent.compared;
     list_init(&flight->waiters);
     list_init(&flight->link);
     list_add(&inflight->flying, &flight->link);

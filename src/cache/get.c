@@ -155,7 +155,7 @@ static struct fetch_span span_of_range(const struct s3_range *range)
 static struct fetch *same_suffix(struct inflight *inflight, uint64_t suffix)
 {
     list_each(struct fetch, fetch, &inflight->fetches, link)
-        if (!fetch->over && !fetch->canceled && !fetch->answered && fetch->asked.suffix == suffix)
+        if (!fetch->over && !fetch->canceled && !fetch->answered && fetch->asked.span.suffix == suffix)
             return fetch_join_this(fetch);
     return NULL;
 }
@@ -238,7 +238,7 @@ static enum err answer_judge(struct get *get)
         get->answer.source = GET_MISS;
         return get_go(get, GET_DECIDE);    /* stays its reader */
     }
-    if (!identity_same(fetch->asker.who, get->of.asker.who)) {    /* refused to another, not to us */
+    if (!identity_same(fetch->asked.as.who, get->of.asker.who)) {    /* another was refused, not we */
         get->search.alone = true;
         return ERR_CHANGED;
     }
@@ -255,10 +255,10 @@ static enum err answer(struct get *get)
 {
     enum err err = ERR_WAIT;
     struct fetch *fetch = get->plan.sources.fetch;
-    bool is_probe = fetch->kind == FETCH_HEAD;
+    bool is_probe = fetch->asked.kind == FETCH_HEAD;
     flights_lock(get->of.flights, &get->of.id);
     if (!fetch->over && (is_probe || !fetch->answered)) {
-        waiter_add(&fetch->waiters, &get->plan.sources.waiter);
+        waiter_add(&fetch->readers.waiters, &get->plan.sources.waiter);
     } else if (is_probe) {
         err = get_judge_probe(get);
         fetch_leave(&get->plan.sources.fetch);

@@ -52,11 +52,11 @@ static enum err read_facts(const struct fetch *fetch, const struct origin_reply 
                            struct facts *ret)
 {
     *ret = (struct facts){ .full = reply->status == 200 };
-    if (fetch->asked.part && reply->status != 206)
+    if (fetch->asked.span.part && reply->status != 206)
         return ERR_ORIGIN_REPLY;    /* is its length the part's, or the object's? */
     if (reply->status == 206) {
         uint64_t last;
-        if ((fetch->kind == FETCH_HEAD && !fetch->asked.part) ||
+        if ((fetch->asked.kind == FETCH_HEAD && !fetch->asked.span.part) ||
             !s3_content_range_read(origin_reply_get(reply, S("content-range")), &ret->first, &last,
                                    &ret->size))
             return ERR_ORIGIN_REPLY;
@@ -97,17 +97,17 @@ static void add_field(struct text *to, slice name, slice value, bool full)
 static struct metadata *make_metadata(struct fetch *fetch, const struct origin_reply *reply,
                                       const struct facts *facts)
 {
-    struct text fields = text_in(&fetch->arena);
+    struct text fields = text_in(&fetch->request.arena);
     for (size_t i = 0; i < reply->field_count; i++)
-        if (!fetch->asked.part || !slice_eq(reply->fields[i].name, S("x-amz-mp-parts-count")))
+        if (!fetch->asked.span.part || !slice_eq(reply->fields[i].name, S("x-amz-mp-parts-count")))
             add_field(&fields, reply->fields[i].name, reply->fields[i].value, facts->full);
     const struct inflight *inflight = fetch->inflight;
     struct metadata *metadata = metadata_new(&inflight->id, &inflight->name, facts->etag,
                                              text_slice(&fields), facts->size, facts->modified_s,
                                              facts->full);
-    metadata->unshared = identity_id(fetch->asker.who) != 0 || !permit_proves(fetch, metadata) ||
+    metadata->unshared = identity_id(fetch->asked.as.who) != 0 || !permit_proves(fetch, metadata) ||
                          origin_owner_changed_ms(inflight->rules->origin);
-    atomic_store(&metadata->compared, fetch->compared);
+    atomic_store(&metadata->compared, fetch->sent.compared);
     if (!learn_has_strong_etag(metadata))
         metadata->etag_hash = unique_hash();
     return metadata;
@@ -170,14 +170,14 @@ static void metadata_stored(struct store_append *append, enum err err)
 static void keep_metadata_alone(struct fetch *fetch)
 {
     struct metadata_store *mine = must_alloc(sizeof(*mine));
-    mine->fill.epoch = fetch->epoch;
+    mine->fill.epoch = fetch->sent.epoch;
     mine->inflight = inflight_ref(fetch->inflight);
     mine->fill.append = (struct store_append){
         .metadata = metadata_ref(fetch->metadata),
         .must = true,
         .with_metadata = true,
         .may_publish = epoch_may_publish,
-        .compared = fetch->compared,
+        .compared = fetch->sent.compared,
         .done = metadata_stored,
     };
     enum err e = store_append(cache_store(fetch->inflight->cache), &mine->fill.append);
@@ -195,18 +195,18 @@ static enum err place_bytes(struct fetch *fetch, const struct facts *facts)
 {
     uint64_t next = fetch->next;
     if (!fetch->answered) {
-        next = fetch->asked.first;
-        if (fetch->asked.suffix)    /* bytes before the first whole unit are dropped */
+        next = fetch->asked.span.first;
+        if (fetch->asked.span.suffix)    /* bytes before the first whole unit are dropped */
             next = (facts->first + UNIT_BYTES - 1) / UNIT_BYTES * UNIT_BYTES;
-        if (fetch->asked.suffix && next > facts->end)
+        if (fetch->asked.span.suffix && next > facts->end)
             return ERR_ORIGIN_REPLY;
-        fetch->end = MIN(fetch->asked.end, facts->size);
+        fetch->end = MIN(fetch->asked.span.end, facts->size);
     }
     if (facts->first > next || (next > facts->end && next < fetch->end))
         return ERR_ORIGIN_REPLY;
-    fetch->skip = MIN(next, facts->end) - facts->first;
+    fetch->stream.skip = MIN(next, facts->end) - facts->first;
     fetch->next = next;
-    fetch->wanted = MAX(fetch->wanted, next);
+    fetch->readers.wanted = MAX(fetch->readers.wanted, next);
     return OK;
 }
 
@@ -225,13 +225,13 @@ static bool may_be_stored(const struct fetch *fetch, const struct origin_reply *
         cause = M_NOT_STORED_NO_ETAG;
     else if (!store_allows(cache_store(fetch->inflight->cache), fetch->metadata))
         cause = M_NOT_STORED_LIMITS;
-    else if (!epoch_holds(&fetch->inflight->id, fetch->epoch))
+    else if (!epoch_holds(&fetch->inflight->id, fetch->sent.epoch))
         cause = M_NOT_STORED_WRITTEN;
     else if (!store_takes(cache_store(fetch->inflight->cache), &fetch->inflight->id))
         cause = M_NOT_STORED_FOLDER;
     else
         return true;
-    if (fetch->kind == FETCH_GET)
+    if (fetch->asked.kind == FETCH_GET)
         metric_add(cause, 1);
     return false;
 }
@@ -247,10 +247,10 @@ static void admit(struct fetch *fetch, const struct origin_reply *reply, bool is
                 (fetch->inflight->learnt.strong || learn_has_strong_etag(fetch->metadata));
     if (late)
         forget_object(store, &fetch->inflight->id);
-    if (fetch->proof || late)
+    if (fetch->asked.proof || late)
         return;
-    fetch->admitted = may_be_stored(fetch, reply);
-    if (fetch->admitted || !is_new)
+    fetch->admission.admitted = may_be_stored(fetch, reply);
+    if (fetch->admission.admitted || !is_new)
         return;
     if (how == LEARNT_OTHER)    /* that version may be on its way into the store */
         forget_object(store, &fetch->inflight->id);
@@ -260,9 +260,9 @@ static void admit(struct fetch *fetch, const struct origin_reply *reply, bool is
 
 static enum learnt_how note_version(struct fetch *fetch, const struct metadata *metadata)
 {
-    const struct learnt answer = { .etag_hash = metadata->etag_hash, .answers = fetch->answers,
+    const struct learnt answer = { .etag_hash = metadata->etag_hash, .answers = fetch->sent.answers,
                                    .strong = learn_has_strong_etag(metadata) };
-    return inflight_learn(fetch->inflight, &answer, &fetch->epoch);
+    return inflight_learn(fetch->inflight, &answer, &fetch->sent.epoch);
 }
 
 /* A version, or what is said of it, that is new to us: newcomers are told it from now on, but not if
@@ -273,7 +273,7 @@ static enum learnt_how learn_metadata(struct fetch *fetch, const struct origin_r
     struct inflight *inflight = fetch->inflight;
     struct metadata *metadata = make_metadata(fetch, reply, facts);
     enum learnt_how how = note_version(fetch, metadata);
-    bool known = says_all(&fetch->arena, inflight->metadata, metadata);
+    bool known = says_all(&fetch->request.arena, inflight->metadata, metadata);
     if (!known && how != LEARNT_LATE)
         inflight_set_metadata(inflight, metadata);
     fetch->metadata = metadata_ref(known ? inflight->metadata : metadata);
@@ -286,9 +286,9 @@ static bool renewed(struct fetch *fetch)
 {
     const struct metadata *metadata = fetch->metadata;
     struct store_vouch vouch = { metadata->etag_hash, metadata->size, metadata->modified_s,
-                                 metadata->fields, ageing_s_of(fetch->sent_ms), 0, NULL,
+                                 metadata->fields, ageing_s_of(fetch->sent.at_ms), 0, NULL,
                                  &fetch->inflight->name };
-    return epoch_holds(&metadata->id, fetch->epoch) &&
+    return epoch_holds(&metadata->id, fetch->sent.epoch) &&
            store_renew(cache_store(fetch->inflight->cache), &metadata->id, &vouch) == STORE_RENEWED;
 }
 
@@ -296,7 +296,7 @@ static bool renewed(struct fetch *fetch)
  * as a sum of sums, "...-N", or as in the metadata. These are not the part's, and are left out. */
 static void read_part_sums(struct fetch *fetch, const struct origin_reply *reply, struct part *part)
 {
-    struct text sums = text_in(&fetch->arena);
+    struct text sums = text_in(&fetch->request.arena);
     for (size_t i = 0; i < reply->field_count; i++) {
         struct http_field field = reply->fields[i];
         if (!slice_starts(field.name, S("x-amz-checksum-")))
@@ -320,7 +320,7 @@ static void learn_part(struct fetch *fetch, const struct origin_reply *reply,
         count = 0;
     struct part part = { facts->first, facts->end, (unsigned)count, "" };
     read_part_sums(fetch, reply, &part);
-    parts_note(fetch->inflight->cache->parts, fetch->metadata, fetch->asked.part, &part);
+    parts_note(fetch->inflight->cache->parts, fetch->metadata, fetch->asked.span.part, &part);
 }
 
 enum err learn_answer(struct fetch *fetch, const struct origin_reply *reply)
@@ -336,7 +336,7 @@ enum err learn_answer(struct fetch *fetch, const struct origin_reply *reply)
             return ERR_CHANGED;
         }
     }
-    if (fetch->kind == FETCH_GET && (err = place_bytes(fetch, &facts)) != OK)
+    if (fetch->asked.kind == FETCH_GET && (err = place_bytes(fetch, &facts)) != OK)
         return err;
     if (fetch->answered)
         return OK;
@@ -345,17 +345,17 @@ enum err learn_answer(struct fetch *fetch, const struct origin_reply *reply)
     bool is_new = !fetch->metadata;
     enum learnt_how how = is_new ? learn_metadata(fetch, reply, &facts)
                                  : note_version(fetch, fetch->metadata);
-    atomic_store(&fetch->metadata->validated_s, ageing_s_of(fetch->sent_ms));
-    if (fetch->asked.part)
+    atomic_store(&fetch->metadata->validated_s, ageing_s_of(fetch->sent.at_ms));
+    if (fetch->asked.span.part)
         learn_part(fetch, reply, &facts);
     permit_granted(fetch);
     admit(fetch, reply, is_new, how);
-    bool comes_with_its_bytes = fetch->kind == FETCH_GET && fetch->next == 0 &&
+    bool comes_with_its_bytes = fetch->asked.kind == FETCH_GET && fetch->next == 0 &&
                                 fetch->end == fetch->metadata->size && fetch->end > 0 &&
                                 fetch->end <= WHOLE_BYTES_MAX;
-    if (fetch->kind == FETCH_HEAD && !fetch->upgrade && renewed(fetch))
+    if (fetch->asked.kind == FETCH_HEAD && !fetch->asked.upgrade && renewed(fetch))
         return OK;
-    if (fetch->admitted && !fetch->known_metadata && fetch->metadata != old &&
+    if (fetch->admission.admitted && !fetch->asked.known_metadata && fetch->metadata != old &&
         !comes_with_its_bytes &&
         store_admits_metadata(cache_store(fetch->inflight->cache), fetch->metadata))
         keep_metadata_alone(fetch);

@@ -124,12 +124,12 @@ void missing_note(struct get *get, const struct fetch *fetch)
     uint64_t now_ms = ageing_ms();
     struct entry entry = {
         .id = get->of.id, .who = reading_who(&get->of), .head_only = get->ask.head_only,
-        .epoch = fetch->epoch, .compared = fetch->compared,
-        .until_ms = fetch->sent_ms + for_ms(all, get),
+        .epoch = fetch->sent.epoch, .compared = fetch->sent.compared,
+        .until_ms = fetch->sent.at_ms + for_ms(all, get),
     };
-    bool own_kind = (fetch->kind == FETCH_HEAD) == get->ask.head_only;
+    bool own_kind = (fetch->asked.kind == FETCH_HEAD) == get->ask.head_only;
     const struct learnt *learnt = &fetch->inflight->learnt;
-    bool was_seen = learnt->etag_hash && learnt->answers != fetch->answers;
+    bool was_seen = learnt->etag_hash && learnt->answers != fetch->sent.answers;
     if (was_seen || refusal->err != ERR_NO_SUCH_KEY || refusal->status != 404 || !own_kind ||
         entry.until_ms <= now_ms || !may_be_remembered(get) || !holds(&entry))
         return;

@@ -31,7 +31,7 @@
 
 static uint32_t granted_of(const struct fetch *fetch, uint32_t refused)
 {
-    uint64_t ticks = (fetch->sent_ms - fetch->inflight->cache->began_ms) / TICK_MS;
+    uint64_t ticks = (fetch->sent.at_ms - fetch->inflight->cache->began_ms) / TICK_MS;
     return (uint32_t)MIN(ticks + 1, (uint64_t)(UINT32_MAX >> 1)) << 1 | refused;
 }
 
@@ -131,29 +131,31 @@ bool permit_has(struct get *get)
 /* True if the fetch's answer will still prove the right of a get that joins in the same name. */
 static bool holds(const struct get *get, const struct fetch *fetch)
 {
-    const struct grant_name *name = &fetch->asker.grant;
-    return ageing_ms() < fetch->sent_ms + ttl_ms(get->ask.rules, get->of.asker.who) &&
-           grant_note_holds(name, get->of.name.bucket, fetch->granted) &&
-           grant_refusals(name) == fetch->refusals;
+    const struct grant_name *name = &fetch->asked.as.grant;
+    return ageing_ms() < fetch->sent.at_ms + ttl_ms(get->ask.rules, get->of.asker.who) &&
+           grant_note_holds(name, get->of.name.bucket, fetch->sent.granted) &&
+           grant_refusals(name) == fetch->sent.refusals;
 }
 
 bool permit_shares(struct get *get, const struct fetch *fetch)
 {
-    if (fetch->sent_ms <= get_restated(get).at_ms)
+    if (fetch->sent.at_ms <= get_restated(get).at_ms)
         return false;
     if (permit_has(get))
         return true;
-    if (!identity_same(get->of.asker.who, fetch->asker.who))
+    if (!identity_same(get->of.asker.who, fetch->asked.as.who))
         return false;
-    if (!reading_who(&get->of) && fetch->sent_ms <= origin_owner_changed_ms(get->ask.rules->origin))
+    if (!reading_who(&get->of) &&
+        fetch->sent.at_ms <= origin_owner_changed_ms(get->ask.rules->origin))
         return false;
-    return fetch->sent_ms > get->of.began_ms || holds(get, fetch);
+    return fetch->sent.at_ms > get->of.began_ms || holds(get, fetch);
 }
 
 bool permit_proves(const struct fetch *fetch, const struct metadata *metadata)
 {
     slice encryption = metadata_field(metadata, S("x-amz-server-side-encryption"));
-    return fetch->kind == FETCH_GET || !metadata->size || !slice_starts(encryption, S("aws:kms"));
+    return fetch->asked.kind == FETCH_GET || !metadata->size ||
+           !slice_starts(encryption, S("aws:kms"));
 }
 
 static void raise(struct metadata *metadata, const struct metadata *only, uint32_t granted)
@@ -185,10 +187,10 @@ void permit_granted(struct fetch *fetch)
     struct cache *cache = inflight->cache;
     if (!permit_proves(fetch, fetch->metadata))
         return;
-    if (identity_id(fetch->asker.who)) {
-        grants_give(cache->grants, &fetch->asker.grant,
-                    granted_version(&fetch->asker.grant, fetch->metadata), inflight->name.bucket,
-                    fetch->granted, fetch->sent_ms, inflight->rules->grant_ms, ageing_ms());
+    if (identity_id(fetch->asked.as.who)) {
+        grants_give(cache->grants, &fetch->asked.as.grant,
+                    granted_version(&fetch->asked.as.grant, fetch->metadata), inflight->name.bucket,
+                    fetch->sent.granted, fetch->sent.at_ms, inflight->rules->grant_ms, ageing_ms());
         return;
     }
     note(fetch, granted_of(fetch, 0));
@@ -198,9 +200,9 @@ void permit_refused(struct fetch *fetch)
 {
     struct inflight *inflight = fetch->inflight;
     struct cache *cache = inflight->cache;
-    grant_refusals_add(&fetch->asker.grant);
-    if (identity_id(fetch->asker.who)) {
-        grants_refuse(cache->grants, &fetch->asker.grant, fetch->sent_ms,
+    grant_refusals_add(&fetch->asked.as.grant);
+    if (identity_id(fetch->asked.as.who)) {
+        grants_refuse(cache->grants, &fetch->asked.as.grant, fetch->sent.at_ms,
                       inflight->rules->grant_ms, ageing_ms());
         return;
     }

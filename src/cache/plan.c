@@ -139,7 +139,8 @@ static bool board(struct plan *plan)    /* under the lock */
 static bool comes_whole(const struct plan *plan)    /* under the lock */
 {
     const struct fetch *fetch = plan->sources.fetch;
-    return fetch && fetch->answered && !fetch->known_metadata && !fetch->over && !fetch->canceled &&
+    return fetch && fetch->answered && !fetch->asked.known_metadata && !fetch->over &&
+           !fetch->canceled &&
            fetch->metadata->size <= WHOLE_BYTES_MAX && plan->pos >= fetch->next &&
            plan->pos < fetch->end;
 }
@@ -205,7 +206,7 @@ static enum err why_over(struct plan *plan)    /* under the lock */
         return OK;
     if (fetch->err == ERR_CHANGED)
         return ERR_CHANGED;
-    if (!identity_same(fetch->asker.who, plan->of->asker.who))
+    if (!identity_same(fetch->asked.as.who, plan->of->asker.who))
         return OK;    /* refused to another, not to us: we ask in our own name */
     refusal_unref(&plan->refusal);
     plan->refusal = refusal_ref(fetch->refusal);
@@ -223,7 +224,7 @@ static enum err from_origin(struct plan *plan)
         struct fetch *fetch = fetch_join(plan->sources.inflight, plan->metadata->etag_hash, plan->pos);
         bool provable = learn_has_strong_etag(plan->metadata);    /* else nobody else can bring it */
         fetch_joined(fetch, plan->of->asker.list_id);
-        plan->sources.slow |= plan->sources.fetch && plan->sources.fetch->outran;
+        plan->sources.slow |= plan->sources.fetch && plan->sources.fetch->stream.outran;
         if (!fetch && provable) {
             struct fetch_span span = missing_run(plan);
             fetch = fetch_start(plan->sources.inflight, FETCH_GET, &plan->of->asker, plan->metadata, &span);
@@ -232,7 +233,7 @@ static enum err from_origin(struct plan *plan)
             fetch_leave(&plan->sources.fetch);
             plan->sources.fetch = fetch;
             fetch_progress(fetch, plan->pos);    /* it may be paused for a slower reader */
-            waiter_add(&fetch->waiters, &plan->sources.waiter);
+            waiter_add(&fetch->readers.waiters, &plan->sources.waiter);
             err = ERR_WAIT;
         } else {
             err = provable ? ERR_SLOW_DOWN : ERR_CHANGED;

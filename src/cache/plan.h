@@ -19,7 +19,7 @@ struct reading {
     struct object_name name;
     struct object_id id;
     struct asker asker;
-    uint64_t began_ms;            /* ageing time, as fetch->sent_ms */
+    uint64_t began_ms;            /* ageing time, as fetch->sent.at_ms */
     void (*changed)(void *arg);   /* to be called when the get should go on */
     void *changed_arg;
 };

@@ -67,7 +67,7 @@ enum err get_probe_start(struct get *get)
                                  get->part.asked ? get->metadata : NULL,
                                  &(struct fetch_span){ .part = part_of(get) });
         if (get->plan.sources.fetch)
-            get->plan.sources.fetch->upgrade = get->search.upgrade;
+            get->plan.sources.fetch->asked.upgrade = get->search.upgrade;
     }
     flights_unlock(get->of.flights, &get->of.id);
     return get->plan.sources.fetch ? get_go(get, GET_ANSWER) : get_fail(get, ERR_SLOW_DOWN);
@@ -81,7 +81,7 @@ enum err get_prove(struct get *get)
     plan_hook_in(&get->plan);
     get->plan.sources.fetch = fetch_start(get->plan.sources.inflight, FETCH_GET, &get->of.asker, get->metadata, &span);
     if (get->plan.sources.fetch)
-        get->plan.sources.fetch->proof = true;
+        get->plan.sources.fetch->asked.proof = true;
     flights_unlock(get->of.flights, &get->of.id);
     metadata_unref(&get->metadata);    /* it comes back with the answer */
     return get->plan.sources.fetch ? get_go(get, GET_ANSWER) : get_fail(get, ERR_SLOW_DOWN);

@@ -869,7 +869,7 @@ TEST(a_slot_that_somebody_does_not_need_any_more_goes_to_the_next)
     struct fetch has = { 0 }, leaves = { 0 }, waits = { 0 };
     struct fetch *all[] = { &has, &leaves, &waits };
     for (size_t i = 0; i < countof(all); i++)
-        list_init(&all[i]->slot_link);
+        list_init(&all[i]->slot.link);
     struct metadata *metadata = metadata_new(&id, &name, S("\"e\""), S(""), 8 * MIB, 0, true);
     flights_lock(flights, &id);
     struct inflight *inflight = inflight_get(flights, &id, &name, &(struct rules){ 0 });
@@ -878,9 +878,9 @@ TEST(a_slot_that_somebody_does_not_need_any_more_goes_to_the_next)
     ok(first && second && !flight_new(inflight, &leaves, metadata, 2 * MIB, MIB) &&
        !flight_new(inflight, &waits, metadata, 3 * MIB, MIB));
     flight_unref(&first);
-    ok(list_empty(&leaves.slot_link) && !list_empty(&waits.slot_link));    /* its turn ... */
+    ok(list_empty(&leaves.slot.link) && !list_empty(&waits.slot.link));    /* its turn ... */
     slots_forget(flights, &leaves);
-    ok(list_empty(&waits.slot_link));    /* ... is the next one's */
+    ok(list_empty(&waits.slot.link));    /* ... is the next one's */
     first = flight_new(inflight, &waits, metadata, 3 * MIB, MIB);
     ok(first);
     flight_unref(&first);

@@ -235,8 +235,9 @@ static struct inflight *under_way(const char *key)
 
 static void answer(struct inflight *inflight, struct metadata *metadata, struct said said)
 {
-    struct fetch fetch = { .inflight = inflight, .kind = FETCH_HEAD, .metadata = metadata,
-                           .sent_ms = mono_ms() + said.asked_s * 1000 };
+    struct fetch fetch = { .inflight = inflight, .asked.kind = FETCH_HEAD,
+                           .metadata = metadata,
+                           .sent.at_ms = mono_ms() + said.asked_s * 1000 };
     flights_lock(inflight->flights, &inflight->id);
     if (said.refused)
         permit_refused(&fetch);
@@ -271,7 +272,8 @@ static void begin_as(struct client *client, const struct identity *who, bool hea
 static void becomes_known(enum since since, const struct asker *asker)
 {
     struct inflight *inflight = under_way("key");
-    struct fetch refused = { .inflight = inflight, .asker = *asker, .sent_ms = mono_ms() };
+    struct fetch refused = { .inflight = inflight, .asked.as = *asker,
+                             .sent.at_ms = mono_ms() };
     if (since == REFUSED_SINCE) {
         flights_lock(inflight->flights, &inflight->id);
         permit_refused(&refused);
