@@ -131,8 +131,8 @@ void reply_refusal(struct call *call, const struct refusal *refusal)
         fields_add(&fields, field.name, field.value);
     }
     fields_add(&fields, S("x-amz-request-id"), call->id);
-    if (slice_of(call->cache_result).len > 1)
-        fields_add(&fields, S("x-cache"), slice_of(call->cache_result));
+    if (slice_of(call->access.cache_result).len > 1)
+        fields_add(&fields, S("x-cache"), slice_of(call->access.cache_result));
     reply_whole(call, refusal->status, &fields,
                 arena_copy(call->keep, forward_document(call, refusal->status, refusal->body)));
 }

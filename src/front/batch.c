@@ -54,8 +54,8 @@ static void batch_free(struct batch *batch)
     loads_end(batch);
     if (batch->call) {
         batch->call->gone = NULL;
-        batch->call->items = batch->end.answered;
-        batch->call->failed = batch->end.failed;
+        batch->call->access.items = batch->end.answered;
+        batch->call->access.failed = batch->end.failed;
     }
     let_memory_go(batch);
     arena_free(&batch->arena);

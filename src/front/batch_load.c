@@ -132,7 +132,7 @@ static void start_reply(struct batch *batch)
     fields_add(&fields, S("content-type"), batch->form->content_type);
     fields_add(&fields, S("x-amz-request-id"), call->id);
     batch->replying = true;
-    call->cost.first_ns = mono_ns() - batch->began_ns;
+    call->access.cost.first_ns = mono_ns() - batch->began_ns;
     http_reply_start(call->http, 200, fields.list, fields.count, HTTP_OPEN, &batch_source, batch);
 }
 

@@ -26,8 +26,8 @@ void slot_get_end(struct batch *batch, struct get **get)
     if (!*get)
         return;
     const struct get_cost *cost = get_cost(*get);
-    batch->call->cost.cache_bytes += cost->cache_bytes;
-    batch->call->cost.origin_bytes += cost->origin_bytes;
+    batch->call->access.cost.cache_bytes += cost->cache_bytes;
+    batch->call->access.cost.origin_bytes += cost->origin_bytes;
     get_end(get);
 }
 

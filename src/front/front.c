@@ -364,10 +364,10 @@ static void read_call(struct front *front, struct http_loop *http, struct arena 
     call->loop = http_loop_local(http);
     call->keep = keep;
     call->id = request_id_new(front, keep);
-    call->peer = peer;
+    call->access.peer = peer;
     call->access_key = judged->claim.access_key;
     call->client = judged->client;
-    call->cache_result = "-";
+    call->access.cache_result = "-";
     call->err = s3_request_read(keep, head, front->options.domains, front->options.forward_headers,
                                 &call->s3);
     if (call->err)
@@ -583,33 +583,34 @@ static enum metric class_of(int status)
 
 static void log_request(const struct call *call, const struct http_outcome *outcome)
 {
+    const struct access_line *access = &call->access;
     slice more = call->s3.op == S3_BATCH
-        ? arena_printf(call->keep, " items=%zu failed=%zu", call->items, call->failed) : S("");
+        ? arena_printf(call->keep, " items=%zu failed=%zu", access->items, access->failed) : S("");
     slice access_key = fact(call->keep, call->access_key);
     slice bucket = fact(call->keep, call->s3.bucket);
-    slice key = fact(call->keep, call->s3.key.len ? call->s3.key : call->listed_key);
+    slice key = fact(call->keep, call->s3.key.len ? call->s3.key : access->listed_key);
     log_access("request",
                "id=%.*s peer=%.*s access_key=%.*s op=%s bucket=%.*s key=%.*s status=%d err=%s"
                " cache=%s sent=%" PRIu64 " from_cache=%" PRIu64 " from_origin=%" PRIu64
                " decided_us=%" PRIu64 " first_us=%" PRIu64 " took_us=%" PRIu64 " complete=%d%.*s",
-               SLICE_ARG(call->id), SLICE_ARG(call->peer), SLICE_ARG(access_key),
+               SLICE_ARG(call->id), SLICE_ARG(access->peer), SLICE_ARG(access_key),
                call->s3.op < S3_OP_COUNT ? s3_op_name(call->s3.op) : "-", SLICE_ARG(bucket),
                SLICE_ARG(key), outcome->status, call->err ? err_name(call->err) : "-",
-               call->cache_result, outcome->body_bytes_sent, call->cost.cache_bytes,
-               call->cost.origin_bytes, call->cost.decided_ns / 1000, call->cost.first_ns / 1000,
-               outcome->took_ns / 1000, outcome->complete, SLICE_ARG(more));
+               access->cache_result, outcome->body_bytes_sent, access->cost.cache_bytes,
+               access->cost.origin_bytes, access->cost.decided_ns / 1000,
+               access->cost.first_ns / 1000, outcome->took_ns / 1000, outcome->complete,
+               SLICE_ARG(more));
 }
 
 /* Counts the bytes of objects that the client got. The origin gave these bytes, now or earlier. So
  * their bucket exists, as metric_bucket requires. */
-static void count_bytes(const struct call *call)
+static void count_bytes(slice bucket, const struct get_cost *cost)
 {
-    const struct get_cost *cost = &call->cost;
     metric_add(M_FRONT_FROM_CACHE, cost->cache_bytes);
     metric_add(M_FRONT_FROM_ORIGIN, cost->origin_bytes);
     if (cost->cache_bytes + cost->origin_bytes == 0)
         return;
-    uint32_t number = metric_bucket(call->s3.bucket);
+    uint32_t number = metric_bucket(bucket);
     metric_bucket_add(number, BUCKET_BYTES, cost->cache_bytes + cost->origin_bytes);
     metric_bucket_add(number, BUCKET_CACHE_BYTES, cost->cache_bytes);
 }
@@ -622,7 +623,7 @@ static void ended(void *arg, const struct http_outcome *outcome)
     metric_add(class_of(outcome->status), 1);
     metric_add(M_FRONT_SENT, outcome->body_bytes_sent);
     if (outcome->body_bytes_sent)
-        count_bytes(call);
+        count_bytes(call->s3.bucket, &call->access.cost);
     metric_time(M_FRONT_SECONDS, outcome->took_ns);
     if (!outcome->complete)
         metric_add(M_FRONT_INCOMPLETE, 1);

@@ -65,6 +65,16 @@ struct front_loop {
     unsigned spare_count;
 };
 
+/* Facts that a request's access line and counters report. The code that answers the request sets
+ * them on the request's loop, and front.c reads them when the request is over. */
+struct access_line {
+    slice peer;
+    slice listed_key;             /* the key that the body lists, if it lists only one */
+    const char *cache_result;     /* "HIT" ..., or "-" */
+    struct get_cost cost;
+    size_t items, failed;         /* of a batch */
+};
+
 /* One S3 request. Lies in the arena of its HTTP request. */
 struct call {
     struct front *front;
@@ -74,7 +84,7 @@ struct call {
     struct arena *keep;
     struct s3_request s3;
     slice id;                     /* x-amz-request-id */
-    slice peer, access_key;
+    slice access_key;
     const struct client *client;
     const struct rules *rules;    /* of the origin that the call may go to (rules.c), or NULL */
     const struct form *form;      /* of a PostObject, after the form was read; else NULL */
@@ -83,12 +93,8 @@ struct call {
     void (*gone)(void *arg);      /* called once if the request ends before it was answered */
     void *gone_arg;
 
-    /* for the access line */
-    slice listed_key;             /* the key that the body lists, if it lists only one */
-    enum err err;
-    const char *cache_result;     /* "HIT" ..., or "-" */
-    struct get_cost cost;
-    size_t items, failed;         /* of a batch */
+    enum err err;                 /* why the request was refused, or failed; for the access line */
+    struct access_line access;
     bool quiet;                   /* refusals by the policy are counted, not logged */
 };
 

@@ -23,7 +23,7 @@ void item_call(struct call *ret, struct front *front, const struct client *clien
         .id = S("-"),
         .access_key = client->key.access_key,
         .client = client,
-        .cache_result = "-",
+        .access.cache_result = "-",
     };
 }
 

@@ -48,7 +48,7 @@ static void reply(struct list_reply *list, const struct list_answer *answer)
     check(!answer->err);
     forward_answer(call->keep, &from, &fields);
     if (answer->reused) {
-        call->cache_result = "HIT";
+        call->access.cache_result = "HIT";
         fields_add(&fields, S("x-cache"), S("HIT"));
     }
     fields_add(&fields, S("x-amz-request-id"), call->id);

@@ -27,7 +27,7 @@ static void over(void *arg)
     struct object *object = arg;
     if (!object->get)
         return;
-    object->call->cost = *get_cost(object->get);
+    object->call->access.cost = *get_cost(object->get);
     get_end(&object->get);
 }
 
@@ -111,10 +111,10 @@ static void add_cache_fields(struct fields *fields, struct call *call,
                              const struct get_answer *answer, const struct get_cost *cost)
 {
     int64_t age_s = MAX(ageing_s() - answer->validated_s, (int64_t)0);
-    call->cache_result = get_source_name(answer->source);
+    call->access.cache_result = get_source_name(answer->source);
     object_count(call->s3.bucket, answer->source);
     fields_add(fields, S("x-amz-request-id"), call->id);
-    fields_add(fields, S("x-cache"), slice_of(call->cache_result));
+    fields_add(fields, S("x-cache"), slice_of(call->access.cache_result));
     if (answer->source != GET_MISS && answer->validated_s)
         fields_add(fields, S("age"), arena_printf(call->keep, "%" PRId64, age_s));
     fields_add(fields, S("server-timing"),
@@ -174,7 +174,7 @@ static void refuse(struct object *object, const struct get_answer *answer)
     }
     if (answer->refusal) {
         if (answer->source == GET_NEGATIVE) {
-            call->cache_result = get_source_name(answer->source);
+            call->access.cache_result = get_source_name(answer->source);
             object_count(call->s3.bucket, GET_NEGATIVE);
         }
         reply_refusal(call, answer->refusal);
@@ -220,7 +220,7 @@ static void start(struct object *object, const struct get_answer *answer)
     if (object->left == 0) {
         ending = object->get;
         object->get = NULL;
-        call->cost = *get_cost(ending);
+        call->access.cost = *get_cost(ending);
     }
     http_reply_start(call->http, answer->partial ? 206 : 200, fields.list, fields.count, length,
                      &source, object);

@@ -36,7 +36,7 @@ void pass_answer_whole(struct pass *pass)
     struct fields *fields = &pass->fields;
     forward_location(call, pass->status, fields);
     slice body = forward_document(call, pass->status, relay_whole(&pass->relay, &pass->arena));
-    call->cost.origin_bytes = body.len;
+    call->access.cost.origin_bytes = body.len;
     if (s3_operation(call->s3.op)->method == S3_HEAD)    /* pass->length is that of a GET */
         http_reply_start(call->http, pass->status, fields->list, fields->count, pass->length, NULL,
                          NULL);
@@ -98,7 +98,7 @@ static void stream(struct pass *pass)
 {
     struct call *call = take_call(pass);
     http_timer_stop(&pass->timer);
-    call->cost.origin_bytes = pass->length == HTTP_OPEN ? 0 : pass->length;
+    call->access.cost.origin_bytes = pass->length == HTTP_OPEN ? 0 : pass->length;
     pass->relaying = call;
     forward_location(call, pass->status, &pass->fields);
     if (forward_changes(call, pass->status)) {

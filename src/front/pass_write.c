@@ -182,7 +182,7 @@ static void begin(struct pass *pass)
     check(!pass->write && !pass->keys);
     find_keys(pass);
     if (pass->key_count == 1)
-        call->listed_key = arena_copy(call->keep, pass->keys[0].key);
+        call->access.listed_key = arena_copy(call->keep, pass->keys[0].key);
     if (s3_operation(call->s3.op)->mutates == S3_MUTATES_KEYS)
         err = rules_judge_keys(call, pass->keys, pass->key_count, &detail);
     if (!err && !call->s3.key.len)
