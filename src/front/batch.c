@@ -46,12 +46,13 @@ static void let_memory_go(struct batch *batch)
 
 static void batch_free(struct batch *batch)
 {
-    for (size_t i = batch->next; i < batch->begun; i++)
-        slot_let_go(slot_of(batch, i));
+    struct window *window = &batch->window;
+    for (size_t i = window->next; i < window->begun; i++)
+        slot_let_go(slot_of(window, i));
     http_timer_stop(&batch->timer);
-    http_timer_stop(&batch->rest);
-    http_body_release(&batch->hold);
-    loads_end(batch);
+    http_timer_stop(&batch->loads.rest);
+    http_body_release(&batch->intake.hold);
+    loads_end(&batch->loads, batch->call);
     if (batch->call) {
         batch->call->gone = NULL;
         batch->call->access.items = batch->end.answered;
@@ -66,12 +67,12 @@ void batch_step(struct batch *batch)
 {
     struct call *call = batch->call;
     enum err err;
-    check(call && !batch->in_intake && batch->slots);
+    check(call && !batch->intake.running && batch->window.slots);
     do
         err = turn_go_on(batch);
     while (err == OK);
     if (err == ERR_WAIT) {
-        batch->ahead = batch->window;
+        batch->window.ahead = batch->window.size;
         load_flush(batch);
     } else if (err != ERR_BUSY) {    /* no item may end early and look whole (H10) */
         call->err = err;
@@ -85,9 +86,9 @@ void batch_step(struct batch *batch)
 static void proceed(void *arg)
 {
     struct batch *batch = arg;
-    batch->sending = batch->piece_out = false;
-    load_empty(batch, load_other(batch));
-    if (batch->ended)
+    batch->loads.sending = batch->loads.piece_out = false;
+    load_empty(load_other(&batch->loads), batch->call);
+    if (batch->loads.ended)
         batch_free(batch);
     else
         batch_step(batch);
@@ -97,7 +98,7 @@ static void proceed(void *arg)
 static void gone(void *arg)
 {
     struct batch *batch = arg;
-    if (batch->in_intake)
+    if (batch->intake.running)
         batch->call = NULL;    /* the intake still reads the list; taken_in frees the batch */
     else
         batch_free(batch);
@@ -128,24 +129,25 @@ static void start(struct batch *batch)
 {
     const struct front_batches *limits = &batch->front->options.batches;
     struct call *call = batch->call;
-    const struct items *items = &batch->list.batch.items;
-    batch->window = MAX(MIN(limits->gets, items->count), 1);
-    size_t bytes = batch->arena.used_bytes + batch->window * sizeof(*batch->slots) +
-                   countof(batch->loads) * sizeof(struct batch_buffer);
+    const struct items *items = &batch->intake.list.batch.items;
+    struct window *window = &batch->window;
+    window->size = MAX(MIN(limits->gets, items->count), 1);
+    size_t bytes = batch->arena.used_bytes + window->size * sizeof(*window->slots) +
+                   countof(batch->loads.pair) * sizeof(struct batch_buffer);
     if (!hold_memory(batch, bytes)) {
         refuse_all(batch, ERR_LIMIT, &(struct s3_fault){ .more_count = 0 });
         return;
     }
-    batch->slots = arena_alloc(&batch->arena, batch->window * sizeof(*batch->slots));
-    for (size_t i = 0; i < batch->window; i++)
-        batch->slots[i].batch = batch;
-    loads_begin(batch);
+    window->slots = arena_alloc(&batch->arena, window->size * sizeof(*window->slots));
+    for (size_t i = 0; i < window->size; i++)
+        window->slots[i].batch = batch;
+    window->ahead = 1;
+    loads_begin(&batch->loads, call->loop);
     item_call(&batch->judge, batch->front, call->client, call->s3.bucket, &batch->arena);
     batch->judge.id = call->id;
-    batch->form = batch->list.batch.form == BATCH_FRAMES ? &batch_frames : &batch_tar;
+    batch->form = batch->intake.list.batch.form == BATCH_FRAMES ? &batch_frames : &batch_tar;
     batch->end.items = items;
-    batch->ahead = 1;
-    batch->open_at = PART_SENT;
+    batch->current.open_at = PART_SENT;
     batch->timer = http_timer_start(http_request_loop(call->http), limits->time_ms, on_time, batch);
     batch_step(batch);
 }
@@ -153,10 +155,10 @@ static void start(struct batch *batch)
 static void taken_in(void *arg, const struct intake_outcome *outcome)
 {
     struct batch *batch = arg;
-    batch->in_intake = false;
-    http_body_release(&batch->hold);
+    batch->intake.running = false;
+    http_body_release(&batch->intake.hold);
     if (outcome->err)
-        metric_add(M_BATCH_ITEMS, batch->list.too_many);
+        metric_add(M_BATCH_ITEMS, batch->intake.list.too_many);
     if (!batch->call)
         batch_free(batch);
     else if (outcome->err)
@@ -189,13 +191,13 @@ void batch_read(struct call *call)
     batch->call = call;
     batch->began_ns = mono_ns();
     batch->front = call->front;
-    batch->list.items_max = call->front->options.batches.items;
-    batch->hold = http_body_take(call->http);
-    batch->in_intake = true;
+    batch->intake.list.items_max = call->front->options.batches.items;
+    batch->intake.hold = http_body_take(call->http);
+    batch->intake.running = true;
     call->gone = gone;
     call->gone_arg = batch;
     intake_start(call->front->intakes, &(struct intake_ask){
-        http_loop_mailbox(http_request_loop(call->http)), batch->hold, call->head, &call->s3,
+        http_loop_mailbox(http_request_loop(call->http)), batch->intake.hold, call->head, &call->s3,
         &judged->claim, call->loop->sigv4, judged->secret, .keep = &batch->arena,
-        .list = &batch->list, .done = taken_in, .lost = lost, .arg = batch });
+        .list = &batch->intake.list, .done = taken_in, .lost = lost, .arg = batch });
 }

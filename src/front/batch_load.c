@@ -49,32 +49,32 @@ void batch_buffers_free(struct front_loop *loop)
         free(take_buffer(loop));
 }
 
-void loads_begin(struct batch *batch)
+void loads_begin(struct loads *loads, struct front_loop *loop)
 {
-    for (size_t i = 0; i < countof(batch->loads); i++)
-        batch->loads[i].buffer = take_buffer(batch->call->loop);
-    batch->load = &batch->loads[0];
+    for (size_t i = 0; i < countof(loads->pair); i++)
+        loads->pair[i].buffer = take_buffer(loop);
+    loads->filling = &loads->pair[0];
 }
 
-void loads_end(struct batch *batch)
+void loads_end(struct loads *loads, struct call *call)
 {
-    for (size_t i = 0; i < countof(batch->loads); i++) {
-        load_empty(batch, &batch->loads[i]);
-        if (batch->loads[i].buffer)
-            give_buffer(batch->call->loop, batch->loads[i].buffer);
+    for (size_t i = 0; i < countof(loads->pair); i++) {
+        load_empty(&loads->pair[i], call);
+        if (loads->pair[i].buffer)
+            give_buffer(call->loop, loads->pair[i].buffer);
     }
 }
 
 /* ---- a load ---- */
 
-struct load *load_other(struct batch *batch)
+struct load *load_other(struct loads *loads)
 {
-    return &batch->loads[batch->load == &batch->loads[0]];
+    return &loads->pair[loads->filling == &loads->pair[0]];
 }
 
-char *load_room(const struct batch *batch)
+char *load_room(const struct load *load)
 {
-    return batch->load->buffer->bytes + batch->load->len;
+    return load->buffer->bytes + load->len;
 }
 
 static bool is_empty(const struct load *load)
@@ -116,10 +116,10 @@ void load_take_get(struct load *load, struct get **take_get)
     *take_get = NULL;
 }
 
-void load_empty(struct batch *batch, struct load *load)
+void load_empty(struct load *load, struct call *call)
 {
     for (size_t i = 0; i < load->lent_count; i++)
-        slot_get_end(batch, &load->lent[i]);
+        slot_get_end(call, &load->lent[i]);
     *load = (struct load){ .buffer = load->buffer };
 }
 
@@ -131,61 +131,65 @@ static void start_reply(struct batch *batch)
     struct fields fields = { .keep = call->keep };
     fields_add(&fields, S("content-type"), batch->form->content_type);
     fields_add(&fields, S("x-amz-request-id"), call->id);
-    batch->replying = true;
+    batch->loads.replying = true;
     call->access.cost.first_ns = mono_ns() - batch->began_ns;
     http_reply_start(call->http, 200, fields.list, fields.count, HTTP_OPEN, &batch_source, batch);
 }
 
 void load_send(struct batch *batch, bool last)
 {
-    struct load *load = batch->load;
-    check(!batch->sending);
-    if (!batch->replying)
+    struct loads *loads = &batch->loads;
+    struct load *load = loads->filling;
+    check(!loads->sending);
+    if (!loads->replying)
         start_reply(batch);
     end_run(load);
-    batch->sending = true;
-    batch->open_at = PART_SENT;
-    batch->load = load_other(batch);
+    loads->sending = true;
+    batch->current.open_at = PART_SENT;
+    loads->filling = load_other(loads);
     http_reply_send_runs(batch->call->http, load->runs, load->run_count, last);
 }
 
 void load_flush(struct batch *batch)
 {
-    struct load *load = batch->load;
-    size_t rest = batch->open && batch->open_at != PART_SENT ? load->len - batch->open_at : 0;
+    struct current_item *current = &batch->current;
+    struct load *load = batch->loads.filling;
+    bool unsent = current->open && current->open_at != PART_SENT;
+    size_t rest = unsent ? load->len - current->open_at : 0;
     check(rest <= load->len);
     load->len -= rest;
-    if (batch->sending || is_empty(load)) {
+    if (batch->loads.sending || is_empty(load)) {
         load->len += rest;
         return;
     }
     load_send(batch, false);
     if (!rest)
         return;
-    memcpy(load_room(batch), load->buffer->bytes + load->len, rest);
-    batch->load->len = rest;
-    batch->open_at = 0;
+    memcpy(load_room(batch->loads.filling), load->buffer->bytes + load->len, rest);
+    batch->loads.filling->len = rest;
+    current->open_at = 0;
 }
 
 static void on_rested(void *arg)
 {
     struct batch *batch = arg;
-    http_timer_stop(&batch->rest);
-    batch->load->items = 0;
+    http_timer_stop(&batch->loads.rest);
+    batch->loads.filling->items = 0;
     batch_step(batch);
 }
 
 enum err load_make_room(struct batch *batch, size_t bytes)
 {
-    struct load *load = batch->load;
+    struct loads *loads = &batch->loads;
+    struct load *load = loads->filling;
     check(bytes <= BATCH_BUFFER_BYTES);
     if (BATCH_BUFFER_BYTES - load->len >= bytes && !is_full(load))
         return OK;
-    if (!is_empty(load) && !batch->sending) {
+    if (!is_empty(load) && !loads->sending) {
         load_send(batch, false);
         return OK;
     }
-    if (is_empty(load) && !batch->rest)
-        batch->rest = http_timer_start(http_request_loop(batch->call->http), 1, on_rested, batch);
+    if (is_empty(load) && !loads->rest)
+        loads->rest = http_timer_start(http_request_loop(batch->call->http), 1, on_rested, batch);
     return ERR_BUSY;
 }

@@ -15,33 +15,34 @@
 #define PIECE_BYTES (256 * KIB)       /* a get holds about this much memory at most */
 #define LOGGED_MAX 16u                /* after so many failed items, no refusal is logged */
 
-struct slot *slot_of(struct batch *batch, size_t index)
+struct slot *slot_of(struct window *window, size_t index)
 {
-    check(index >= batch->next && index - batch->next < batch->window);
-    return &batch->slots[index % batch->window];
+    check(index >= window->next && index - window->next < window->size);
+    return &window->slots[index % window->size];
 }
 
-void slot_get_end(struct batch *batch, struct get **get)
+void slot_get_end(struct call *call, struct get **get)
 {
     if (!*get)
         return;
     const struct get_cost *cost = get_cost(*get);
-    batch->call->access.cost.cache_bytes += cost->cache_bytes;
-    batch->call->access.cost.origin_bytes += cost->origin_bytes;
+    call->access.cost.cache_bytes += cost->cache_bytes;
+    call->access.cost.origin_bytes += cost->origin_bytes;
     get_end(get);
 }
 
 static void weigh(struct slot *slot, size_t bytes)
 {
-    check(slot->batch->weight >= slot->weight);
-    slot->batch->weight = slot->batch->weight - slot->weight + bytes;
+    struct window *window = &slot->batch->window;
+    check(window->weight >= slot->weight);
+    window->weight = window->weight - slot->weight + bytes;
     slot->weight = bytes;
 }
 
 void slot_let_go(struct slot *slot)
 {
     struct batch *batch = slot->batch;
-    slot_get_end(batch, &slot->get);
+    slot_get_end(batch->call, &slot->get);
     weigh(slot, 0);
     *slot = (struct slot){ .batch = batch };
 }
@@ -58,8 +59,9 @@ enum err slot_decide(struct slot *slot)
     slot->waited |= slot->waiting;
     if (err == OK) {
         uint64_t length = slot->answer->err ? 0 : slot->answer->end - slot->answer->first;
-        slot->batch->weight_last = (size_t)MIN(length, (uint64_t)PIECE_BYTES);
-        weigh(slot, slot->batch->weight_last);
+        struct window *window = &slot->batch->window;
+        window->weight_last = (size_t)MIN(length, (uint64_t)PIECE_BYTES);
+        weigh(slot, window->weight_last);
     }
     return err;
 }
@@ -74,18 +76,18 @@ static void changed(void *arg)
 
 void slot_begin(struct batch *batch, size_t index)
 {
-    struct slot *slot = slot_of(batch, index);
-    const struct item *item = &batch->list.batch.items.list[index];
+    struct slot *slot = slot_of(&batch->window, index);
+    const struct item *item = &batch->end.items->list[index];
     struct get_ask ask;
     check(!slot->begun);
-    *slot = (struct slot){ .batch = batch, .begun = true, .early = index > batch->next };
+    *slot = (struct slot){ .batch = batch, .begun = true, .early = index > batch->window.next };
     slot->err = item_ask(&batch->judge, item, &ask);
     ask.list_id = (uintptr_t)batch;
     batch->judge.quiet |= slot->err && batch->end.failed >= LOGGED_MAX;
     if (slot->err)
         return;
     size_t guess = item->kind == ITEM_SPAN && item->length != ITEM_OPEN
-                 ? (size_t)MIN(item->length, (uint64_t)PIECE_BYTES) : batch->weight_last;
+                 ? (size_t)MIN(item->length, (uint64_t)PIECE_BYTES) : batch->window.weight_last;
     weigh(slot, guess);
     slot->get = get_start(batch->call->loop->cache, &ask, changed, slot);
     (void)slot_decide(slot);
@@ -100,17 +102,17 @@ static void count_once(bool *reported, enum metric counter, bool happened)
 
 /* Frees memory: ends the get of each later item whose answer is known. A get that waits goes on,
  * because other requests may share the fetch that it waits for. */
-static void narrow(struct batch *batch)
+static void narrow(struct window *window)
 {
-    for (size_t i = batch->next + 1; i < batch->begun; i++)
-        if (slot_of(batch, i)->answer)
-            slot_let_go(slot_of(batch, i));
-    count_once(&batch->reported_narrow, M_BATCH_NARROW, true);
+    for (size_t i = window->next + 1; i < window->begun; i++)
+        if (slot_of(window, i)->answer)
+            slot_let_go(slot_of(window, i));
+    count_once(&window->reported_narrow, M_BATCH_NARROW, true);
 }
 
 static bool begins_no_more(const struct batch *batch)
 {
-    return batch->late || batch->full || batch->ending || batch->ended;
+    return batch->late || batch->full || batch->ending || batch->loads.ended;
 }
 
 /* Starts gets only while at most half of the wanted number run. Several gets then start at once,
@@ -119,19 +121,20 @@ void slots_look_ahead(struct batch *batch)
 {
     struct cache_loop *cache = batch->call->loop->cache;
     size_t most = batch->front->options.batches.ahead_bytes;
-    size_t until = MIN(batch->next + batch->ahead, batch->end.items->count);
-    if (batch->begun - batch->next > batch->ahead / 2 || begins_no_more(batch))
+    struct window *window = &batch->window;
+    size_t until = MIN(window->next + window->ahead, batch->end.items->count);
+    if (window->begun - window->next > window->ahead / 2 || begins_no_more(batch))
         return;
     if (gets_are_scarce(cache)) {
-        narrow(batch);
+        narrow(window);
         return;
     }
     cache_loop_plug(cache);
-    for (; batch->begun < until && batch->weight + batch->weight_last <= most; batch->begun++)
-        slot_begin(batch, batch->begun);
+    for (; window->begun < until && window->weight + window->weight_last <= most; window->begun++)
+        slot_begin(batch, window->begun);
     cache_loop_unplug(cache);
-    count_once(&batch->reported_ahead, M_BATCH_AHEAD, batch->begun < until);
-    bool all = batch->begun == until && batch->ahead == batch->window &&
+    count_once(&window->reported_ahead, M_BATCH_AHEAD, window->begun < until);
+    bool all = window->begun == until && window->ahead == window->size &&
                until < batch->end.items->count;
-    count_once(&batch->reported_gets, M_BATCH_GETS, all);
+    count_once(&window->reported_gets, M_BATCH_GETS, all);
 }

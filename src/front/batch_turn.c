@@ -24,18 +24,19 @@ static_assert(BATCH_FIXED_ROOM + 3 * S3_KEY_BYTES_MAX + COPY_BYTES_MAX <= BATCH_
 
 static void next_item(struct batch *batch)
 {
-    struct slot *slot = slot_of(batch, batch->next);
+    struct window *window = &batch->window;
+    struct slot *slot = slot_of(window, window->next);
     if (slot->begun) {
-        batch->calm = slot->waited ? 0 : batch->calm + 1;
+        window->calm = slot->waited ? 0 : window->calm + 1;
         slot_let_go(slot);
     }
-    batch->open = false;
-    batch->next++;
-    batch->begun = MAX(batch->begun, batch->next);
+    batch->current.open = false;
+    window->next++;
+    window->begun = MAX(window->begun, window->next);
     batch->end.answered++;
-    batch->load->items++;
-    if (batch->calm > batch->window)
-        batch->ahead = 1;
+    batch->loads.filling->items++;
+    if (window->calm > window->size)
+        window->ahead = 1;
 }
 
 /* ---- an item that fails ---- */
@@ -43,18 +44,20 @@ static void next_item(struct batch *batch)
 static void fail(struct batch *batch, int status, slice code)
 {
     struct batch_end *end = &batch->end;
-    check(end->failed <= batch->next && batch->next < end->items->count);
-    batch->entry = (struct batch_entry){
-        .index = batch->next, .key = end->items->list[batch->next].key,
-        .status = status, .code = code,
+    struct load *load = batch->loads.filling;
+    struct batch_entry *entry = &batch->current.entry;
+    size_t index = batch->window.next;
+    check(end->failed <= index && index < end->items->count);
+    *entry = (struct batch_entry){
+        .index = index, .key = end->items->list[index].key, .status = status, .code = code,
     };
-    batch->load->len += batch->form->failure(end, load_room(batch), &batch->entry);
+    load->len += batch->form->failure(end, load_room(load), entry);
     if (!end->failures)
         end->failures = arena_alloc(&batch->arena, end->items->count * sizeof(*end->failures));
-    end->failures[end->failed++] = (struct batch_failure){ batch->next, status, code };
+    end->failures[end->failed++] = (struct batch_failure){ index, status, code };
     metric_add(M_BATCH_FAILED, 1);
     next_item(batch);
-    batch->ending |= batch->list.batch.end_on_error;
+    batch->ending |= batch->intake.list.batch.end_on_error;
 }
 
 static void fail_by(struct batch *batch, enum err err)
@@ -97,10 +100,11 @@ static bool may_retry(const struct slot *slot)
 static enum err open_item(struct batch *batch, const struct slot *slot)
 {
     const struct get_answer *answer = slot->answer;
-    const struct item *item = &batch->end.items->list[batch->next];
-    struct batch_entry *entry = &batch->entry;
+    const struct item *item = &batch->end.items->list[batch->window.next];
+    struct current_item *current = &batch->current;
+    struct batch_entry *entry = &current->entry;
     *entry = (struct batch_entry){
-        .index = batch->next, .key = item->key, .etag = answer->metadata->etag,
+        .index = batch->window.next, .key = item->key, .etag = answer->metadata->etag,
         .size = answer->metadata->size, .modified_s = answer->metadata->modified_s,
     };
     enum err err = item_span(item, answer, &entry->first, &entry->length);
@@ -121,19 +125,22 @@ static enum err open_item(struct batch *batch, const struct slot *slot)
     err = load_make_room(batch, BATCH_ROOM(entry) + bytes);
     if (err)
         return err;
-    batch->open = true;
-    batch->open_at = batch->load->len;
-    batch->left = entry->length;
-    batch->load->len += batch->form->head(load_room(batch), entry);
+    struct load *load = batch->loads.filling;
+    current->open = true;
+    current->open_at = load->len;
+    current->left = entry->length;
+    load->len += batch->form->head(load_room(load), entry);
     return OK;
 }
 
 /* Opens the current item, or writes its failure. */
 static enum err take_item(struct batch *batch)
 {
-    struct slot *slot = slot_of(batch, batch->next);
-    batch->entry = (struct batch_entry){ .key = batch->end.items->list[batch->next].key };
-    enum err err = load_make_room(batch, BATCH_ROOM(&batch->entry) + CODE_BYTES);
+    struct window *window = &batch->window;
+    struct slot *slot = slot_of(window, window->next);
+    batch->current.entry =
+        (struct batch_entry){ .key = batch->end.items->list[window->next].key };
+    enum err err = load_make_room(batch, BATCH_ROOM(&batch->current.entry) + CODE_BYTES);
     if (err)
         return err;
     if (batch->full || (batch->late && !(slot->begun && slot->answer))) {
@@ -142,8 +149,8 @@ static enum err take_item(struct batch *batch)
         return OK;
     }
     if (!slot->begun)
-        slot_begin(batch, batch->next);
-    batch->begun = MAX(batch->begun, batch->next + 1);
+        slot_begin(batch, window->next);
+    window->begun = MAX(window->begun, window->next + 1);
     err = slot_decide(slot);
     if (err)
         return err;
@@ -153,7 +160,7 @@ static enum err take_item(struct batch *batch)
         return open_item(batch, slot);
     } else if (may_retry(slot)) {
         slot_let_go(slot);
-        batch->ahead = 1;
+        window->ahead = 1;
     } else {
         refuse(batch, slot->answer);
     }
@@ -167,37 +174,40 @@ static enum err take_item(struct batch *batch)
  * the piece after it waits until the client has taken it. */
 static enum err put_piece(struct batch *batch, struct slot *slot)
 {
-    slice piece = batch->piece;
-    size_t length = (size_t)MIN(batch->entry.length, (uint64_t)SIZE_MAX);
+    struct current_item *current = &batch->current;
+    struct load *load = batch->loads.filling;
+    slice piece = current->piece;
+    size_t length = (size_t)MIN(current->entry.length, (uint64_t)SIZE_MAX);
     bool whole = piece.len == length;
-    check(piece.len <= batch->left);
+    check(piece.len <= current->left);
     if (whole && length > SMALL_BYTES) {
-        load_lend(batch->load, piece);
-        load_take_get(batch->load, &slot->get);
+        load_lend(load, piece);
+        load_take_get(load, &slot->get);
     } else if (length <= COPY_BYTES_MAX) {
-        batch->load->len += slice_put(load_room(batch), piece);
-    } else if (batch->sending) {
+        load->len += slice_put(load_room(load), piece);
+    } else if (batch->loads.sending) {
         return ERR_BUSY;
     } else {
-        load_lend(batch->load, piece);
-        batch->piece_out = true;
+        load_lend(load, piece);
+        batch->loads.piece_out = true;
         load_send(batch, false);
     }
-    batch->left -= piece.len;
-    batch->piece = S("");
+    current->left -= piece.len;
+    current->piece = S("");
     return OK;
 }
 
 /* Moves bytes of the item until the batch has to wait. */
 static enum err take_bytes(struct batch *batch)
 {
-    struct slot *slot = slot_of(batch, batch->next);
-    while (batch->left) {
+    struct slot *slot = slot_of(&batch->window, batch->window.next);
+    struct current_item *current = &batch->current;
+    while (current->left) {
         if (slot->waiting)
             return ERR_WAIT;
-        if (batch->piece_out)
+        if (batch->loads.piece_out)
             return ERR_BUSY;
-        enum err err = batch->piece.len ? OK : get_next(slot->get, &batch->piece);
+        enum err err = current->piece.len ? OK : get_next(slot->get, &current->piece);
         slot->waiting = err == ERR_WAIT;
         slot->waited |= slot->waiting;
         if (!err)
@@ -212,24 +222,26 @@ static enum err take_bytes(struct batch *batch)
  * the get's memory, the load of that write keeps the get. */
 static void close_item(struct batch *batch)
 {
-    struct slot *slot = slot_of(batch, batch->next);
+    struct slot *slot = slot_of(&batch->window, batch->window.next);
+    struct loads *loads = &batch->loads;
+    struct load *load = loads->filling;
     if (batch->form->tail)
-        batch->load->len += batch->form->tail(load_room(batch), &batch->entry);
-    batch->bytes += batch->entry.length;
+        load->len += batch->form->tail(load_room(load), &batch->current.entry);
+    batch->bytes += batch->current.entry.length;
     object_count(batch->call->s3.bucket, slot->answer->source);
     metric_add(M_BATCH_SENT, 1);
-    if (batch->piece_out)
-        load_take_get(load_other(batch), &slot->get);
-    batch->piece_out = false;
+    if (loads->piece_out)
+        load_take_get(load_other(loads), &slot->get);
+    loads->piece_out = false;
     next_item(batch);
 }
 
 /* Handles an item whose bytes ended early. If none of them was sent, the item becomes a failure. */
 static enum err cut_item(struct batch *batch, enum err err)
 {
-    if (batch->open_at == PART_SENT)
+    if (batch->current.open_at == PART_SENT)
         return err;
-    batch->load->len = batch->open_at;
+    batch->loads.filling->len = batch->current.open_at;
     fail_by(batch, err);
     return OK;
 }
@@ -242,11 +254,12 @@ static enum err take_end(struct batch *batch)
         enum err err = load_make_room(batch, BATCH_END_ROOM);
         if (err)
             return err;
-        batch->load->len += batch->form->end(&batch->end, load_room(batch));
+        struct load *load = batch->loads.filling;
+        load->len += batch->form->end(&batch->end, load_room(load));
     }
-    if (batch->sending)
+    if (batch->loads.sending)
         return ERR_BUSY;
-    batch->ended = true;
+    batch->loads.ended = true;
     load_send(batch, true);
     return ERR_BUSY;
 }
@@ -254,11 +267,11 @@ static enum err take_end(struct batch *batch)
 enum err turn_go_on(struct batch *batch)
 {
     enum err err;
-    if (batch->ended)
+    if (batch->loads.ended)
         return ERR_BUSY;
-    if (!batch->open && (batch->next == batch->end.items->count || batch->ending))
+    if (!batch->current.open && (batch->window.next == batch->end.items->count || batch->ending))
         return take_end(batch);
-    if (!batch->open)
+    if (!batch->current.open)
         return take_item(batch);
     err = take_bytes(batch);
     if (err == OK)

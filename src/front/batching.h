@@ -4,9 +4,9 @@
  * each of them.
  *
  *   batch.c        the beginning (reading the list of items), the steps, and the end
- *   batch_turn.c   the current item: from the get's answer to bytes in a load
- *   batch_slots.c  the items that have begun: the current one, and later ones
- *   batch_load.c   a load: the bytes of one write to the client
+ *   batch_turn.c   struct current_item: from the get's answer to bytes in a load
+ *   batch_slots.c  struct window, the items that have begun: the current one, and later ones
+ *   batch_load.c   struct loads: the bytes of one write to the client, and of the next
  *
  * Everything here runs on the loop that accepted the request. */
 #ifndef FRONT_BATCHING_H
@@ -48,37 +48,23 @@ struct slot {
     size_t weight;                    /* bytes of memory that the get may hold, estimated */
 };
 
-struct batch {
-    struct call *call;                /* NULL: the client left during the intake of the list */
-    struct front *front;
-    struct arena arena;               /* holds the list */
-    struct intake_list list;
-    struct http_body *hold;
-    bool in_intake;
-    uint64_t began_ns;
-    size_t held_bytes;                /* this batch's part of front->batch_bytes */
-    struct http_timer *timer;         /* ends the time in which items may begin */
-    struct http_timer *rest;          /* lets other requests of the loop run */
-    struct call judge;                /* stands for the GetObject request of an item */
-
-    const struct batch_form *form;
-    struct batch_end end;
-
-    struct slot *slots;               /* item i has slots[i % window] */
-    size_t window;
+/* The window of the list: the items that have begun, which are the current one and later ones. The
+ * loop moves its front on when an item is answered (batch_turn.c), and its back when an item begins
+ * (batch_slots.c). */
+struct window {
+    struct slot *slots;               /* item i has slots[i % size] */
+    size_t size;
     size_t next, begun;               /* the current item; items [next, begun) have a slot */
     size_t ahead;                     /* number of gets to run at a time */
     size_t calm;                      /* items in a row whose get never waited */
     size_t weight;                    /* the sum of the weights of all slots */
     size_t weight_last;               /* the weight of the latest item that was decided */
-    /* If any is true, no further item begins. late: the time is up; full: the answer has as many
-     * bytes as are allowed; ending: an item failed, and the client wants no items after a
-     * failure. */
-    bool late, full, ending;
     /* Each of these events is counted once in a batch. */
     bool reported_ahead, reported_gets, reported_narrow;
+};
 
-    /* the current item */
+/* The current item's part of the answer. The loop sets it anew for each item (batch_turn.c). */
+struct current_item {
     struct batch_entry entry;
     bool open;                        /* the item's head is written */
     size_t open_at;                   /* if open: where that head lies in the buffer of the load;
@@ -86,13 +72,48 @@ struct batch {
                                        * no longer replace it */
     uint64_t left;                    /* bytes of the item that are still to be copied or sent */
     slice piece;                      /* bytes of the item: read, but not yet copied or sent */
-    uint64_t bytes;                   /* object bytes in the answer so far */
+};
 
-    struct load loads[2];
-    struct load *load;                /* the load being filled; the other may be in a write */
+/* The double buffer through which the answer goes to the client: the loop fills one load while the
+ * other is in a write (batch_load.c). */
+struct loads {
+    struct load pair[2];
+    struct load *filling;             /* the load being filled; the other may be in a write */
+    struct http_timer *rest;          /* lets other requests of the loop run */
     /* replying: the answer has begun; sending: a write is in progress; piece_out: that write has a
      * piece of the open item; ended: the end was given to a write. */
     bool replying, sending, piece_out, ended;
+};
+
+/* The intake of the list (intake.h). While it is running, its thread writes `list` and the body;
+ * the loop only reads the list afterwards. */
+struct batch_intake {
+    bool running;
+    struct http_body *hold;           /* the body, until the intake is over */
+    struct intake_list list;
+};
+
+struct batch {
+    struct call *call;                /* NULL: the client left during the intake of the list */
+    struct front *front;
+    struct arena arena;               /* holds the list */
+    struct batch_intake intake;
+    uint64_t began_ns;
+    size_t held_bytes;                /* this batch's part of front->batch_bytes */
+    struct http_timer *timer;         /* ends the time in which items may begin */
+    struct call judge;                /* stands for the GetObject request of an item */
+
+    struct window window;
+    struct current_item current;
+    uint64_t bytes;                   /* object bytes in the answer so far */
+    /* If any is true, no further item begins. late: the time is up; full: the answer has as many
+     * bytes as are allowed; ending: an item failed, and the client wants no items after a
+     * failure. */
+    bool late, full, ending;
+
+    const struct batch_form *form;
+    struct batch_end end;
+    struct loads loads;
 };
 
 /* ---- batch.c ---- */
@@ -106,32 +127,32 @@ extern const struct http_source batch_source;
 enum err turn_go_on(struct batch *batch) MUST_USE;
 
 /* ---- batch_slots.c ---- */
-/* Returns the slot of an item in [next, next + window). */
-struct slot *slot_of(struct batch *batch, size_t index);
+/* Returns the slot of an item in [next, next + size). */
+struct slot *slot_of(struct window *window, size_t index);
 /* Judges the item, and starts its get if the client may read it. */
 void slot_begin(struct batch *batch, size_t index);
 /* Returns OK if slot->answer or slot->err is set, and ERR_WAIT if neither is set yet. */
 enum err slot_decide(struct slot *slot);
 void slot_let_go(struct slot *slot);
 /* Ends the get, if there is one, and adds its cost to that of the call. */
-void slot_get_end(struct batch *batch, struct get **get);
+void slot_get_end(struct call *call, struct get **get);
 /* Starts the gets of items after the current one. */
 void slots_look_ahead(struct batch *batch);
 
 /* ---- batch_load.c ---- */
-void loads_begin(struct batch *batch);
-void loads_end(struct batch *batch);
-struct load *load_other(struct batch *batch);
-char *load_room(const struct batch *batch);    /* the place of the next byte */
-/* Returns OK if batch->load has room for `bytes`. If the load had no room, it was sent, and
- * batch->load is now the other load. Returns ERR_BUSY if both loads are in use. Also returns
+void loads_begin(struct loads *loads, struct front_loop *loop);
+void loads_end(struct loads *loads, struct call *call);    /* call may be NULL before loads_begin */
+struct load *load_other(struct loads *loads);    /* the load that is not being filled */
+char *load_room(const struct load *load);    /* the place of the next byte */
+/* Returns OK if loads.filling has room for `bytes`. If the load had no room, it was sent, and
+ * loads.filling is now the other load. Returns ERR_BUSY if both loads are in use. Also returns
  * ERR_BUSY after many items that wrote nothing (failures in a tar), to let other requests of the
  * loop run. */
 enum err load_make_room(struct batch *batch, size_t bytes) MUST_USE;
 void load_lend(struct load *load, slice bytes);    /* sends the bytes from where they lie */
 /* The load owns the get until its write is over. */
 void load_take_get(struct load *load, struct get **take_get);
-void load_empty(struct batch *batch, struct load *load);
+void load_empty(struct load *load, struct call *call);    /* ends the gets that it owns */
 void load_send(struct batch *batch, bool last);
 /* For a batch that has to wait: sends the load, if no write is in progress. If no part of the open
  * item was sent yet, the item may still fail. So its bytes are not sent, and move to the other
