@@ -5,7 +5,8 @@
  *   write:  body verified ─ removal committed ─ origin call ─ epoch raised ─ answer relayed
  *
  * A pass is one request that the origin answers. This file takes a pass from its beginning to its
- * end. pass_write.c adds the steps of a write, and pass_answer.c takes the answer to the client.
+ * end. pass_write.c adds the steps of a write, pass_upload.c gives the origin the request body, and
+ * pass_answer.c takes the answer to the client.
  * The loop and the origin's thread share a pass: the callbacks of the origin run on that thread,
  * everything else runs on the loop.
  *
@@ -38,10 +39,10 @@ void pass_unref(struct pass *pass)
     if (refs > 1)
         return;
     pass->magic = 0;
-    http_body_release(&pass->hold);
+    http_body_release(&pass->upload.hold);
     ticket_unref(&pass->origin_ticket);
     relay_free(&pass->relay);
-    arena_free(&pass->asking);
+    rest_free(&pass->rest);
     arena_free(&pass->arena);
     free(pass);
 }
@@ -50,33 +51,33 @@ void pass_unref(struct pass *pass)
 
 static struct pass *pass_of(struct origin_call *origin)
 {
-    struct pass *pass = container_of(origin, struct pass, origin);
-    check(pass->magic == PASS_MAGIC && !atomic_load(&pass->over));
+    struct pass *pass = container_of(origin, struct pass, request.origin);
+    check(pass->magic == PASS_MAGIC && !atomic_load(&pass->answer.over));
     return pass;
 }
 
 static void on_head(struct origin_call *origin, const struct origin_reply *reply)
 {
     struct pass *pass = pass_of(origin);
-    if (pass->got) {
-        if (!rest_is(&pass->rest, pass->got, reply))
-            pass->err = ERR_ORIGIN_CUT;
+    struct pass_answer *answer = &pass->answer;
+    if (pass->rest.got) {
+        if (!rest_is(&pass->rest, reply))
+            answer->err = ERR_ORIGIN_CUT;
         return;
     }
-    pass->status = reply->status;
-    pass->length = reply->has_length ? reply->length : HTTP_OPEN;
-    forward_answer(&pass->arena, reply, &pass->fields);
-    if (pass->may_rest)
-        pass->rest = rest_of(&pass->arena, reply);
+    answer->status = reply->status;
+    answer->length = reply->has_length ? reply->length : HTTP_OPEN;
+    forward_answer(&pass->arena, reply, &answer->fields);
+    rest_begin(&pass->rest, &pass->arena, reply);
     relay_spare(&pass->relay, pass->rest.etag.len > 0);
-    atomic_store(&pass->headed, true);
+    atomic_store(&answer->headed, true);
     ticket_wake(pass->origin_ticket);
 }
 
 static enum origin_take on_body(struct origin_call *origin, slice bytes)
 {
     struct pass *pass = pass_of(origin);
-    if (pass->err) {
+    if (pass->answer.err) {
         origin_cancel(origin);
         return ORIGIN_TAKEN;
     }
@@ -88,9 +89,10 @@ static enum origin_take on_body(struct origin_call *origin, slice bytes)
 static void on_done(struct origin_call *origin, enum err err)
 {
     struct pass *pass = pass_of(origin);
-    if (!pass->err)
-        pass->err = err && atomic_load(&pass->lost) ? ERR_LIMIT : err;
-    atomic_store(&pass->over, true);
+    struct pass_answer *answer = &pass->answer;
+    if (!answer->err)
+        answer->err = err && atomic_load(&pass->upload.lost) ? ERR_LIMIT : err;
+    atomic_store(&answer->over, true);
     ticket_wake(pass->origin_ticket);
     pass_unref(pass);
 }
@@ -100,9 +102,9 @@ static enum err may_send(struct origin_call *origin, bool again)
     const struct pass *pass = pass_of(origin);
     if (atomic_load(&pass->abandoned))
         return ERR_CANCELED;
-    if (atomic_load(&pass->lost))
+    if (atomic_load(&pass->upload.lost))
         return ERR_LIMIT;
-    return again && !write_is_latest(&pass->order) ? ERR_BUSY : OK;
+    return again && !write_is_latest(&pass->mutation.order) ? ERR_BUSY : OK;
 }
 
 static const struct origin_events events = { on_head, on_body, on_done };
@@ -111,7 +113,7 @@ static const struct origin_events events = { on_head, on_body, on_done };
 
 void pass_settle(struct pass *pass)
 {
-    check(!pass->running && !pass->write && !pass->relaying && !pass->in_intake);
+    check(!pass->running && !pass->mutation.write && !pass->relaying && !pass->upload.in_intake);
     pass_answer_forget(pass);
     list_del(&pass->link);
     http_timer_stop(&pass->timer);
@@ -128,58 +130,59 @@ void pass_refuse(struct pass *pass, enum err err, const struct s3_fault *fault)
         call->gone = NULL;
         reply_fault(call, err, fault);
     }
-    http_body_release(&pass->hold);
+    http_body_release(&pass->upload.hold);
     pass_settle(pass);
 }
 
 void pass_call_origin(struct pass *pass)
 {
-    check(pass->rules && !pass->running && !pass->in_intake && !atomic_load(&pass->over));
+    check(pass->rules && !pass->running && !pass->upload.in_intake);
+    check(!atomic_load(&pass->answer.over));
     pass->running = true;
     if (!pass->origin_ticket)
         pass->origin_ticket = ticket_ref(pass->ticket);
     atomic_fetch_add(&pass->refs, 1);
-    origin_start(pass->rules->origin, &pass->origin);
+    origin_start(pass->rules->origin, &pass->request.origin);
 }
 
 static void end(struct pass *pass)
 {
     pass->running = false;
-    pass_write_end(pass);    /* H7: the epoch rises before the client has all of the answer */
+    mutation_end(&pass->mutation);    /* H7: before the client has all of the answer */
     if (pass_answer_yields(pass) || pass_answer_asks_next(pass) || preflight_asks_again(pass))
         return;
-    if (pass->call && !pass->err)
+    if (pass->call && !pass->answer.err)
         pass_write_populate(pass);
-    http_body_release(&pass->hold);    /* makes room for the next request of the client */
-    if (pass->relaying && !pass->err) {
+    http_body_release(&pass->upload.hold);    /* makes room for the next request of the client */
+    if (pass->relaying && !pass->answer.err) {
         pass_answer_end(pass);    /* settles when the client has the answer */
     } else if (pass->relaying) {
-        pass->relaying->err = pass->err;
+        pass->relaying->err = pass->answer.err;
         pass->relaying = NULL;
         http_timer_stop(&pass->timer);
         relay_fail(&pass->relay);
         pass_settle(pass);
-    } else if (pass->call && !pass->err) {
+    } else if (pass->call && !pass->answer.err) {
         pass_answer_whole(pass);
     } else {
-        slice why = atomic_load(&pass->lost) ? S(INTAKE_DISK_FAILED) : S("");
-        pass_refuse(pass, pass->err, &(struct s3_fault){ .message = why });
+        slice why = atomic_load(&pass->upload.lost) ? S(INTAKE_DISK_FAILED) : S("");
+        pass_refuse(pass, pass->answer.err, &(struct s3_fault){ .message = why });
     }
 }
 
 void pass_changed(void *arg)
 {
     struct pass *pass = arg;
-    if (!pass->running && pass->write && write_may_go(pass->write)) {
+    if (!pass->running && mutation_may_go(&pass->mutation)) {
         if (pass->call) {
             pass_call_origin(pass);
         } else {    /* the client left before anything was sent */
-            pass_write_end(pass);
+            mutation_end(&pass->mutation);
             pass_settle(pass);
         }
-    } else if (pass->running && atomic_load(&pass->over)) {
+    } else if (pass->running && atomic_load(&pass->answer.over)) {
         end(pass);
-    } else if (pass->running && atomic_load(&pass->headed)) {
+    } else if (pass->running && atomic_load(&pass->answer.headed)) {
         pass_answer_partly(pass);
     }
 }
@@ -192,10 +195,11 @@ static void gone(void *arg)
     atomic_store(&pass->abandoned, true);
     http_timer_stop(&pass->timer);
     relay_discard(&pass->relay);
-    if (pass->running && s3_only_reads(pass->origin.op))    /* only the client needed the outcome */
-        origin_cancel(&pass->origin);
+    struct origin_call *origin = &pass->request.origin;
+    if (pass->running && s3_only_reads(origin->op))    /* only the client needed the outcome */
+        origin_cancel(origin);
     else if (pass->running)
-        origin_ask_again(&pass->origin);
+        origin_ask_again(origin);
 }
 
 struct fields pass_fields(struct pass *pass)
@@ -203,6 +207,22 @@ struct fields pass_fields(struct pass *pass)
     struct fields fields = { .keep = &pass->arena };
     fields_add(&fields, S("x-amz-request-id"), arena_copy(&pass->arena, pass->call->id));
     return fields;
+}
+
+static void make_request(struct pass_request *request, struct arena *keep, const struct call *call)
+{
+    request->origin = (struct origin_call){
+        .events = &events,
+        .may_send = may_send,
+        .op = call->s3.op,
+        .bucket = arena_copy(keep, call->s3.bucket),
+        .key = arena_copy(keep, call->s3.key),
+        .query = forward_query(keep, &call->s3),
+        .as = identity_as(&call->client->who),
+    };
+    request->fields = forward_fields(keep, call, &request->field_count);
+    request->origin.fields = request->fields;
+    request->origin.field_count = request->field_count;
 }
 
 struct pass *pass_new(struct call *call)
@@ -213,22 +233,11 @@ struct pass *pass_new(struct call *call)
     pass->call = call;
     pass->rules = call->rules;
     pass->ticket = ticket_new(http_loop_mailbox(http_request_loop(call->http)), pass_changed, pass);
-    pass->hold = http_body_take(call->http);
-    pass->origin = (struct origin_call){
-        .events = &events,
-        .may_send = may_send,
-        .op = call->s3.op,
-        .bucket = arena_copy(&pass->arena, call->s3.bucket),
-        .key = arena_copy(&pass->arena, call->s3.key),
-        .query = forward_query(&pass->arena, &call->s3),
-        .as = identity_as(&call->client->who),
-    };
-    pass->origin_fields = forward_fields(&pass->arena, call, &pass->origin.field_count);
-    pass->origin.fields = pass->origin_fields;
-    pass->origin_field_count = pass->origin.field_count;
-    pass->may_rest = rest_possible(&call->s3);
-    pass->fields = pass_fields(pass);
-    relay_init(&pass->relay, &pass->origin);
+    pass->upload.hold = http_body_take(call->http);
+    make_request(&pass->request, &pass->arena, call);
+    pass->rest.possible = rest_possible(&call->s3);
+    pass->answer.fields = pass_fields(pass);
+    relay_init(&pass->relay, &pass->request.origin);
     call->gone = gone;
     call->gone_arg = pass;
     list_add(&call->loop->passes, &pass->link);
@@ -249,11 +258,11 @@ void passes_leave(struct front_loop *loop)
 {
     list_each_safe(struct pass, pass, &loop->passes, link) {
         list_del(&pass->link);
-        if (pass->in_intake)
+        if (pass->upload.in_intake)
             continue;
         pass->running = false;
         pass->relaying = NULL;
-        pass_write_end(pass);    /* H7: a fetch from before the write must not be stored */
+        mutation_end(&pass->mutation);    /* H7: a fetch from before the write must not be stored */
         pass_settle(pass);
     }
 }

@@ -15,9 +15,9 @@ static atomic_uint yielded_count;
 
 void pass_answer_forget(struct pass *pass)
 {
-    if (pass->yielded)
+    if (pass->rest.yielded)
         atomic_fetch_sub(&yielded_count, 1);
-    pass->yielded = false;
+    pass->rest.yielded = false;
 }
 
 /* Takes the call from the pass, because the call ends with the answer. */
@@ -33,15 +33,16 @@ static struct call *take_call(struct pass *pass)
 void pass_answer_whole(struct pass *pass)
 {
     struct call *call = take_call(pass);
-    struct fields *fields = &pass->fields;
-    forward_location(call, pass->status, fields);
-    slice body = forward_document(call, pass->status, relay_whole(&pass->relay, &pass->arena));
+    struct pass_answer *answer = &pass->answer;
+    struct fields *fields = &answer->fields;
+    forward_location(call, answer->status, fields);
+    slice body = forward_document(call, answer->status, relay_whole(&pass->relay, &pass->arena));
     call->access.cost.origin_bytes = body.len;
-    if (s3_operation(call->s3.op)->method == S3_HEAD)    /* pass->length is that of a GET */
-        http_reply_start(call->http, pass->status, fields->list, fields->count, pass->length, NULL,
-                         NULL);
+    if (s3_operation(call->s3.op)->method == S3_HEAD)    /* answer->length is that of a GET */
+        http_reply_start(call->http, answer->status, fields->list, fields->count, answer->length,
+                         NULL, NULL);
     else
-        reply_whole(call, pass->status, fields, body);
+        reply_whole(call, answer->status, fields, body);
     pass_settle(pass);
 }
 
@@ -53,31 +54,30 @@ static void relayed(void *arg)
     http_timer_stop(&pass->timer);
     if (!pass->running)
         pass_settle(pass);
-    else if (s3_only_reads(pass->origin.op))
-        origin_cancel(&pass->origin);
+    else if (s3_only_reads(pass->request.origin.op))
+        origin_cancel(&pass->request.origin);
 }
 
 /* Requests the next range, since the client has taken most of the bytes that came. */
 static void ask_rest(struct pass *pass)
 {
-    pass->waits = false;
-    pass->got = relay_received(&pass->relay);
-    arena_free(&pass->asking);
-    pass->origin.fields = rest_ask(&pass->asking, &pass->rest, pass->got, pass->range_bytes,
-                                   pass->origin_fields, pass->origin_field_count,
-                                   &pass->origin.field_count);
-    pass->err = OK;
-    atomic_store(&pass->over, false);
+    struct pass_request *request = &pass->request;
+    pass->rest.waits = false;
+    pass->rest.got = relay_received(&pass->relay);
+    request->origin.fields = rest_ask(&pass->rest, request->fields, request->field_count,
+                                      &request->origin.field_count);
+    pass->answer.err = OK;
+    atomic_store(&pass->answer.over, false);
     pass_call_origin(pass);
 }
 
 static void wants(void *arg)
 {
     struct pass *pass = arg;
-    if (pass->waits)
+    if (pass->rest.waits)
         ask_rest(pass);
     else
-        origin_resume(&pass->origin);
+        origin_resume(&pass->request.origin);
 }
 
 /* For an answer that cannot continue by ranges. While the client takes its bytes, the answer keeps
@@ -91,38 +91,40 @@ static void look(void *arg)
                                    pass);
     relay_spare(&pass->relay, slow);
     if (slow)    /* relay_put is offered the next bytes, and returns ORIGIN_SPARE */
-        origin_resume(&pass->origin);
+        origin_resume(&pass->request.origin);
 }
 
 static void stream(struct pass *pass)
 {
     struct call *call = take_call(pass);
+    struct pass_answer *answer = &pass->answer;
     http_timer_stop(&pass->timer);
-    call->access.cost.origin_bytes = pass->length == HTTP_OPEN ? 0 : pass->length;
+    call->access.cost.origin_bytes = answer->length == HTTP_OPEN ? 0 : answer->length;
     pass->relaying = call;
-    forward_location(call, pass->status, &pass->fields);
-    if (forward_changes(call, pass->status)) {
+    forward_location(call, answer->status, &answer->fields);
+    if (forward_changes(call, answer->status)) {
         relay_hold(&pass->relay);
-        pass->length = HTTP_OPEN;
+        answer->length = HTTP_OPEN;
     }
     if (!pass->rest.etag.len)
         pass->timer = http_timer_start(http_request_loop(call->http), SLOW_READER_MS, look, pass);
-    relay_start(&pass->relay, call->http, pass->status, &pass->fields, pass->length, relayed, wants,
-                pass);
+    relay_start(&pass->relay, call->http, answer->status, &answer->fields, answer->length, relayed,
+                wants, pass);
 }
 
 static void slow(void *arg)
 {
     struct pass *pass = arg;
-    if (pass->call && pass->running && pass->length)
+    if (pass->call && pass->running && pass->answer.length)
         stream(pass);
 }
 
 /* Streams an answer that is long, or comes slowly. */
 void pass_answer_partly(struct pass *pass)
 {
-    bool bare = s3_operation(pass->origin.op)->method == S3_HEAD || pass->status == 204 ||
-                pass->status == 304;
+    int status = pass->answer.status;
+    bool bare = s3_operation(pass->request.origin.op)->method == S3_HEAD || status == 204 ||
+                status == 304;
     if (pass->relaying)
         relay_step(&pass->relay);
     else if (pass->call && !bare && relay_is_full(&pass->relay))
@@ -134,8 +136,8 @@ void pass_answer_partly(struct pass *pass)
 
 static void ask_when_there_is_room(struct pass *pass)
 {
-    pass->waits = relay_waits(&pass->relay);
-    if (pass->waits)
+    pass->rest.waits = relay_waits(&pass->relay);
+    if (pass->rest.waits)
         relay_step(&pass->relay);    /* the client may be waiting for the latest bytes */
     else
         ask_rest(pass);
@@ -146,17 +148,18 @@ static void ask_when_there_is_room(struct pass *pass)
 static bool may_yield(struct pass *pass)
 {
     uint64_t most = pass->relaying->front->options.relays_bytes / RELAY_BYTES_MAX;
-    if (pass->yielded)
+    struct rest *rest = &pass->rest;
+    if (rest->yielded)
         return true;
-    pass->yielded = atomic_fetch_add(&yielded_count, 1) < most;
-    if (!pass->yielded)
+    rest->yielded = atomic_fetch_add(&yielded_count, 1) < most;
+    if (!rest->yielded)
         atomic_fetch_sub(&yielded_count, 1);
-    return pass->yielded;
+    return rest->yielded;
 }
 
 bool pass_answer_yields(struct pass *pass)
 {
-    if (pass->err != ERR_YIELDED)
+    if (pass->answer.err != ERR_YIELDED)
         return false;
     if (pass->call)
         stream(pass);
@@ -166,7 +169,7 @@ bool pass_answer_yields(struct pass *pass)
         metric_add(M_FRONT_PASS_CUT, 1);
         return false;
     }
-    pass->range_bytes = RELAY_RANGE_BYTES;
+    pass->rest.range_bytes = RELAY_RANGE_BYTES;
     ask_when_there_is_room(pass);
     return true;
 }
@@ -174,9 +177,10 @@ bool pass_answer_yields(struct pass *pass)
 /* Doubles the next range for a client that takes the bytes as fast as they come. */
 bool pass_answer_asks_next(struct pass *pass)
 {
-    if (pass->err || !pass->relaying || !pass->yielded || pass->rest.until == pass->rest.end)
+    struct rest *rest = &pass->rest;
+    if (pass->answer.err || !pass->relaying || !rest->yielded || rest->until == rest->end)
         return false;
-    pass->range_bytes *= relay_waits(&pass->relay) ? 1 : 2;
+    rest->range_bytes *= relay_waits(&pass->relay) ? 1 : 2;
     ask_when_there_is_room(pass);
     return true;
 }
@@ -187,6 +191,6 @@ void pass_answer_end(struct pass *pass)
 {
     slice held = relay_take_held(&pass->relay, &pass->arena);
     if (held.len)
-        relay_put(&pass->relay, forward_document(pass->relaying, pass->status, held));
+        relay_put(&pass->relay, forward_document(pass->relaying, pass->answer.status, held));
     relay_end(&pass->relay);
 }

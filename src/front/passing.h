@@ -1,10 +1,11 @@
 /* passing.h - struct pass, a request that the origin answers.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Such a request is called a pass. Four files include this header: pass.c takes a pass from its
- * beginning to its end, pass_write.c adds the steps of a write, pass_answer.c takes the answer to
- * the client, and preflight.c has what is special about a preflight (OPTIONS). Other files begin a
- * pass by the functions in inside.h. */
+ * Such a request is called a pass. Five files include this header: pass.c takes a pass from its
+ * beginning to its end, pass_write.c adds the steps of a write, pass_upload.c gives the origin the
+ * request body, pass_answer.c takes the answer to the client, and preflight.c has what is special
+ * about a preflight (OPTIONS). Three parts of a pass have headers of their own: mutation.h, rest.h
+ * and relay.h. Other files begin a pass by the functions in inside.h. */
 #ifndef FRONT_PASSING_H
 #define FRONT_PASSING_H
 
@@ -12,8 +13,43 @@
 
 #include "base/clock.h"
 #include "front/forward.h"
+#include "front/mutation.h"
 #include "front/relay.h"
 #include "front/rest.h"
+
+/* The request body on its way from the client to the origin. Until the intake is over, its thread
+ * writes `listed` and the body. During an origin call, the origin's thread reads the body; it and
+ * the threads that it starts (pass_upload.c) write the flags. The loop writes all other members,
+ * while no thread works. */
+struct upload {
+    struct http_body *hold;       /* the request body, which the pass owns, or NULL */
+    bool in_intake;
+    struct intake_keys listed;    /* the keys that the body lists */
+    size_t at;                    /* where the bytes for the origin begin in the body */
+    struct origin_body source;
+    atomic_bool lost;             /* the disk with the body failed */
+    atomic_bool reading;          /* a thread brings bytes of the body into the page cache */
+};
+
+/* The request to the origin. The loop writes it while no origin call runs; during a call, the
+ * origin's thread reads it. */
+struct pass_request {
+    struct origin_call origin;
+    struct http_field *fields;    /* with room for fields that the intake adds (intake.h) */
+    size_t field_count;           /* number of fields without the intake's fields */
+    slice plain_query;            /* the query before preflight_name_key changed it, if it did */
+};
+
+/* The head of the origin's answer, and the outcome of the origin call. The origin's thread writes
+ * these members until it sets `headed`. From then on, it writes only `err` and, under relay.lock,
+ * the relay. After it has set `over`, all members belong to the loop. */
+struct pass_answer {
+    atomic_bool headed, over;
+    enum err err;
+    int status;
+    uint64_t length;              /* HTTP_OPEN: unknown */
+    struct fields fields;
+};
 
 #define PASS_MAGIC 0x70617373u
 struct pass {
@@ -25,44 +61,18 @@ struct pass {
     struct ticket *origin_ticket; /* the same ticket, for the origin's thread */
     struct arena arena;           /* for all that must outlive the request */
     atomic_uint refs;
-
-    struct write *write;
-    bool regrants;                /* the write changes who may read objects of its bucket */
-    struct write_order order;     /* shows whether a later write of these keys has begun */
     atomic_bool abandoned;        /* the client has gone */
-    atomic_bool lost;             /* the disk with the body failed */
-    atomic_bool reading;          /* a thread brings bytes of the body into the page cache */
-    struct intake_keys listed;    /* the keys that the body lists */
-    struct write_key *keys;       /* all keys that the write may change */
-    size_t key_count;
+    bool running;                 /* an origin call is in progress */
 
-    struct http_body *hold;       /* the request body, which the pass owns, or NULL */
-    size_t body_at;               /* where the bytes for the origin begin in the body */
-    struct origin_body source;
-    struct origin_call origin;
-    struct http_field *origin_fields;    /* with room for fields that the intake adds (intake.h) */
-    size_t origin_field_count;    /* number of origin_fields without the intake's fields */
-    slice plain_query;            /* the query before preflight_name_key changed it, if it did */
-    bool running, in_intake;
-
-    /* The answer. The origin's thread writes these members until it sets `headed`. From then on, it
-     * writes only `err` and, under relay.lock, `relay`. After it has set `over`, all members belong
-     * to the loop. */
-    atomic_bool headed, over;
-    enum err err;
-    int status;
-    uint64_t length;              /* HTTP_OPEN: unknown */
-    struct fields fields;
-    bool may_rest;                /* the rest of the answer may be requested by a range */
+    struct mutation mutation;
+    struct upload upload;
+    struct pass_request request;
+    struct pass_answer answer;
     struct rest rest;
-    uint64_t got;                 /* bytes of the answer that came in earlier origin calls */
-    uint64_t range_bytes;         /* the size of the next range, once the pass has yielded */
-    struct arena asking;          /* holds the fields of the latest request for a range */
+
     struct relay relay;
     struct call *relaying;        /* the call whose answer is being streamed; NULL: none */
-    bool yielded;                 /* another call got the connection: the rest comes in ranges */
-    bool waits;                   /* the next range is requested when the relay has room */
-    struct http_timer *timer;
+    struct http_timer *timer;     /* for a slow origin, and then for a slow client */
 };
 
 /* ---- pass.c ---- */
@@ -70,7 +80,7 @@ struct pass *pass_new(struct call *call) MUST_USE;    /* call->rules may be set 
 struct pass *pass_ref(struct pass *pass) MUST_USE;
 void pass_unref(struct pass *pass);
 void pass_call_origin(struct pass *pass);
-/* Called when the removal of the old metadata (write_begin) is committed, and when the origin
+/* Called when the removal of the old metadata (mutation.h) is committed, and when the origin
  * answers. */
 void pass_changed(void *pass);
 void pass_settle(struct pass *pass);    /* the loop is done with the pass: drops its reference */
@@ -88,10 +98,11 @@ void preflight_name_key(struct pass *pass);
  * is then being asked again without key and signature. */
 bool preflight_asks_again(struct pass *pass) MUST_USE;
 
+/* ---- pass_upload.c ---- */
+/* The pass has a body for the origin, and its intake begins. */
+void pass_upload_begin(struct pass *pass);
+
 /* ---- pass_write.c ---- */
-/* Raises the epochs of the keys (cache/epoch.h), whatever the outcome of the write: rule H7 in
- * src/README.md. Does nothing for a read. */
-void pass_write_end(struct pass *pass);
 /* If the settings say so, takes the body of a PUT, and stores it in the cache. */
 void pass_write_populate(struct pass *pass);
 

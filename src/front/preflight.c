@@ -45,7 +45,7 @@ static slice key_there(const struct call *call)
 void preflight_name_key(struct pass *pass)
 {
     char date[AMZ_DATE_BYTES];
-    slice plain = pass->origin.query, key = S("");
+    slice plain = pass->request.origin.query, key = S("");
     if (pass->call->client == &preflight_client)
         key = key_there(pass->call);
     if (!key.len)
@@ -57,24 +57,25 @@ void preflight_name_key(struct pass *pass)
     uri_encode(&query, key, true);
     text_printf(&query, "%%2F%.8s%%2Fus-east-1%%2Fs3%%2Faws4_request&X-Amz-Date=%s"
                 "&X-Amz-Expires=60&X-Amz-SignedHeaders=host&X-Amz-Signature=%064d", date, date, 0);
-    pass->plain_query = plain.len ? plain : S("");
-    pass->origin.query = text_slice(&query);
+    pass->request.plain_query = plain.len ? plain : S("");
+    pass->request.origin.query = text_slice(&query);
 }
 
 bool preflight_asks_again(struct pass *pass)
 {
-    slice code, message, plain = pass->plain_query;
-    pass->plain_query = (slice){ NULL, 0 };
-    if (!plain.ptr || !pass->call || pass->err || pass->relaying || pass->status != 403 ||
+    slice code, message, plain = pass->request.plain_query;
+    pass->request.plain_query = (slice){ NULL, 0 };
+    struct pass_answer *answer = &pass->answer;
+    if (!plain.ptr || !pass->call || answer->err || pass->relaying || answer->status != 403 ||
         xml_read_error(&pass->arena, relay_whole(&pass->relay, &pass->arena), &code,
                        &message) != OK || !slice_eq(code, S("SignatureDoesNotMatch")))
         return false;
-    pass->origin.query = plain;
-    pass->fields = pass_fields(pass);
+    pass->request.origin.query = plain;
+    answer->fields = pass_fields(pass);
     relay_free(&pass->relay);
-    relay_init(&pass->relay, &pass->origin);
-    atomic_store(&pass->headed, false);
-    atomic_store(&pass->over, false);
+    relay_init(&pass->relay, &pass->request.origin);
+    atomic_store(&answer->headed, false);
+    atomic_store(&answer->over, false);
     pass_call_origin(pass);
     return true;
 }

@@ -14,53 +14,59 @@ bool rest_possible(const struct s3_request *request)
            !s3_param_get(request, S("partNumber"));
 }
 
-struct rest rest_of(struct arena *keep, const struct origin_reply *reply)
+void rest_begin(struct rest *rest, struct arena *keep, const struct origin_reply *reply)
 {
     slice etag = origin_reply_get(reply, S("etag"));
     slice range = origin_reply_get(reply, S("content-range"));
-    struct rest rest = { .end = reply->length };
     uint64_t last, size;
-    if (!reply->has_length || !etag.len || slice_starts(etag, S("W/")))
-        return rest;
+    if (!rest->possible || !reply->has_length || !etag.len || slice_starts(etag, S("W/")))
+        return;
+    rest->end = reply->length;
     if (reply->status == 206) {
-        if (!s3_content_range_read(range, &rest.first, &last, &size) ||
-            last - rest.first + 1 != reply->length)
-            return rest;
-        rest.end = last + 1;
+        if (!s3_content_range_read(range, &rest->first, &last, &size) ||
+            last - rest->first + 1 != reply->length)
+            return;
+        rest->end = last + 1;
     } else if (reply->status != 200) {
-        return rest;
+        return;
     }
-    rest.etag = arena_copy(keep, etag);
-    rest.until = rest.end;
-    return rest;
+    rest->etag = arena_copy(keep, etag);
+    rest->until = rest->end;
 }
 
-struct http_field *rest_ask(struct arena *keep, struct rest *rest, uint64_t got, uint64_t most,
-                            const struct http_field *fields, size_t count, size_t *ret_count)
+void rest_free(struct rest *rest)
 {
+    arena_free(&rest->asking);
+}
+
+struct http_field *rest_ask(struct rest *rest, const struct http_field *fields, size_t count,
+                            size_t *ret_count)
+{
+    struct arena *keep = &rest->asking;
+    arena_free(keep);
     struct http_field *list = arena_alloc(keep, (count + 2) * sizeof(*list));
     size_t kept = 0;
-    check(rest->etag.len && most > 0);
-    rest->until = MIN(rest->end, rest->first + got + most);
+    check(rest->etag.len && rest->range_bytes > 0);
+    rest->until = MIN(rest->end, rest->first + rest->got + rest->range_bytes);
     for (size_t i = 0; i < count; i++)
         if (!slice_eq_nocase(fields[i].name, S("range")) &&
             !slice_starts_nocase(fields[i].name, S("if-")))
             list[kept++] = fields[i];
     list[kept++] = (struct http_field){
-        S("range"), arena_printf(keep, "bytes=%" PRIu64 "-%" PRIu64, rest->first + got,
+        S("range"), arena_printf(keep, "bytes=%" PRIu64 "-%" PRIu64, rest->first + rest->got,
                                  rest->until - 1) };
     list[kept++] = (struct http_field){ S("if-match"), rest->etag };
     *ret_count = kept;
     return list;
 }
 
-bool rest_is(const struct rest *rest, uint64_t got, const struct origin_reply *reply)
+bool rest_is(const struct rest *rest, const struct origin_reply *reply)
 {
     uint64_t first, last, size;
     slice range = origin_reply_get(reply, S("content-range"));
     return reply->status == 206 &&
            s3_content_range_read(range, &first, &last, &size) &&
-           first == rest->first + got && last + 1 == rest->until && reply->has_length &&
+           first == rest->first + rest->got && last + 1 == rest->until && reply->has_length &&
            reply->length == rest->until - first &&
            slice_eq(origin_reply_get(reply, S("etag")), rest->etag);
 }
