@@ -12,6 +12,11 @@
 
 /* ---- the request head ---- */
 
+bool form_is_enabled(const struct call *call)
+{
+    return call->s3.op == S3_POST_OBJECT && call->front->options.form_bytes_max;
+}
+
 slice form_find_header(const struct call *call, slice ignored)
 {
     for (size_t i = 0; i < s3_header_count(call->head, &call->s3); i++) {

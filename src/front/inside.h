@@ -1,7 +1,7 @@
 /* inside.h - types and functions that only the files of this folder use.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The main type is struct call: one S3 request on its way from the judge (front.c), which runs
+ * The main type is struct call: one S3 request on its way from the judge (judge.c), which runs
  * before the body is read, to the answer. After it come the functions that each file has for the
  * others. */
 #ifndef FRONT_INSIDE_H
@@ -25,6 +25,8 @@
 #define FORMS_OFF \
     "Penstock accepts no browser forms (PostObject), because browser_uploads is 0. Send a PUT, " \
     "or set browser_uploads to the size of the largest form."
+
+#define NO_BODY "A request for this operation must not have a body: send it without one."
 
 #define SIGV2_OFF \
     "The authorization mechanism you have provided is not supported. Please use AWS4-HMAC-SHA256."
@@ -66,7 +68,7 @@ struct front_loop {
 };
 
 /* Facts that a request's access line and counters report. The code that answers the request sets
- * them on the request's loop, and front.c reads them when the request is over. */
+ * them on the request's loop. access_line.c and front.c read them when the request is over. */
 struct access_line {
     slice peer;
     slice listed_key;             /* the key that the body lists, if it lists only one */
@@ -127,7 +129,20 @@ void reply_error(struct call *call, enum err err, slice detail);    /* detail ma
 void reply_fault(struct call *call, enum err err, const struct s3_fault *fault);
 void reply_refusal(struct call *call, const struct refusal *refusal);
 
-/* ---- front.c ---- */
+/* ---- own_pages.c ---- */
+/* Answers the pages under /_/, which need no key. Returns false for any other path. */
+bool own_pages_answer(struct front *front, struct arena *keep, slice peer,
+                      const struct request_head *head, struct http_answer *ret);
+
+/* ---- access_line.c ---- */
+/* For a request that was refused before the route, so that its request id can be found. The query
+ * is logged because it names the sub-resource; signatures are left out. */
+void access_line_refused(struct front *front, struct arena *keep, const struct http_refused *what,
+                         slice access_key, slice id, int status);
+/* For any other request, when it is over. */
+void access_line_write(const struct call *call, const struct http_outcome *outcome);
+
+/* ---- judge.c ---- */
 /* The valid secrets of a key, the current one first. There are two during a rotation. */
 struct secrets {
     slice list[2];
@@ -168,6 +183,8 @@ enum err right_judge_keys(const struct call *call, const struct write_key *keys,
 /* Returns the name of the first header that may change what an operation does, or an empty slice.
  * If `ignored` is not empty, headers whose name begins with it do not count. */
 slice form_find_header(const struct call *call, slice ignored);
+/* True for a PostObject if the settings enable forms. */
+bool form_is_enabled(const struct call *call);
 /* Call it before the body is read. Returns OK, or ERR_BAD_ARGUMENT with call->s3.detail if the head
  * has a header or parameter that must be a signed field of the form instead. */
 enum err form_judge_head(struct call *call) MUST_USE;

@@ -3,10 +3,10 @@
  *
  * The settings have a row of rules (origin, freshness) for a bucket, or for a prefix in it. If
  * several rows fit bucket and key, the row with the longest prefix has the rules. A call is judged
- * once, when its rules are first needed: in judge_large_body or in route (front.c). call->rules is
- * set if the call may go to that origin. A call that lists its keys in the body (DeleteObjects, a
- * form) gets its rules by those keys, after the body was read. Any thread: rows never change, and
- * each call belongs to one thread. */
+ * once, when its rules are first needed: in judge_large_body (judge.c) or in route (front.c).
+ * call->rules is set if the call may go to that origin. A call that lists its keys in the body
+ * (DeleteObjects, a form) gets its rules by those keys, after the body was read. Any thread: rows
+ * never change, and each call belongs to one thread. */
 #include "front/inside.h"
 
 static const struct rules *rules_of(const struct front *front, slice bucket, slice key)
