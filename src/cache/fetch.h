@@ -40,7 +40,8 @@ struct asker {
     uint64_t list_id;             /* 0: of no list; see struct get_ask */
 };
 
-/* What a fetch asks the origin. Only as.list_id changes. */
+/* What a fetch asks the origin. as.list_id may change; proof and upgrade are set before the lock is
+ * given up. */
 struct fetch_question {
     enum fetch_kind kind;
     struct fetch_span span;
@@ -50,7 +51,8 @@ struct fetch_question {
     bool upgrade;                 /* a HEAD for the full metadata of a version that is stored */
 };
 
-/* What was known when the request was sent. An answer is not newer than that. */
+/* Noted when the request was first sent: its answer is not older than that. `epoch` moves on with
+ * the answer of the fetch itself. */
 struct fetch_note {
     struct epoch_note epoch;
     uint64_t compared;            /* store_compared() */
@@ -113,7 +115,9 @@ struct fetch {
     struct refusal *refusal;
     uint64_t next, end;           /* the byte that comes next, and the first that is not wanted */
     struct fetch_readers readers;
-    /* For the leader only: the origin thread that runs the call. */
+    /* These are for the leader: the origin thread that runs the call. It writes admission and stream
+     * under the lock (but for `skip` and `taken`), because readers look at both; they also end a
+     * pause, and the slots take the kept flights. */
     struct fetch_request {
         struct origin_call call;
         struct http_field fields[3];

@@ -30,8 +30,8 @@ static inline uint64_t reading_who(const struct reading *reading)
     return identity_id(reading->asker.who);
 }
 
-/* The get's part in what is in progress for its object: all members but `slow` change under the
- * lock of the object. A get uses them before it has a decision, too, because a fetch brings metadata
+/* The get's part in what is in progress for its object. All members change under the lock of the
+ * object; but while the get waits for a listing page, the waiter is in a list of that page. A get uses them before it has a decision, too, because a fetch brings metadata
  * and bytes. */
 struct sources {
     struct waiter waiter;
@@ -76,6 +76,7 @@ struct plan {
     struct metadata *metadata;    /* the version; the reference is the get's */
     uint64_t first, pos, end;     /* the bytes [pos, end) are still to be handed out */
     char *to;                     /* the reader's memory for the byte at `first`; NULL: none */
+    /* set by plan_pull */
     struct run run;               /* the bytes at pos */
     struct read_ahead ahead;
     struct refusal *refusal;      /* of the origin, if that is why plan_pull failed */
@@ -90,9 +91,9 @@ void plan_begin(struct plan *plan, struct metadata *metadata, uint64_t first, ui
  * origin has another version), or the reason why there are no bytes. */
 enum err plan_pull(struct plan *plan) MUST_USE;
 /* The run was handed out: the plan goes on behind it, and may read ahead. The bytes of the run stay
- * valid until the next plan_pull or plan_close. */
+ * valid until the next plan_pull or plan_let_go. */
 void plan_advance(struct plan *plan);
-/* Leaves all that is in progress, and drops what was read ahead. The run stays. */
+/* Leaves all that is in progress, and drops what was read ahead. */
 void plan_let_go(struct plan *plan);
 void plan_close(struct plan *plan);    /* to be called after plan_let_go: releases the run */
 

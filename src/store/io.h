@@ -156,8 +156,8 @@ struct store_op *op_new(struct store_io *io, const struct plan *plan,
                         void (*finish)(struct store_op *op)) MUST_USE;
 void op_start(struct store_op *op);   /* reads the spans of the plan, then calls finish() */
 void op_end(struct store_op *op);
-/* OK: all bytes of the read are there. ERR_CANCELED and ERR_LIMIT: the disk was
- * not asked. */
+/* OK: all bytes of the read are there. ERR_CANCELED: the disk was not asked.
+ * ERR_LIMIT: the kernel refused the read, or the rest of it. */
 void op_read_ended(struct op_read *read, enum err err);
 /* Makes all readers give up the ops that wait for a volume out of service: a disk that hangs answers
  * nobody. Any thread. */

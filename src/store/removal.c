@@ -102,13 +102,11 @@ static void forget_stripes(struct volume *volume, const struct object_id *id)
  * finds out later whether the object has units. */
 static void forget(struct volume *volume, struct removed_id *removed)
 {
-    if (removed->kept)
-        return;
     volume_changed(volume, &removed->id);
     if (removed->refused)
         return;
-    metadata_cache_drop(volume->known.cache, &removed->id);
-    if (removed->bucket)
+    volume_drop_in_ram(volume, &removed->id, &removed->versions);
+    if (removed->bucket || removed->kept)
         return;
     events_note(volume->events, &removed->id, METADATA_UNIT, EVENT_REMOVED);
     if (removed->queued)

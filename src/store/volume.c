@@ -334,7 +334,7 @@ void volume_wants_turn(struct volume *volume)
     pthread_mutex_unlock(&volume->queue.lock);
 }
 
-static void drop_in_ram(struct volume *volume, const struct object_id *id,
+void volume_drop_in_ram(struct volume *volume, const struct object_id *id,
                         const struct store_versions *versions)
 {
     struct metadata *metadata = metadata_cache_get(volume->known.cache, id);
@@ -348,7 +348,7 @@ void volume_remove(struct volume *volume, struct store_removal *removal)
 {
     check(removal->count > 0 && removal->done);
     for (size_t i = 0; i < removal->count && !removal->refused; i++)
-        drop_in_ram(volume, &removal->ids[i], &removal->versions);
+        volume_drop_in_ram(volume, &removal->ids[i], &removal->versions);
     pthread_mutex_lock(&volume->queue.lock);
     list_add(&volume->queue.removals, &removal->link);
     pthread_cond_signal(&volume->queue.more);

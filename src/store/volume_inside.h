@@ -337,6 +337,10 @@ static inline struct tallies *volume_tallies(const struct volume *volume)
     return volume->options.installation->tallies;
 }
 
+/* Drops the metadata in RAM if it is of these versions. Any thread. */
+void volume_drop_in_ram(struct volume *volume, const struct object_id *id,
+                        const struct store_versions *versions);
+
 /* Queues a change for the committer. If too many changes wait, the change is dropped. Any
  * thread. */
 void volume_update(struct volume *volume, enum update_kind kind, const struct object_id *id,

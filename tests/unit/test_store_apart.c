@@ -281,7 +281,35 @@ TEST(a_removal_that_nobody_waits_for_outlasts_a_hang)
     unit_close(&unit);
 }
 
-RUN_STORE(STORE_TEST(a_removal_that_nobody_waits_for_outlasts_a_hang),
+/* A reader may find metadata before its entry is evicted, and bring it into RAM after the removal was
+ * queued. The commit then finds no entry. */
+TEST(a_removal_of_a_version_finds_it_in_ram_alone)
+{
+    struct unit_store unit = open_two(16 * MIB);
+    struct volume *home = unit.store->volumes[1];
+    struct unit_removal removals[2];
+    char keys[2][32];
+    for (int i = 0; i < 2; i++) {
+        key_at(&unit, "key", 1, 1, keys[i]);
+        struct metadata *older = make_metadata(&unit, keys[i], "\"1\"", 300000);
+        struct object_name name = name_of(keys[i]);
+        removal_prepare(&unit, &removals[i], &name);
+        removals[i].removal.versions = i ? store_versions_but(older) : store_version_of(older);
+        pthread_mutex_lock(&home->pinned.lock);    /* a commit waits for it */
+        store_remove(unit.store, &removals[i].removal);
+        metadata_cache_put(home->known.cache, older);
+        pthread_mutex_unlock(&home->pinned.lock);
+        ok(removal_wait(&removals[i]) == OK);
+        struct metadata *left = metadata_cache_get(home->known.cache, &older->id);
+        ok((left != NULL) == (i == 1));
+        metadata_unref(&left);
+        metadata_unref(&older);
+    }
+    unit_close(&unit);
+}
+
+RUN_STORE(STORE_TEST(a_removal_of_a_version_finds_it_in_ram_alone),
+          STORE_TEST(a_removal_that_nobody_waits_for_outlasts_a_hang),
           STORE_TEST(commits_go_on_while_the_folder_with_the_names_hangs),
           STORE_TEST(pins_go_on_while_the_recycler_of_another_folder_hangs),
           STORE_TEST(pins_go_on_while_a_commit_of_another_folder_hangs),
