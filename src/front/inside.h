@@ -67,8 +67,9 @@ struct front_loop {
     unsigned spare_count;
 };
 
-/* Facts that a request's access line and counters report. The code that answers the request sets
- * them on the request's loop. access_line.c and front.c read them when the request is over. */
+/* Facts that a request's access line and counters report. judge.c and the code that answers the
+ * request set them, on the thread of the call. access_line.c and front.c read them when the request
+ * is over. */
 struct access_line {
     slice peer;
     slice listed_key;             /* the key that the body lists, if it lists only one */

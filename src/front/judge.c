@@ -5,7 +5,8 @@
  * the connection. It reads any other request as an S3 request, and asks whether the client may do
  * the operation. If not, and the body is large, it refuses the request at once and closes the
  * connection. A small body is read before the refusal, so that the connection can be kept.
- * Threads: the loop of the request. Any thread may call front_find_client and front_prove. */
+ * Threads: the loop of the request. Any thread may call front_find_client, front_prove and
+ * front_explain_key. */
 #include <inttypes.h>
 
 #include "base/clock.h"

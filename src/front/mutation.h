@@ -8,8 +8,8 @@
 
 #include "front/inside.h"
 
-/* The loop sets the members before the origin call. During the call, the origin's thread reads
- * `order`. The mutation of a read is all zeros. */
+/* Only the loop writes the members. `order` is set before the origin call, in which the origin's
+ * thread reads it. The mutation of a read is all zeros. */
 struct mutation {
     struct write_key *keys;       /* all keys that the write may change */
     size_t key_count;

@@ -19,8 +19,9 @@
 
 /* The request body on its way from the client to the origin. Until the intake is over, its thread
  * writes `listed` and the body. During an origin call, the origin's thread reads the body; it and
- * the threads that it starts (pass_upload.c) write the flags. The loop writes all other members,
- * while no thread works. */
+ * the threads that it starts (pass_upload.c) write `lost` and `reading`. The loop writes the other
+ * members while no origin call runs. A thread that brings the body into the page cache may outlast
+ * the call, so it has a reference of its own. */
 struct upload {
     struct http_body *hold;       /* the request body, which the pass owns, or NULL */
     bool in_intake;

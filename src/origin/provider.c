@@ -36,7 +36,7 @@
 /* The last failed look. The thread that looks writes it, under the provider's lock. */
 struct failure {
     unsigned in_a_row;              /* failed looks since the last one that found credentials */
-    uint64_t ms;                    /* when it failed; 0: a later look found credentials */
+    uint64_t ms;                    /* when it failed; 0: none did since the last good look */
     int64_t s;                      /* the same in wall time; never set back */
     char why[600];
 };
