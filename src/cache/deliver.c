@@ -116,8 +116,8 @@ static bool is_stored(struct fetch *fetch)
         return fetch->admission.stores;
     fetch->admission.judged = fetch->next;
     fetch->admission.stores = fetch->admission.admitted &&
-                    store_admits(cache_store(fetch->inflight->cache), fetch->metadata,
-                                 fetch->next / UNIT_BYTES);
+                              store_admits(cache_store(fetch->inflight->cache), fetch->metadata,
+                                           fetch->next / UNIT_BYTES);
     return fetch->admission.stores;
 }
 
@@ -183,9 +183,10 @@ static bool comes_with_metadata(const struct fetch *fetch, const struct flight *
 /* Metadata may have been refused before the store admitted bytes of the object. */
 static bool needs_metadata(const struct fetch *fetch, const struct flight *flight)
 {
-    return fetch->admission.stores && (comes_with_metadata(fetch, flight) ||
-                             !store_knows(cache_store(fetch->inflight->cache), &fetch->inflight->id,
-                                          &fetch->inflight->name));
+    struct inflight *inflight = fetch->inflight;
+    return fetch->admission.stores &&
+           (comes_with_metadata(fetch, flight) ||
+            !store_knows(cache_store(inflight->cache), &inflight->id, &inflight->name));
 }
 
 /* The current flight is full: it goes to the store, or is kept a while for slower readers. */

@@ -40,8 +40,8 @@ struct asker {
     uint64_t list_id;             /* 0: of no list; see struct get_ask */
 };
 
-/* What a fetch asks the origin. as.list_id may change; proof and upgrade are set before the lock is
- * given up. */
+/* The question of a fetch to the origin. The caller of fetch_start sets proof and upgrade while it
+ * has the lock. as.list_id may change later (fetch_joined). */
 struct fetch_question {
     enum fetch_kind kind;
     struct fetch_span span;

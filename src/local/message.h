@@ -29,7 +29,7 @@ enum memory {
     MEMORY_KINDS
 };
 
-/* What a client says of itself in hello. */
+/* The members of the message "hello": the client's facts about itself. */
 struct hello {
     uint64_t version;
     slice client, presigned;

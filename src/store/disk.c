@@ -85,10 +85,10 @@ static bool took(struct disk_read *read, ssize_t answer)
     if (answer > 0)
         read->got += (size_t)answer;
     else if (answer < 0 && answer != -EINTR && answer != -EAGAIN)
-        read->err = answer == -EFAULT                             ? ERR_FAULT
-                    : answer == -EINVAL && read->direct            ? ERR_BAD_ARGUMENT
-                    : answer == -ECANCELED || answer == -ENOMEM    ? ERR_LIMIT
-                                                                   : ERR_IO;
+        read->err = answer == -EFAULT                          ? ERR_FAULT
+                    : answer == -EINVAL && read->direct         ? ERR_BAD_ARGUMENT
+                    : answer == -ECANCELED || answer == -ENOMEM ? ERR_LIMIT
+                                                                : ERR_IO;
     if (answer == 0 || read->err || read->got >= read->len)
         return true;
     if (read->direct && read->got % DISK_ALIGN)    /* happens only at the end of the file */
@@ -426,21 +426,6 @@ static int64_t cached_pages(int fd, uint64_t offset, uint64_t len)
     return syscall(CACHESTAT, fd, &range, &answer, 0) == 0 ? (int64_t)answer.cached : -errno;
 }
 
-/* EPERM may mean that the host forbids this call, or that the file belongs to another user and was
- * opened to read only. A file in memory shows which. */
-static bool is_forbidden(void)
-{
-    static atomic_bool allowed;
-    if (atomic_load_explicit(&allowed, memory_order_relaxed))
-        return false;
-    int file = memfd_create("probe", MFD_CLOEXEC);
-    bool forbidden = file >= 0 && cached_pages(file, 0, 1) < 0;
-    if (file >= 0)
-        close(file);
-    atomic_store(&allowed, file >= 0 && !forbidden);
-    return forbidden;
-}
-
 bool disk_is_cached(int fd, uint64_t offset, size_t len)
 {
     static atomic_bool refused;
@@ -448,10 +433,8 @@ bool disk_is_cached(int fd, uint64_t offset, size_t len)
         return true;
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     int64_t cached = cached_pages(fd, offset, len);
-    if (cached == -ENOSYS || (cached == -EPERM && is_forbidden())) {
+    if (cached == -ENOSYS)
         atomic_store(&refused, true);
-        return true;
-    }
     if (cached < 0)
         return true;    /* a failure of the disk comes again when the bytes are read */
     return (uint64_t)cached >= (offset + len + page - 1) / page - offset / page;

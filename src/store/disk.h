@@ -76,7 +76,8 @@ void disk_go(struct disk *disk);
  * written. Changes the parts. */
 enum err disk_read_cached(int fd, struct iovec *parts, unsigned count, uint64_t offset) MUST_USE;
 /* Returns true if all of these bytes are in the page cache, or if the kernel can't tell: before
- * Linux 6.5, and for a file of another user that this process may only read. Unlike disk_read_cached, this does not make the kernel read the missing bytes. */
+ * Linux 6.5, for a file of another user that this process may only read, and where the host forbids
+ * the question. Unlike disk_read_cached, this does not make the kernel read the missing bytes. */
 bool disk_is_cached(int fd, uint64_t offset, size_t len) MUST_USE;
 
 #endif

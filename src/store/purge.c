@@ -93,8 +93,8 @@ static enum err look_at_all(struct store *store, struct purge_result *ret)
          : steps[STEP_DONE] ? OK : ERR_IO;
 }
 
-/* If the list may have no room, tells it which bans are swept in each folder that takes purges, so that it
- * merges these first. A folder out of service compares a merged ban when it returns. */
+/* If the list may have no room, tells it which bans are swept in each folder that takes purges, so
+ * that it merges these first. A folder out of service compares a merged ban when it returns. */
 static void settle(struct store *store, size_t count)
 {
     struct ban_list *list = &store->installation.bans;
