@@ -389,8 +389,10 @@ with Story("x02 hostile fills") as story:
     filler.close()
 
     # ---- out of descriptors ----
-    few = story.penstock(origin=origin.url, fill_socket=path + "few", freshness="immutable",
-                         env={})
+    few = story.penstock(origin=origin.url, fill_socket=path + "few", freshness="immutable")
+    with contextlib.closing(Filler(path + "few")) as one:    # opens what is opened at the first use
+        one.say("prefetch", bucket="pile", items=["0"])
+    wait_for("its session is over", lambda: few.metric("penstock_fill_sessions") == 0)
     subprocess.run(["prlimit", "--pid", str(few.pid), f"--nofile={len(os.listdir(f'/proc/{few.pid}/fd')) + 3}"],
                    check=True)
     crowd = [Filler(path + "few", hello=False) for _ in range(12)]
@@ -398,11 +400,10 @@ with Story("x02 hostile fills") as story:
     time.sleep(2)
     used = sum(map(int, open(f"/proc/{few.pid}/stat").read().split()[13:15])) - used
     story.fact("newcomers that find no descriptor wait, and cost nothing", used < 60, used)
-    for one in crowd[:6]:
+    for one in crowd[:-1]:
         one.close()
     story.fact("... until there is one", crowd[-1].greet()["ok"])
-    for one in crowd[6:]:
-        one.close()
+    crowd[-1].close()
     story.fact("... which is counted", few.metrics()['penstock_fill_limited_total{limit="open_files"}'] >= 1)
 
     # ---- all of it is gone ----
