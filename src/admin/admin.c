@@ -198,9 +198,10 @@ static slice why_no_token(const struct admin *admin)
         ? S("this page needs admin_token: send it as a bearer token, or as the password of Basic "
             "authentication with any user name. For penstock stat, set PENSTOCK_ADMIN_TOKEN_FILE "
             "to the file that holds the token\n")
-        : S("other machines can reach admin_listen, and admin_token is not set: so only "
-            "/metrics, /_/health/live and /_/health/ready answer here. Set admin_token_file, or "
-            "set admin_listen to a loopback address, such as 127.0.0.1:9001\n");
+        : S("this page is refused, because other machines can reach admin_listen and admin_token "
+            "is not set. Without a token, only /metrics, /_/health/live and /_/health/ready are "
+            "served here. Set admin_token_file, or set admin_listen to a loopback address, such as "
+            "127.0.0.1:9001\n");
 }
 
 static bool judge(void *arg, struct http_loop *loop, struct arena *keep, slice peer,

@@ -54,6 +54,13 @@ void config_mistake_add(struct config *config, const struct setting_where *at, c
     put_in_order(config, mistake);
 }
 
+void config_mistake_unknown(struct config *config, const struct setting_where *at, const char *key,
+                            const char *nearest)
+{
+    config_mistake_add(config, at, key, nearest, "no such setting%s",
+                       nearest ? "" : " (penstock help settings lists all settings)");
+}
+
 bool config_is_reported(struct config *config, const struct config_group *group,
                         const char *member)
 {

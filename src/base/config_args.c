@@ -32,7 +32,7 @@ void config_read_env(struct config *config, const char *const *env)
         if (setting)
             config_assign(config, &global, setting, by_file, value, &where);
         else if (nearest)
-            config_mistake_add(config, &where, "", nearest, "no such setting");
+            config_mistake_unknown(config, &where, "", nearest);
     }
 }
 
@@ -47,8 +47,8 @@ void config_read_flags(struct config *config, size_t argc, const char *const *ar
         struct setting_where where = { FROM_FLAG, flag, 0, 0, NULL };
         if (!slice_starts(name, S("--"))) {
             config_mistake_add(config, &where, "", NULL, "not a flag: write a setting as --name "
-                               "VALUE. A setting that is true or false may also be --name or "
-                               "--no-name");
+                               "VALUE. A setting whose value is true or false may also be written "
+                               "as --name or --no-name");
             continue;
         }
         name = slice_from(name, 2);
@@ -61,8 +61,7 @@ void config_read_flags(struct config *config, size_t argc, const char *const *ar
             continue;
         }
         if (!setting) {
-            config_mistake_add(config, &where, "", setting_nearest(SCOPE_GLOBAL, name),
-                               "no such setting");
+            config_mistake_unknown(config, &where, "", setting_nearest(SCOPE_GLOBAL, name));
             if (!value.ptr && i + 1 < argc && argv[i + 1][0] != '-')
                 i++;    /* the next word is probably the value of this flag */
             continue;

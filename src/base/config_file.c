@@ -121,7 +121,7 @@ static void read_member(struct loading *load, const struct config_group *group, 
         return;
     }
     if (!setting || strchr(name, '-')) {
-        config_mistake_add(config, &at_key, key, nearest_of_group(group, name), "no such setting");
+        config_mistake_unknown(config, &at_key, key, nearest_of_group(group, name));
         return;
     }
     if (group->scope == SCOPE_GLOBAL && slice_eq(slice_of(name), S("config"))) {

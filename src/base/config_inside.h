@@ -12,6 +12,10 @@
 /* `key` is the name of the value. It is not used if `at` is a variable or a flag. */
 void config_mistake_add(struct config *config, const struct setting_where *at, const char *key,
                         const char *nearest, const char *fmt, ...) PRINTF_LIKE(5, 6);
+/* Adds the mistake that there is no such setting. `nearest` is a setting with a similar name, or
+ * NULL. */
+void config_mistake_unknown(struct config *config, const struct setting_where *at, const char *key,
+                            const char *nearest);
 /* Adds a mistake at a member of a group. The arguments after `member` are those of printf. */
 #define config_wrong(config, group, member, ...)                                               \
     config_mistake_add(config, config_where_of(group, member),                                 \

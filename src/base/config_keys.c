@@ -107,8 +107,8 @@ static void pair_is_right(struct config *config, const struct config_group *row)
     if (is_there_twice(config, key))
         wrong(config, row, key->anonymous ? "anonymous" : "access_key",
               key->anonymous ? "is in two rows, and only one may have it: remove one"
-                             : "is in two rows whose session_token is the same, or empty in both "
-                               "(the setting access_key counts as a row): give one of them "
+                             : "is in two rows (the setting access_key counts as a row), and both "
+                               "rows have the same session_token or none: give one of the rows "
                                "another access_key");
 }
 
@@ -137,10 +137,10 @@ static void identity_is_one(struct config *config, const struct config_group *ro
     bool access = config_is_given(row, "origin_access_key");
     bool token = config_is_given(row, "origin_session_token");
     if (is_policy && (access || token || config_is_given(row, "origin_secret_key")))
-        wrong(config, row, "policy", "is set, and so are credentials for the origin "
-              "(origin_access_key, origin_secret_key or origin_session_token): a client with a "
-              "policy uses Penstock's own credentials there. Remove the policy, or these "
-              "credentials");
+        wrong(config, row, "policy", "is set together with credentials for the origin "
+              "(origin_access_key, origin_secret_key or origin_session_token), but for a client "
+              "with a policy, Penstock uses its own credentials at the origin. Remove the policy, "
+              "or these credentials");
     else if (!is_policy && no_origin_knows_identities(config))
         wrong(config, row, "policy", "is missing: all origins are folders, which can't judge what "
               "a client may do. So set a policy here: \"all\", or an array");

@@ -226,8 +226,9 @@ static void extent_fits_the_cache(struct config *config, const struct config_gro
     for (size_t i = 0; config->extent_size_bytes && i < config->folder_count; i++) {
         const struct config_folder *folder = &config->folders[i];
         if (folder->size_bytes && config->extent_size_bytes > folder->size_bytes / 4) {
-            config_wrong(config, all, "extent_size", "must be at most a quarter of the size of the "
-                         "cache folder %s, which is %ju MiB: lower extent_size, or raise %s",
+            config_wrong(config, all, "extent_size", "must be at most a quarter of the cache "
+                         "folder's size, and the size of %s is %ju MiB: lower extent_size, or "
+                         "raise %s",
                          folder->path, (uintmax_t)(folder->size_bytes / MIB), several
                          ? "the size of this folder in cache_dirs" : "cache_size");
             return;
@@ -291,8 +292,8 @@ static void origin_has_a_url(struct config *config, const struct config_group *g
 {
     const struct config_origin *origin = group->values;
     if (!origin->url[0])
-        config_wrong(config, group, "url", "is missing or not valid: each origin needs a valid "
-                                           "url");
+        config_wrong(config, group, "url", "is missing or not valid: set it to %s",
+                     url_forms(config->kinds, &config->arena));
     if (origin != config->origins && config->origin[0] && strcmp(origin->name, "default") == 0)
         config_mistake_add(config, config_where_of(group, "url"), "origins.default", NULL,
                            "the setting \"origin\" already defines an origin, whose name is "
@@ -389,9 +390,9 @@ static void endpoint_has_one_identity(struct config *config, const struct config
             slice_eq_nocase(authority, authority_of(config, other)))
             config_wrong(config, group, "access_key", "the credentials (access_key, session_token "
                          "or profile) differ from those of origin \"%s\", which has the same host "
-                         "and port. The cache keeps one copy of each object there, so use the same "
-                         "credentials for both. If a client needs other credentials there, set "
-                         "origin_access_key in its entry of keys",
+                         "and port. The cache keeps one copy of each object for both origins, so "
+                         "give both the same credentials. If a client needs other credentials, set "
+                         "origin_access_key in the client's entry of keys",
                          other->name);
 }
 
@@ -456,8 +457,9 @@ static void prefix_has_its_buckets_origin(struct config *config, const struct co
     const struct config_bucket *part = group->values, *whole = config_whole_bucket(config, part);
     if (whole && whole->from && part->from && whole->from != part->from)
         config_wrong(config, group, "origin",
-                     "is not the origin of the entry for the whole bucket, and both entries must "
-                     "have the same origin: remove it here, or set the same origin in both");
+                     "differs from origin in the entry for the whole bucket, and both entries must "
+                     "have the same origin: remove origin here, or set the same origin in both "
+                     "entries");
 }
 
 /* The value "prefix" of grant_scope means the prefix in the name of an entry of "buckets"

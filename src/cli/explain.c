@@ -76,7 +76,7 @@ static slice bytes_of(const json_t *bytes, const json_t *size, struct arena *kee
     const json_t *examined = json_object_get(bytes, "examined");
     uint64_t counted = (examined ? lines_number(bytes, "examined") : end) - first;
     if (!size)
-        return S("nothing is known of these bytes");
+        return S("unknown, because the cache has no metadata of this object");
     if (end <= first)
         return json_integer_value(size) ? S("the object has none of these bytes")
                                         : S("the object is empty");
@@ -133,8 +133,8 @@ static slice event_of(const json_t *root, const json_t *row, struct arena *keep)
         return S("nothing is read from this folder, or stored in it, until it is back in service");
     if (!kept_out && !left)
         return S("no reason is known. Perhaps no client has read this part since the start of the "
-                 "service. If a client read it in the last seconds, it may still wait to be "
-                 "written");
+                 "service. If a client read this part in the last seconds, the part may still wait "
+                 "to be written");
     return arena_printf(keep, "%s %.*s: %.*s", is_left ? "it left the cache" : "it was not stored",
                         SLICE_ARG(time_of(is_left ? left : kept_out, "at", keep)),
                         SLICE_ARG(text_of(is_left ? left : kept_out, "why", keep)));

@@ -181,9 +181,9 @@ static void report_opened(struct serve *serve, size_t i, slice why)
     reported->why = status.why;
 }
 
-#define UNSURE "may have been in use by a process that did not have the other folders. Then the " \
-               "other folders have missed writes. The origin confirms each object in the other " \
-               "folders once, before Penstock serves the object"
+#define UNSURE "may have been in use without the other folders, which have then missed writes. " \
+               "So the origin confirms each object in the other folders once, before Penstock " \
+               "serves the object"
 
 /* Logs each folder that can't be read, and that a folder was removed from the settings. Such a
  * folder may have been in use without the other folders. */
@@ -274,7 +274,7 @@ static void report_out(struct serve *serve, struct folder_reported *reported,
     if (opens || (!reported->serving && status->why == reported->why))
         return;
     reported->why = status->why;
-    log_warn("cache_folder", "path=%.*s serving=0 why=\"the cache folder is out of service: %s; "
+    log_warn("cache_folder", "path=%.*s serving=0 why=\"the cache folder is out of service: %s. "
              "%s\"", SLICE_ARG(reported->path), status->why, without(serve));
 }
 

@@ -197,8 +197,9 @@ void lines_warn(const struct server *server, const struct lines_end *end, struct
                     "penstock fsck names damaged ones while the service is stopped)",
                     end->extents_unread);
     if (end->extents_unnamed)
-        text_printf(&text, "; %" PRIu64 " extents are of an older version of Penstock, whose "
-                    "tables have no names (their objects are still served)", end->extents_unnamed);
+        text_printf(&text, "; %" PRIu64 " extents were written by an older version of Penstock, "
+                    "without the names of the objects (these objects are still served)",
+                    end->extents_unnamed);
     if (end->list_cut)
         text_add(&text, S("; the origin's list is too long for one answer (ask for longer "
                           "prefixes)"));
@@ -233,6 +234,7 @@ void lines_warn_unnamed(const struct server *server, const json_t *row, const ch
 {
     uint64_t extents = lines_number(row, "extents_unnamed");
     if (extents)
-        fprintf(stderr, "penstock %s: warning: %" PRIu64 " extents are of an older version of "
-                "Penstock, whose tables have no names; %s\n", server->command, extents, so);
+        fprintf(stderr, "penstock %s: warning: %" PRIu64 " extents were written by an older "
+                "version of Penstock, without the names of the objects; %s\n",
+                server->command, extents, so);
 }

@@ -92,7 +92,7 @@ static void visit(void *arg, slice line, const json_t *row)
                       : "it gets the list of pins from the other folders when it comes "
                         "back");
     lines_warn_unread(pin->server, row);
-    lines_warn_unnamed(pin->server, row, "their objects are not counted, and can't be pinned until "
+    lines_warn_unnamed(pin->server, row, "these objects are not counted, and can't be pinned until "
                        "they are fetched anew");
 }
 

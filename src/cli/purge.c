@@ -97,7 +97,7 @@ static void visit_answer(void *arg, slice line, const json_t *row)
                       ? "its objects are not counted"
                       : "the purge is made there before the folder serves again");
     lines_warn_unread(purge->server, row);
-    lines_warn_unnamed(purge->server, row, "their objects are not counted, and a purge of their "
+    lines_warn_unnamed(purge->server, row, "these objects are not counted, but a purge of their "
                        "names removes them, too");
 }
 
@@ -164,9 +164,10 @@ static void warn_held(const struct purge *purge)
                               "is back");
     for (size_t i = 0; i < LINES_FOLDERS_MAX; i++)
         if (purge->waiting[i])
-            fprintf(stderr, "penstock purge: warning: cache folder %zu has parts of objects whose "
-                    "names lie in a folder that is out of service; the purge stays in progress in "
-                    "cache folder %zu, too, until that folder is back\n", i + 1, i + 1);
+            fprintf(stderr, "penstock purge: warning: in cache folder %zu, Penstock can't tell yet "
+                    "which parts of objects were purged, because the names of these objects lie in "
+                    "a folder that is out of service; the purge stays in progress in cache folder "
+                    "%zu, too, until the other folder is back\n", i + 1, i + 1);
     for (size_t i = 0; i < LINES_FOLDERS_MAX; i++)
         if (purge->unread[i])
             fprintf(stderr, "penstock purge: warning: cache folder %zu has files in extents/ that "
@@ -283,9 +284,9 @@ static int run(struct cli *cli)
 static const struct command_option options[] = {
     { "--key", NULL, "the URL names exactly one key, not a prefix" },
     { "--dry-run", NULL, "change nothing; show how much a purge would remove" },
-    { "--wait", NULL, "also wait until the purge is no longer in progress, except in cache folders "
-                      "that are out of service, that wait for such a folder, or that have files "
-                      "that Penstock can't open" },
+    { "--wait", NULL, "also wait until the purge has ended in each cache folder. A folder is not "
+                      "waited for if it is out of service, if it needs another folder that is out "
+                      "of service, or if it has files that Penstock can't open" },
     { "--list", NULL, "show the purges that are still in progress" },
     { "--yes", NULL, "do not ask before a whole bucket is purged" },
     SERVER_OPTIONS,
@@ -299,7 +300,7 @@ const struct command command_purge = {
     .help = "remove a prefix or a key from the cache; the origin keeps its objects",
     .more = SERVER_MORE
             "When the command returns, Penstock no longer serves the copies that it had.\n"
-            "Then it deletes them from its index in the background. Until this is done, the\n"
-            "purge is in progress.\n"
+            "It then deletes these copies from its index in the background. Until this is\n"
+            "done, the purge is in progress.\n"
             "PREFIX is compared byte by byte: train also names training/1, and train/ does not.",
 };

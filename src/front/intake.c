@@ -164,7 +164,7 @@ static void read_list(struct intake *intake, slice data)
     list->too_many = err == ERR_LIMIT;
     intake->outcome.err = err ? ERR_BAD_ARGUMENT : OK;
     intake->outcome.fault.message = err == ERR_LIMIT
-        ? arena_printf(keep, "%.*s: ask for fewer at once", SLICE_ARG(why)) : why;
+        ? arena_printf(keep, "%.*s: ask for fewer items at once", SLICE_ARG(why)) : why;
 }
 
 static bool is_right(struct checksum_run *run, const uint8_t *want, size_t bytes, uint8_t *ret_sum)

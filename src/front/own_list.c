@@ -27,6 +27,8 @@
 #define CALLS_MAX 1000u
 #define LIST_MS 60000u
 #define TICK_MS 1000u
+#define ADVICE " Update the origin's software, or use an access key that has a policy: Penstock " \
+               "then needs no list from the origin."
 
 struct own_list {
     struct call *call;                /* while the origin is asked */
@@ -105,7 +107,7 @@ static enum err take(struct own_list *list, const struct list_answer *answer)
         return ERR_ORIGIN_REPLY;
     if (answer->body.len > keys_wanted(list) * KEY_BYTES + HEAD_BYTES)
         return fail(list, ERR_ORIGIN_REPLY, "The origin's answer is too large for the number of "
-                    "keys that Penstock asked for: the origin ignores max-keys.");
+                    "keys that Penstock asked for: the origin ignores max-keys." ADVICE);
     list->page = arena_copy(&list->page_keep, answer->body);
     return OK;
 }
@@ -258,15 +260,15 @@ static const char *fault_of(const struct own_list *list, const struct listing *p
     slice key = page->object_count ? page->objects[0].key : S("");
     bool by_token = list->token.len;
     if (page->truncated && !key.len && !page->next_token.len)
-        return "A page of the origin's list has no keys, and says that more keys follow. It has no "
-               "NextContinuationToken, so Penstock can't ask for the rest of the list.";
+        return "A page of the origin's list has no keys and no NextContinuationToken, but says "
+               "that more keys follow. So Penstock can't ask for the rest of the list." ADVICE;
     if (by_token && (slice_eq(page->next_token, list->token) ||
                      (key.len && slice_eq(key, list->first))))
-        return "The origin's list has the same page again: the origin ignores continuation-token.";
+        return "The origin sent the same page of its list twice: the origin ignores "
+               "continuation-token." ADVICE;
     if (!by_token && key.len && list->last.len && !is_after(key, list->last))
-        return "The origin's list begins at or before the key that Penstock named: the origin "
-               "ignores start-after, or includes that key, so Penstock can't ask for the rest of a "
-               "list.";
+        return "The origin's list begins at or before the key after which it should begin: the "
+               "origin ignores start-after, or includes that key." ADVICE;
     return NULL;
 }
 

@@ -198,9 +198,9 @@ enum err right_judge_origin(const struct call *call, const struct origin *origin
     bool nobody_there = call->client->key.own && !origin_knows_identities(origin);
     struct trial trial = { call, 0, call->s3.bucket, call->s3.key };
     return nobody_there ? refused(&trial, "the origin of this bucket is a folder, which can't "
-                                          "judge what a client may do: in the setting 'keys', "
-                                          "give the client's entry a policy for this bucket, and "
-                                          "no origin_access_key") : OK;
+                                          "judge what a client may do: in the client's entry of "
+                                          "the setting 'keys', remove origin_access_key, and set a "
+                                          "policy for this bucket") : OK;
 }
 
 enum err right_judge_admin(const struct call *call, slice key)

@@ -193,9 +193,9 @@ static bool place_or_refuse(struct conn *conn, size_t bytes)
         return true;
     metric_add(body->beyond_share ? M_HTTP_REFUSED_SHARE : M_HTTP_REFUSED_SPILL, 1);
     gate_refuse(conn, ERR_LIMIT, body->beyond_share
-                                     ? "with this body, the client's request bodies would take "
-                                       "more than half of bodies_memory, of bodies_disk or of the "
-                                       "files for bodies: send fewer at once, or try again later"
+                                     ? "this client's request bodies would take more than half of "
+                                       "bodies_memory, of bodies_disk or of the files for bodies: "
+                                       "send fewer requests with bodies at once, or try again later"
                                      : "the cache folder has no room for the request body "
                                        "(bodies_disk, free space, open files) or is out of "
                                        "service, and the body can't be kept in memory "

@@ -249,7 +249,7 @@ static bool read_items(struct reading *reading, const json_t *object)
                               &message->items, &why);
     if (err == ERR_LIMIT)
         *reading->why = (struct trouble){ 413, "too_many_items", arena_printf(
-            reading->keep, "%.*s: ask for fewer at once", SLICE_ARG(why)) };
+            reading->keep, "%.*s: ask for fewer items at once", SLICE_ARG(why)) };
     else if (err)
         *reading->why = (struct trouble){ 400, "bad_item", why };
     reading->err = err == ERR_LIMIT ? err : reading->err;

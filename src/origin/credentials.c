@@ -213,9 +213,9 @@ static enum err nowhere(struct seek *seek)
                          "aws_profile (in origins: profile) names a profile, Penstock uses "
                          "neither the environment nor the role of a container or instance",
                          SLICE_ARG(seek->profile));
-    return seek_fail(seek, ERR_NOT_FOUND, "there are no credentials%s. Do one of three things. "
-                     "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment. Or give "
-                     "profile '%.*s' an aws_access_key_id, a role or a credential_process. Or set "
+    return seek_fail(seek, ERR_NOT_FOUND, "there are no credentials%s. Do one of three things: (1) "
+                     "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment; (2) give "
+                     "profile '%.*s' an aws_access_key_id, a role or a credential_process; (3) set "
                      "keys in the settings: access_key for clients, origin_access_key for origins",
                      seek->ask->may_lend ? ", and no role of a container or instance" : "",
                      SLICE_ARG(seek->profile));

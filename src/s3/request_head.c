@@ -123,7 +123,8 @@ static enum err url_front(struct scan *scan)
     if (scan->at == scan->end)
         return ERR_MORE;
     if (slice_eq(scan->head->method, S("PRI")))
-        return bad(scan, "the client began with HTTP/2, and Penstock speaks only HTTP/1.1");
+        return bad(scan, "the client began with HTTP/2, and Penstock speaks only HTTP/1.1: switch "
+                         "HTTP/2 off in the client");
     if (slice_eq(scan->head->method, S("CONNECT")))
         return bad(scan, "the method CONNECT is for proxies, and Penstock is not a proxy: remove "
                          "Penstock from the client's proxy settings");
@@ -190,7 +191,7 @@ static enum err request_line(struct scan *scan)
     if (*scan->at != '0' && *scan->at != '1')
         return bad(scan, "the request's HTTP version is neither 1.0 nor 1.1: use HTTP/1.1");
     head->minor = *scan->at++ - '0';
-    return literal(scan, S("\r\n"), "the request line does not end in CR LF");
+    return literal(scan, S("\r\n"), "the request line must end with CR LF");
 }
 
 /* Returns the host without `port` at its end (the default port of the scheme, as ":80"), and
@@ -354,7 +355,8 @@ static enum err scan_lines(struct scan *scan)
     }
     if (e)
         return e;
-    e = literal(scan, S("\r\n"), "a CR in the request head has no LF after it");
+    e = literal(scan, S("\r\n"), "a CR in the request head has no LF after it: end each line with "
+                                 "CR LF");
     if (e)
         return e;
     if (!scan->seen_host)

@@ -217,19 +217,19 @@ static enum err learn_format(struct folder *folder, const struct folder_wish *wi
     if (e)
         return e;
     if (memcmp(format->secret, fresh, sizeof(format->secret)) != 0) {
-        *ret_why = "this folder belongs to another installation of Penstock: its secret is not "
-                   "that of the cache folders that Penstock found at its start. If the wrong disk "
-                   "is mounted here, mount the right disk; otherwise, empty this folder. If this "
-                   "is the only cache folder, a restart makes Penstock use this folder and its "
-                   "objects";
+        *ret_why = "this folder belongs to another installation of Penstock: its secret differs "
+                   "from the secret that Penstock's cache folders had at its start. If the wrong "
+                   "disk is mounted here, mount the right disk; otherwise, empty this folder. If "
+                   "this is the only cache folder, a restart makes Penstock use this folder and "
+                   "its objects";
         return doubt_and_leave(folder);
     }
     if (format->version == FORMAT_VERSION &&
         (!wish->self->weight || memcmp(format->volume, wish->self->id, sizeof(format->volume)) != 0)) {
-        *ret_why = "either the folder is a copy of another cache folder, or it was away when an "
-                   "empty folder took its place: in both cases, empty this folder. Or another "
-                   "folder was at this path when Penstock started: put that folder back, or "
-                   "restart Penstock";
+        *ret_why = "one of three things has happened: (1) this folder is a copy of another cache "
+                   "folder: empty this folder; (2) this folder was absent, and Penstock began a "
+                   "new cache folder in its place: empty this folder; (3) another folder was at "
+                   "this path when Penstock started: put that folder back, or restart Penstock";
         return doubt_and_leave(folder);
     }
     format->size_bytes = wish->size_bytes ? MAX(wish->size_bytes, SIZE_LEAST)

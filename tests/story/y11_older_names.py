@@ -16,7 +16,7 @@ with Story("y11 objects without names", seconds=60) as story:
     for words in (["ls", "s3://pile"], ["du", "s3://pile"], ["ls", "s3://other"], ["pin", "s3://pile/"], ["pin", "--list", "s3://pile"],
                   ["purge", "--dry-run", "s3://pile/"]):
         status, out, err = command(*words)
-        lines = [line for line in err.splitlines() if "2 extents are of an older version of Penstock, whose tables have no names" in line]
+        lines = [line for line in err.splitlines() if "2 extents were written by an older version of Penstock, without the names" in line]
         story.fact(f"{words}: it says what it lacks", status == 3 and len(lines) == 1 and "could not be" not in err, (status, out, err))
         status, out, err = command(*words[:-1], "--json", words[-1])
         end = json.loads(out.splitlines()[-1])
