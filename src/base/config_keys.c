@@ -138,9 +138,9 @@ static void identity_is_one(struct config *config, const struct config_group *ro
     bool token = config_is_given(row, "origin_session_token");
     if (is_policy && (access || token || config_is_given(row, "origin_secret_key")))
         wrong(config, row, "policy", "is set together with credentials for the origin "
-              "(origin_access_key, origin_secret_key or origin_session_token), but for a client "
-              "with a policy, Penstock uses its own credentials at the origin. Remove the policy, "
-              "or these credentials");
+              "(origin_access_key, origin_secret_key or origin_session_token). For a client with a "
+              "policy, Penstock uses its own credentials at the origin. So remove either the "
+              "policy or these credentials");
     else if (!is_policy && no_origin_knows_identities(config))
         wrong(config, row, "policy", "is missing: all origins are folders, which can't judge what "
               "a client may do. So set a policy here: \"all\", or an array");

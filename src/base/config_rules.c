@@ -478,7 +478,8 @@ static void prefix_scope_has_a_prefix(struct config *config, const struct config
     if (!bucket->prefix.len && strcmp(bucket->grant_scope, "prefix") == 0 &&
         !config_is_reported(config, group, "grant_scope"))
         config_wrong(config, group, "grant_scope", "\"prefix\" needs an entry with a prefix, and "
-                     "\"%s\" has none: name it BUCKET/PREFIX, or use \"object\" or \"bucket\"",
+                     "\"%s\" has none: name this entry BUCKET/PREFIX, or use \"object\" or "
+                     "\"bucket\"",
                      bucket->name);
 }
 

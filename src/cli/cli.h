@@ -57,9 +57,9 @@ struct memory;
 void cli_warnings(const struct config *config, const struct memory *memory,
                   void (*report)(void *arg, slice warning), void *arg);
 
-/* Returns a sentence if no setting gives the size of the cache (`derived`: it comes from the free
- * space), and the size is too small to be useful. Otherwise returns an empty slice. */
-slice cli_small_cache(uint64_t size_bytes, bool derived, struct arena *keep) MUST_USE;
+/* Returns a sentence if no setting gives the size of the cache folder (`derived`: it comes from the
+ * free space), and the size is too small to be useful. Otherwise returns an empty slice. */
+slice cli_small_cache(slice folder, uint64_t size_bytes, bool derived, struct arena *keep) MUST_USE;
 
 /* Returns the nearest existing folder at or above a path, and the space of its file system. */
 struct store_space;

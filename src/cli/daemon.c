@@ -247,8 +247,8 @@ static unsigned connections_max(const struct serve *serve, unsigned loops)
         return (unsigned)config->connections_max;
     log_warn("connections_max", "set=%" PRIu64 " used=%" PRIu64 " why=\"this process may have %"
              PRIu64 " file descriptors (ulimit -Hn), and needs %" PRIu64 " of them for other "
-             "purposes than client connections: raise that limit (LimitNOFILE), or lower "
-             "connections_max\"",
+             "purposes. So it accepts fewer client connections than connections_max allows: raise "
+             "the limit of file descriptors (LimitNOFILE), or lower connections_max\"",
              config->connections_max, most, files, others);
     return (unsigned)most;
 }

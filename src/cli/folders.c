@@ -54,7 +54,7 @@ static void watch_size(struct folder_reported *reported, const struct store_stat
     struct arena keep = { 0 };
     if (!status->serving || status->size_bytes == reported->size)
         return;
-    slice small = cli_small_cache(status->size_bytes, status->derived, &keep);
+    slice small = cli_small_cache(reported->path, status->size_bytes, status->derived, &keep);
     if (reported->size)
         log_info("cache_grown", "path=%.*s size=%" PRIu64 " was=%" PRIu64,
                  SLICE_ARG(reported->path), status->size_bytes, reported->size);
@@ -76,10 +76,10 @@ static void watch_room(struct folder_reported *reported, const struct store_stat
     reported->squeezed = squeezed;
     if (squeezed)
         log_warn("cache_squeezed", "path=%.*s capacity=%" PRIu64 " size=%" PRIu64 " free=%" PRIu64
-                 " reserve=%" PRIu64 " why=\"the file system of the cache folder has less free "
-                 "space, or fewer free inodes, than the folder's size and cache_reserve need: the "
-                 "cache keeps fewer objects, and more reads go to the origin. Make room on that "
-                 "file system, or lower the folder's size (cache_size, or size in cache_dirs)\"",
+                 " reserve=%" PRIu64 " why=\"the folder's size and cache_reserve need more free "
+                 "space, or more free inodes, than the file system of the folder has. So the cache "
+                 "keeps fewer objects, and more reads go to the origin. Make room on that file "
+                 "system, or lower the folder's size (cache_size, or size in cache_dirs)\"",
                  SLICE_ARG(reported->path), status->capacity_bytes, status->size_bytes,
                  status->free_bytes, status->reserve_bytes);
     else
@@ -106,11 +106,11 @@ static void watch_pins_lost(struct folder_reported *reported, uint64_t lost)
 {
     if (lost == reported->pins_lost || mono_ms() < reported->pins_lost_ms)
         return;
-    log_warn("pins_lost", "path=%.*s bytes=%" PRIu64 " why=\"these bytes were evicted although "
-             "they are pinned: the disk was too full for a copy of them, or a copy would have freed no "
-             "space, or they could not be read. Make room on the file system of the cache folder, "
-             "and check its disk. Then read the pinned objects again, so that Penstock stores them "
-             "again\"",
+    log_warn("pins_lost", "path=%.*s bytes=%" PRIu64 " why=\"these pinned bytes were evicted, for "
+             "one of three reasons: the disk was too full for a copy of them, a copy would have "
+             "freed no space, or the bytes could not be read. Make room on the file system of the "
+             "cache folder, and check its disk. Then read the pinned objects again, so that "
+             "Penstock stores them again\"",
              SLICE_ARG(reported->path), lost - reported->pins_lost);
     reported->pins_lost = lost;
     reported->pins_lost_ms = mono_ms() + REPORT_MS;
@@ -120,11 +120,11 @@ static void watch_pins_lost(struct folder_reported *reported, uint64_t lost)
 static void watch_unusable(struct folder_reported *reported, uint32_t unusable)
 {
     if (unusable > reported->unusable)
-        log_warn("cache_files_unusable", "path=%.*s files=%" PRIu32 " why=\"these files in extents/ "
-                 "have the names of extents, but another program or another cache folder made "
-                 "them, or they are damaged. Penstock reads nothing from them, and removes them "
-                 "before other extents when it needs their space. To see which files they are, "
-                 "stop Penstock and run penstock fsck; penstock fsck --repair removes them\"",
+        log_warn("cache_files_unusable", "path=%.*s files=%" PRIu32 " why=\"these files in "
+                 "extents/ have the names of extents, but are damaged, or are not from this cache "
+                 "folder. Penstock reads nothing from them. When it needs their space, it removes "
+                 "them before other extents. To see which files they are, stop Penstock and run "
+                 "penstock fsck; penstock fsck --repair removes them\"",
                  SLICE_ARG(reported->path), unusable);
     reported->unusable = unusable;
 }
@@ -317,9 +317,10 @@ static void watch_descriptors(const struct serve *serve)
     log_warn("no_descriptor", "count=%" PRIu64 " limit=%" PRIu64 " why=\"Penstock had no file "
              "descriptor left for files of the cache: it uses at most a quarter of the limit of "
              "open files for them, and at most 4096. A cache folder that was in service stays in "
-             "service, but some reads went to the origin, and some objects, purges or pins could "
-             "not be stored. Raise the limit of open files (LimitNOFILE in the unit, or ulimit -n) "
-             "if it is below 16384, lower connections_max, or let fewer clients read at once\"",
+             "service. But some reads went to the origin, and some objects, purges or pins could "
+             "not be stored. If the limit of open files is below 16384, raise it (LimitNOFILE in "
+             "the unit, or ulimit -n). Otherwise, lower connections_max, or let fewer clients read "
+             "at once\"",
              count - reported, serve->files_max);
     reported = count;
     until_ms = mono_ms() + REPORT_MS;
@@ -417,7 +418,8 @@ void folders_tell(struct serve *serve, struct arena *keep, struct status_documen
     document_text(to, "cache.warning", S(""));
     for (size_t i = 0; i < store_folder_count(serve->store); i++) {
         store_folder_status(serve->store, i, &status);
-        slice small = cli_small_cache(status.size_bytes, status.derived, keep);
+        slice small = cli_small_cache(slice_of(status.folder), status.size_bytes, status.derived,
+                                      keep);
         document_item(to, "cache.folders");
         document_text(to, "cache.folders.path", slice_of(status.folder));
         document_store(to, "cache.folders", &status);

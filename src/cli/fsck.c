@@ -241,7 +241,7 @@ const struct command command_fsck = {
     .options = options,
     .more = "fsck checks the folders of cache_dirs, or cache_dir. No process may use\n"
             "them meanwhile. Without --repair it changes nothing. The exit status is 0 if\n"
-            "nothing is wrong, or if --repair has removed all that was wrong; 1 if something\n"
-            "is wrong; 2 if a folder could not be checked or repaired completely, or if the\n"
-            "command line is wrong or the settings file can't be read.",
+            "nothing is wrong, or if --repair has removed all that was wrong. It is 1 if\n"
+            "something is wrong. It is 2 if a folder could not be checked or repaired\n"
+            "completely, if the command line is wrong, or if the settings file can't be read.",
 };

@@ -48,9 +48,9 @@ slice memory_warning(const struct memory *memory, struct arena *keep)
     if (memory->bytes <= memory->allowed_bytes / 4 * 3)
         return S("");
     bool half = memory->allowed_bytes / 2 >= MEMORY_LEAST;
-    return arena_printf(keep, "memory is %" PRIu64 " MiB, and %.*s allows %" PRIu64 " MiB, but "
-                        "page cache, connections and libraries need memory, too: under load the "
-                        "kernel may kill Penstock. Set memory to %s%.*s%s", memory->bytes / MIB,
+    return arena_printf(keep, "memory is %" PRIu64 " MiB, and %.*s allows %" PRIu64 " MiB. Page "
+                        "cache, connections and libraries need memory, too, so the kernel may kill "
+                        "Penstock under load. Set memory to %s%.*s%s", memory->bytes / MIB,
                         SLICE_ARG(memory->allowed_by), memory->allowed_bytes / MIB,
                         half ? "at most half of " : "64MiB, its minimum, and raise ",
                         SLICE_ARG(memory->allowed_by),

@@ -159,6 +159,6 @@ static const struct command_option unpin_options[] = {
 const struct command command_unpin = {
     .name = "unpin", .args = "[--json] s3://BUCKET/PREFIX [SETTINGS]", .run = run_unpin,
     .takes_settings = true, .options = unpin_options,
-    .help = "end a pin; its objects stay until they are evicted like others",
+    .help = "end a pin; its objects stay until they are evicted like other objects",
     .more = SERVER_MORE "PREFIX must be exactly that of the pin: penstock pin --list shows it.",
 };

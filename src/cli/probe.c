@@ -140,8 +140,8 @@ static void size(struct check *check, const struct config_folder *folder)
 {
     struct store_space space;
     slice on = cli_existing_folder(folder->path, check->keep, &space);
-    slice small = cli_small_cache(store_derived_size(folder->path, on.ptr), !folder->size_bytes,
-                                  check->keep);
+    slice small = cli_small_cache(slice_of(folder->path), store_derived_size(folder->path, on.ptr),
+                                  !folder->size_bytes, check->keep);
     if (small.len)
         check_report(check, WARNED, "%.*s", SLICE_ARG(small));
 }

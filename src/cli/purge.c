@@ -164,10 +164,10 @@ static void warn_held(const struct purge *purge)
                               "is back");
     for (size_t i = 0; i < LINES_FOLDERS_MAX; i++)
         if (purge->waiting[i])
-            fprintf(stderr, "penstock purge: warning: in cache folder %zu, Penstock can't tell yet "
-                    "which parts of objects were purged, because the names of these objects lie in "
-                    "a folder that is out of service; the purge stays in progress in cache folder "
-                    "%zu, too, until the other folder is back\n", i + 1, i + 1);
+            fprintf(stderr, "penstock purge: warning: cache folder %zu may still have parts of "
+                    "purged objects: to delete them, Penstock needs the names of the objects, "
+                    "which lie in a folder that is out of service. The purge stays in progress in "
+                    "cache folder %zu, too, until that folder is back\n", i + 1, i + 1);
     for (size_t i = 0; i < LINES_FOLDERS_MAX; i++)
         if (purge->unread[i])
             fprintf(stderr, "penstock purge: warning: cache folder %zu has files in extents/ that "
@@ -284,9 +284,9 @@ static int run(struct cli *cli)
 static const struct command_option options[] = {
     { "--key", NULL, "the URL names exactly one key, not a prefix" },
     { "--dry-run", NULL, "change nothing; show how much a purge would remove" },
-    { "--wait", NULL, "also wait until the purge has ended in each cache folder. A folder is not "
-                      "waited for if it is out of service, if it needs another folder that is out "
-                      "of service, or if it has files that Penstock can't open" },
+    { "--wait", NULL, "also wait until the purge has ended in each cache folder. The command does "
+                      "not wait for a folder that is out of service, needs names from such a "
+                      "folder, or has files that Penstock can't open" },
     { "--list", NULL, "show the purges that are still in progress" },
     { "--yes", NULL, "do not ask before a whole bucket is purged" },
     SERVER_OPTIONS,

@@ -27,13 +27,12 @@ struct server {
     { "--url", "URL", "ask the Penstock at this URL, http://HOST:PORT or https://HOST:PORT" }, \
     { "--timeout", "SECONDS", "give up after this time (default 600)" }
 #define SERVER_MORE \
-    "The address of the service comes from --url, --listen, PENSTOCK_LISTEN, " \
-    "AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL or the setting \"listen\". The key pair comes from " \
-    "the files of AWS_ACCESS_KEY_ID_FILE and AWS_SECRET_ACCESS_KEY_FILE, from AWS_ACCESS_KEY_ID " \
-    "and AWS_SECRET_ACCESS_KEY, or from AWS_PROFILE. If none of these is set and you may read " \
-    "the settings file, the pair comes from access_key or keys in that file. If there is no " \
-    "pair there, the command uses the profile that aws_profile names, or else the default " \
-    "profile.\n"
+    "The command asks the service at the first of these addresses that is set: --url, --listen, " \
+    "PENSTOCK_LISTEN, AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, the setting \"listen\". It signs " \
+    "with the first of these key pairs that is set: (1) the files that AWS_ACCESS_KEY_ID_FILE " \
+    "and AWS_SECRET_ACCESS_KEY_FILE name; (2) AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; (3) " \
+    "the profile that AWS_PROFILE names; (4) access_key or keys in the settings file, if you may " \
+    "read this file; (5) the profile that aws_profile names, or else the default profile.\n"
 
 /* Runs a command that sends requests to the service: takes the options above and the s3:// URL out
  * of argv, reads the settings from the rest of argv, finds address and key, and calls `work`.

@@ -113,16 +113,16 @@ static slice sizes_are_derived_twice(const struct config *config, struct arena *
     return S("");
 }
 
-slice cli_small_cache(uint64_t size_bytes, bool derived, struct arena *keep)
+slice cli_small_cache(slice folder, uint64_t size_bytes, bool derived, struct arena *keep)
 {
     if (!derived || size_bytes >= SMALL_BYTES)
         return S("");
-    return arena_printf(keep, "a cache folder has only %" PRIu64 " MiB for its objects, which is "
-                        "too little to be of use: its file system had little free space. Make room "
-                        "on that file system (the folder's size then grows), or " SET_ANOTHER ". "
-                        "If you want such a small cache, set its size: cache_size, or the size in "
-                        "cache_dirs",
-                        size_bytes / MIB);
+    return arena_printf(keep, "the cache folder %.*s has only %" PRIu64 " MiB for its objects, "
+                        "which is too little to be of use: its file system had little free space. "
+                        "Make room on that file system (the folder's size then grows), or "
+                        SET_ANOTHER ". If you want such a small cache, set its size: cache_size, "
+                        "or the size in cache_dirs",
+                        SLICE_ARG(folder), size_bytes / MIB);
 }
 
 /* Penstock raises the soft limit to the hard limit. */

@@ -127,8 +127,8 @@ static const struct {
                                 "revalidated in the background" },
     [JUDGED_EXPIRED] = { "revalidate", "ttl and grace are over" },
     [JUDGED_UNPROVED] = { "revalidate",
-        "the origin has not confirmed the copy since the cache folder was opened, at the start of "
-        "Penstock or when the folder came back into service" },
+        "the origin has not confirmed the copy since Penstock last opened the cache folder (at a "
+        "start, or when the folder came back into service)" },
     [JUDGED_NOT_PERMITTED] = { "revalidate",
         "Penstock has no proof that this client may read the object: the origin has not allowed it, "
         "or the permission has ended" },

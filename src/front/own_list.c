@@ -206,9 +206,9 @@ enum err own_list_ask(struct call *call, const struct own_list_ask *ask,
         list->last = arena_copy(&list->keep, ask->after);
     if (list->ask.keys_max > PAGE_KEYS && !take_place(list)) {
         metric_add(M_WALKS_LIMITED, 1);
-        return fail(list, ERR_SLOW_DOWN, "Please reduce your request rate: at most 4 requests that "
-                    "need long lists of the origin may be in progress, and each identity may have "
-                    "only one of them.");
+        return fail(list, ERR_SLOW_DOWN, "Please reduce your request rate: at most 4 requests may "
+                    "read long lists of the origin at the same time, and at most 1 for each "
+                    "identity.");
     }
     return own_list_next(list);
 }

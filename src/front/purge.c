@@ -80,7 +80,7 @@ static void purge(struct purge_job *job, struct text *to)
         log_warn("purges_merged", "count=%zu why=\"there are more purges than Penstock can keep "
                  "apart, so it replaced some of them by purges of shorter prefixes. Such a purge "
                  "may also remove other objects that have its prefix and were stored before the "
-                 "purge\"",
+                 "purge. To avoid this, purge fewer prefixes at a time\"",
                  result.merged);
     text_printf(to, "{\"purged\":true,\"serial\":%" PRIu64 ",\"folders_out\":", result.serial);
     line_add_folders(to, result.folders);

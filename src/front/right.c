@@ -186,9 +186,9 @@ enum err right_judge(const struct call *call)
     struct trial trial = { .call = call };
     if (call->client->key.own && s3_operation(call->s3.op)->right == S3_MANAGE_CACHE) {
         trial = (struct trial){ call, RIGHT_CACHE, call->s3.bucket, rules_key(call) };
-        return refused(&trial, "a client with an origin identity of its own may not purge, pin "
-                               "or unpin, or list purges and pins, because other clients use the "
-                               "cache, too: use a client that has a policy with the right 'cache'");
+        return refused(&trial, "a client with an origin identity of its own may not make, end or "
+                               "list purges and pins, because other clients use the cache, too: "
+                               "use a client that has a policy with the right 'cache'");
     }
     return outcome_of(&trial, call->client->key.own || may_begin(&trial));
 }

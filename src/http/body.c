@@ -196,11 +196,10 @@ static bool place_or_refuse(struct conn *conn, size_t bytes)
                                      ? "this client's request bodies would take more than half of "
                                        "bodies_memory, of bodies_disk or of the files for bodies: "
                                        "send fewer requests with bodies at once, or try again later"
-                                     : "the cache folder has no room for the request body "
-                                       "(bodies_disk, free space, open files) or is out of "
-                                       "service, and the body can't be kept in memory "
-                                       "(bodies_memory): try again later, or send the object in "
-                                       "smaller parts");
+                                     : "there is no room for the request body, neither in memory "
+                                       "(bodies_memory) nor in the cache folder (bodies_disk, free "
+                                       "space, open files; or the folder is out of service): try "
+                                       "again later, or send the object in smaller parts");
     return false;
 }
 

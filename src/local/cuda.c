@@ -55,7 +55,8 @@ static enum err cuda_lose(struct gpu *gpu, cudaError_t error, const char *what)
     if (!gpu->is_lost) {
         claims.devices[gpu->ordinal].lost = true;
         cuda_say(&gpu->lost_why, OK,
-                 "GPU %d is out of use until Penstock is restarted: %s failed with %s (%s)",
+                 "GPU %d has failed, and is out of use until Penstock is restarted: %s failed "
+                 "with %s (%s). Check nvidia-smi before the restart",
                  gpu->ordinal, what, cudaGetErrorName(error), cudaGetErrorString(error));
         atomic_store_explicit(&gpu->is_lost, true, memory_order_release);
     }

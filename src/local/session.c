@@ -320,8 +320,8 @@ static bool receive(struct session *session)
     if (message.msg_flags & MSG_CTRUNC || fd_count > MESSAGE_FDS_MAX) {
         why = (struct trouble){ 413, "too_many_descriptors",
                                 S("the message has more than 128 file descriptors, or Penstock has "
-                                  "no descriptors left to receive them: send fewer at once, or "
-                                  "raise Penstock's limit of open files (LimitNOFILE)") };
+                                  "no descriptors left to receive them: send fewer descriptors at "
+                                  "once, or raise Penstock's limit of open files (LimitNOFILE)") };
         metric_add(M_FILL_DESCRIPTORS, 1);
         session_refuse(session, NULL, &why);
     } else if (message.msg_flags & MSG_TRUNC || (size_t)got > MESSAGE_BYTES_MAX) {

@@ -15,7 +15,8 @@
     "must not begin with '-', '.', '_' or arn:."
 #define NOT_IN_DOMAINS " Penstock took the name from the path, because the setting \"domains\" " \
     "lists no parent domain of the Host header. If the client puts the bucket into the host " \
-    "name, add the rest of that name to \"domains\". Otherwise, correct the bucket in the path."
+    "name, add the rest of the host name to \"domains\". Otherwise, correct the bucket in the " \
+    "path."
 
 slice s3_header_get(const struct request_head *head, const struct s3_request *request, slice name)
 {

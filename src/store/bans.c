@@ -376,9 +376,8 @@ static void follow(struct bans *bans, struct ban_list *list, const struct folder
         atomic_load(&bans->applied) != news.serial)
         atomic_store(&bans->dirty, true);
     if (lacks)
-        ban_everything(bans, &news, "purges were made while the folder was out of service, and the "
-                                    "list of purges no longer has all of them, so Penstock does "
-                                    "not know which objects of the folder were purged");
+        ban_everything(bans, &news, "Penstock no longer knows which purges were made while the "
+                                    "folder was out of service");
     bans->forgotten = news.forgotten;
     rows_changed(bans);
     atomic_store(&bans->applied, news.serial);

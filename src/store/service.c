@@ -163,8 +163,8 @@ static enum err open_beside(struct volume *volume, const char **ret_why)
     e = bans_open(volume->bans, &volume->options.installation->bans, &volume->folder, missed);
     *ret_why = e == ERR_FULL
         ? "the file 'bans' in the folder can't be written, because the file system is full or a "
-          "disk quota is used up, and without this file the folder might serve purged objects; "
-          "make room there"
+          "disk quota is used up. Without this file, Penstock might serve purged objects; make "
+          "room there"
         : "the file 'bans' in the folder can't be read or written; check the rights of Penstock's "
           "user there, and the health of the disk";
     return e;

@@ -36,12 +36,12 @@ with Story("b17 messages say what, why and what to do", seconds=60) as story:
 
     def batch(items):
         return server.ask("POST", "bucket", [("penstock-batch", "")], body=json.dumps({"items": items}).encode())
-    told("too many items of a batch say how many there may be, and what to do", batch(["a"] * 3), 400, "InvalidArgument", "2", "fewer at once")
+    told("too many items of a batch say how many there may be, and what to do", batch(["a"] * 3), 400, "InvalidArgument", "2", "fewer items at once")
     told("so does a list that is too long", batch(["a" * 100000]), 400, "EntityTooLarge", "16384", "fewer items in one batch")
     told("and a body", server.put("bucket/b", bytes(3 * MIB)), 400, "EntityTooLarge", "in smaller parts")
     filler = Filler(story.path("fill.sock"))
     said = filler.say("prefetch", bucket="bucket", items=["a"] * 3)
-    story.fact("and a list of the fill socket", said["error"] == "too_many_items" and "fewer at once" in said["message"], said)
+    story.fact("and a list of the fill socket", said["error"] == "too_many_items" and "fewer items at once" in said["message"], said)
 
     mine = ("Penstock's own", server.config_path)
     told("an unknown key says whose list it is, and where", Client(server.port, "NOSUCHKEY", SECRET_KEY).get("bucket/a"), 403,

@@ -192,7 +192,7 @@ def clients(stage, server, front, folder):
     told("a temporary token", server.get("bucket/a", headers={"x-amz-security-token": "FwoG"}), "InvalidToken", "session_token")
     told("a bucket in a host name that is not known", front.get("a", headers={"host": f"bucket.penstock.example:{front.port}"}), "400 InvalidBucketName", "from the path", "domains")
     told("a list of a batch that is too long", server.ask("POST", "bucket", [("penstock-batch", "")],
-         body=json.dumps({"items": ["a"] * 3}).encode()), "400", "fewer at once")
+         body=json.dumps({"items": ["a"] * 3}).encode()), "400", "fewer items at once")
     told("a body that is too large", server.put("bucket/b", bytes(2 * MIB)), "400 EntityTooLarge", "in smaller parts")
     told("a form of a browser", plain(server.port, "POST", "/bucket", b"--x--", ["Content-Type: multipart/form-data; boundary=x"]),
          "501", "browser_uploads")
