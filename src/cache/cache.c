@@ -87,6 +87,11 @@ void cache_fetch_ended(struct cache *cache)
     check(atomic_fetch_sub(&cache->fetches, 1) > 0);
 }
 
+bool cache_fetches_scarce(struct cache *cache)
+{
+    return atomic_load(&cache->fetches) >= cache->fetches_max / 2;
+}
+
 bool cache_is_stopping(struct cache *cache)
 {
     return atomic_load_explicit(&cache->stopping, memory_order_relaxed);

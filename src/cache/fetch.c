@@ -20,6 +20,14 @@ void fetch_drop_kept(struct fetch *fetch)
         flight_unref(&fetch->stream.kept[i]);
 }
 
+bool fetch_keeps_bytes(const struct fetch *fetch)
+{
+    for (size_t i = 0; i < UNSTORED_KEPT; i++)
+        if (fetch->stream.kept[i])
+            return true;
+    return false;
+}
+
 void fetch_free(struct fetch *fetch)
 {
     check(fetch->magic == FETCH_MAGIC && fetch->over);

@@ -157,6 +157,7 @@ void fetch_progress(struct fetch *fetch, uint64_t offset);
 /* To be called when a reader leaves. Under the lock. May free the fetch. */
 void fetch_leave(struct fetch **fetch);
 void fetch_drop_kept(struct fetch *fetch);    /* under the lock */
+bool fetch_keeps_bytes(const struct fetch *fetch) MUST_USE;    /* for slower readers; under the lock */
 void fetch_slot_free(struct fetch *fetch);    /* the slots call it: a slot is free for this fetch */
 
 /* Shared by fetch.c and deliver.c alone. */

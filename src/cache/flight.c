@@ -31,7 +31,7 @@ struct flights {
     struct shard shards[SHARDS];
     atomic_size_t objects;        /* also those that nobody finds any more */
     pthread_mutex_t slots_lock;
-    size_t slots_max, slots_used;
+    size_t slots_max, slots_used, slots_reserved;
     struct list slots_queue;      /* fetches that wait for a slot, first come first */
     struct list slots_spare;      /* fetches that only keep flights for slow readers */
 };
@@ -56,7 +56,8 @@ void flights_free(struct flights **flights)
 {
     if (!*flights)
         return;
-    check(flights_objects(*flights) == 0 && (*flights)->slots_used == 0);
+    check(flights_objects(*flights) == 0 && (*flights)->slots_used == 0 &&
+          (*flights)->slots_reserved == 0);
     for (size_t i = 0; i < SHARDS; i++) {
         pthread_mutex_lock(&(*flights)->shards[i].lock);    /* waits for its last holder */
         check(atomic_load(&(*flights)->shards[i].hooked) == 0);
@@ -322,6 +323,23 @@ void slots_press(struct flights *flights)
         }
         pthread_mutex_lock(&flights->slots_lock);
     }
+    pthread_mutex_unlock(&flights->slots_lock);
+}
+
+bool slots_reserve(struct flights *flights, size_t bytes)
+{
+    pthread_mutex_lock(&flights->slots_lock);
+    bool fits = flights->slots_reserved + bytes <= flights->slots_max / 2;
+    flights->slots_reserved += fits ? bytes : 0;
+    pthread_mutex_unlock(&flights->slots_lock);
+    return fits;
+}
+
+void slots_unreserve(struct flights *flights, size_t bytes)
+{
+    pthread_mutex_lock(&flights->slots_lock);
+    check(flights->slots_reserved >= bytes);
+    flights->slots_reserved -= bytes;
     pthread_mutex_unlock(&flights->slots_lock);
 }
 

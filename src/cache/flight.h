@@ -138,6 +138,11 @@ void slots_forget(struct flights *flights, struct fetch *fetch);
 bool slots_spare(struct flights *flights, struct fetch *fetch) MUST_USE;
 /* Takes away the flights that slots_spare let fetches keep. The caller must hold no lock. */
 void slots_press(struct flights *flights);
+/* Sets slots aside for a fetch that begins ahead of its reader, so that all such fetches together
+ * take at most half of the slots: fetches that a reader waits for get the others. Returns false if
+ * that half is given away. */
+bool slots_reserve(struct flights *flights, size_t bytes) MUST_USE;
+void slots_unreserve(struct flights *flights, size_t bytes);
 /* True if few slots are left: a slow reader must copy, and release its slot. */
 bool slots_scarce(struct flights *flights);
 

@@ -6,7 +6,8 @@
  *     so a byte cannot leave the flights before it is in the store;
  *   - the store;
  *   - a fetch that will bring the bytes soon;
- *   - a fetch of the plan's own, for the run of units (128 KiB each) that is missing. */
+ *   - a fetch of the plan's own, for the run of units (128 KiB each) that is missing.
+ * For a large read, window.c begins further fetches, for bytes behind these. */
 #include "cache/plan.h"
 
 #include <stdlib.h>
@@ -50,6 +51,7 @@ void plan_let_go(struct plan *plan)
     flights_lock(plan->of->flights, &plan->of->id);
     list_del(&sources->waiter.link);
     flight_unref(&sources->flight);
+    window_close(plan);
     fetch_leave(&sources->fetch);
     inflight_unref(&sources->inflight);
     flights_unlock(plan->of->flights, &plan->of->id);
@@ -100,6 +102,7 @@ static enum err from_flight(struct plan *plan)
     filled = atomic_load(&flight->filled);
     if (at >= filled && flight->fetch) {
         waiter_add(&flight->waiters, &plan->sources.waiter);
+        window_widen(plan);
         err = ERR_WAIT;
     } else if (at >= filled) {    /* it has ended before the byte */
         flight_unref(&plan->sources.flight);
@@ -130,6 +133,7 @@ static bool board(struct plan *plan)    /* under the lock */
     plan->sources.flight = flight_find(inflight, plan->metadata->etag_hash, plan->pos);
     if (plan->sources.flight)
         read_fetch(plan, plan->sources.flight->fetch);
+    window_fill(plan);
     return plan->sources.flight != NULL;
 }
 
@@ -175,13 +179,12 @@ static enum err from_store(struct plan *plan)
     return err;
 }
 
-/* From the unit of pos to the next that is here, is coming, or is not wanted. One fetch asks for
- * MISSING_UNITS at most, and the store's search ends after a limited number of look-ups, because it
- * holds the object's lock. */
-static struct fetch_span missing_run(struct plan *plan)    /* under the lock */
+/* One fetch asks for MISSING_UNITS at most, and the store's search ends after a limited number of
+ * look-ups, because it holds the object's lock. */
+struct fetch_span plan_gap(const struct plan *plan, uint64_t from, uint64_t to)
 {
-    uint64_t first = plan->pos / UNIT_BYTES;
-    uint64_t count = MIN((plan->end - 1) / UNIT_BYTES - first + 1, MISSING_UNITS);
+    uint64_t first = from / UNIT_BYTES;
+    uint64_t count = MIN((to - 1) / UNIT_BYTES - first + 1, MISSING_UNITS);
     uint64_t next = store_next_unit(cache_store(plan->of->loop->cache), plan->metadata, first + 1,
                                     count - 1);
     struct fetch_span span = {
@@ -226,7 +229,7 @@ static enum err from_origin(struct plan *plan)
         fetch_joined(fetch, plan->of->asker.list_id);
         plan->sources.slow |= plan->sources.fetch && plan->sources.fetch->stream.outran;
         if (!fetch && provable) {
-            struct fetch_span span = missing_run(plan);
+            struct fetch_span span = plan_gap(plan, plan->pos, plan->end);
             fetch = fetch_start(plan->sources.inflight, FETCH_GET, &plan->of->asker, plan->metadata, &span);
         }
         if (fetch) {

@@ -8,6 +8,7 @@
 #define CACHE_PLAN_H
 
 #include "cache/inside.h"
+#include "cache/window.h"
 
 #define AHEAD_READS 5u            /* pieces of READ_BYTES_MAX at most: the next, and 4 after it */
 
@@ -79,6 +80,7 @@ struct plan {
     /* set by plan_pull */
     struct run run;               /* the bytes at pos */
     struct read_ahead ahead;
+    struct window window;
     struct refusal *refusal;      /* of the origin, if that is why plan_pull failed */
 };
 
@@ -96,6 +98,10 @@ void plan_advance(struct plan *plan);
 /* Leaves all that is in progress, and drops what was read ahead. */
 void plan_let_go(struct plan *plan);
 void plan_close(struct plan *plan);    /* to be called after plan_let_go: releases the run */
+
+/* Returns the span to fetch from the unit of `from` up to `to`, or up to the next unit that is here,
+ * is being fetched, or is too far away for one fetch. Under the lock. */
+struct fetch_span plan_gap(const struct plan *plan, uint64_t from, uint64_t to);
 
 /* ---- read_ahead.c ---- */
 /* Gets the store's bytes at pos, up to `end`. Returns OK with *ret, or ERR_WAIT: changed() is called

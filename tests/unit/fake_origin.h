@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "cache/inside.h"
 #include "unit.h"
@@ -28,6 +29,7 @@ static struct {
     atomic_ullong size;
     atomic_uint version;
     atomic_uint cut_every;        /* a transfer breaks off after so many bytes, 0: never */
+    atomic_uint slow_us;          /* before each piece of a body, of at most 64 KiB */
     atomic_bool queued;           /* no request is sent while set */
     atomic_bool held;             /* no answer comes while set */
     atomic_bool ends_held;        /* nor the end of a body that has all come */
@@ -44,6 +46,7 @@ static struct {
 
     atomic_uint gets, heads, lists;
     atomic_uint sent;             /* of those: on their way, or answered */
+    atomic_uint most_at_once;     /* GETs in progress at a time */
     atomic_uint unsent;           /* ended before they were sent */
     atomic_uint late_cancels;     /* of answers that had all come: each costs a connection */
     atomic_ullong bytes;
@@ -175,6 +178,8 @@ static bool fake_step(struct fake_call *mine, unsigned chance, enum err *ret_err
     size_t bytes = MIN(mine->end - mine->next, 1 + chance % sizeof(chunk));
     if (!bytes)
         return true;
+    if (atomic_load(&fake.slow_us))
+        usleep(atomic_load(&fake.slow_us));
     for (size_t i = 0; i < bytes; i++)
         chunk[i] = (char)fake_byte(mine->version, mine->next + i);
     atomic_fetch_add(&fake.bytes, bytes);
@@ -265,6 +270,11 @@ void origin_start(struct origin *origin, struct origin_call *call)
     call->priv = mine;
     list_init(&mine->link);
     list_add(&fake.calls, &mine->link);
+    unsigned count = 0;
+    for (struct list *at = fake.calls.next; at != &fake.calls; at = at->next)
+        count++;
+    if (count > atomic_load(&fake.most_at_once))
+        atomic_store(&fake.most_at_once, count);
     pthread_cond_signal(&fake.wake);
     pthread_mutex_unlock(&fake.lock);
 }
@@ -333,6 +343,8 @@ static void fake_begin(uint64_t size)
     atomic_store(&fake.size, size);
     atomic_store(&fake.version, 1);
     atomic_store(&fake.cut_every, 0);
+    atomic_store(&fake.slow_us, 0);
+    atomic_store(&fake.most_at_once, 0);
     atomic_store(&fake.queued, false);
     atomic_store(&fake.sent, 0);
     atomic_store(&fake.unsent, 0);

@@ -576,19 +576,19 @@ static void crowd_run(struct crowd *crowd, size_t count, uint64_t patience_of_fi
 TEST(a_crowd_on_one_cold_object_fetches_no_byte_twice)
 {
     struct crowd crowd[16];
-    new_house(12 * MIB + 5);
+    new_house(8 * MIB + 5);    /* with more, the window may open (window.c) */
     crowd_run(crowd, countof(crowd), UINT64_MAX);
     ok(atomic_load(&fake.gets) == 1);
-    ok(atomic_load(&fake.bytes) == 12 * MIB + 5);
+    ok(atomic_load(&fake.bytes) == 8 * MIB + 5);
     drop_house();
 }
 
 TEST(a_leader_that_leaves_changes_nothing_for_the_others)
 {
     struct crowd crowd[8];
-    new_house(12 * MIB);
+    new_house(8 * MIB);
     crowd_run(crowd, countof(crowd), 100000);
-    ok(atomic_load(&fake.gets) == 1 && atomic_load(&fake.bytes) == 12 * MIB);
+    ok(atomic_load(&fake.gets) == 1 && atomic_load(&fake.bytes) == 8 * MIB);
     drop_house();
 }
 

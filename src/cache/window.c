@@ -1,0 +1,247 @@
+/* window.c - fetches that a plan begins ahead of its reader. SPDX-License-Identifier: Apache-2.0
+ *
+ *     reader                     window.next
+ *       |                             |
+ *     ==+=====--- ====---- ===------ .......................   = fetched   - will be   . no fetch yet
+ *       own fetch  span     span
+ *
+ * A read begins with one fetch, as any other: so its first byte is as early as on one connection, and
+ * a client that wants a few bytes costs no more. The window opens when the reader has taken START_BYTES
+ * and waits, and its connection has had START_NS to show that it is slow. The window doubles each time
+ * that the reader waits and all its fetches have their answers, which is once for each round trip. A
+ * reader that is slower than one connection never opens it. A reader that is slower than the window
+ * waits no more, so the window stays as it is. The fetch that the reader is in ends where the first
+ * span begins: what its connection has brought beyond this place is lost, and a fast connection has
+ * brought more.
+ *
+ * A failed fetch halves the window, because an origin that refuses requests has too many of them. The
+ * reader fetches the bytes that are missing itself, when it comes to them. */
+#include "cache/window.h"
+
+#include "base/clock.h"
+#include "base/metric.h"
+#include "cache/plan.h"
+
+#define START_BYTES (1 * MIB)         /* a reader that takes less may want the head of a file alone */
+#define START_NS 20000000u
+#define FAST_BYTES_PER_MS 500000u     /* 4 Gbit/s: more connections would not help much */
+#define SPLIT_BYTES (8 * MIB)         /* fewer bytes than that come on one connection */
+/* The bytes of one fetch: an eighth of the rest, so that all connections end at the same time. Bytes
+ * that the store does not take lie in slots until the reader has them, so there are fewer. */
+#define SPAN_LEAST (4 * MIB)
+#define SPAN_MOST (8 * MIB)
+#define SPAN_UNSTORED UNSTORED_AHEAD_BYTES
+/* Slots for one fetch: all its bytes if they are not stored; else a record that fills, and one that
+ * waits for the disk. */
+#define SPAN_SLOTS ((size_t)(2 * GROUP_BYTES))
+#define LEAD_MOST (2 * WINDOW_FETCHES * SPAN_MOST)    /* from the reader to the end of the window */
+
+static struct window_span *span_at(struct window *window, unsigned i)
+{
+    return &window->spans[(window->first + i) % WINDOW_SPANS];
+}
+
+static bool is_same_version(const struct plan *plan, const struct fetch *fetch)
+{
+    return fetch->metadata && fetch->metadata->etag_hash == plan->metadata->etag_hash;
+}
+
+/* Readers of one object share its fetches, so they share the limit of their number, too. */
+static unsigned in_progress(const struct plan *plan, bool *ret_all_answered)
+{
+    unsigned count = 0;
+    *ret_all_answered = true;
+    list_each(struct fetch, fetch, &plan->sources.inflight->fetches, link)
+        if (!fetch->over && !fetch->canceled && is_same_version(plan, fetch)) {
+            count++;
+            *ret_all_answered &= fetch->answered;
+        }
+    return count;
+}
+
+/* ---- the next span ---- */
+
+/* Finds a fetch in progress that will bring the byte. */
+static struct fetch *claimant(const struct plan *plan, uint64_t pos)
+{
+    list_each(struct fetch, fetch, &plan->sources.inflight->fetches, link) {
+        uint64_t first = fetch->answered ? fetch->next : fetch->asked.span.first;
+        uint64_t end = fetch->answered ? fetch->end : fetch->asked.span.end;
+        if (!fetch->over && !fetch->canceled && is_same_version(plan, fetch) && first <= pos && pos < end)
+            return fetch;
+    }
+    return NULL;
+}
+
+static uint64_t span_bytes(const struct plan *plan, uint64_t pos)
+{
+    uint64_t bytes = (plan->end - pos) / WINDOW_FETCHES / GROUP_BYTES * GROUP_BYTES;
+    if (!plan->window.stored)
+        return SPAN_UNSTORED;
+    return MIN(MAX(bytes, (uint64_t)SPAN_LEAST), (uint64_t)SPAN_MOST);
+}
+
+/* Moves window->next to the next byte that is neither stored nor being fetched. A fetch in progress
+ * that goes on for more than a span may be cut short there: *ret_cut is that fetch, or NULL. Returns
+ * false if there is no such byte now. */
+static bool find_gap(struct plan *plan, uint64_t limit, struct fetch **ret_cut)
+{
+    struct window *window = &plan->window;
+    struct store *store = cache_store(plan->of->loop->cache);
+    *ret_cut = NULL;
+    while (window->next < limit) {
+        struct flight *flight =
+            flight_find(plan->sources.inflight, plan->metadata->etag_hash, window->next);
+        if (flight && !flight->fetch) {    /* all of it is here */
+            window->next = flight->start + flight->length;
+            flight_unref(&flight);
+            continue;
+        }
+        struct fetch *fetch = flight ? flight->fetch : claimant(plan, window->next);
+        flight_unref(&flight);
+        if (fetch) {
+            uint64_t span = span_bytes(plan, window->next);
+            uint64_t least = (fetch->next + span + GROUP_BYTES - 1) / GROUP_BYTES * GROUP_BYTES;
+            if (!fetch->answered)
+                return false;    /* nobody knows how much of it comes */
+            window->next = MIN(MAX(window->next, least), fetch->end);
+            if (window->next == fetch->end)
+                continue;
+            *ret_cut = fetch;
+            return window->next < limit;
+        }
+        uint64_t first = window->next / UNIT_BYTES;
+        uint64_t units = store_has_units(store, plan->metadata, first, SPAN_LEAST / UNIT_BYTES);
+        if (!units)
+            return true;
+        window->next = (first + units) * UNIT_BYTES;
+    }
+    return false;
+}
+
+static bool may_begin(struct plan *plan, unsigned busy)
+{
+    const struct window *window = &plan->window;
+    return busy < window->fetches_max && window->count < WINDOW_SPANS &&
+           !slots_scarce(plan->of->flights) && !cache_fetches_scarce(plan->of->loop->cache);
+}
+
+/* Forgets the fetch of a span. */
+static void leave(struct plan *plan, struct window_span *span)
+{
+    if (span->fetch)
+        slots_unreserve(plan->of->flights, SPAN_SLOTS);
+    fetch_leave(&span->fetch);
+}
+
+/* Returns false if no further span can begin now. */
+static bool begin_span(struct plan *plan, uint64_t limit)
+{
+    struct window *window = &plan->window;
+    struct fetch *cut;
+    if (!find_gap(plan, limit, &cut) || !slots_reserve(plan->of->flights, SPAN_SLOTS))
+        return false;
+    struct fetch_span span =
+        plan_gap(plan, window->next, MIN(window->next + span_bytes(plan, window->next), plan->end));
+    struct asker asker = plan->of->asker;
+    if (!asker.list_id)
+        asker.list_id = (uintptr_t)window;    /* all fetches of a window take turns as one */
+    struct fetch *fetch =
+        fetch_start(plan->sources.inflight, FETCH_GET, &asker, plan->metadata, &span);
+    if (!fetch) {
+        slots_unreserve(plan->of->flights, SPAN_SLOTS);
+        return false;
+    }
+    if (cut)
+        cut->end = span.first;
+    *span_at(window, window->count++) =
+        (struct window_span){ .first = span.first, .end = span.end, .fetch = fetch };
+    window->next = span.end;
+    metric_add(M_CACHE_WINDOW_FETCHES, 1);
+    return true;
+}
+
+/* ---- keeping it full ---- */
+
+/* A fetch whose bytes are not stored has them in slots. The plan stays its reader until it has passed
+ * them, because they go with the last reader. */
+static void leave_if_over(struct plan *plan, struct window_span *span)
+{
+    const struct fetch *fetch = span->fetch;
+    if (!fetch || !fetch->over || (fetch_keeps_bytes(fetch) && plan->pos < span->end))
+        return;
+    if (fetch->err && fetch->err != ERR_CANCELED)
+        plan->window.fetches_max /= 2;
+    leave(plan, span);
+}
+
+void window_fill(struct plan *plan)
+{
+    struct window *window = &plan->window;
+    bool answered;
+    if (!window->fetches_max && !window->count)
+        return;
+    for (unsigned i = 0; i < window->count; i++)
+        leave_if_over(plan, span_at(window, i));
+    for (; window->count && span_at(window, 0)->end <= plan->pos; window->count--) {
+        leave(plan, span_at(window, 0));
+        window->first = (window->first + 1) % WINDOW_SPANS;
+    }
+    uint64_t lead = MIN((uint64_t)LEAD_MOST, cache_ahead_max(plan->of->loop->cache));
+    uint64_t limit = MIN(plan->end, plan->pos + lead);
+    unsigned busy = in_progress(plan, &answered);
+    window->next = MAX(window->next, plan->pos / GROUP_BYTES * GROUP_BYTES);
+    while (may_begin(plan, busy) && begin_span(plan, limit))
+        busy++;
+}
+
+/* True if one connection alone is too slow for this reader. */
+static bool needs_more(struct plan *plan)
+{
+    struct window *window = &plan->window;
+    uint64_t now_ns = mono_ns();
+    if (!window->waited_ns) {
+        window->waited_ns = now_ns;
+        window->waited_pos = plan->pos;
+    }
+    uint64_t for_ns = now_ns - window->waited_ns, bytes = plan->pos - window->waited_pos;
+    return bytes >= START_BYTES && for_ns >= START_NS &&
+           bytes < for_ns / 1000000 * FAST_BYTES_PER_MS;
+}
+
+void window_widen(struct plan *plan)
+{
+    struct window *window = &plan->window;
+    const struct fetch *own = plan->sources.fetch;
+    bool is_large = plan->end - plan->pos > SPLIT_BYTES || window->count;
+    bool answered;
+    if (!is_large || !own || !own->answered || own->over || plan->sources.slow ||
+        !learn_has_strong_etag(plan->metadata) || !needs_more(plan))
+        return;
+    unsigned busy = in_progress(plan, &answered);
+    if (answered && busy >= window->fetches_max)
+        window->fetches_max = MIN(MAX(window->fetches_max, 1u) * 2, WINDOW_FETCHES);
+    window->stored = own->admission.stores;
+    window_fill(plan);
+}
+
+void window_close(struct plan *plan)
+{
+    struct window *window = &plan->window;
+    for (unsigned i = 0; i < window->count; i++)
+        leave(plan, span_at(window, i));
+    *window = (struct window){ 0 };
+}
+
+bool window_brought(const struct plan *plan)
+{
+    const struct window *window = &plan->window;
+    for (unsigned i = 0; i < window->count; i++) {
+        const struct window_span *span = &window->spans[(window->first + i) % WINDOW_SPANS];
+        if (plan->pos < span->first)
+            return false;
+        if (plan->pos < span->end)
+            return true;
+    }
+    return false;
+}

@@ -1,0 +1,46 @@
+/* window.h - fetches that a plan begins ahead of its reader. SPDX-License-Identifier: Apache-2.0
+ *
+ * One connection to an object store brings 50 to 90 MB/s, whatever the network could. So the plan
+ * of a large read holds a window of fetches for the bytes behind the one that its reader waits for.
+ * A window belongs to a plan (plan.h). */
+#ifndef CACHE_WINDOW_H
+#define CACHE_WINDOW_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define WINDOW_FETCHES 10u            /* most fetches of one object in progress for its windows */
+#define WINDOW_SPANS 32u              /* most spans whose last byte the reader has not passed */
+
+struct fetch;
+struct plan;
+
+/* Bytes that the plan fetches ahead of its reader. */
+struct window_span {
+    uint64_t first, end;
+    struct fetch *fetch;          /* the plan is its reader; NULL: the bytes are in the store */
+};
+
+struct window {
+    /* Most fetches of the object that may be in progress now, those of other readers included; 0: the
+     * window has not opened. */
+    unsigned fetches_max;
+    bool stored;                  /* the store takes what the reader waited for last */
+    uint64_t waited_ns, waited_pos;    /* time and position when the reader first waited */
+    uint64_t next;                /* where the next span may begin; 0: no span has begun yet */
+    unsigned first, count;        /* the spans in use, as a ring, in the order of the object */
+    struct window_span spans[WINDOW_SPANS];
+};
+
+/* All under the lock of the object (flight.h). */
+/* To be called when the reader waits for bytes of an answer: widens the window, if that may help. */
+void window_widen(struct plan *plan);
+/* Leaves fetches that are over, forgets spans that the reader has passed, and begins new fetches. */
+void window_fill(struct plan *plan);
+void window_close(struct plan *plan);    /* leaves all fetches */
+
+/* True if the plan itself fetched the byte at its position: then the byte is no cache hit, although
+ * it comes from the store. Needs no lock. */
+bool window_brought(const struct plan *plan);
+
+#endif

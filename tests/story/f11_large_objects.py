@@ -1,0 +1,118 @@
+"""A large object that is not cached comes over several connections, in order, and each byte once."""
+from harness import *
+
+SIZE, RATE = 96 * MIB, 20 * MIB
+# What a connection that is cut short has on its way: it was sent in vain.
+CUT = 2 * MIB
+
+with Story("f11 large objects over several connections", seconds=300) as story:
+    origin = story.origin("first_byte_ms=30", f"bandwidth={RATE}")
+    server = story.penstock(origin=origin.url, cache_size="2GiB")
+
+    def key_of(name, size=SIZE):
+        return f"bucket/{name}/size-{size}-x"
+
+    def ahead():
+        return server.metric("penstock_cache_window_fetches_total")
+
+    # ---- one reader ----
+    key, before = key_of("one"), ahead()
+    reply = server.get(key)
+    story.bytes("one reader", reply, key, 0, SIZE)
+    counts = origin.counts(key)
+    story.fact("several GETs bring it", 4 <= counts["get"] <= 30, counts["get"])
+    story.same("... which are counted", ahead() - before, counts["get"] - 1)
+    story.fact("... and bring each byte once", SIZE <= counts["bytes"] <= SIZE + CUT, counts["bytes"] - SIZE)
+    story.in_time("... in less than a third of the time of one connection", reply.ended - reply.began < SIZE / RATE / 3,
+                  reply.ended - reply.began)
+    story.same("none of it counts as a hit", server.metric("penstock_front_cache_bytes_total"), 0)
+    server.wait_cached(key)
+    origin.reset()
+    hits = server.metric("penstock_front_cache_bytes_total")
+    story.bytes("the next reader", server.get(key), key, 0, SIZE)
+    story.same("... asks the origin for nothing", origin.totals()["bytes"], 0)
+    story.same("... and is a hit", server.metric("penstock_front_cache_bytes_total") - hits, SIZE)
+
+    # ---- many readers ----
+    key = key_of("many")
+    want = expect(key, 1, 0, SIZE)
+    replies = together(*[lambda n=n: (time.sleep(0.05 * n), Client(server.port).get(key))[1] for n in range(12)])
+    story.same("12 readers are right", [repr(r) for r in replies if r.error or r.body != want], [])
+    counts = origin.counts(key)
+    story.fact("... share the connections", counts["bytes"] <= SIZE + 4 * CUT, counts["bytes"] - SIZE)
+    story.fact("... and their GETs", counts["get"] <= 40, counts["get"])
+
+    # ---- readers that do not need it ----
+    key = key_of("head")
+    before = ahead()
+    reply = server.get(key, stop_after=MIB // 2)
+    origin.quiet()
+    story.fact("the head of a file costs little", origin.counts(key)["bytes"] <= 8 * MIB, origin.counts(key)["bytes"])
+    story.same("... and opens no window", ahead(), before)
+    key = key_of("slow", 24 * MIB)
+    reply = server.get(key, pace=8 * MIB)
+    story.bytes("a reader at 8 MiB/s, but for the buffers of its connection", reply, key, 0, 24 * MIB)
+    story.fact("... moves each byte once", origin.counts(key)["bytes"] <= 24 * MIB + CUT, origin.counts(key)["bytes"])
+    key, before = key_of("ranges"), ahead()
+    for first in range(0, 64 * MIB, 16 * MIB):
+        story.bytes(f"4 MiB at {first}", server.get(key, first, first + 4 * MIB - 1), key, first, 4 * MIB)
+    story.same("short ranges come over one connection each", (ahead() - before, origin.counts(key)["get"]), (0, 4))
+
+    # ---- what is there already is not fetched ----
+    server.wait_cached()
+    story.bytes("all of the object", server.get(key), key, 0, SIZE)
+    counts = origin.counts(key)
+    story.fact("... brings what was missing", counts["bytes"] <= SIZE + CUT, counts["bytes"] - SIZE)
+
+    # ---- a reader that leaves ----
+    key = key_of("leaver")
+    server.get(key, stop_after=24 * MIB)
+    origin.quiet()
+    bytes_left = origin.counts(key)["bytes"]
+    time.sleep(1)
+    story.same("when the reader has left, no more comes", origin.counts(key)["bytes"], bytes_left)
+    story.fact("... so the rest was not fetched", bytes_left < SIZE, bytes_left)
+    story.bytes("... and the next reader has it whole", server.get(key), key, 0, SIZE)
+    story.fact("... without what was there", origin.counts(key)["bytes"] <= SIZE + 12 * CUT, origin.counts(key)["bytes"] - SIZE)
+
+    # ---- faults ----
+    key = key_of("cuts")
+    origin.tell(f"match={key}", "cut_after=3000000", "times=6")
+    story.bytes("answers that break off", server.get(key), key, 0, SIZE)
+    key = key_of("busy")
+
+    def refuse():
+        time.sleep(0.2)
+        origin.tell(f"match={key}", "status=503", "times=12")
+    reply = together(lambda: server.get(key), refuse)[0]
+    story.fact("an origin that refuses some of the requests", reply.status == 200 and
+               reply.body == expect(key, 1, 0, SIZE)[:len(reply.body)], repr(reply))
+    origin.calm()
+    origin.tell("first_byte_ms=30", f"bandwidth={RATE}")
+    story.bytes("... and then none", server.get(key), key, 0, SIZE)
+    key = key_of("changes")
+    origin.tell(f"match={key}", f"bandwidth={RATE // 5}")
+
+    def change():
+        time.sleep(0.5)
+        origin.tell(f"flip={key}")
+    reply = together(lambda: server.get(key), change)[0]
+    whole = [reply.body == expect(key, version, 0, SIZE) for version in (1, 2)]
+    story.fact("an object that changes midway is cut", reply.error and not any(whole), repr(reply))
+    story.bytes("... and new for the next", server.get(key), key, 0, SIZE, version=2)
+
+    # ---- nothing is stored ----
+    server.stop()
+    never = story.penstock(origin=origin.url, buckets={"bucket": {"admit": "never"}})
+    key = key_of("unstored")
+    reply = never.get(key)
+    story.bytes("an object that the cache does not take", reply, key, 0, SIZE)
+    counts = origin.counts(key)
+    story.fact("... brings each byte once", SIZE <= counts["bytes"] <= SIZE + CUT, counts["bytes"] - SIZE)
+    story.in_time("... in less than half of the time of one connection", reply.ended - reply.began < SIZE / RATE / 2,
+                  reply.ended - reply.began)
+    key = key_of("unstored-slow", 48 * MIB)
+    reply = never.get(key, pace=40 * MIB)
+    story.bytes("a reader that is sometimes faster", reply, key, 0, 48 * MIB)
+    counts = origin.counts(key)
+    story.fact("... moves each byte once", counts["bytes"] <= 48 * MIB + CUT, counts["bytes"] - 48 * MIB)

@@ -1,0 +1,162 @@
+/* test_window.c - large objects over several connections. SPDX-License-Identifier: Apache-2.0 */
+#include "cache_unit.h"
+
+#define LARGE (48 * MIB + 12345)
+#define SLOW_US 400u                  /* a piece of 32 KiB on average: 80 MB/s */
+
+static void large_house(unsigned slow_us)
+{
+    new_house(LARGE);
+    atomic_store(&fake.slow_us, slow_us);
+}
+
+static uint64_t window_fetches(void)
+{
+    return metric_read(M_CACHE_WINDOW_FETCHES);
+}
+
+TEST(a_large_object_from_a_slow_connection_comes_over_several)
+{
+    for (int no_store = 0; no_store <= 1; no_store++) {
+        struct client client;
+        large_house(SLOW_US);
+        uint64_t before = window_fetches();
+        atomic_store(&fake.no_store, no_store);
+        client_begin(&client);
+        ok(reads(&client, 0, 0));
+        ok(client.answer->source == GET_MISS && get_cost(client.get)->cache_bytes == 0);
+        unsigned at_once = atomic_load(&fake.most_at_once);    /* half of 16 slots: 4 spans */
+        ok(at_once > 3 && at_once <= 6);
+        ok(atomic_load(&fake.gets) >= 6 && atomic_load(&fake.gets) <= 40);
+        ok(window_fetches() - before == atomic_load(&fake.gets) - 1);
+        ok(atomic_load(&fake.bytes) >= LARGE && atomic_load(&fake.bytes) <= LARGE + 65536);
+        settle(&client);
+        if (!no_store) {
+            ok(reads(&client, 0, 0) && client.answer->source == GET_HIT);
+            ok(get_cost(client.get)->cache_bytes == LARGE);
+            ok(atomic_load(&fake.bytes) <= LARGE + 65536);
+        }
+        client_end(&client);
+        drop_house();
+    }
+}
+
+TEST(a_reader_of_little_and_a_fast_connection_open_no_window)
+{
+    struct client client;
+    large_house(SLOW_US);
+    uint64_t before = window_fetches();
+    client_begin(&client);
+    ask(&client, 0, 0);
+    ok(decided(&client) == OK);
+    read_some(&client, 1 * MIB - 1);    /* of all of it, and leaves */
+    ok(atomic_load(&fake.gets) == 1);
+    ok(reads(&client, 20 * MIB, 28 * MIB));    /* little enough for one */
+    ok(atomic_load(&fake.gets) == 2);
+    settle(&client);
+    atomic_store(&fake.slow_us, 0);
+    ask_for(&client, "another", 0, 0);
+    ok(decided(&client) == OK);
+    for (uint64_t most = 0; !read_some(&client, most); most += 100000)    /* never waits for long */
+        ok(client.err == OK);
+    ok(window_fetches() == before || client.got == LARGE);
+    client_end(&client);
+    drop_house();
+}
+
+TEST(a_window_fetches_what_is_missing_and_nothing_else)
+{
+    struct client client;
+    large_house(0);
+    client_begin(&client);
+    for (uint64_t first = 12 * MIB; first + 2 * MIB < LARGE; first += 10 * MIB)
+        ok(reads(&client, first, first + 2 * MIB));
+    settle(&client);
+    atomic_store(&fake.slow_us, SLOW_US);
+    ok(reads(&client, 0, 0));
+    ok(atomic_load(&fake.most_at_once) > 2);
+    ok(atomic_load(&fake.bytes) <= LARGE + 65536);
+    settle(&client);
+    ok(reads(&client, 0, 0) && client.answer->source == GET_HIT);
+    client_end(&client);
+    drop_house();
+}
+
+TEST(a_reader_that_leaves_ends_the_fetches_of_its_window)
+{
+    struct client client;
+    large_house(SLOW_US);
+    client_begin(&client);
+    ask(&client, 0, 0);
+    ok(decided(&client) == OK);
+    read_some(&client, 14 * MIB);
+    ok(atomic_load(&fake.gets) > 3);
+    settle(&client);
+    uint64_t bytes = atomic_load(&fake.bytes);
+    ok(bytes < LARGE);
+    usleep(50000);
+    ok(atomic_load(&fake.bytes) == bytes);
+    ok(reads(&client, 0, 0));
+    client_end(&client);
+    drop_house();
+}
+
+TEST(a_window_never_mixes_versions)
+{
+    struct client client;
+    large_house(SLOW_US);
+    client_begin(&client);
+    ask(&client, 0, 0);
+    ok(decided(&client) == OK);
+    read_some(&client, 3 * MIB);
+    atomic_store(&fake.version, 2);
+    ok(!read_some(&client, UINT64_MAX) && client.err == ERR_CHANGED);
+    settle(&client);
+    client.version = 2;
+    ok(reads(&client, 0, 0));
+    client_end(&client);
+    drop_house();
+}
+
+static void *large_reads(void *arg)
+{
+    struct client client;
+    unsigned seed = *(unsigned *)arg * 104729 + 1;
+    client_begin(&client);
+    for (int i = 0; i < 4; i++) {
+        uint64_t first = (uint64_t)rand_r(&seed) % 3 * 11 * MIB;
+        ask(&client, first, LARGE);
+        check(decided(&client) == OK);
+        if (rand_r(&seed) % 3)
+            check(read_some(&client, UINT64_MAX));
+        else
+            read_some(&client, (uint64_t)rand_r(&seed) % LARGE);
+    }
+    client_end(&client);
+    return NULL;
+}
+
+TEST(windows_of_many_readers_are_right_while_the_origin_cuts)
+{
+    for (int no_store = 0; no_store <= 1; no_store++) {
+        pthread_t threads[5];
+        unsigned numbers[countof(threads)];
+        large_house(SLOW_US);
+        atomic_store(&fake.cut_every, 3500000);
+        atomic_store(&fake.no_store, no_store);
+        for (unsigned i = 0; i < countof(threads); i++) {
+            numbers[i] = i;
+            ok(pthread_create(&threads[i], NULL, large_reads, &numbers[i]) == 0);
+        }
+        for (unsigned i = 0; i < countof(threads); i++)
+            pthread_join(threads[i], NULL);
+        drop_house();
+    }
+}
+
+RUN(cmocka_unit_test(a_large_object_from_a_slow_connection_comes_over_several),
+    cmocka_unit_test(a_reader_of_little_and_a_fast_connection_open_no_window),
+    cmocka_unit_test(a_window_fetches_what_is_missing_and_nothing_else),
+    cmocka_unit_test(a_reader_that_leaves_ends_the_fetches_of_its_window),
+    cmocka_unit_test(a_window_never_mixes_versions),
+    cmocka_unit_test(windows_of_many_readers_are_right_while_the_origin_cuts))
