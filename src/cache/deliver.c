@@ -233,9 +233,14 @@ static void take(struct fetch *fetch, slice bytes)
 
 /* True if no byte of the answer is wanted, and too many of them would follow. The range then begins
  * at or after the end of the object, and the origin ignores ranges. */
-static bool skips_in_vain(const struct fetch *fetch)
+static bool skips_in_vain(struct fetch *fetch)
 {
-    return fetch->next >= fetch->end && fetch->stream.skip > SKIP_BYTES_MAX;
+    if (fetch->stream.skip <= SKIP_BYTES_MAX)
+        return false;
+    lock(fetch);
+    bool in_vain = fetch->next >= fetch->end;
+    unlock(fetch);
+    return in_vain;
 }
 
 static enum origin_take on_body(struct origin_call *call, slice bytes)
