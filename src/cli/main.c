@@ -167,7 +167,8 @@ int main(int argc, char **argv)
     int status = run(&cli, name);
     arena_free(&cli.arena);
     if (fflush(stdout) != 0 || ferror(stdout)) {
-        fputs("penstock: the output could not be written\n", stderr);
+        fputs("penstock: the output could not be written: check the file or program that takes "
+              "it\n", stderr);
         status = EXIT_FAILED;
     }
     return argc > 1 ? status : EXIT_USAGE;

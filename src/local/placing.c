@@ -58,7 +58,8 @@ static bool place_items(struct fill *fill, struct trouble *ret_why)
                            "[KEY, OFFSET, LENGTH, TO]", i));
         if (!lies_inside(fill, item))
             return refused(ret_why, 400, "bad_range", arena_printf(&fill->keep,
-                           "items[%zu] does not lie inside the buffer, which has %" PRIu64 " bytes",
+                           "items[%zu] does not lie inside the buffer, which has %" PRIu64 " "
+                           "bytes: correct \"to\", or register a larger buffer",
                            i, fill->buffer->bytes));
         places[i] = (struct place_of){ item->to, item->to, item };
     }

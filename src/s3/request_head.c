@@ -117,7 +117,7 @@ static enum err literal(struct scan *scan, slice text, const char *why)
  * read_host compares the authority. */
 static enum err url_front(struct scan *scan)
 {
-    const char *why = "the request target is neither a path nor a URL that begins with http:// or "
+    const char *why = "the request target must be a path, or a URL that begins with http:// or "
                       "https://";
     slice scheme = run_of(scan, TOKEN);
     if (scan->at == scan->end)

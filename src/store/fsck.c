@@ -123,8 +123,8 @@ static bool take_lock(struct fsck *fsck)
     if (flock(fsck->lock_fd, LOCK_EX | LOCK_NB) == 0)
         return true;
     if (errno != EWOULDBLOCK)
-        return fails(fsck, arena_printf(keep, "%s/lock can't be locked (%s), probably because "
-                                        "the file system lacks flock. A cache folder needs a local "
+        return fails(fsck, arena_printf(keep, "%s/lock can't be locked (%s), probably because the "
+                                        "file system lacks flock. Put the cache folder on a local "
                                         "file system", path, strerror(errno)));
     pid_t pid = lock_holder(fsck->lock_fd, name);
     return fails(fsck, pid ? arena_printf(keep, "process %d (%s) uses the folder: stop that "
