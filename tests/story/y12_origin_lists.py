@@ -95,7 +95,7 @@ with Story("y12 lists of an origin that is slow or odd", seconds=60) as story:
     before = server.metric("penstock_walks_limited_total")
     for what, query in (("du", {}), ("ls", {"max_keys": 1001})):
         found = ask(what, path="other", **query)
-        story.fact(f"while A waits for a long list, a second one is refused: {what}", refused(found, 503, "only one of them"), found)
+        story.fact(f"while A waits for a long list, a second one is refused: {what}", refused(found, 503, "at most 1 for each identity"), found)
     story.same("... and counted", server.metric("penstock_walks_limited_total") - before, 2)
     story.same("B is served", ask("du", b, "other")[0], [])
     for name, client in (("B", b), ("the shared identity", shared)):    # a large page counts until its answer was sent
