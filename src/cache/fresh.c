@@ -284,11 +284,11 @@ static void on_done(struct origin_call *call, enum err err)
         renew_all(page);
     pthread_mutex_lock(&fresh->lock);
     page->over = true;
-    if (page->failed)
-        refuse(fresh, page->rules, page->who, place_new(page->name.bucket, page->prefix),
-               err ? FAILED_S : REFUSED_S);
-    else
+    if (!page->failed)
         learn_from(fresh, page);
+    else
+        refuse(fresh, page->rules, page->who, place_new(page->name.bucket, page->prefix),
+               err || page->status >= 500 || page->status == 429 ? FAILED_S : REFUSED_S);
     list_del(&page->link);
     waiters_wake(&page->waiters);
     list_page_unref(page);
