@@ -286,7 +286,7 @@ static void on_done(struct origin_call *call, enum err err)
     page->over = true;
     if (!page->failed)
         learn_from(fresh, page);
-    else
+    else if (err != ERR_ORIGIN_DOWN)    /* the breaker refused it: listings may work as before */
         refuse(fresh, page->rules, page->who, place_new(page->name.bucket, page->prefix),
                err || page->status >= 500 || page->status == 429 ? FAILED_S : REFUSED_S);
     list_del(&page->link);

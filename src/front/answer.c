@@ -43,7 +43,7 @@ static slice trouble_of(struct call *call, enum err err)
 {
     struct origin_health health;
     bool down = err == ERR_ORIGIN_CONNECT || err == ERR_ORIGIN_CERT || err == ERR_ORIGIN_TIMEOUT ||
-                err == ERR_ORIGIN_CUT || err == ERR_ORIGIN_REPLY;
+                err == ERR_ORIGIN_CUT || err == ERR_ORIGIN_REPLY || err == ERR_ORIGIN_DOWN;
     if (!down || !call->rules || !call->access_key.len || call->client == &preflight_client)
         return S("");
     origin_health(call->rules->origin, call->keep, &health);
@@ -60,7 +60,7 @@ void answer_fault(struct fields *fields, enum err err, const struct s3_fault *fa
     check(err != OK && id.len > 0);
     fields_add(fields, S("content-type"), S("application/xml"));
     fields_add(fields, S("x-amz-request-id"), id);
-    if (err == ERR_SLOW_DOWN || err == ERR_LIMIT)
+    if (err == ERR_SLOW_DOWN || err == ERR_LIMIT || err == ERR_ORIGIN_DOWN)
         fields_add(fields, S("retry-after"), S("1"));
     *ret = (struct http_answer){
         .status = error->status,

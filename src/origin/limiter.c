@@ -197,3 +197,11 @@ void limiter_leave(struct limiter *limiter, struct limiter_pass *pass)
     pass->where = LIMITER_AWAY;
     pthread_mutex_unlock(&limiter->lock);
 }
+
+void limiter_wake_waiting(struct limiter *limiter)
+{
+    pthread_mutex_lock(&limiter->lock);
+    list_each(struct limiter_pass, pass, &limiter->order, came)
+        errand_wake(pass->errand);
+    pthread_mutex_unlock(&limiter->lock);
+}

@@ -50,5 +50,7 @@ void limiter_spare(struct limiter *limiter, struct limiter_pass *pass);
  * needs its place again; then it is not asked to leave any more. */
 bool limiter_stay(struct limiter *limiter, struct limiter_pass *pass, bool needs) MUST_USE;
 void limiter_leave(struct limiter *limiter, struct limiter_pass *pass);    /* inside or waiting */
+/* Wakes the errands of all passes that wait. */
+void limiter_wake_waiting(struct limiter *limiter);
 
 #endif

@@ -79,7 +79,7 @@ static bool is_lack(const struct origin_hook *hook, enum err err)
 static bool is_failure(const struct origin_hook *hook, enum err err)
 {
     return (err || hook->status >= 500) && !is_lack(hook, err) && err != ERR_BUSY &&
-           err != ERR_SLOW_DOWN;
+           err != ERR_SLOW_DOWN && err != ERR_ORIGIN_DOWN;
 }
 
 static void note_failure(const struct origin_hook *hook, enum err err)
@@ -114,6 +114,8 @@ void hook_done(struct origin_hook *hook, enum err err)
         atomic_store(&hook->origin->failing, failed);
     if (ended)
         metric_add(M_ORIGIN_CANCELED, 1);
+    else if (err == ERR_ORIGIN_DOWN)
+        metric_add(M_ORIGIN_BREAKER_REFUSED, 1);
     else if (err == ERR_ORIGIN_KEYS)
         metric_add(M_ORIGIN_REFUSED_KEYS, 1);
     else if (!is_lack(hook, err) && (err || hook->status >= 500))

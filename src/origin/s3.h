@@ -1,13 +1,15 @@
 /* s3.h - an S3 server as an origin: declarations of its files. SPDX-License-Identifier: Apache-2.0
  *
- * s3.c opens an origin, s3_call.c runs its calls, s3_ask.c builds the request of each try, and
- * s3_keys.c tells whether an answer refuses Penstock's own credentials. */
+ * s3.c opens an origin, s3_call.c runs its calls, s3_ask.c builds the request of each try,
+ * s3_keys.c tells whether an answer refuses Penstock's own credentials, and s3_down.c asks the
+ * breaker, which tells whether the origin is down. */
 #ifndef ORIGIN_S3_H
 #define ORIGIN_S3_H
 
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "origin/breaker.h"
 #include "origin/curl.h"
 #include "origin/endpoint.h"
 #include "origin/limiter.h"
@@ -40,9 +42,10 @@ struct s3 {
     unsigned tries_max;
     struct limiter limiter;
     struct regions regions;
-    pthread_mutex_t lock;           /* guards sigv4, budget, failures, refusals */
+    pthread_mutex_t lock;           /* guards sigv4, budget, breaker, failures, refusals */
     struct sigv4 *sigv4;
     struct retry_budget budget;
+    struct breaker breaker;
     struct seldom failures, refusals;
     /* A refused HEAD is not logged any more: own credentials were accepted once, or a refused HEAD
      * was logged. */
@@ -63,6 +66,18 @@ void s3_ask_make(struct s3 *s3, struct arena *keep, const struct origin_call *as
                  struct exchange_ask *ret);
 /* Returns what happens if the request arrives twice. */
 enum effect s3_effect(const struct origin_call *asked);
+/* s3_down.c: asks the breaker of the origin (breaker.h), and logs its changes. refuses(): true if
+ * a call would be refused now. admit(): to be called for each try right before it is sent; false if
+ * it is refused. judge(): notes the result of a try. Only the first result of a try counts. */
+struct s3_trial {                   /* what the breaker must know of a try */
+    bool probe;                     /* the origin is down: the try tests whether it answers */
+    bool judged;                    /* the breaker knows the result */
+    uint64_t sent_ms;
+};
+bool s3_down_refuses(struct s3 *s3, const struct origin_call *asked) MUST_USE;
+bool s3_down_admit(struct s3 *s3, const struct origin_call *asked, struct s3_trial *ret) MUST_USE;
+void s3_down_judge(struct s3 *s3, const struct origin_call *asked, struct s3_trial *trial,
+                   enum err err, int status);
 /* s3_keys.c: true if an answer of this status may be a refusal of Penstock's own credentials. */
 bool s3_keys_in_doubt(int status);
 void s3_keys_taken(struct s3 *s3);    /* records an answer that is no refusal */

@@ -55,6 +55,7 @@ struct try {
     unsigned with_version;
     bool again;                     /* the call will be repeated, so this answer is dropped */
     uint64_t again_ms;              /* when it will be repeated; 0: at once */
+    struct s3_trial trial;
     uint64_t swallowed;             /* bytes of this answer that were dropped */
     uint64_t retry_after_ms;        /* of the header Retry-After */
 };
@@ -111,6 +112,10 @@ static void send_try(struct s3_call *call)
             finish(call, ERR_NO_KEYS);
         return;
     }
+    if (!s3_down_admit(call->s3, call->hook.call, &try->trial)) {
+        finish(call, ERR_ORIGIN_DOWN);
+        return;
+    }
     s3_ask_make(call->s3, &try->keep, call->hook.call, as ? as : &try->with, try->region, &ask);
     call->where = SENDING;
     errand_due(&call->errand, call->deadline_ms);
@@ -138,8 +143,16 @@ static enum err must_not_send(const struct s3_call *call)
     return asked->may_send(asked, call->sent || call->tries > 1);
 }
 
+/* Tells the breaker the result of the current try. */
+static void judge_try(struct s3_call *call, enum err err, int status)
+{
+    s3_down_judge(call->s3, call->hook.call, &call->try.trial, err, status);
+}
+
 static void finish(struct s3_call *call, enum err err)
 {
+    if (call->try.exchange)
+        judge_try(call, ERR_CANCELED, 0);
     exchange_drop(&call->try.exchange);
     limiter_leave(&call->s3->limiter, &call->pass);
     hook_done(&call->hook, err);
@@ -150,6 +163,10 @@ static void finish(struct s3_call *call, enum err err)
 
 static void wait_for_connection(struct s3_call *call)
 {
+    if (s3_down_refuses(call->s3, call->hook.call)) {
+        finish(call, ERR_ORIGIN_DOWN);
+        return;
+    }
     call->where = WAITING;
     call->pass.list_id = atomic_load(&call->hook.call->list_id);
     if (limiter_enter(&call->s3->limiter, &call->pass)) {
@@ -256,6 +273,8 @@ static void woken(struct errand *errand)
             limiter_part(&call->s3->limiter, &call->pass);
         if (limiter_is_inside(&call->s3->limiter, &call->pass))
             send_try(call);
+        else if (s3_down_refuses(call->s3, call->hook.call))
+            finish(call, ERR_ORIGIN_DOWN);
         else
             judge_wait(call);
         break;
@@ -309,7 +328,8 @@ static bool decide_again(struct s3_call *call, enum err err, int status,
         return false;
     if (retry == RETRY_FREE)
         call->free_tries++;
-    if (retry == RETRY_PAID && (try->retry_after_ms > RETRY_AFTER_MS_MAX || !may_spend(call->s3)))
+    if (retry == RETRY_PAID && (try->retry_after_ms > RETRY_AFTER_MS_MAX ||
+                                s3_down_refuses(call->s3, asked) || !may_spend(call->s3)))
         return false;
     if (retry == RETRY_PAID)
         try->again_ms =
@@ -389,6 +409,7 @@ static enum exchange_take on_head(void *arg, const struct origin_reply *got)
     struct s3_call *call = sending(arg);
     struct origin_reply reply = *got;
     call->try.retry_after_ms = retry_after_ms(origin_reply_get(got, S("retry-after")), wall_s());
+    judge_try(call, OK, got->status);
     if (must_stop(call))
         return EXCHANGE_END;
     if (tells_region(call, got) || decide_again(call, OK, got->status, NULL)) {
@@ -499,6 +520,7 @@ static void on_end(void *arg, const struct exchange_end *end)
 {
     struct s3_call *call = sending(arg);
     call->try.exchange = NULL;
+    judge_try(call, end->reused ? ERR_CANCELED : end->err, 0);
     bool unsent = call->try.again || end->err == ERR_CANCELED;
     enum err stop = unsent ? must_not_send(call) : must_stop(call);
     if (stop && (end->err || call->try.again)) {

@@ -704,6 +704,84 @@ TEST(nobody_there_is_told_after_the_last_try)
     close(fd);
 }
 
+/* One GET of a key of its own. */
+static enum err got_key(unsigned number, int *ret_status)
+{
+    char key[32];
+    snprintf(key, sizeof(key), "key%u", number);
+    struct watched *watched = watch_new(S3_GET_OBJECT, S("bucket"), slice_of(key), S(""));
+    origin_start(origin, &watched->call);
+    ok(watch_wait(watched, FOR_DONE));
+    enum err err = watched->err;
+    *ret_status = watched->status;
+    watch_free(&watched);
+    return err;
+}
+
+/* Calls until one is refused, for 20 s at most. Returns the number of calls. */
+static unsigned until_down(void)
+{
+    int status;
+    for (unsigned i = 0; i < 2000; i++, usleep(10000))
+        if (got_key(i, &status) == ERR_ORIGIN_DOWN)
+            return i;
+    fail();
+    return 0;
+}
+
+TEST(an_origin_that_is_down_gets_one_call_a_second)
+{
+    int status, probes = 0;
+    begin(always_503, WITH(.tries_max = 1));
+    ok(until_down() >= 5);
+    int before = atomic_load(&server.requests);
+    uint64_t until_ms = mono_ms() + 2500;
+    for (unsigned i = 0; mono_ms() < until_ms; i++, usleep(1000)) {
+        enum err err = got_key(i, &status);
+        ok(err == ERR_ORIGIN_DOWN ? status == 0 : status == 503);
+        probes += err == OK;
+    }
+    ok(probes >= 1 && probes <= 3 && atomic_load(&server.requests) == before + probes);
+    atomic_store(&server.answer, hello);
+    uint64_t back_ms = mono_ms();
+    while (got_key(0, &status) == ERR_ORIGIN_DOWN)
+        usleep(1000);
+    ok(status == 200 && mono_ms() - back_ms < 5000);
+    for (unsigned i = 0; i < 100; i++)
+        ok(got_key(i, &status) == OK && status == 200);
+    origins_free(&all);
+}
+
+static bool hangs(struct request *request)
+{
+    char byte;
+    return recv(request->fd, &byte, 1, 0) > 0;    /* until Penstock gives up */
+}
+
+/* Eight calls have all connections and hang; the others wait for a connection. When the eight have
+ * shown that the origin is down, the others fail at once. */
+TEST(calls_that_wait_for_a_connection_fail_as_soon_as_the_origin_is_down)
+{
+    struct watched *watched[40];
+    char keys[40][8];
+    uint64_t began_ms = mono_ms();
+    begin(hangs, WITH(.tries_max = 1, .connections_max = 8, .progress_ms = 3000));
+    for (size_t i = 0; i < countof(watched); i++) {
+        snprintf(keys[i], sizeof(keys[i]), "%zu", i);
+        watched[i] = watch_new(S3_GET_OBJECT, S("bucket"), slice_of(keys[i]), S(""));
+        origin_start(origin, &watched[i]->call);
+    }
+    unsigned down = 0;
+    for (size_t i = 0; i < countof(watched); i++) {
+        ok(watch_wait(watched[i], FOR_DONE));
+        down += watched[i]->err == ERR_ORIGIN_DOWN;
+        watch_free(&watched[i]);
+    }
+    ok(down == countof(watched) - (unsigned)atomic_load(&server.requests));
+    ok(down >= 20 && mono_ms() - began_ms < 8900);    /* not 5 times 3 s: a few had a second turn */
+    origins_free(&all);
+}
+
 /* ---- what is sent ---- */
 
 static size_t read_alphabet(void *arg, uint64_t offset, char *ret, size_t bytes)
@@ -1364,6 +1442,8 @@ int main(void)
         cmocka_unit_test(an_origin_that_only_says_it_is_at_it_is_given_up),
         cmocka_unit_test(a_silent_origin_is_given_up_and_a_slow_one_is_not),
         cmocka_unit_test(nobody_there_is_told_after_the_last_try),
+        cmocka_unit_test(an_origin_that_is_down_gets_one_call_a_second),
+        cmocka_unit_test(calls_that_wait_for_a_connection_fail_as_soon_as_the_origin_is_down),
         cmocka_unit_test(a_body_is_sent_whole_in_every_try),
         cmocka_unit_test(what_must_not_happen_twice_does_not),
         cmocka_unit_test(what_takes_the_origin_long_is_waited_for_unless_it_is_a_read),
