@@ -457,7 +457,7 @@ static void prefix_has_its_buckets_origin(struct config *config, const struct co
     const struct config_bucket *part = group->values, *whole = config_whole_bucket(config, part);
     if (whole && whole->from && part->from && whole->from != part->from)
         config_wrong(config, group, "origin",
-                     "differs from origin in the entry for the whole bucket, and both entries must "
+                     "differs from the origin in the entry for the whole bucket. Both entries must "
                      "have the same origin: remove origin here, or set the same origin in both "
                      "entries");
 }

@@ -210,6 +210,6 @@ const struct command command_check = {
             "The exit status is 2 if the settings are wrong. It is 1 if serve would not\n"
             "start, or would run without one or more of its cache folders. In all other\n"
             "cases it is 0, also after warnings. With --strict, it is 1 after a warning.\n"
-            "Don't use check as an ExecStartPre: it waits for origins, and it exits 1 even\n"
-            "if serve would start, but without a cache folder.",
+            "Don't use check as an ExecStartPre: check waits for origins. If a cache folder\n"
+            "can't be used, check exits 1, but serve may start without that folder.",
 };

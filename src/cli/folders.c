@@ -92,11 +92,12 @@ static void watch_pins(struct folder_reported *reported, uint64_t unpinned,
 {
     if (unpinned == reported->unpinned)
         return;
-    log_warn("pins_unpinned", "path=%.*s bytes=%" PRIu64 " budget=%" PRIu64 " why=\"the budget of "
-             "this cache folder has no room for all older pins and for these bytes. So these "
-             "bytes are no longer pinned, and may be evicted. The budget is pin_budget percent of "
-             "what the folder may use now, which is less if other programs fill its disk. Make "
-             "room there, unpin another prefix, or raise pin_budget and restart Penstock\"",
+    log_warn("pins_unpinned", "path=%.*s bytes=%" PRIu64 " budget=%" PRIu64 " why=\"the pins need "
+             "more than the budget of this cache folder. So these bytes, which belong to the "
+             "youngest pins, are no longer pinned, and may be evicted. The budget is pin_budget "
+             "percent of the space that the folder may use now. This space is smaller if other "
+             "programs fill the disk. Make room on the disk, unpin another prefix, or raise "
+             "pin_budget and restart Penstock\"",
              SLICE_ARG(reported->path), unpinned - reported->unpinned, status->pin_budget_bytes);
     reported->unpinned = unpinned;
 }
@@ -106,11 +107,12 @@ static void watch_pins_lost(struct folder_reported *reported, uint64_t lost)
 {
     if (lost == reported->pins_lost || mono_ms() < reported->pins_lost_ms)
         return;
-    log_warn("pins_lost", "path=%.*s bytes=%" PRIu64 " why=\"these pinned bytes were evicted, for "
-             "one of three reasons: the disk was too full for a copy of them, a copy would have "
-             "freed no space, or the bytes could not be read. Make room on the file system of the "
-             "cache folder, and check its disk. Then read the pinned objects again, so that "
-             "Penstock stores them again\"",
+    log_warn("pins_lost", "path=%.*s bytes=%" PRIu64 " why=\"these pinned bytes were evicted. "
+             "Normally, Penstock copies pinned bytes to another file of the cache before it "
+             "evicts their file. This copy was not possible, for one of three reasons: the disk "
+             "was too full, the copy would have needed as much space as the file, or the bytes "
+             "could not be read. Make room on the file system of the cache folder, and check its "
+             "disk. Then read the pinned objects again, so that Penstock stores them again\"",
              SLICE_ARG(reported->path), lost - reported->pins_lost);
     reported->pins_lost = lost;
     reported->pins_lost_ms = mono_ms() + REPORT_MS;
@@ -181,9 +183,9 @@ static void report_opened(struct serve *serve, size_t i, slice why)
     reported->why = status.why;
 }
 
-#define UNSURE "may have been in use without the other folders, which have then missed writes. " \
-               "So the origin confirms each object in the other folders once, before Penstock " \
-               "serves the object"
+#define UNSURE "may have been in use while the other folders were not. Then the other folders " \
+               "have missed the writes of that time. So the origin confirms each object in the " \
+               "other folders once, before Penstock serves the object"
 
 /* Logs each folder that can't be read, and that a folder was removed from the settings. Such a
  * folder may have been in use without the other folders. */

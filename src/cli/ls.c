@@ -115,5 +115,5 @@ const struct command command_ls = {
     .takes_settings = true, .options = options,
     .help = "show which keys of a bucket are cached, and how much of each",
     .more = SERVER_MORE
-            "PREFIX is compared byte by byte: train also names training/1, and train/ does not.",
+            "PREFIX is compared byte by byte: train matches training/1, and train/ does not.",
 };

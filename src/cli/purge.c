@@ -165,9 +165,10 @@ static void warn_held(const struct purge *purge)
     for (size_t i = 0; i < LINES_FOLDERS_MAX; i++)
         if (purge->waiting[i])
             fprintf(stderr, "penstock purge: warning: cache folder %zu may still have parts of "
-                    "purged objects: to delete them, Penstock needs the names of the objects, "
-                    "which lie in a folder that is out of service. The purge stays in progress in "
-                    "cache folder %zu, too, until that folder is back\n", i + 1, i + 1);
+                    "purged objects. To delete these parts, Penstock needs the names of the "
+                    "objects. The names are in another cache folder, which is out of service. The "
+                    "purge stays in progress in cache folder %zu until that other folder is "
+                    "back\n", i + 1, i + 1);
     for (size_t i = 0; i < LINES_FOLDERS_MAX; i++)
         if (purge->unread[i])
             fprintf(stderr, "penstock purge: warning: cache folder %zu has files in extents/ that "
@@ -285,8 +286,8 @@ static const struct command_option options[] = {
     { "--key", NULL, "the URL names exactly one key, not a prefix" },
     { "--dry-run", NULL, "change nothing; show how much a purge would remove" },
     { "--wait", NULL, "also wait until the purge has ended in each cache folder. The command does "
-                      "not wait for a folder that is out of service, needs names from such a "
-                      "folder, or has files that Penstock can't open" },
+                      "not wait for a folder that is out of service, has files that Penstock can't "
+                      "open, or needs the names of objects from a folder that is out of service" },
     { "--list", NULL, "show the purges that are still in progress" },
     { "--yes", NULL, "do not ask before a whole bucket is purged" },
     SERVER_OPTIONS,
@@ -302,5 +303,5 @@ const struct command command_purge = {
             "When the command returns, Penstock no longer serves the copies that it had.\n"
             "It then deletes these copies from its index in the background. Until this is\n"
             "done, the purge is in progress.\n"
-            "PREFIX is compared byte by byte: train also names training/1, and train/ does not.",
+            "PREFIX is compared byte by byte: train matches training/1, and train/ does not.",
 };

@@ -141,10 +141,10 @@ static const struct {
     [JUDGED_INCOMPLETE] = { "revalidate",
         "the copy lacks the checksums that the request asks for" },
     [JUDGED_VERSION_EXPIRED] = { "revalidate",
-        "the origin must confirm the version that the request names, for one of three reasons: the "
-        "cache folder missed a write, was changed or copied, or was not closed cleanly; the "
-        "machine was restarted; or the version is null, and its copy is older than ttl or of "
-        "unknown age" },
+        "the origin must confirm the version that the request names, for one of three reasons: "
+        "(1) the cache folder missed a write, was changed or copied, or was not closed cleanly; "
+        "(2) the machine was restarted; (3) the version is null, and its copy is older than ttl, "
+        "or the age of the copy is unknown" },
 };
 
 /* Returns the reason of the outcome if the wanted bytes decide it, and sets *now if bytes are

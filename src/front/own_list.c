@@ -267,8 +267,9 @@ static const char *fault_of(const struct own_list *list, const struct listing *p
         return "The origin sent the same page of its list twice: the origin ignores "
                "continuation-token." ADVICE;
     if (!by_token && key.len && list->last.len && !is_after(key, list->last))
-        return "The origin's list begins at or before the key after which it should begin: the "
-               "origin ignores start-after, or includes that key." ADVICE;
+        return "Penstock asked the origin for the keys after a certain key (start-after). The "
+               "origin's list begins with that key or an earlier one: the origin ignores "
+               "start-after, or includes that key." ADVICE;
     return NULL;
 }
 
