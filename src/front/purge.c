@@ -77,10 +77,10 @@ static void purge(struct purge_job *job, struct text *to)
     if (!job->err)
         metric_add(M_PURGES, 1);
     if (result.merged)
-        log_warn("purges_merged", "count=%zu why=\"there are more purges than Penstock can keep "
-                 "apart, so it replaced some of them by purges of shorter prefixes. Such a purge "
-                 "may also remove other objects that have its prefix and were stored before the "
-                 "purge. To avoid this, purge fewer prefixes at a time\"",
+        log_warn("purges_merged", "count=%zu why=\"Penstock remembers at most 4095 purges, so it "
+                 "merged some of them into purges of shorter prefixes. A merged purge may also "
+                 "remove other objects that have the shorter prefix and were stored before the "
+                 "merge. To avoid this, purge fewer prefixes at a time\"",
                  result.merged);
     text_printf(to, "{\"purged\":true,\"serial\":%" PRIu64 ",\"folders_out\":", result.serial);
     line_add_folders(to, result.folders);

@@ -194,7 +194,8 @@ static bool place_or_refuse(struct conn *conn, size_t bytes)
     metric_add(body->beyond_share ? M_HTTP_REFUSED_SHARE : M_HTTP_REFUSED_SPILL, 1);
     gate_refuse(conn, ERR_LIMIT, body->beyond_share
                                      ? "this client's request bodies would take more than half of "
-                                       "bodies_memory, of bodies_disk or of the files for bodies: "
+                                       "what the bodies of all clients may take (bodies_memory, "
+                                       "bodies_disk, or an eighth of the limit of open files): "
                                        "send fewer requests with bodies at once, or try again later"
                                      : "there is no room for the request body, neither in memory "
                                        "(bodies_memory) nor in the cache folder (bodies_disk, free "

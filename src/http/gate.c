@@ -61,8 +61,9 @@ void gate_refuse_too_large(struct conn *conn, bool announced)
 {
     metric_add(M_HTTP_REFUSED_BODY, 1);
     gate_refuse(conn, announced ? ERR_INCOMPLETE : ERR_TOO_LARGE,
-                announced ? "the body is longer than x-amz-decoded-content-length allows: correct "
-                            "that header, or send chunks of at least 8 KiB"
+                announced ? "the body is longer than x-amz-decoded-content-length and normal "
+                            "chunk framing allow: correct that header. If the header is right, the "
+                            "chunks are too small: send chunks of at least 8 KiB"
                           : "the body is larger than Penstock allows: upload the object in smaller "
                             "parts");
 }

@@ -197,10 +197,11 @@ enum err local_start(const struct local_options *options, struct arena *keep, st
     }
     if (local->holes_fd < 0)
         log_warn("fill_holes", "why=\"the system call userfaultfd is forbidden or not supported here "
-                 "(%s). So if a client punches holes into registered memory, Penstock allocates "
-                 "the pages of the holes again, and the kernel charges them to Penstock's cgroup. "
-                 "Allow userfaultfd (seccomp) on a kernel that has it, or list in fill_users only "
-                 "users that you trust\"", strerror(holes_error));
+                 "(%s). So Penstock does not notice if a client punches a hole into registered "
+                 "memory. If a fill then writes to the hole, the kernel allocates new pages, and "
+                 "charges them to Penstock's cgroup. Use a kernel and a seccomp profile that allow "
+                 "userfaultfd, or list in fill_users only users that you trust\"",
+                 strerror(holes_error));
     *ret = local;
     return OK;
 }

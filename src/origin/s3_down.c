@@ -40,11 +40,11 @@ static void log_opened(const struct s3 *s3, const struct breaker *now, enum err 
     slice keys = { now->folder.text, now->folder.len };
     snprintf(answered, sizeof(answered), "the origin answered %d", status);
     log_warn("origin_down", "origin=%s keys=%.*s* failures=%u not_answered_ms=%llu "
-             "why=\"%s; until the origin answers, Penstock sends it one request a second, answers "
-             "other requests for these keys with 503, and serves what is cached; to test the "
-             "origin, run penstock check\"", s3->origin.name, SLICE_ARG(log_word(&keep, keys)),
-             now->failures, (unsigned long long)(now->failed_ms - now->sent_ms),
-             err ? err_text(err) : answered);
+             "why=\"%s. Until the origin works again, Penstock sends it one request a second, and "
+             "answers other requests for these keys with 503. Cached objects are still served. To "
+             "test the origin, run penstock check\"",
+             s3->origin.name, SLICE_ARG(log_word(&keep, keys)), now->failures,
+             (unsigned long long)(now->failed_ms - now->sent_ms), err ? err_text(err) : answered);
     arena_free(&keep);
 }
 

@@ -217,11 +217,11 @@ static enum err learn_format(struct folder *folder, const struct folder_wish *wi
     if (e)
         return e;
     if (memcmp(format->secret, fresh, sizeof(format->secret)) != 0) {
-        *ret_why = "this folder belongs to another installation of Penstock: its secret differs "
-                   "from the secret that Penstock's cache folders had at its start. If the wrong "
-                   "disk is mounted here, mount the right disk; otherwise, empty this folder. If "
-                   "this is the only cache folder, a restart makes Penstock use this folder and "
-                   "its objects";
+        *ret_why = "this folder belongs to another installation of Penstock: the secret in its "
+                   "file 'format' differs from the secret that the cache folders had when Penstock "
+                   "started. If the wrong disk is mounted here, mount the right disk; otherwise, "
+                   "empty this folder. If this is the only cache folder, a restart makes Penstock "
+                   "use this folder and its objects";
         return doubt_and_leave(folder);
     }
     if (format->version == FORMAT_VERSION &&

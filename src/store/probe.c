@@ -61,10 +61,10 @@ static enum err refused(struct look *look, const char *path, const struct stat *
         return judged(look, ERR_DENIED, arena_printf(keep, "%s belongs to %.*s, and this user is "
                                                      "%.*s: %.*s", path, SLICE_ARG(owner),
                                                      SLICE_ARG(us), SLICE_ARG(advice)));
-    return judged(look, ERR_IO, arena_printf(keep, "%s can't be written to by its owner, %.*s: run "
-                                             "chmod u+rwX on it and, if the cache folder exists, "
-                                             "chmod -R u+rwX %.*s", path, SLICE_ARG(us),
-                                             SLICE_ARG(look->folder)));
+    return judged(look, ERR_IO, arena_printf(keep, "this user, %.*s, owns %s, but may not write to "
+                                             "it: run chmod u+rwX %s. If the cache folder exists, "
+                                             "also run chmod -R u+rwX %.*s", SLICE_ARG(us), path,
+                                             path, SLICE_ARG(look->folder)));
 }
 
 static enum err look_at_mounts(struct look *look)
