@@ -108,11 +108,11 @@ static void count_failure(struct breaker *breaker, const struct breaker_try *try
 
 static bool is_down(const struct breaker *breaker, uint64_t now_ms)
 {
-    uint64_t silent_ms = now_ms - MAX(breaker->sent_ms, breaker->answered_ms);
+    bool silent = now_ms >= MAX(breaker->sent_ms, breaker->answered_ms) + BREAKER_SILENT_MS;
     bool answers_elsewhere = breaker->answered_ms &&
                              now_ms < breaker->answered_ms + BREAKER_ELSEWHERE_MS &&
                              !is_in(&breaker->folder, &breaker->answered);
-    return breaker->failures >= BREAKER_FAILURES && silent_ms >= BREAKER_SILENT_MS &&
+    return breaker->failures >= BREAKER_FAILURES && silent &&
            (breaker->name_count >= BREAKER_NAMES || breaker->unreached >= BREAKER_FAILURES) &&
            !answers_elsewhere;
 }

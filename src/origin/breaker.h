@@ -6,12 +6,12 @@
  * open, calls are refused at once, but for one call a second: the probe. The first answer of the
  * origin closes the breaker.
  *
- * Each call has a name: BUCKET/KEY. The breaker counts failures since the last answer, and keeps the
- * longest folder (a prefix of names that ends in '/', or the empty one) that has all names that
- * failed. Calls outside this folder are not refused: if they fail, too, the folder becomes wider,
- * and if the origin answers one of them, the origin is not down. So one bad object or one bad prefix
- * does not cut off the rest of an origin. Nothing here does I/O: time is an argument (rule H9 in
- * src/README.md). The caller holds a lock. */
+ * Each call has a name: BUCKET/KEY. The breaker counts failures since the last answer. It keeps the
+ * longest folder that has all names that failed; a folder is a prefix of names that ends in '/', or
+ * the empty prefix. Calls outside this folder are not refused. If they fail, too, the folder
+ * becomes wider. If the origin answers one of them, the origin is not down. So one bad object or
+ * one bad prefix does not cut off the rest of an origin. Nothing here does I/O: time is an argument
+ * (rule H9 in src/README.md). The caller holds a lock. */
 #ifndef ORIGIN_BREAKER_H
 #define ORIGIN_BREAKER_H
 

@@ -14,6 +14,9 @@
  * went to the longest wait. The cost of a place does not grow with the number of waiting calls: a
  * hash finds the first call of a list, and the other calls of the list are linked to it.
  *
+ * If the origin says SlowDown, the limit becomes lower (aimd.h). Calls that are inside go on, and
+ * places that become free are not given away until fewer calls are inside than the limit allows.
+ *
  * While calls wait, the limiter asks other calls to leave: calls that have a place but do not need
  * it now. It asks at most as many as are waiting, and first the call whose place has been spare
  * longest. */
@@ -21,10 +24,13 @@
 
 #include <assert.h>
 
+#include "base/metric.h"
+
 void limiter_init(struct limiter *limiter, unsigned most)
 {
-    check(most > 0);
-    *limiter = (struct limiter){ .most = most };
+    *limiter = (struct limiter){ 0 };
+    aimd_init(&limiter->aimd, most);
+    metric_gauge_add(M_ORIGIN_LIMIT, most);
     pthread_mutex_init(&limiter->lock, NULL);
     list_init(&limiter->turns);
     list_init(&limiter->order);
@@ -38,6 +44,7 @@ void limiter_end(struct limiter *limiter)
     check(limiter->inside == 0 && limiter->waiters == 0 && limiter->pressed == 0);
     check(list_empty(&limiter->turns) && list_empty(&limiter->order));
     check(list_empty(&limiter->spare));
+    metric_gauge_add(M_ORIGIN_LIMIT, -(int64_t)limiter->aimd.limit);
     pthread_mutex_destroy(&limiter->lock);
 }
 
@@ -113,7 +120,7 @@ bool limiter_enter(struct limiter *limiter, struct limiter_pass *pass)
     list_init(&pass->first);
     list_init(&pass->behind);
     list_init(&pass->came);
-    bool inside = limiter->inside < limiter->most;
+    bool inside = limiter->inside < limiter->aimd.limit;
     if (inside) {
         limiter->inside++;
         pass->where = LIMITER_INSIDE;
@@ -133,20 +140,29 @@ bool limiter_is_inside(struct limiter *limiter, const struct limiter_pass *pass)
     return inside;
 }
 
-static void hand_over(struct limiter *limiter)
+static void admit_next(struct limiter *limiter)
 {
-    check(limiter->inside > 0 && limiter->inside <= limiter->most);
-    if (list_empty(&limiter->turns)) {
-        limiter->inside--;
-        return;
-    }
     limiter->by_turn = !limiter->by_turn;
     struct limiter_pass *next = limiter->by_turn
                                 ? list_of(limiter->turns.next, struct limiter_pass, link)
                                 : list_of(limiter->order.next, struct limiter_pass, came);
     step_out(limiter, next, limiter->by_turn);
     next->where = LIMITER_INSIDE;
+    limiter->inside++;
     errand_wake(next->errand);
+}
+
+static void admit_waiting(struct limiter *limiter)
+{
+    while (limiter->inside < limiter->aimd.limit && !list_empty(&limiter->turns))
+        admit_next(limiter);
+}
+
+static void hand_over(struct limiter *limiter)
+{
+    check(limiter->inside > 0 && limiter->inside <= limiter->aimd.most);
+    limiter->inside--;
+    admit_waiting(limiter);
 }
 
 void limiter_part(struct limiter *limiter, struct limiter_pass *pass)
@@ -198,10 +214,55 @@ void limiter_leave(struct limiter *limiter, struct limiter_pass *pass)
     pthread_mutex_unlock(&limiter->lock);
 }
 
+static void wake_waiting(struct limiter *limiter)
+{
+    list_each(struct limiter_pass, pass, &limiter->order, came)
+        errand_wake(pass->errand);
+}
+
 void limiter_wake_waiting(struct limiter *limiter)
 {
     pthread_mutex_lock(&limiter->lock);
-    list_each(struct limiter_pass, pass, &limiter->order, came)
-        errand_wake(pass->errand);
+    wake_waiting(limiter);
+    pthread_mutex_unlock(&limiter->lock);
+}
+
+/* ---- the limit ---- */
+
+static void count_change(const struct limiter *limiter, unsigned before)
+{
+    metric_gauge_add(M_ORIGIN_LIMIT, (int64_t)limiter->aimd.limit - (int64_t)before);
+}
+
+void limiter_slow_down(struct limiter *limiter, uint64_t now_ms)
+{
+    pthread_mutex_lock(&limiter->lock);
+    unsigned before = limiter->aimd.limit;
+    bool shrunk = aimd_shrink(&limiter->aimd, now_ms);
+    count_change(limiter, before);
+    if (shrunk)
+        wake_waiting(limiter);
+    pthread_mutex_unlock(&limiter->lock);
+}
+
+bool limiter_grow(struct limiter *limiter, uint64_t now_ms)
+{
+    pthread_mutex_lock(&limiter->lock);
+    unsigned before = limiter->aimd.limit;
+    aimd_grow(&limiter->aimd, now_ms);
+    count_change(limiter, before);
+    admit_waiting(limiter);
+    bool low = limiter->aimd.limit < limiter->aimd.most;
+    pthread_mutex_unlock(&limiter->lock);
+    return low;
+}
+
+void limiter_restore(struct limiter *limiter)
+{
+    pthread_mutex_lock(&limiter->lock);
+    unsigned before = limiter->aimd.limit;
+    aimd_restore(&limiter->aimd);
+    count_change(limiter, before);
+    admit_waiting(limiter);
     pthread_mutex_unlock(&limiter->lock);
 }

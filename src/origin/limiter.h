@@ -10,13 +10,15 @@
 
 #include <pthread.h>
 
+#include "origin/aimd.h"
 #include "origin/errand.h"
 
 #define LIMITER_ROWS 64u
 
 struct limiter {                    /* any thread */
     pthread_mutex_t lock;
-    unsigned most, inside, waiters;
+    struct aimd aimd;               /* how many may be inside now */
+    unsigned inside, waiters;       /* `inside` may be above a limit that has just become lower */
     unsigned pressed;               /* number of calls inside that were asked to leave */
     bool by_turn;  /* the last free place went by `turns`, the next goes by `order` */
     struct list turns;              /* waiting passes; of each list only the first pass */
@@ -52,5 +54,12 @@ bool limiter_stay(struct limiter *limiter, struct limiter_pass *pass, bool needs
 void limiter_leave(struct limiter *limiter, struct limiter_pass *pass);    /* inside or waiting */
 /* Wakes the errands of all passes that wait. */
 void limiter_wake_waiting(struct limiter *limiter);
+
+/* The origin said SlowDown: halves the limit, at most once a second, and wakes the errands of all
+ * passes that wait: while the limit is low, they must call limiter_grow each second. */
+void limiter_slow_down(struct limiter *limiter, uint64_t now_ms);
+/* Raises a low limit by as much as has become due. Returns true if the limit is still low. */
+bool limiter_grow(struct limiter *limiter, uint64_t now_ms);
+void limiter_restore(struct limiter *limiter);    /* sets the limit to that of limiter_init */
 
 #endif

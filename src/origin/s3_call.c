@@ -38,6 +38,7 @@
 #define HELD_BYTES_MAX (16 * 1024)
 #define RENEW_MS 11000u             /* longest RENEWING; more than the 10 s limit of STS */
 #define RENEW_LOOK_MS 20u
+#define GROW_LOOK_MS 1000u          /* while the limit of connections is low (limiter_grow) */
 #define TRUST "; set origin_ca_file (in origins: ca_file) to a file with the CA certificates " \
               "that you trust"
 #define KEPT "; check the disks of the cache folders, which keep large request bodies"
@@ -161,29 +162,41 @@ static void finish(struct s3_call *call, enum err err)
     free(call);
 }
 
+/* Sets when a call that waits for a connection looks again. */
+static void wait_on(struct s3_call *call)
+{
+    uint64_t due_ms = MIN(call->deadline_ms, call->waited_out_ms), now_ms = mono_ms();
+    if (limiter_grow(&call->s3->limiter, now_ms))
+        due_ms = MIN(due_ms, now_ms + GROW_LOOK_MS);
+    errand_due(&call->errand, due_ms);
+}
+
 static void wait_for_connection(struct s3_call *call)
 {
-    if (s3_down_refuses(call->s3, call->hook.call)) {
+    struct s3 *s3 = call->s3;
+    if (s3_down_refuses(s3, call->hook.call)) {
         finish(call, ERR_ORIGIN_DOWN);
         return;
     }
     call->where = WAITING;
     call->pass.list_id = atomic_load(&call->hook.call->list_id);
-    if (limiter_enter(&call->s3->limiter, &call->pass)) {
+    uint64_t now_ms = mono_ms();
+    if (limiter_enter(&s3->limiter, &call->pass)) {
         send_try(call);
         return;
     }
-    unsigned wait_ms = call->s3->timeouts.wait_ms;
-    call->waited_out_ms = wait_ms ? mono_ms() + wait_ms : UINT64_MAX;
-    errand_due(&call->errand, MIN(call->deadline_ms, call->waited_out_ms));
+    call->waited_out_ms = s3->timeouts.wait_ms ? now_ms + s3->timeouts.wait_ms : UINT64_MAX;
+    wait_on(call);
 }
 
 /* Ends a call that has waited too long for a connection. A client that is told to slow down retries
  * later; a client that is left waiting would time out and retry at once. */
 static void judge_wait(struct s3_call *call)
 {
-    if (mono_ms() < call->waited_out_ms)
+    if (mono_ms() < call->waited_out_ms) {
+        wait_on(call);
         return;
+    }
     metric_add(M_ORIGIN_WAITED_OUT, 1);
     finish(call, ERR_SLOW_DOWN);
 }

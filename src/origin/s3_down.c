@@ -1,8 +1,13 @@
-/* s3_down.c - the breaker of an S3 origin. SPDX-License-Identifier: Apache-2.0
+/* s3_down.c - the breaker of an S3 origin, and its SlowDown. SPDX-License-Identifier: Apache-2.0
  *
  * breaker.c decides; this file gives it the names of calls and the time, and logs and counts its
  * changes. When the breaker opens, the calls that wait for a connection are woken, so that they
- * fail at once, too. The code runs on carriers, the threads that talk to origins. */
+ * fail at once, too.
+ *
+ * A 503 or 429 also makes the limit of connections lower (aimd.h). The limit is for the whole
+ * origin, although AWS counts the requests for each prefix: nobody knows the borders of its
+ * prefixes. When the breaker closes, the limit is restored: the 503s were an outage, not too many
+ * requests. The code runs on carriers, the threads that talk to origins. */
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -58,9 +63,21 @@ static void tell_change(struct s3 *s3, enum breaker_change change, const struct 
         log_opened(s3, now, err, status);
         limiter_wake_waiting(&s3->limiter);
     } else {
+        limiter_restore(&s3->limiter);
         log_warn("origin_up", "origin=%s down_ms=%llu", s3->origin.name,
                  (unsigned long long)(now->answered_ms - now->opened_ms));
     }
+}
+
+static void adapt_limit(struct s3 *s3, enum err err, int status, uint64_t now_ms)
+{
+    bool slow_down = !err && (status == 503 || status == 429);
+    if (slow_down)
+        metric_add(M_ORIGIN_SLOWED, 1);
+    if (slow_down && guard_on(GUARD_SLOW_DOWN))
+        limiter_slow_down(&s3->limiter, now_ms);
+    else
+        limiter_grow(&s3->limiter, now_ms);
 }
 
 void s3_down_judge(struct s3 *s3, const struct origin_call *asked, struct s3_trial *trial,
@@ -71,6 +88,7 @@ void s3_down_judge(struct s3 *s3, const struct origin_call *asked, struct s3_tri
     if (trial->judged)
         return;
     trial->judged = true;
+    adapt_limit(s3, err, status, mono_ms());
     breaker_name(&try.name, asked->bucket, asked->key);
     pthread_mutex_lock(&s3->lock);
     enum breaker_change change = breaker_note(&s3->breaker, &try, mono_ms());

@@ -243,12 +243,12 @@ void control_help(FILE *to)
 
 /* ---- counting ---- */
 
-void count_request(const char *key, enum method method, const struct span *span)
+uint64_t count_request(const char *key, enum method method, const struct span *span)
 {
     pthread_mutex_lock(&lock);
     struct counts *counts = &object_get(key)->counts;
     counts->requests[method]++;
-    requests_open++;
+    uint64_t open = ++requests_open;
     if (span) {
         if (counts->span_count < SPANS_MAX) {
             if (counts->spans == NULL)
@@ -258,6 +258,7 @@ void count_request(const char *key, enum method method, const struct span *span)
         counts->span_count++;
     }
     pthread_mutex_unlock(&lock);
+    return open;
 }
 
 static void log_add(char *take_line)    /* under lock */

@@ -106,6 +106,7 @@ void hex(const uint8_t *bytes, size_t count, char *ret);
     X(range_error, 0, "add this to both ends of Content-Range, not to the body")                 \
     X(total_error, 0, "add this to the total of Content-Range")                                  \
     X(status, 0, "answer this status and an S3 error instead")                                   \
+    X(most_open, 0, "answer 503 at once while more requests than so many are open; 0: no limit") \
     X(retry_after, -1, "a Retry-After of so many seconds with that status")                      \
     X(flip_after, -1, "a new version is there once so many body bytes are sent")                 \
     X(ignore_range, 0, "1: answer 200 with everything")                                          \
@@ -134,7 +135,7 @@ double chance(void);             /* [0,1), the same sequence for the same seed *
 bool control_apply(char *lines, char *ret_why, size_t why_bytes);
 void control_help(FILE *to);
 
-void count_request(const char *key, enum method method, const struct span *span);
+uint64_t count_request(const char *key, enum method method, const struct span *span);
 void count_end(const char *key, enum method method, const char *range, int status,
                uint64_t bytes, const char *if_match, bool aborted, bool error);
 void count_connection(int by);

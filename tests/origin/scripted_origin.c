@@ -480,7 +480,11 @@ static void serve_s3(struct conn *conn, struct blob *take_blob, int64_t bytes,
         spans = read_range(range, view.size, &span) >= 0;
         view_close(&view);
     }
-    count_request(conn->key, conn->method, spans ? &span : NULL);
+    uint64_t open = count_request(conn->key, conn->method, spans ? &span : NULL);
+    if (conn->told.most_open && open > (uint64_t)conn->told.most_open) {
+        conn->told.status = 503;
+        conn->told.first_byte_ms = 0;
+    }
     if (wait_as_told(conn)) {
         if (conn->told.need_auth && !*authorization && !param(conn, "X-Amz-Signature", ignored, 8))
             answer_error(conn, 403, "");

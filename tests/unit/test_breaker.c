@@ -53,7 +53,7 @@ static enum breaker_change probed(const char *text, enum breaker_result result)
     return note_sent(text, result, true, now_ms);
 }
 
-/* Failures of count names in a folder, `each_ms` apart. Returns true if the breaker is open then. */
+/* Failures of `count` names in a folder, `each_ms` apart. Returns true if the breaker is open. */
 static bool fails(const char *folder, unsigned count, enum breaker_result result, unsigned each_ms)
 {
     char text[100];
@@ -211,7 +211,7 @@ TEST(a_bad_prefix_cuts_off_no_other)
     ok(admit("c/any") == BREAKER_REFUSES);
 }
 
-TEST(failures_of_two_folders_are_the_origins_although_a_third_answered_a_moment_ago)
+TEST(failures_of_two_folders_count_although_a_third_answered_a_moment_ago)
 {
     begin();
     ok(note("b/good/x", BREAKER_ANSWER) == BREAKER_SAME);
@@ -265,6 +265,6 @@ RUN(cmocka_unit_test(the_result_of_a_try_is_judged_by_whose_fault_it_is),
     cmocka_unit_test(a_probe_is_alone_until_it_ends_or_hangs),
     cmocka_unit_test(a_call_that_was_sent_before_does_not_delay_the_probe),
     cmocka_unit_test(a_bad_prefix_cuts_off_no_other),
-    cmocka_unit_test(failures_of_two_folders_are_the_origins_although_a_third_answered_a_moment_ago),
+    cmocka_unit_test(failures_of_two_folders_count_although_a_third_answered_a_moment_ago),
     cmocka_unit_test(a_long_wait_in_vain_is_silence),
     cmocka_unit_test(names_longer_than_the_longest_count_by_their_beginning))

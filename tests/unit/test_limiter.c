@@ -167,6 +167,37 @@ TEST(a_crowd_of_parties_comes_and_goes)
     end();
 }
 
+/* The origin says SlowDown: places that become free are not given away until fewer are inside than
+ * the limit allows. Then the limit grows again, and so do those inside. */
+TEST(a_lower_limit_lets_calls_go_on_and_lets_fewer_in)
+{
+    uint64_t now_ms = 5000;
+    begin(8);
+    for (size_t i = 0; i < 8; i++)
+        ok(comes(i, 0));
+    for (size_t i = 8; i < 20; i++)
+        ok(!comes(i, 0));
+    limiter_slow_down(&limiter, now_ms);
+    limiter_slow_down(&limiter, now_ms + 500);    /* once a second */
+    for (size_t i = 0; i < 4; i++)
+        goes(i);
+    ok(limiter.inside == 4 && limiter.waiters == 12);
+    goes(4);
+    ok(limiter.inside == 4 && limiter_is_inside(&limiter, &all[8].pass));
+    ok(limiter_grow(&limiter, now_ms + AIMD_GROW_MS / 8) && limiter.inside == 5);
+    ok(limiter_grow(&limiter, now_ms + AIMD_GROW_MS / 4) && limiter.inside == 6);
+    ok(!limiter_grow(&limiter, now_ms + AIMD_GROW_MS / 2) && limiter.inside == 8);
+    limiter_slow_down(&limiter, now_ms + AIMD_GROW_MS);
+    while (limiter.inside > 4)
+        ok(one_goes() != SIZE_MAX);
+    limiter_restore(&limiter);
+    ok(limiter.inside + limiter.waiters <= 12 && (limiter.inside == 8 || !limiter.waiters));
+    while (one_goes() != SIZE_MAX)
+        ;
+    ok(!limiter.inside && !limiter.waiters);
+    end();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -176,6 +207,7 @@ int main(void)
         cmocka_unit_test(who_parts_stands_at_the_end_by_itself),
         cmocka_unit_test(a_list_beside_an_endless_crowd_takes_twice_as_long_as_by_order),
         cmocka_unit_test(a_crowd_of_parties_comes_and_goes),
+        cmocka_unit_test(a_lower_limit_lets_calls_go_on_and_lets_fewer_in),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
