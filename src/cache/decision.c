@@ -48,8 +48,8 @@ enum judgement decision_judge(const struct demand *demand, const struct standing
 bool decision_serves_outage(const struct demand *demand, const struct standing *standing,
                             int64_t now_s)
 {
-    if (!standing->permitted || demand->newest || !standing->validated_s)
+    if (!standing->permitted || demand->newest || standing->restated || !standing->validated_s)
         return false;
-    return demand->freshness == FRESH_IMMUTABLE ||
-           now_s - standing->validated_s <= demand->ttl_s + demand->grace_s;
+    int64_t bridged_s = demand->ttl_s + MAX(demand->grace_s, demand->stale_if_error_s);
+    return demand->freshness == FRESH_IMMUTABLE || now_s - standing->validated_s <= bridged_s;
 }

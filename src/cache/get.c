@@ -18,7 +18,7 @@
 #define PART_TRIES_MAX 3
 
 static const char *const source_names[] = {
-    "HIT", "STALE", "REVALIDATED", "PARTIAL", "MISS", "NEGATIVE-HIT",
+    "HIT", "STALE", "STALE-IF-ERROR", "REVALIDATED", "PARTIAL", "MISS", "NEGATIVE-HIT",
 };
 
 const char *get_source_name(enum get_source source)

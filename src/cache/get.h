@@ -39,7 +39,9 @@ struct get_ask {
 };
 
 /* The source of the bytes, or of the decision. */
-enum get_source { GET_HIT, GET_STALE, GET_REVALIDATED, GET_PARTIAL, GET_MISS, GET_NEGATIVE };
+enum get_source {
+    GET_HIT, GET_STALE, GET_STALE_IF_ERROR, GET_REVALIDATED, GET_PARTIAL, GET_MISS, GET_NEGATIVE
+};
 const char *get_source_name(enum get_source source);    /* "HIT" ... for X-Cache */
 
 struct get_answer {

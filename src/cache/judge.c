@@ -41,6 +41,7 @@ static struct demand demand_of(const struct get *get)
     slice version = get->of.name.version;
     return (struct demand){
         .freshness = rules->freshness, .ttl_s = rules->ttl_s, .grace_s = rules->grace_s,
+        .stale_if_error_s = rules->stale_if_error_s,
         .newest = get_wants_newest(get),
         .checksums = get->ask.want_checksums && is_whole(get),
         .background = get->ask.background,
@@ -70,9 +71,15 @@ enum judgement get_judge(struct get *get)
     return decision_judge(&demand, &standing, ageing_s());
 }
 
+/* The wait for the origin may have been long. So the right to read is judged anew, and a purge that
+ * came meanwhile counts. */
 bool get_serves_outage(struct get *get)
 {
     struct demand demand = demand_of(get);
+    get->permit.has = false;
+    if (store_is_purged(cache_store(get->of.loop->cache), &get->of.name,
+                        atomic_load(&get->metadata->compared)))
+        return false;
     struct standing standing = standing_of(get);
     return decision_serves_outage(&demand, &standing, ageing_s());
 }

@@ -6,6 +6,7 @@
  * is down, a copy that is not too old is served. */
 #include "cache/getting.h"
 
+#include "base/clock.h"
 #include "cache/missing.h"
 
 enum err get_wait_for_page(struct get *get)
@@ -105,8 +106,12 @@ enum err get_judge_probe(struct get *get)
     if (probe->err == ERR_CHANGED)
         return ERR_CHANGED;
     if (get->metadata && refusal_is_outage(probe->refusal) && get_serves_outage(get)) {
+        const struct rules *rules = get->ask.rules;
+        int64_t age_s = ageing_s() - atomic_load(&get->metadata->validated_s);
         get->validated = true;
-        get->answer.source = GET_STALE;
+        bool young = rules->freshness == FRESH_IMMUTABLE ||
+                     age_s <= rules->ttl_s + rules->grace_s;
+        get->answer.source = young ? GET_STALE : GET_STALE_IF_ERROR;
         return get_go(get, GET_FRESH);
     }
     missing_note(get, probe);

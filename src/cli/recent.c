@@ -15,6 +15,7 @@ static_assert(RECENT_LOOKS > MINUTE_MS / 1000, "there is room for one look a sec
 struct gains gains_now(void)
 {
     uint64_t hits = metric_read(M_CACHE_HIT) + metric_read(M_CACHE_STALE) +
+                    metric_read(M_CACHE_STALE_IF_ERROR) +
                     metric_read(M_CACHE_REVALIDATED) + metric_read(M_FILL_ITEMS_HIT);
     uint64_t filled = metric_read(M_FILL_BYTES), here = metric_read(M_FILL_FROM_CACHE);
     return (struct gains){ {

@@ -84,6 +84,7 @@ static enum freshness freshness_of(const char *word)
     .freshness = freshness_of((row)->freshness),                                                   \
     .ttl_s = (int64_t)((row)->ttl_ms / 1000),                                                      \
     .grace_s = (int64_t)((row)->grace_ms / 1000),                                                  \
+    .stale_if_error_s = (int64_t)((row)->stale_if_error_ms / 1000),                                \
     .by_listing = strcmp((row)->revalidate, "list") == 0,                                          \
     .cache_writes = (row)->cache_writes,                                                           \
     .grant_ms = (row)->grant_time_ms,                                                              \

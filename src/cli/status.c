@@ -18,6 +18,7 @@ static void add_counters(struct status_document *to)
     } rows[] = {
         { "cache.answers.hit", M_CACHE_HIT },
         { "cache.answers.stale", M_CACHE_STALE },
+        { "cache.answers.stale_if_error", M_CACHE_STALE_IF_ERROR },
         { "cache.answers.revalidated", M_CACHE_REVALIDATED },
         { "cache.answers.partial", M_CACHE_PARTIAL },
         { "cache.answers.miss", M_CACHE_MISS },

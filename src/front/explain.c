@@ -278,6 +278,7 @@ static void set_rules(json_t *to, const struct rules *rules)
         return;
     set_number(to, "ttl", (uint64_t)rules->ttl_s);
     set_number(to, "grace", (uint64_t)rules->grace_s);
+    set_number(to, "stale_if_error", (uint64_t)rules->stale_if_error_s);
 }
 
 static void set_permission(json_t *to, const struct call *call, const struct get_forecast *forecast)

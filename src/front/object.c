@@ -92,7 +92,8 @@ static void add_own_fields(struct fields *fields, const struct call *call,
 }
 
 static const enum metric counters[] = {
-    [GET_HIT] = M_CACHE_HIT, [GET_STALE] = M_CACHE_STALE, [GET_REVALIDATED] = M_CACHE_REVALIDATED,
+    [GET_HIT] = M_CACHE_HIT, [GET_STALE] = M_CACHE_STALE,
+    [GET_STALE_IF_ERROR] = M_CACHE_STALE_IF_ERROR, [GET_REVALIDATED] = M_CACHE_REVALIDATED,
     [GET_PARTIAL] = M_CACHE_PARTIAL, [GET_MISS] = M_CACHE_MISS, [GET_NEGATIVE] = M_CACHE_NEGATIVE,
 };
 
@@ -103,7 +104,8 @@ void object_count(slice bucket, enum get_source source)
         return;
     uint32_t number = metric_bucket(bucket);
     metric_bucket_add(number, BUCKET_READS, 1);
-    if (source == GET_HIT || source == GET_STALE || source == GET_REVALIDATED)
+    if (source == GET_HIT || source == GET_STALE || source == GET_STALE_IF_ERROR ||
+        source == GET_REVALIDATED)
         metric_bucket_add(number, BUCKET_HITS, 1);
 }
 

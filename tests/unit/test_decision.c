@@ -6,6 +6,7 @@
 
 #define TTL 60
 #define GRACE 600
+#define ERROR_TIME 1200    /* stale_if_error */
 #define NOW 1000000
 
 enum { NO, YES, ANY };
@@ -73,7 +74,8 @@ static const struct row *find_row(const struct demand *demand, const struct stan
 static void each_case(void (*with)(const struct demand *demand, const struct standing *standing))
 {
     static const int64_t validated[] = { 0, NOW, NOW - TTL, NOW - TTL - 1, NOW - TTL - GRACE,
-                                         NOW - TTL - GRACE - 1, NOW + 5 };
+                                         NOW - TTL - GRACE - 1, NOW - TTL - ERROR_TIME,
+                                         NOW - TTL - ERROR_TIME - 1, NOW + 5 };
     for (unsigned bits = 0; bits < 1u << 8; bits++)
         for (int version = 0; version < ANY_VERSION; version++)
             for (int freshness = 0; freshness < ANY_FRESHNESS; freshness++)
@@ -134,20 +136,27 @@ TEST(metadata_answers_only_if_it_is_permitted_proved_and_not_too_old)
     each_case(keep_promises_of_possible);
 }
 
-static void serve_outage(const struct demand *demand, const struct standing *standing)
+/* Without stale_if_error, with one shorter than the grace, and with a longer one. */
+static void serve_outage(const struct demand *given, const struct standing *standing)
 {
-    enum age age = age_of(standing->validated_s);
-    bool young = age == WITHIN_TTL || age == WITHIN_GRACE;
-    bool serves = standing->permitted && !demand->newest && age != NEVER &&
-                  (young || demand->freshness == FRESH_IMMUTABLE);
-    ok(decision_serves_outage(demand, standing, NOW) == serves);
+    static const int64_t bridges[] = { 0, GRACE / 2, ERROR_TIME };
+    struct demand demand = *given;
+    int64_t age_s = NOW - standing->validated_s;
+    for (size_t i = 0; i < countof(bridges); i++) {
+        demand.stale_if_error_s = bridges[i];
+        bool young = age_s <= TTL + MAX((int64_t)GRACE, bridges[i]);
+        bool serves = standing->permitted && !demand.newest && !standing->restated &&
+                      standing->validated_s && (young || demand.freshness == FRESH_IMMUTABLE);
+        ok(decision_serves_outage(&demand, standing, NOW) == serves);
+        ok(decision_judge(&demand, standing, NOW) == decision_judge(given, standing, NOW));
+    }
 }
 
-TEST(an_outage_is_bridged_within_the_grace_alone)
+TEST(an_outage_is_bridged_within_grace_or_stale_if_error)
 {
     each_case(serve_outage);
 }
 
 RUN(cmocka_unit_test(each_case_is_judged_by_the_first_row_that_fits),
     cmocka_unit_test(metadata_answers_only_if_it_is_permitted_proved_and_not_too_old),
-    cmocka_unit_test(an_outage_is_bridged_within_the_grace_alone))
+    cmocka_unit_test(an_outage_is_bridged_within_grace_or_stale_if_error))
