@@ -15,6 +15,7 @@
 #include "cache/lists.h"
 #include "cache/missing.h"
 #include "cache/parts.h"
+#include "cache/streams.h"
 
 #define AHEAD_LEAST (2 * GROUP_BYTES)
 
@@ -28,6 +29,7 @@ struct cache *cache_new(const struct cache_options *options)
     cache->fresh = fresh_new(cache);
     cache->missing = missing_new(options->missing_ms);
     cache->parts = parts_new();
+    cache->streams = streams_new();
     cache->grants = grants_new(options->grants_bytes);
     cache->began_ms = ageing_ms();
     cache->lists = lists_new(cache, options->lists_ms, options->lists_bytes);
@@ -51,6 +53,7 @@ void cache_free(struct cache **cache)
     lists_free(&mine->lists);
     missing_free(&mine->missing);
     parts_free(&mine->parts);
+    streams_free(&mine->streams);
     fresh_free(&mine->fresh);
     grants_free(&mine->grants);
     flights_free(&mine->flights);

@@ -130,7 +130,7 @@ static enum step next_step(struct fetch *fetch)
         return STEP_ENOUGH;
     if (fetch->stream.current)
         return STEP_GO;
-    if (!fetch->readers.count && fetch->stream.began) {
+    if (!fetch->readers.count && fetch->stream.began && !(fetch->detached && is_stored(fetch))) {
         fetch->end = fetch->next;    /* H6: ends with the record that was under way */
         return STEP_ENOUGH;
     }
@@ -198,7 +198,7 @@ static void land(struct fetch *fetch)
     if (!flight_land(flight, fetch->admission.stores, needs_metadata(fetch, flight)))
         keep(fetch, flight);
     flight_unref(&flight);
-    if (!fetch->readers.count)
+    if (!fetch->readers.count && !fetch->detached)
         fetch->end = fetch->next;
 }
 

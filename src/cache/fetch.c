@@ -66,7 +66,7 @@ static enum err may_send(struct origin_call *call, bool again)
     struct fetch *fetch = container_of(call, struct fetch, request.call);
     struct inflight *inflight = fetch->inflight;
     flights_lock(inflight->flights, &inflight->id);
-    fetch->canceled |= !fetch->readers.count;
+    fetch->canceled |= !fetch->readers.count && !fetch->detached;
     enum err err = fetch->canceled ? ERR_CANCELED : OK;
     flights_unlock(inflight->flights, &inflight->id);
     return err;
@@ -248,7 +248,7 @@ void fetch_leave(struct fetch **fetch)
         return;
     if (mine->over) {
         fetch_free(mine);
-    } else if (is_of_no_use(mine)) {
+    } else if (is_of_no_use(mine) && !mine->detached) {
         if (!mine->canceled)
             origin_cancel(&mine->request.call);
         mine->canceled = true;    /* nobody joins it any more */

@@ -10,6 +10,7 @@
  *   in a record that the store admitted
  *                         it belongs to the cache: even without readers it goes on to the end of
  *                         the record
+ *   detached              the same, to the end of its span: a reader is about to come (streams.h)
  *   in any other record   it is a stream, paced by its fastest reader. It ends with its last
  *                         reader. While it is ahead of its readers, it also ends when another call
  *                         needs the connection; its readers then continue with another fetch */
@@ -111,6 +112,7 @@ struct fetch {
     bool answered;
     bool over;                    /* nothing more will come */
     bool canceled;                /* it will soon be over: no reader may join it */
+    bool detached;                /* goes on without readers as long as its bytes are stored */
     enum err err;                 /* once over: OK, ERR_CHANGED (another version), or see refusal */
     struct refusal *refusal;
     uint64_t next, end;           /* the byte that comes next, and the first that is not wanted */

@@ -302,11 +302,11 @@ static enum err decide(struct get *get)
     if (!answer->err && get->ask.to && !get->ask.head_only &&
         answer->end - answer->first > get->ask.to_bytes)
         return get_fail(get, ERR_TOO_LARGE);
-    plan_begin(&get->plan, get->metadata, answer->first, answer->end, get->ask.to);
     if (answer->err || get->ask.head_only || answer->first == answer->end) {
         get_let_go(get);
         return get_go(get, GET_READY);
     }
+    plan_begin(&get->plan, get->metadata, answer->first, answer->end, get->ask.to);
     return get_go(get, GET_FIRST);
 }
 

@@ -16,6 +16,7 @@ struct cache {
     struct fresh *fresh;
     struct missing_keys *missing;
     struct parts *parts;
+    struct streams *streams;
     struct grants *grants;
     uint64_t began_ms;
     struct lists *lists;

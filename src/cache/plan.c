@@ -40,21 +40,29 @@ void plan_begin(struct plan *plan, struct metadata *metadata, uint64_t first, ui
     plan->first = plan->pos = first;
     plan->end = end;
     plan->to = to;
+    streams_begin(plan->of->loop->cache->streams, plan);
+}
+
+static void leave_sources(struct plan *plan)
+{
+    struct sources *sources = &plan->sources;
+    flights_lock(plan->of->flights, &plan->of->id);
+    list_del(&sources->waiter.link);
+    flight_unref(&sources->flight);
+    streams_end(plan->of->loop->cache->streams, plan);
+    window_close(plan);
+    fetch_leave(&sources->fetch);
+    inflight_unref(&sources->inflight);
+    flights_unlock(plan->of->flights, &plan->of->id);
 }
 
 void plan_let_go(struct plan *plan)
 {
     struct sources *sources = &plan->sources;
     read_ahead_drop(plan);
-    if (!sources->inflight && !sources->fetch && !sources->flight)    /* a hit needs no lock */
-        return;
-    flights_lock(plan->of->flights, &plan->of->id);
-    list_del(&sources->waiter.link);
-    flight_unref(&sources->flight);
-    window_close(plan);
-    fetch_leave(&sources->fetch);
-    inflight_unref(&sources->inflight);
-    flights_unlock(plan->of->flights, &plan->of->id);
+    if (sources->inflight || sources->fetch || sources->flight)    /* a hit needs no lock */
+        leave_sources(plan);
+    plan->metadata = NULL;
 }
 
 void plan_close(struct plan *plan)

@@ -8,6 +8,7 @@
 #define CACHE_PLAN_H
 
 #include "cache/inside.h"
+#include "cache/streams.h"
 #include "cache/window.h"
 
 #define AHEAD_READS 5u            /* pieces of READ_BYTES_MAX at most: the next, and 4 after it */
@@ -74,7 +75,7 @@ struct plan {
     const struct reading *of;
     struct sources sources;
     /* set by plan_begin */
-    struct metadata *metadata;    /* the version; the reference is the get's */
+    struct metadata *metadata;    /* the version; the reference is the get's. NULL: not begun */
     uint64_t first, pos, end;     /* the bytes [pos, end) are still to be handed out */
     char *to;                     /* the reader's memory for the byte at `first`; NULL: none */
     /* set by plan_pull */

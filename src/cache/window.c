@@ -34,6 +34,7 @@
 /* Slots for one fetch: all its bytes if they are not stored; else a record that fills, and one that
  * waits for the disk. */
 #define SPAN_SLOTS ((size_t)(2 * GROUP_BYTES))
+#define CUT_LEAST SPAN_MOST           /* a fetch with less behind the place is not cut short there */
 #define LEAD_MOST (2 * WINDOW_FETCHES * SPAN_MOST)    /* from the reader to the end of the window */
 
 static struct window_span *span_at(struct window *window, unsigned i)
@@ -73,9 +74,15 @@ static struct fetch *claimant(const struct plan *plan, uint64_t pos)
     return NULL;
 }
 
+/* The first byte that is not wanted: for a stream, it lies beyond the end of the range. */
+static uint64_t wanted_end(const struct plan *plan)
+{
+    return MIN(plan->end + plan->window.ahead, plan->metadata->size);
+}
+
 static uint64_t span_bytes(const struct plan *plan, uint64_t pos)
 {
-    uint64_t bytes = (plan->end - pos) / WINDOW_FETCHES / GROUP_BYTES * GROUP_BYTES;
+    uint64_t bytes = (wanted_end(plan) - pos) / WINDOW_FETCHES / GROUP_BYTES * GROUP_BYTES;
     if (!plan->window.stored)
         return SPAN_UNSTORED;
     return MIN(MAX(bytes, (uint64_t)SPAN_LEAST), (uint64_t)SPAN_MOST);
@@ -104,8 +111,10 @@ static bool find_gap(struct plan *plan, uint64_t limit, struct fetch **ret_cut)
             uint64_t least = (fetch->next + span + GROUP_BYTES - 1) / GROUP_BYTES * GROUP_BYTES;
             if (!fetch->answered)
                 return false;    /* nobody knows how much of it comes */
-            window->next = MIN(MAX(window->next, least), fetch->end);
-            if (window->next == fetch->end)
+            uint64_t place = MAX(window->next, least);
+            bool is_cut = place + CUT_LEAST <= fetch->end;
+            window->next = is_cut ? place : fetch->end;
+            if (!is_cut)
                 continue;
             *ret_cut = fetch;
             return window->next < limit;
@@ -141,8 +150,8 @@ static bool begin_span(struct plan *plan, uint64_t limit)
     struct fetch *cut;
     if (!find_gap(plan, limit, &cut) || !slots_reserve(plan->of->flights, SPAN_SLOTS))
         return false;
-    struct fetch_span span =
-        plan_gap(plan, window->next, MIN(window->next + span_bytes(plan, window->next), plan->end));
+    uint64_t end = MIN(window->next + span_bytes(plan, window->next), wanted_end(plan));
+    struct fetch_span span = plan_gap(plan, window->next, end);
     struct asker asker = plan->of->asker;
     if (!asker.list_id)
         asker.list_id = (uintptr_t)window;    /* all fetches of a window take turns as one */
@@ -188,7 +197,7 @@ void window_fill(struct plan *plan)
         window->first = (window->first + 1) % WINDOW_SPANS;
     }
     uint64_t lead = MIN((uint64_t)LEAD_MOST, cache_ahead_max(plan->of->loop->cache));
-    uint64_t limit = MIN(plan->end, plan->pos + lead);
+    uint64_t limit = MIN(wanted_end(plan), plan->pos + lead);
     unsigned busy = in_progress(plan, &answered);
     window->next = MAX(window->next, plan->pos / GROUP_BYTES * GROUP_BYTES);
     while (may_begin(plan, busy) && begin_span(plan, limit))
@@ -213,7 +222,7 @@ void window_widen(struct plan *plan)
 {
     struct window *window = &plan->window;
     const struct fetch *own = plan->sources.fetch;
-    bool is_large = plan->end - plan->pos > SPLIT_BYTES || window->count;
+    bool is_large = wanted_end(plan) - plan->pos > SPLIT_BYTES || window->count;
     bool answered;
     if (!is_large || !own || !own->answered || own->over || plan->sources.slow ||
         !learn_has_strong_etag(plan->metadata) || !needs_more(plan))
@@ -223,6 +232,22 @@ void window_widen(struct plan *plan)
         window->fetches_max = MIN(MAX(window->fetches_max, 1u) * 2, WINDOW_FETCHES);
     window->stored = own->admission.stores;
     window_fill(plan);
+}
+
+void window_go_on(struct plan *plan, unsigned fetches_max, uint64_t ahead)
+{
+    plan->window.fetches_max = fetches_max;
+    plan->window.ahead = ahead;
+    plan->window.stored = true;
+    window_fill(plan);
+}
+
+void window_detach(struct plan *plan)
+{
+    struct window *window = &plan->window;
+    for (unsigned i = 0; i < window->count; i++)
+        if (span_at(window, i)->fetch)
+            span_at(window, i)->fetch->detached = true;
 }
 
 void window_close(struct plan *plan)

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #define WINDOW_FETCHES 10u            /* most fetches of one object in progress for its windows */
+#define WINDOW_AHEAD_MOST (64 * MIB)  /* beyond the end of a range that belongs to a stream */
 #define WINDOW_SPANS 32u              /* most spans whose last byte the reader has not passed */
 
 struct fetch;
@@ -25,6 +26,7 @@ struct window {
     /* Most fetches of the object that may be in progress now, those of other readers included; 0: the
      * window has not opened. */
     unsigned fetches_max;
+    uint64_t ahead;               /* bytes to fetch beyond the end of the range, for a stream */
     bool stored;                  /* the store takes what the reader waited for last */
     uint64_t waited_ns, waited_pos;    /* time and position when the reader first waited */
     uint64_t next;                /* where the next span may begin; 0: no span has begun yet */
@@ -37,6 +39,10 @@ struct window {
 void window_widen(struct plan *plan);
 /* Leaves fetches that are over, forgets spans that the reader has passed, and begins new fetches. */
 void window_fill(struct plan *plan);
+/* To be called when the plan goes on with a stream (streams.h): opens the window at once. */
+void window_go_on(struct plan *plan, unsigned fetches_max, uint64_t ahead);
+/* To be called before window_close: lets the fetches whose bytes are stored go on without the plan. */
+void window_detach(struct plan *plan);
 void window_close(struct plan *plan);    /* leaves all fetches */
 
 /* True if the plan itself fetched the byte at its position: then the byte is no cache hit, although

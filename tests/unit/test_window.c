@@ -118,6 +118,99 @@ TEST(a_window_never_mixes_versions)
     drop_house();
 }
 
+/* ---- clients that read a range at a time (streams.c) ---- */
+
+#define RANGE (2 * MIB)
+
+TEST(a_stream_of_ranges_is_read_ahead_over_any_connection)
+{
+    struct client clients[3];
+    large_house(SLOW_US);
+    for (size_t i = 0; i < countof(clients); i++)
+        client_begin(&clients[i]);
+    uint64_t cached = 0;
+    for (uint64_t first = 0; first < LARGE; first += RANGE) {
+        struct client *client = &clients[first / RANGE % countof(clients)];
+        uint64_t end = MIN(first + RANGE, (uint64_t)LARGE);
+        ok(reads(client, first, end));
+        cached += get_cost(client->get)->cache_bytes;
+        get_end(&client->get);
+    }
+    ok(cached > LARGE / 4);           /* what was fetched ahead is a hit */
+    ok(atomic_load(&fake.most_at_once) > 2);
+    ok(atomic_load(&fake.bytes) == LARGE);    /* each byte once */
+    for (size_t i = 0; i < countof(clients); i++) {
+        settle(&clients[i]);
+        client_end(&clients[i]);
+    }
+    drop_house();
+}
+
+TEST(ranges_that_are_no_stream_are_fetched_and_no_more)
+{
+    struct client client;
+    large_house(SLOW_US);
+    client_begin(&client);
+    for (uint64_t first = 40 * MIB; first; first -= 4 * MIB)    /* backwards */
+        ok(reads(&client, first, first + RANGE));
+    settle(&client);
+    ok(atomic_load(&fake.gets) == 10 && atomic_load(&fake.bytes) == 10 * RANGE);
+    ok(reads(&client, 40 * MIB + RANGE, 40 * MIB + RANGE + 1000));    /* short */
+    settle(&client);
+    ok(atomic_load(&fake.bytes) == 10 * RANGE + UNIT_BYTES);
+    client_end(&client);
+    drop_house();
+}
+
+TEST(a_stream_that_ends_early_costs_a_bounded_number_of_bytes)
+{
+    struct client client;
+    large_house(SLOW_US);
+    client_begin(&client);
+    for (uint64_t first = 0; first < 2 * RANGE; first += RANGE)
+        ok(reads(&client, first, first + RANGE));
+    settle(&client);
+    uint64_t bytes = atomic_load(&fake.bytes);
+    ok(bytes > 2 * RANGE && bytes <= 2 * RANGE + 8 * MIB);
+    usleep(50000);
+    ok(atomic_load(&fake.bytes) == bytes);
+    ok(reads(&client, 2 * RANGE, 3 * RANGE) && client.answer->source == GET_HIT);
+    client_end(&client);
+    drop_house();
+}
+
+TEST(a_stream_that_is_not_stored_is_not_read_ahead)
+{
+    struct client client;
+    large_house(SLOW_US);
+    atomic_store(&fake.no_store, true);
+    client_begin(&client);
+    for (uint64_t first = 0; first < 4 * RANGE; first += RANGE)
+        ok(reads(&client, first, first + RANGE));
+    settle(&client);
+    ok(atomic_load(&fake.gets) == 4 && atomic_load(&fake.bytes) == 4 * RANGE);
+    client_end(&client);
+    drop_house();
+}
+
+TEST(a_stream_ends_where_the_object_changes)
+{
+    struct client client;
+    large_house(SLOW_US);
+    house.rules.freshness = FRESH_ALWAYS;
+    client_begin(&client);
+    for (uint64_t first = 0; first < 4 * RANGE; first += RANGE)
+        ok(reads(&client, first, first + RANGE));
+    atomic_store(&fake.version, 2);
+    client.version = 2;
+    for (uint64_t first = 4 * RANGE; first < 8 * RANGE; first += RANGE)
+        ok(reads(&client, first, first + RANGE));
+    settle(&client);
+    client_end(&client);
+    drop_house();
+    house.rules.freshness = FRESH_IMMUTABLE;
+}
+
 static void *large_reads(void *arg)
 {
     struct client client;
@@ -159,4 +252,9 @@ RUN(cmocka_unit_test(a_large_object_from_a_slow_connection_comes_over_several),
     cmocka_unit_test(a_window_fetches_what_is_missing_and_nothing_else),
     cmocka_unit_test(a_reader_that_leaves_ends_the_fetches_of_its_window),
     cmocka_unit_test(a_window_never_mixes_versions),
+    cmocka_unit_test(a_stream_of_ranges_is_read_ahead_over_any_connection),
+    cmocka_unit_test(ranges_that_are_no_stream_are_fetched_and_no_more),
+    cmocka_unit_test(a_stream_that_ends_early_costs_a_bounded_number_of_bytes),
+    cmocka_unit_test(a_stream_that_is_not_stored_is_not_read_ahead),
+    cmocka_unit_test(a_stream_ends_where_the_object_changes),
     cmocka_unit_test(windows_of_many_readers_are_right_while_the_origin_cuts))
