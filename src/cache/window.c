@@ -34,7 +34,9 @@
 /* Slots for one fetch: all its bytes if they are not stored; else a record that fills, and one that
  * waits for the disk. */
 #define SPAN_SLOTS ((size_t)(2 * GROUP_BYTES))
-#define CUT_LEAST SPAN_MOST           /* a fetch with less behind the place is not cut short there */
+/* A fetch is cut short only if so many of its bytes lie behind the place, or more: what was on its way
+ * is lost, and that is some megabytes if the connection is fast and long. */
+#define CUT_LEAST (48 * MIB)
 #define LEAD_MOST (2 * WINDOW_FETCHES * SPAN_MOST)    /* from the reader to the end of the window */
 
 static struct window_span *span_at(struct window *window, unsigned i)

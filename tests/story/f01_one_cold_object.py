@@ -1,7 +1,7 @@
 """Many who want one cold object at once cost the origin one reading of it."""
 from harness import *
 
-CLIENTS, SIZE = 64, 8 * MIB    # a larger object may come over several connections (f11)
+CLIENTS, SIZE = 64, 24 * MIB
 
 with Story("f01 64 clients, one cold object") as story:
     key = f"bucket/size-{SIZE}-x"

@@ -1,7 +1,7 @@
 """Who came first may leave: nobody else notices, and the fill goes on."""
 from harness import *
 
-SIZE = 8 * MIB    # a larger object may come over several connections (f11)
+SIZE = 24 * MIB
 
 with Story("f02 a leader that disconnects changes nothing") as story:
     origin = story.origin("first_byte_ms=300", f"bandwidth={6 * MIB}")

@@ -1,11 +1,11 @@
 """Clients that come one after another, while the fill runs."""
 from harness import *
 
-CLIENTS, SIZE = 24, 8 * MIB    # a larger object may come over several connections (f11)
+CLIENTS, SIZE = 24, 24 * MIB
 
 with Story("f03 24 clients 8 ms apart") as story:
     key = f"bucket/size-{SIZE}-x"
-    origin = story.origin("first_byte_ms=30", f"bandwidth={20 * MIB}")
+    origin = story.origin("first_byte_ms=30", f"bandwidth={50 * MIB}")
     server = story.penstock(origin=origin.url)
     want = expect(key, 1, 0, SIZE)
 

@@ -3,7 +3,7 @@ Argument: runs of each kind (4)."""
 from harness import *
 
 RUNS = int(sys.argv[1]) if len(sys.argv) > 1 else 4
-SIZE = 8 * MIB    # a larger object may come over several connections (f11)
+SIZE = 24 * MIB
 # A follower's first byte after the later of its own request and the leader's first byte. If it had a request of its
 # own to the origin, it would be 1,000 ms late.
 LAG_MS = 250

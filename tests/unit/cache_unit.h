@@ -29,13 +29,16 @@ static struct {
     uint8_t *to;                  /* where the answer goes; NULL: wherever it lies */
     uint64_t to_bytes;
     enum cold_reads cold_reads;
+    uint64_t folder_bytes;        /* 0: 64 MiB */
 } house;
 
 static void open_house(uint64_t size)
 {
     slice why;
     const char *engine_why;
-    struct store_folder folder = { house.folder, 64 * MIB };
+    struct store_folder folder = {
+        house.folder, house.folder_bytes ? house.folder_bytes : 64 * MIB
+    };
     struct store_options options = {
         .folders = &folder, .folder_count = 1, .reserve_bytes = 1, .extent_bytes = 4 * MIB,
         .metadata_bytes = 1 * MIB, .queue_bytes_max = 32 * MIB, .commit_ms_max = 5000,

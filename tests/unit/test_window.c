@@ -1,11 +1,12 @@
 /* test_window.c - large objects over several connections. SPDX-License-Identifier: Apache-2.0 */
 #include "cache_unit.h"
 
-#define LARGE (48 * MIB + 12345)
+#define LARGE (72 * MIB + 12345)      /* enough for a fetch to be cut short (CUT_LEAST) */
 #define SLOW_US 400u                  /* a piece of 32 KiB on average: 80 MB/s */
 
 static void large_house(unsigned slow_us)
 {
+    house.folder_bytes = 256 * MIB;
     new_house(LARGE);
     atomic_store(&fake.slow_us, slow_us);
 }
