@@ -59,7 +59,7 @@ bool store_reads_direct(const struct store *store)
 
 /* Returns true if this place was read recently, and marks it as read. The volume is part of the
  * mark, because extents of several volumes have the same numbers. */
-static bool comes_again(struct store *store, const struct plan *plan, uint64_t at)
+static bool comes_again(struct store *store, const struct read_plan *plan, uint64_t at)
 {
     uint64_t place = (uint64_t)plan->entries[0].extent << 32 | at / BLOCK_BYTES;
     uint64_t mixed = (place ^ (uintptr_t)plan->volume << 8) * 0x9E3779B97F4A7C15u;
@@ -75,7 +75,7 @@ static bool comes_again(struct store *store, const struct plan *plan, uint64_t a
  * recently; also for all metadata, because the bytes of a small object lie behind it. */
 static int direct_fd(struct store_io *io, const struct op_read *read, uint64_t end)
 {
-    const struct plan *plan = &read->op->plan;
+    const struct read_plan *plan = &read->op->plan;
     uint64_t at = span_of(read)->at;
     bool direct = plan->metadata && store_reads_direct(io->store);
     if (!(direct || io->wary) || disk_is_cached(extent_fd(plan->extent), at, end - at))
@@ -96,7 +96,7 @@ static void alone_done(struct disk_read *disk_read, enum err err, size_t got)
 
 static void go_buffered(struct store_io *io, struct op_read *read)
 {
-    const struct plan *plan = &read->op->plan;
+    const struct read_plan *plan = &read->op->plan;
     read->straight = read->span == 0 && plan->straight.len > 0;
     read->read = (struct disk_read){ .fd = extent_fd(plan->extent), .lane = plan->volume->number,
                                      .offset = span_of(read)->at, .done = alone_done };
@@ -173,7 +173,7 @@ static void bulk_done(struct disk_read *disk_read, enum err err, size_t got)
  * room for whole pages. Otherwise the whole pages for the reader's memory can. */
 static void find_straight(struct bulk *bulk, struct op_read *read)
 {
-    const struct plan *plan = &read->op->plan;
+    const struct read_plan *plan = &read->op->plan;
     if (!plan->straight.len && plan->span_count == 1 && bulk->at == span_of(read)->at) {
         bulk->straight_at = bulk->at;
         return;
@@ -181,7 +181,7 @@ static void find_straight(struct bulk *bulk, struct op_read *read)
     uint64_t at = span_of(read)->at + plan->straight.at;
     uint64_t len = plan->straight.len / DISK_ALIGN * DISK_ALIGN;
     if (read->span > 0 || !len || at % DISK_ALIGN ||
-        (uintptr_t)plan_place(plan, plan->straight.at) % DISK_ALIGN)
+        (uintptr_t)read_plan_place(plan, plan->straight.at) % DISK_ALIGN)
         return;
     bulk->straight_at = at;
     bulk->straight_end = at + len;
@@ -190,7 +190,7 @@ static void find_straight(struct bulk *bulk, struct op_read *read)
 
 static void aim(struct bulk *bulk, const struct op_read *first)
 {
-    const struct plan *plan = &first->op->plan;
+    const struct read_plan *plan = &first->op->plan;
     struct iovec parts[] = {
         { NULL, bulk->straight_at - bulk->at },
         { NULL, bulk->straight_end - bulk->straight_at },
@@ -201,7 +201,7 @@ static void aim(struct bulk *bulk, const struct op_read *first)
         parts[2].iov_base = bulk->buffer->bytes + parts[0].iov_len;
     }
     if (parts[1].iov_len)
-        parts[1].iov_base = plan_place(plan, plan->straight.at);
+        parts[1].iov_base = read_plan_place(plan, plan->straight.at);
     for (size_t i = 0; i < countof(parts); i++)
         if (parts[i].iov_len)
             bulk->read.parts[bulk->read.part_count++] = parts[i];

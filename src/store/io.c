@@ -118,13 +118,13 @@ void store_io_reap(struct store_io *io)
 
 /* ---- plans ---- */
 
-static void forget(const struct plan *plan)
+static void forget(const struct read_plan *plan)
 {
     for (uint32_t i = 0; i < plan->unit_count; i++)
         volume_update(plan->volume, UPDATE_FORGET, &plan->id, plan->unit + i, &plan->entries[i]);
 }
 
-void plan_disown(const struct plan *plan)
+void read_plan_disown(const struct read_plan *plan)
 {
     metric_add(M_STORE_CRC_BAD, 1);
     events_note(plan->volume->events, &plan->id, plan->unit, EVENT_DAMAGED);
@@ -133,7 +133,7 @@ void plan_disown(const struct plan *plan)
 }
 
 /* A lack of descriptors is a miss for now. The entries stay: the extent may be good. */
-enum err plan_hold(struct store_io *io, struct plan *plan, size_t bytes)
+enum err read_plan_hold(struct store_io *io, struct read_plan *plan, size_t bytes)
 {
     struct extents *extents = plan->volume->extents;
     enum err e = extent_hold_record(extents, plan->entries[0].extent, plan->entries[0].ordinal,
@@ -150,22 +150,22 @@ enum err plan_hold(struct store_io *io, struct plan *plan, size_t bytes)
     return plan->buffer ? OK : ERR_NOT_FOUND;
 }
 
-void plan_end(struct plan *plan)
+void read_plan_end(struct read_plan *plan)
 {
     extent_release(&plan->extent);
     read_buffer_give(plan->buffer);
     plan->buffer = NULL;
 }
 
-const uint8_t *plan_found(const struct plan *plan, uint32_t at)
+const uint8_t *read_plan_found(const struct read_plan *plan, uint32_t at)
 {
-    const struct plan_straight *straight = &plan->straight;
+    const struct read_plan_straight *straight = &plan->straight;
     if (straight->mapped && at >= straight->at && at - straight->at < straight->len)
         return straight->mapped + (at - straight->at);
-    return plan_place(plan, at);
+    return read_plan_place(plan, at);
 }
 
-uint8_t *plan_place(const struct plan *plan, uint32_t at)
+uint8_t *read_plan_place(const struct read_plan *plan, uint32_t at)
 {
     if (at < plan->straight.at)
         return plan->buffer->bytes + at;
@@ -174,7 +174,7 @@ uint8_t *plan_place(const struct plan *plan, uint32_t at)
     return plan->buffer->bytes + at - plan->straight.len;
 }
 
-unsigned span_parts(const struct plan *plan, uint32_t i, struct iovec parts[DISK_PARTS])
+unsigned span_parts(const struct read_plan *plan, uint32_t i, struct iovec parts[DISK_PARTS])
 {
     const struct span *span = &plan->spans[i];
     if (i > 0 || !plan->straight.len) {
@@ -185,7 +185,7 @@ unsigned span_parts(const struct plan *plan, uint32_t i, struct iovec parts[DISK
     unsigned count = 0;
     for (uint32_t at = 0, n = 0; n < countof(ends); at = ends[n++])
         if (ends[n] > at)
-            parts[count++] = (struct iovec){ plan_place(plan, at), ends[n] - at };
+            parts[count++] = (struct iovec){ read_plan_place(plan, at), ends[n] - at };
     return count;
 }
 
@@ -204,7 +204,7 @@ static void note_missing(struct store_io *io)
 /* An attempt to read bytes that are missing in the page cache would make the kernel read them, neither
  * joined nor direct, and would wait if the queue of the device is full. After a recent miss, the
  * answer under a plug is false at once, because the unplug asks for all gathered reads together. */
-static bool is_cached(struct store_io *io, const struct plan *plan)
+static bool is_cached(struct store_io *io, const struct read_plan *plan)
 {
     bool wary = io->wary && would_join(io), cached = true;
     io->wary -= wary;
@@ -217,7 +217,7 @@ static bool is_cached(struct store_io *io, const struct plan *plan)
     return cached;
 }
 
-static enum err read_span(const struct plan *plan, uint32_t i)
+static enum err read_span(const struct read_plan *plan, uint32_t i)
 {
     struct iovec parts[DISK_PARTS];
     unsigned count = span_parts(plan, i, parts);
@@ -234,11 +234,11 @@ static enum err read_span(const struct plan *plan, uint32_t i)
     return e;
 }
 
-enum err plan_read_cached(struct store_io *io, struct plan *plan)
+enum err read_plan_cached(struct store_io *io, struct read_plan *plan)
 {
     if (!is_cached(io, plan))
         return ERR_WAIT;
-    struct plan_straight *straight = &plan->straight;
+    struct read_plan_straight *straight = &plan->straight;
     if (straight->len >= MAPPED_LEAST)
         straight->mapped = extent_cached(plan->extent, plan->spans[0].at + straight->at,
                                          straight->len);
@@ -254,7 +254,7 @@ enum err plan_read_cached(struct store_io *io, struct plan *plan)
 }
 
 /* Returns true if this is the header of the record that the index named, for this object. */
-static bool header_is(const struct plan *plan, const struct record *record)
+static bool header_is(const struct read_plan *plan, const struct record *record)
 {
     const struct entry *entry = &plan->entries[0];
     enum record_kind kind = entry->whole ? KIND_WHOLE : KIND_HEAD;
@@ -266,7 +266,7 @@ static bool header_is(const struct plan *plan, const struct record *record)
            (entry->whole ? record->data_len : record->metadata_len) == entry->len;
 }
 
-bool plan_header(const struct plan *plan, uint32_t len, struct record *ret)
+bool read_plan_header(const struct read_plan *plan, uint32_t len, struct record *ret)
 {
     slice bytes = { (const char *)plan->buffer->bytes + plan->header_at, len };
     return record_decode(bytes, ret) == OK && header_is(plan, ret);
@@ -274,7 +274,7 @@ bool plan_header(const struct plan *plan, uint32_t len, struct record *ret)
 
 /* ---- reads that must wait ---- */
 
-struct store_op *op_new(struct store_io *io, const struct plan *plan,
+struct store_op *op_new(struct store_io *io, const struct read_plan *plan,
                         void (*finish)(struct store_op *op))
 {
     struct store_op *op = io->ops;
@@ -295,7 +295,7 @@ struct store_op *op_new(struct store_io *io, const struct plan *plan,
 void op_end(struct store_op *op)
 {
     struct store_io *io = op->io;
-    plan_end(&op->plan);
+    read_plan_end(&op->plan);
     metadata_unref(&op->metadata);
     free((char *)op->name.ptr);
     if (io->op_count >= OPS_KEPT) {
@@ -349,7 +349,7 @@ void op_read_ended(struct op_read *read, enum err err)
 
 void op_start(struct store_op *op)
 {
-    struct plan *plan = &op->plan;
+    struct read_plan *plan = &op->plan;
     check(plan->extent && plan->span_count > 0 && plan->span_count <= countof(op->reads));
     op->pending = plan->span_count;
     op->err = OK;

@@ -41,21 +41,21 @@ struct span {
 
 /* The blocks of the object that hold the bytes of a read. The reader's thread writes it when it
  * makes the plan. */
-struct plan_blocks {
+struct read_plan_blocks {
     uint32_t at;                      /* offset in the first span */
     uint32_t first, count, len;       /* block numbers count in the object; len: of all, in bytes */
 };
 
 /* The part of the first span that goes directly to the caller's memory. The reader's thread writes
  * it when it makes the plan, and sets `mapped` when it finds the bytes in the page cache. */
-struct plan_straight {
+struct read_plan_straight {
     uint32_t at, len;
     const uint8_t *mapped;            /* that part in the extent's map, to be copied; or NULL */
 };
 
 /* The bytes to read, and the entries that they must match. If whole blocks of the first span go
  * directly to the caller's memory, the rest of that span lies in the buffer without a hole. */
-struct plan {
+struct read_plan {
     struct volume *volume;
     struct extent *extent;
     struct read_buffer *buffer;       /* NULL: no bytes go to a buffer */
@@ -67,10 +67,10 @@ struct plan {
     uint32_t span_count;
     uint32_t unit, unit_count;
     uint32_t header_at;               /* offset in the buffer, for WHOLE and metadata */
-    struct plan_blocks blocks;
+    struct read_plan_blocks blocks;
     uint32_t skip, give;              /* bytes of the blocks to skip, and then to give */
     uint8_t *to;                      /* the caller's memory for the bytes given */
-    struct plan_straight straight;
+    struct read_plan_straight straight;
     /* the entries of the units from `unit` on, or one WHOLE entry, or one of metadata */
     struct entry entries[RECORD_UNITS];
 };
@@ -85,7 +85,7 @@ struct op_read {
 struct store_op {
     struct store_op *next;            /* in the list of kept ops */
     struct store_io *io;
-    struct plan plan;
+    struct read_plan plan;
     struct op_read reads[2];
     uint32_t pending;
     enum err err;
@@ -133,26 +133,26 @@ void read_buffers_free(struct store_io *io);    /* no buffer may be in use */
 /* Takes a reference to the extent (rule H1 in src/README.md), and a buffer unless `bytes` is 0.
  * Returns OK, or ERR_NOT_FOUND, which is a miss. If the extent is gone, the index forgets the
  * entries. */
-enum err plan_hold(struct store_io *io, struct plan *plan, size_t bytes) MUST_USE;
-void plan_end(struct plan *plan);
+enum err read_plan_hold(struct store_io *io, struct read_plan *plan, size_t bytes) MUST_USE;
+void read_plan_end(struct read_plan *plan);
 /* To be called if the bytes fail their checks. Counts that, and lets the index forget the entries
  * of the plan. */
-void plan_disown(const struct plan *plan);
+void read_plan_disown(const struct read_plan *plan);
 /* Finds the memory that a span is read into. Returns the number of parts. */
-unsigned span_parts(const struct plan *plan, uint32_t i, struct iovec parts[DISK_PARTS]) MUST_USE;
+unsigned span_parts(const struct read_plan *plan, uint32_t i, struct iovec parts[DISK_PARTS]) MUST_USE;
 /* Returns the place in memory of byte `at` of the first span, after it was read. */
-uint8_t *plan_place(const struct plan *plan, uint32_t at) MUST_USE;
-/* Returns where that byte was found: at plan_place, or in the extent's map. */
-const uint8_t *plan_found(const struct plan *plan, uint32_t at) MUST_USE;
+uint8_t *read_plan_place(const struct read_plan *plan, uint32_t at) MUST_USE;
+/* Returns where that byte was found: at read_plan_place, or in the extent's map. */
+const uint8_t *read_plan_found(const struct read_plan *plan, uint32_t at) MUST_USE;
 /* Reads from the page cache alone, and sets plan->straight.mapped. Returns OK, ERR_WAIT if the disk
  * must be read, ERR_IO or ERR_FAULT. */
-enum err plan_read_cached(struct store_io *io, struct plan *plan) MUST_USE;
+enum err read_plan_cached(struct store_io *io, struct read_plan *plan) MUST_USE;
 /* Reads the header from the buffer. Returns false if it is not that of the record that the index
  * named, for this object. */
-bool plan_header(const struct plan *plan, uint32_t len, struct record *ret) MUST_USE;
+bool read_plan_header(const struct read_plan *plan, uint32_t len, struct record *ret) MUST_USE;
 
 /* Makes an op, which takes the extent and the buffer of the plan. */
-struct store_op *op_new(struct store_io *io, const struct plan *plan,
+struct store_op *op_new(struct store_io *io, const struct read_plan *plan,
                         void (*finish)(struct store_op *op)) MUST_USE;
 void op_start(struct store_op *op);   /* reads the spans of the plan, then calls finish() */
 void op_end(struct store_op *op);

@@ -246,7 +246,7 @@ static void wait_for_work(struct pin_pass *pass)
 
 /* A volume that is always too slow must not keep the recyclers of the others waiting: each pass does
  * that for a while. */
-static void plan_next(struct pin_pass *pass)
+static void read_plan_next(struct pin_pass *pass)
 {
     bool some = some_are_left_out(pass, false);
     pass->pause_ms = some ? MIN(MAX(2 * pass->pause_ms, LEFT_OUT_MS), LEFT_OUT_MS_MAX) : 0;
@@ -263,7 +263,7 @@ static void do_pass(struct pin_pass *pass)
     if (!pass->stopping)
         pass->done = number;
     pass->rest_ms = mono_ms() + (mono_ms() - begun_ms);
-    plan_next(pass);
+    read_plan_next(pass);
     pthread_cond_broadcast(&pass->ended);
 }
 

@@ -35,18 +35,18 @@ static_assert((STRIPE_BLOCKS & (STRIPE_BLOCKS - 1)) == 0,
 
 /* Verifies each block in its place; a block in the map is copied there first. Returns ERR_CHANGED
  * if the record is right, but has other metadata than the plan. */
-static enum err settle_blocks(const struct plan *plan)
+static enum err settle_blocks(const struct read_plan *plan)
 {
     struct record record;
     bool whole = plan->entries[0].whole;
-    if (whole && !plan_header(plan, record_header_bytes(plan->entries[0].len), &record))
+    if (whole && !read_plan_header(plan, record_header_bytes(plan->entries[0].len), &record))
         return ERR_GONE;
     if (whole && record.metadata_len != metadata_block_bytes(plan->metadata))
         return ERR_CHANGED;
     for (uint32_t i = 0; i < plan->blocks.count; i++) {
         uint32_t in_span = plan->blocks.at + i * BLOCK_BYTES;
-        const uint8_t *found = plan_found(plan, in_span);
-        uint8_t *at = plan_place(plan, in_span);
+        const uint8_t *found = read_plan_found(plan, in_span);
+        uint8_t *at = read_plan_place(plan, in_span);
         uint32_t block = plan->blocks.first + i, unit = block / 2;
         uint32_t len = MIN(BLOCK_BYTES, plan->blocks.len - i * BLOCK_BYTES);
         uint64_t unit_crcs = plan->entries[whole ? 0 : unit - plan->unit].mark;
@@ -76,7 +76,7 @@ static uint32_t fitting(const struct metadata *metadata, uint32_t unit, const st
 }
 
 /* Sets the plan's entries: at most `count` units of one record that was not purged. */
-static void find_units(struct plan *plan, uint32_t count)
+static void find_units(struct read_plan *plan, uint32_t count)
 {
     struct ban_set *bans = ban_set_ref(&plan->volume->bans->place);
     count = index_get_run(plan->volume->index, &plan->id, plan->unit, count, plan->entries);
@@ -91,7 +91,7 @@ static void find_units(struct plan *plan, uint32_t count)
 
 /* Sets the spans of the wanted blocks and, for WHOLE, of the header. They are one span if the
  * buffer has room for the bytes between them. Returns the number of bytes that need a buffer. */
-static uint32_t plan_spans(struct plan *plan, uint64_t blocks_start)
+static uint32_t read_plan_spans(struct read_plan *plan, uint64_t blocks_start)
 {
     const struct entry *entry = &plan->entries[0];
     uint64_t at = entry->offset + blocks_start - (uint64_t)plan->unit * UNIT_BYTES;
@@ -120,7 +120,7 @@ static uint32_t plan_spans(struct plan *plan, uint64_t blocks_start)
 
 /* Finds the whole blocks among the wanted bytes: they go directly to the caller's memory. Offsets
  * count from the first block here. */
-static void plan_straight(struct plan *plan, void *to)
+static void read_plan_straight(struct read_plan *plan, void *to)
 {
     uint32_t from = plan->skip ? BLOCK_BYTES : 0, end = plan->skip + plan->give;
     if (end < plan->blocks.len)
@@ -133,10 +133,10 @@ static void plan_straight(struct plan *plan, void *to)
 }
 
 /* Makes the plan of a read. `to` is the caller's memory for the bytes, or NULL. */
-static enum err plan_bytes(struct store_io *io, const struct metadata *metadata, uint64_t offset,
-                           uint64_t end, void *to, struct plan *plan)
+static enum err read_plan_bytes(struct store_io *io, const struct metadata *metadata, uint64_t offset,
+                           uint64_t end, void *to, struct read_plan *plan)
 {
-    memset(plan, 0, offsetof(struct plan, entries));
+    memset(plan, 0, offsetof(struct read_plan, entries));
     if (metadata->size > STORE_OBJECT_BYTES_MAX)
         return ERR_NOT_FOUND;
     uint64_t first = offset / BLOCK_BYTES;
@@ -157,33 +157,33 @@ static enum err plan_bytes(struct store_io *io, const struct metadata *metadata,
     else
         last = MIN(last, 2 * ((uint64_t)plan->unit + plan->unit_count) - 1);
     uint64_t blocks_end = MIN((last + 1) * BLOCK_BYTES, metadata->size);
-    plan->blocks = (struct plan_blocks){ .first = (uint32_t)first,
+    plan->blocks = (struct read_plan_blocks){ .first = (uint32_t)first,
                                          .count = (uint32_t)(last - first + 1),
                                          .len = (uint32_t)(blocks_end - first * BLOCK_BYTES) };
     plan->skip = (uint32_t)(offset - first * BLOCK_BYTES);
     plan->give = (uint32_t)(MIN(end, blocks_end) - offset);
-    plan_straight(plan, to);
-    uint32_t buffered = plan_spans(plan, first * BLOCK_BYTES);
+    read_plan_straight(plan, to);
+    uint32_t buffered = read_plan_spans(plan, first * BLOCK_BYTES);
     if (plan->straight.len)
         plan->straight.at += plan->blocks.at;
-    return plan_hold(io, plan, buffered);
+    return read_plan_hold(io, plan, buffered);
 }
 
 /* Copies the wanted bytes before and after the direct blocks to the caller's memory. */
-static void bring_together(const struct plan *plan)
+static void bring_together(const struct read_plan *plan)
 {
-    const struct plan_straight *straight = &plan->straight;
+    const struct read_plan_straight *straight = &plan->straight;
     uint32_t start = plan->blocks.at + plan->skip, end = start + plan->give;
     uint32_t rest = straight->at + straight->len;
     if (start < straight->at)
-        memcpy(plan->to, plan_place(plan, start), straight->at - start);
+        memcpy(plan->to, read_plan_place(plan, start), straight->at - start);
     if (rest < end)
-        memcpy(plan->to + rest - start, plan_place(plan, rest), end - rest);
+        memcpy(plan->to + rest - start, read_plan_place(plan, rest), end - rest);
 }
 
 static int settle_straight(void *ask)
 {
-    const struct plan *plan = ask;
+    const struct read_plan *plan = ask;
     enum err e = settle_blocks(plan);
     if (!e)
         bring_together(plan);
@@ -193,10 +193,10 @@ static int settle_straight(void *ask)
 /* Verifies the bytes in the caller's memory. Returns ERR_MORE if a check failed: another process
  * may have written there, or the map failed, so the record may be right. Returns ERR_FAULT if the
  * memory was unmapped. */
-static enum err finish_straight(struct plan *plan, struct object_bytes *ret)
+static enum err finish_straight(struct read_plan *plan, struct object_bytes *ret)
 {
     slice there = { (const char *)plan->to, plan->give };
-    const struct plan_straight *straight = &plan->straight;
+    const struct read_plan_straight *straight = &plan->straight;
     slice mapped = { (const char *)straight->mapped, straight->mapped ? straight->len : 0 };
     int e, failed;
     if (!trap_read_two(settle_straight, plan, (slice[]){ there, mapped }, &e, &failed))
@@ -206,7 +206,7 @@ static enum err finish_straight(struct plan *plan, struct object_bytes *ret)
     return e == ERR_GONE ? ERR_MORE : (enum err)e;
 }
 
-static enum err finish_buffered(struct plan *plan, struct object_bytes *ret)
+static enum err finish_buffered(struct read_plan *plan, struct object_bytes *ret)
 {
     enum err e = settle_blocks(plan);
     if (!e) {
@@ -219,7 +219,7 @@ static enum err finish_buffered(struct plan *plan, struct object_bytes *ret)
 
 /* True if the piece begins where the last piece of its record ended. A record that is read in pieces
  * is touched once, as it is when it is fetched: else time would pass faster while reads are hits. */
-static bool is_next_piece(struct store_io *io, const struct plan *plan, uint64_t hash)
+static bool is_next_piece(struct store_io *io, const struct read_plan *plan, uint64_t hash)
 {
     struct piece_end *last = &io->ends[hash % PIECE_ENDS];
     uint64_t start = (uint64_t)plan->blocks.first * BLOCK_BYTES + plan->skip;
@@ -229,7 +229,7 @@ static bool is_next_piece(struct store_io *io, const struct plan *plan, uint64_t
 }
 
 /* Stamps the record as read now, and counts the touch. */
-static void touch(struct store_io *io, const struct plan *plan)
+static void touch(struct store_io *io, const struct read_plan *plan)
 {
     struct rule *rule = &plan->volume->rule;
     const struct tallies *tallies = volume_tallies(plan->volume);
@@ -248,31 +248,31 @@ static void touch(struct store_io *io, const struct plan *plan)
 
 /* Verifies the bytes and moves them to *ret, or returns ERR_GONE, ERR_FAULT or ERR_MORE. Ends the
  * plan in each case. */
-static enum err finish_bytes(struct store_io *io, struct plan *plan, enum err read,
+static enum err finish_bytes(struct store_io *io, struct read_plan *plan, enum err read,
                              struct object_bytes *ret)
 {
     enum err e = read;
     if (!e)
         e = plan->straight.len ? finish_straight(plan, ret) : finish_buffered(plan, ret);
     if (e == ERR_GONE || e == ERR_IO)
-        plan_disown(plan);
+        read_plan_disown(plan);
     if (!e)
         touch(io, plan);
-    plan_end(plan);
+    read_plan_end(plan);
     return e == OK || e == ERR_FAULT || e == ERR_MORE ? e : ERR_GONE;
 }
 
 /* Reads the bytes again, into a read buffer. ERR_WAIT: the plan goes on, and the disk must be
  * read. */
-static enum err read_again(struct store_io *io, struct plan *plan, const struct metadata *metadata,
+static enum err read_again(struct store_io *io, struct read_plan *plan, const struct metadata *metadata,
                            struct object_bytes *ret)
 {
     uint64_t offset = (uint64_t)plan->blocks.first * BLOCK_BYTES + plan->skip;
     metric_add(M_STORE_REREADS, 1);
-    enum err e = plan_bytes(io, metadata, offset, offset + plan->give, NULL, plan);
+    enum err e = read_plan_bytes(io, metadata, offset, offset + plan->give, NULL, plan);
     if (e)
         return ERR_GONE;
-    e = plan_read_cached(io, plan);
+    e = read_plan_cached(io, plan);
     return e == ERR_WAIT ? e : finish_bytes(io, plan, e, ret);
 }
 
@@ -296,12 +296,12 @@ enum err store_read(struct store_io *io, const struct metadata *metadata, uint64
                     uint64_t end, void *to, object_bytes_done *done, void *arg,
                     struct object_bytes *ret, struct store_op **ret_op)
 {
-    struct plan plan;
+    struct read_plan plan;
     check(offset < end && done);
-    enum err e = plan_bytes(io, metadata, offset, end, to, &plan);
+    enum err e = read_plan_bytes(io, metadata, offset, end, to, &plan);
     if (e)
         return e;
-    e = plan_read_cached(io, &plan);
+    e = read_plan_cached(io, &plan);
     if (e != ERR_WAIT)
         e = finish_bytes(io, &plan, e, ret);
     if (e == ERR_MORE)

@@ -13,12 +13,12 @@
 
 #define METADATA_FIRST_READ 8192u
 
-static enum err plan_metadata(struct store_io *io, const struct object_id *id,
-                              const struct object_name *name, struct plan *plan)
+static enum err read_plan_metadata(struct store_io *io, const struct object_id *id,
+                              const struct object_name *name, struct read_plan *plan)
 {
     struct volume *volume = store_home(io->store, id);
     struct entry *entry = &plan->entries[0];
-    *plan = (struct plan){ .volume = volume, .id = *id, .unit_count = 1 };
+    *plan = (struct read_plan){ .volume = volume, .id = *id, .unit_count = 1 };
     if (!volume_is_serving(volume))
         return ERR_NOT_FOUND;
     plan->generation = atomic_load(&volume->generation);
@@ -36,16 +36,16 @@ static enum err plan_metadata(struct store_io *io, const struct object_id *id,
     }
     len = MIN(len, LARGE_BYTES);
     plan->spans[plan->span_count++] = (struct span){ .at = entry->offset, .len = (uint32_t)len };
-    return plan_hold(io, plan, len);
+    return read_plan_hold(io, plan, len);
 }
 
 /* Returns ERR_MORE if the metadata is longer than the span that was read; the span then has the
  * right length. */
-static enum err decode_metadata(struct store_io *io, struct plan *plan, struct metadata **ret)
+static enum err decode_metadata(struct store_io *io, struct read_plan *plan, struct metadata **ret)
 {
     struct record record;
     struct span *span = &plan->spans[0];
-    if (!plan_header(plan, span->len, &record))
+    if (!read_plan_header(plan, span->len, &record))
         return ERR_GONE;
     uint32_t start = record_header_bytes(record.data_len), need = start + record.metadata_len;
     if (need > span->len) {
@@ -73,7 +73,7 @@ static enum err decode_metadata(struct store_io *io, struct plan *plan, struct m
 
 /* Puts the metadata into RAM, unless a commit, a removal or an unclean opening has changed it since
  * the look-up in the index. */
-static void remember_metadata(const struct plan *plan, struct metadata *metadata)
+static void remember_metadata(const struct read_plan *plan, struct metadata *metadata)
 {
     struct volume *volume = plan->volume;
     bool unproved = plan->entries[0].generation != plan->generation;
@@ -95,13 +95,13 @@ static void remember_metadata(const struct plan *plan, struct metadata *metadata
     }
 }
 
-static enum err finish_metadata(struct store_io *io, struct plan *plan, struct metadata **ret)
+static enum err finish_metadata(struct store_io *io, struct read_plan *plan, struct metadata **ret)
 {
     enum err e = decode_metadata(io, plan, ret);
     if (!e)
         remember_metadata(plan, *ret);
     if (e == ERR_GONE)
-        plan_disown(plan);
+        read_plan_disown(plan);
     return e == OK || e == ERR_MORE ? e : ERR_NOT_FOUND;
 }
 
@@ -112,21 +112,21 @@ static bool has_name(const struct metadata *metadata, const struct object_name *
 
 /* Reads metadata from the page cache alone. ERR_WAIT: the disk must be read, and the plan goes
  * on. */
-static enum err metadata_at_once(struct store_io *io, struct plan *plan, struct metadata **ret)
+static enum err metadata_at_once(struct store_io *io, struct read_plan *plan, struct metadata **ret)
 {
     enum err e;
     do {
-        e = plan_read_cached(io, plan);
+        e = read_plan_cached(io, plan);
         if (e == ERR_WAIT)
             return e;
         if (e) {
-            plan_disown(plan);
+            read_plan_disown(plan);
             e = ERR_NOT_FOUND;
             break;
         }
         e = finish_metadata(io, plan, ret);
     } while (e == ERR_MORE);
-    plan_end(plan);
+    read_plan_end(plan);
     return e;
 }
 
@@ -135,7 +135,7 @@ static void op_finish(struct store_op *op)
     struct metadata *metadata = NULL;
     enum err e = ERR_NOT_FOUND;
     if (op->err == ERR_IO)
-        plan_disown(&op->plan);
+        read_plan_disown(&op->plan);
     else if (!op->err)
         e = finish_metadata(op->io, &op->plan, &metadata);
     if (e == ERR_MORE) {
@@ -158,10 +158,10 @@ enum err store_metadata(struct store_io *io, const struct object_id *id,
 {
     struct volume *home = store_home(io->store, id);
     struct metadata *metadata = metadata_cache_get(home->known.cache, id);
-    struct plan plan;
+    struct read_plan plan;
     if (metadata && ban_list_has_metadata(&io->store->installation.bans, metadata))
         metadata_unref(&metadata);
-    enum err e = metadata ? OK : plan_metadata(io, id, name, &plan);
+    enum err e = metadata ? OK : read_plan_metadata(io, id, name, &plan);
     if (!metadata && !e)
         e = metadata_at_once(io, &plan, &metadata);
     if (e == ERR_WAIT) {
