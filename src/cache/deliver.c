@@ -109,6 +109,19 @@ static bool already_here(struct fetch *fetch)
                            fetch->next / UNIT_BYTES, 1) > 0;
 }
 
+/* A stream that is not stored does not rely on the store, because the next write may remove these
+ * bytes. It ends where a fetch ahead of it has begun, unless others read it: they may be too far
+ * behind for the flights of that fetch. */
+static bool comes_otherwise(struct fetch *fetch)
+{
+    if (fetch->admission.admitted)
+        return already_here(fetch);
+    struct flight *other = flight_find(fetch->inflight, fetch->metadata->etag_hash, fetch->next);
+    bool found = other && other->ahead && fetch->readers.count <= 1;
+    flight_unref(&other);
+    return found;
+}
+
 /* The store is asked once for each record. */
 static bool is_stored(struct fetch *fetch)
 {
@@ -134,9 +147,8 @@ static enum step next_step(struct fetch *fetch)
         fetch->end = fetch->next;    /* H6: ends with the record that was under way */
         return STEP_ENOUGH;
     }
-    /* The caller that began the fetch knew that its first record is missing. A stream that is not
-     * stored does not rely on the store, because the next write may remove these bytes. */
-    if (fetch->stream.began && fetch->admission.admitted && already_here(fetch)) {
+    /* The caller that began the fetch knew that its first record is missing. */
+    if (fetch->stream.began && comes_otherwise(fetch)) {
         fetch->end = fetch->next;
         return STEP_ENOUGH;
     }
@@ -195,8 +207,11 @@ static void land(struct fetch *fetch)
     struct flight *flight = fetch->stream.current;
     check(fetch->next <= fetch->end && fetch->next == flight->start + flight->length);
     fetch->stream.current = NULL;
-    if (!flight_land(flight, fetch->admission.stores, needs_metadata(fetch, flight)))
+    if (!flight_land(flight, fetch->admission.stores, needs_metadata(fetch, flight))) {
         keep(fetch, flight);
+        /* Its reader is not there yet: it must not bring more than it can keep. */
+        fetch->admission.admitted &= !fetch->ahead;
+    }
     flight_unref(&flight);
     if (!fetch->readers.count && !fetch->detached)
         fetch->end = fetch->next;
@@ -409,6 +424,8 @@ static void retire(struct fetch *fetch)
 {
     close_current(fetch);
     fetch->over = true;
+    if (!fetch_keeps_bytes(fetch))
+        fetch_give_back(fetch);
     list_del(&fetch->link);
     waiters_wake(&fetch->readers.waiters);
     if (!fetch->readers.count)

@@ -34,6 +34,7 @@ void fetch_free(struct fetch *fetch)
     check(!fetch->readers.count && !fetch->stream.current);
     slots_forget(fetch->inflight->flights, fetch);
     fetch_drop_kept(fetch);
+    fetch_give_back(fetch);
     metadata_unref(&fetch->metadata);
     refusal_unref(&fetch->refusal);
     arena_free(&fetch->request.arena);
@@ -147,6 +148,30 @@ struct fetch *fetch_start(struct inflight *inflight, enum fetch_kind kind,
     metric_add(kind == FETCH_HEAD ? M_CACHE_HEADS : M_CACHE_FETCHES, 1);
     fetch_send(fetch);
     return fetch;
+}
+
+/* Slots for one fetch: all its bytes if they are not stored; else a record that fills, and one that
+ * waits for the disk. */
+#define AHEAD_SLOTS ((size_t)(2 * GROUP_BYTES))
+
+struct fetch *fetch_start_ahead(struct inflight *inflight, const struct asker *asker,
+                                struct metadata *metadata, const struct fetch_span *span)
+{
+    if (!slots_reserve(inflight->flights, AHEAD_SLOTS))
+        return NULL;
+    struct fetch *fetch = fetch_start(inflight, FETCH_GET, asker, metadata, span);
+    if (fetch)
+        fetch->ahead = fetch->holds_slots = true;
+    else
+        slots_unreserve(inflight->flights, AHEAD_SLOTS);
+    return fetch;
+}
+
+void fetch_give_back(struct fetch *fetch)
+{
+    if (fetch->holds_slots)
+        slots_unreserve(fetch->inflight->flights, AHEAD_SLOTS);
+    fetch->holds_slots = false;
 }
 
 struct fetch *fetch_probe(struct inflight *inflight, const struct identity *who, unsigned part)

@@ -112,6 +112,8 @@ struct fetch {
     bool answered;
     bool over;                    /* nothing more will come */
     bool canceled;                /* it will soon be over: no reader may join it */
+    bool ahead;                   /* begun ahead of its reader (window.h) */
+    bool holds_slots;             /* has slots set aside, until it is over and keeps no bytes in them */
     bool detached;                /* goes on without readers as long as its bytes are stored */
     enum err err;                 /* once over: OK, ERR_CHANGED (another version), or see refusal */
     struct refusal *refusal;
@@ -137,6 +139,10 @@ struct fetch {
 struct fetch *fetch_start(struct inflight *inflight, enum fetch_kind kind,
                           const struct asker *asker, struct metadata *metadata,
                           const struct fetch_span *span) MUST_USE;
+/* Starts a GET ahead of its reader. Returns NULL also if too many slots are set aside already. */
+struct fetch *fetch_start_ahead(struct inflight *inflight, const struct asker *asker,
+                                struct metadata *metadata, const struct fetch_span *span) MUST_USE;
+void fetch_give_back(struct fetch *fetch);    /* the slots that are set aside; under the lock */
 /* Returns the newest HEAD of this identity that is in progress, or NULL. Under the lock. */
 struct fetch *fetch_probe(struct inflight *inflight, const struct identity *who,
                           unsigned part) MUST_USE;

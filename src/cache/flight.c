@@ -329,7 +329,8 @@ void slots_press(struct flights *flights)
 bool slots_reserve(struct flights *flights, size_t bytes)
 {
     pthread_mutex_lock(&flights->slots_lock);
-    bool fits = flights->slots_reserved + bytes <= flights->slots_max / 2;
+    bool fits = flights->slots_reserved + bytes <= flights->slots_max / 2 &&
+                flights->slots_used <= flights->slots_max / 2;
     flights->slots_reserved += fits ? bytes : 0;
     pthread_mutex_unlock(&flights->slots_lock);
     return fits;
@@ -365,6 +366,7 @@ struct flight *flight_new(struct inflight *inflight, struct fetch *feeder,
     flight->magic = FLIGHT_MAGIC;
     flight->inflight = inflight_ref(inflight);
     flight->fetch = feeder;
+    flight->ahead = feeder->ahead;
     flight->metadata = metadata_ref(metadata);
     flight->start = start;
     flight->length = length;

@@ -67,6 +67,7 @@ struct flight {
     _Atomic uint64_t filled;      /* number of bytes that are there, from start on */
     char *bytes;
     size_t slot_bytes;
+    bool ahead;                   /* a fetch that was begun ahead of its reader feeds it */
     struct list waiters;
     uint64_t woken_ns, woken_bytes;    /* time and `filled` of the latest wake of its waiters */
     unsigned refs;                /* under the lock */
@@ -140,7 +141,7 @@ bool slots_spare(struct flights *flights, struct fetch *fetch) MUST_USE;
 void slots_press(struct flights *flights);
 /* Sets slots aside for a fetch that begins ahead of its reader, so that all such fetches together
  * take at most half of the slots: fetches that a reader waits for get the others. Returns false if
- * that half is given away. */
+ * that half is given away, or half of the slots are in use. */
 bool slots_reserve(struct flights *flights, size_t bytes) MUST_USE;
 void slots_unreserve(struct flights *flights, size_t bytes);
 /* True if few slots are left: a slow reader must copy, and release its slot. */

@@ -215,6 +215,8 @@ static enum err why_over(struct plan *plan)    /* under the lock */
     if (!fetch || !fetch->over || !fetch->err || fetch->err == ERR_CANCELED ||
         fetch->next > plan->pos)
         return OK;
+    if (fetch->ahead && fetch->err != ERR_CHANGED)    /* one connection would have sufficed: ask again */
+        return OK;
     if (fetch->err == ERR_CHANGED)
         return ERR_CHANGED;
     if (!identity_same(fetch->asked.as.who, plan->of->asker.who))

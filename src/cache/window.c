@@ -10,12 +10,14 @@
  * and waits, and its connection has had START_NS to show that it is slow. The window doubles each time
  * that the reader waits and all its fetches have their answers, which is once for each round trip. A
  * reader that is slower than one connection never opens it. A reader that is slower than the window
- * waits no more, so the window stays as it is. The fetch that the reader is in ends where the first
- * span begins: what its connection has brought beyond this place is lost, and a fast connection has
- * brought more.
+ * waits no more, so the window stays as it is.
+ *
+ * The fetch that the reader is in goes on until it meets a flight of the first span (deliver.c). If
+ * the origin never answers for that span, this fetch brings its bytes, too. What its connection has
+ * brought beyond this place is lost.
  *
  * A failed fetch halves the window, because an origin that refuses requests has too many of them. The
- * reader fetches the bytes that are missing itself, when it comes to them. */
+ * failure is not the reader's: it asks for the missing bytes itself, when it comes to them. */
 #include "cache/window.h"
 
 #include "base/clock.h"
@@ -31,9 +33,6 @@
 #define SPAN_LEAST (4 * MIB)
 #define SPAN_MOST (8 * MIB)
 #define SPAN_UNSTORED UNSTORED_AHEAD_BYTES
-/* Slots for one fetch: all its bytes if they are not stored; else a record that fills, and one that
- * waits for the disk. */
-#define SPAN_SLOTS ((size_t)(2 * GROUP_BYTES))
 /* A fetch is cut short only if so many of its bytes lie behind the place, or more: what was on its way
  * is lost, and that is some megabytes if the connection is fast and long. */
 #define CUT_LEAST (48 * MIB)
@@ -64,16 +63,22 @@ static unsigned in_progress(const struct plan *plan, bool *ret_all_answered)
 
 /* ---- the next span ---- */
 
-/* Finds a fetch in progress that will bring the byte. */
+/* Finds a fetch in progress that will bring the byte. A fetch ends where the next one has begun, so
+ * only the nearest counts, and none that began before the window did. */
 static struct fetch *claimant(const struct plan *plan, uint64_t pos)
 {
+    struct fetch *nearest = NULL;
+    uint64_t nearest_first = pos < plan->window.cut ? 0 : plan->window.cut, nearest_end = 0;
     list_each(struct fetch, fetch, &plan->sources.inflight->fetches, link) {
         uint64_t first = fetch->answered ? fetch->next : fetch->asked.span.first;
-        uint64_t end = fetch->answered ? fetch->end : fetch->asked.span.end;
-        if (!fetch->over && !fetch->canceled && is_same_version(plan, fetch) && first <= pos && pos < end)
-            return fetch;
+        if (fetch->over || fetch->canceled || !is_same_version(plan, fetch) || first > pos ||
+            first < nearest_first)
+            continue;
+        nearest = fetch;
+        nearest_first = first;
+        nearest_end = fetch->answered ? fetch->end : fetch->asked.span.end;
     }
-    return NULL;
+    return nearest && pos < nearest_end ? nearest : NULL;
 }
 
 /* The first byte that is not wanted: for a stream, it lies beyond the end of the range. */
@@ -91,13 +96,13 @@ static uint64_t span_bytes(const struct plan *plan, uint64_t pos)
 }
 
 /* Moves window->next to the next byte that is neither stored nor being fetched. A fetch in progress
- * that goes on for more than a span may be cut short there: *ret_cut is that fetch, or NULL. Returns
- * false if there is no such byte now. */
-static bool find_gap(struct plan *plan, uint64_t limit, struct fetch **ret_cut)
+ * that goes on for much longer may end there: then *ret_cut is true. Returns false if there is no such
+ * byte now. */
+static bool find_gap(struct plan *plan, uint64_t limit, bool *ret_cut)
 {
     struct window *window = &plan->window;
     struct store *store = cache_store(plan->of->loop->cache);
-    *ret_cut = NULL;
+    *ret_cut = false;
     while (window->next < limit) {
         struct flight *flight =
             flight_find(plan->sources.inflight, plan->metadata->etag_hash, window->next);
@@ -114,12 +119,11 @@ static bool find_gap(struct plan *plan, uint64_t limit, struct fetch **ret_cut)
             if (!fetch->answered)
                 return false;    /* nobody knows how much of it comes */
             uint64_t place = MAX(window->next, least);
-            bool is_cut = place + CUT_LEAST <= fetch->end;
-            window->next = is_cut ? place : fetch->end;
-            if (!is_cut)
-                continue;
-            *ret_cut = fetch;
-            return window->next < limit;
+            *ret_cut = place + CUT_LEAST <= fetch->end;
+            window->next = *ret_cut ? place : fetch->end;
+            if (*ret_cut)
+                return window->next < limit;
+            continue;
         }
         uint64_t first = window->next / UNIT_BYTES;
         uint64_t units = store_has_units(store, plan->metadata, first, SPAN_LEAST / UNIT_BYTES);
@@ -130,27 +134,29 @@ static bool find_gap(struct plan *plan, uint64_t limit, struct fetch **ret_cut)
     return false;
 }
 
+/* True if what is fetched now may still be published: no write or purge has come meanwhile. */
+static bool is_current(const struct plan *plan)
+{
+    const struct inflight *inflight = plan->sources.inflight;
+    return !inflight->unhooked && epoch_holds(&inflight->id, inflight->epoch) &&
+           !store_is_purged(cache_store(inflight->cache), &inflight->name, inflight->compared);
+}
+
 static bool may_begin(struct plan *plan, unsigned busy)
 {
     const struct window *window = &plan->window;
+    struct cache *cache = plan->of->loop->cache;
     return busy < window->fetches_max && window->count < WINDOW_SPANS &&
-           !slots_scarce(plan->of->flights) && !cache_fetches_scarce(plan->of->loop->cache);
-}
-
-/* Forgets the fetch of a span. */
-static void leave(struct plan *plan, struct window_span *span)
-{
-    if (span->fetch)
-        slots_unreserve(plan->of->flights, SPAN_SLOTS);
-    fetch_leave(&span->fetch);
+           !cache_fetches_scarce(cache) && !origin_is_busy(plan->of->rules->origin) &&
+           is_current(plan) && (!window->stored || store_takes(cache_store(cache), &plan->of->id));
 }
 
 /* Returns false if no further span can begin now. */
 static bool begin_span(struct plan *plan, uint64_t limit)
 {
     struct window *window = &plan->window;
-    struct fetch *cut;
-    if (!find_gap(plan, limit, &cut) || !slots_reserve(plan->of->flights, SPAN_SLOTS))
+    bool cut;
+    if (!find_gap(plan, limit, &cut))
         return false;
     uint64_t end = MIN(window->next + span_bytes(plan, window->next), wanted_end(plan));
     struct fetch_span span = plan_gap(plan, window->next, end);
@@ -158,13 +164,11 @@ static bool begin_span(struct plan *plan, uint64_t limit)
     if (!asker.list_id)
         asker.list_id = (uintptr_t)window;    /* all fetches of a window take turns as one */
     struct fetch *fetch =
-        fetch_start(plan->sources.inflight, FETCH_GET, &asker, plan->metadata, &span);
-    if (!fetch) {
-        slots_unreserve(plan->of->flights, SPAN_SLOTS);
+        fetch_start_ahead(plan->sources.inflight, &asker, plan->metadata, &span);
+    if (!fetch)
         return false;
-    }
-    if (cut)
-        cut->end = span.first;
+    if (cut && !window->cut)
+        window->cut = span.first;
     *span_at(window, window->count++) =
         (struct window_span){ .first = span.first, .end = span.end, .fetch = fetch };
     window->next = span.end;
@@ -179,11 +183,13 @@ static bool begin_span(struct plan *plan, uint64_t limit)
 static void leave_if_over(struct plan *plan, struct window_span *span)
 {
     const struct fetch *fetch = span->fetch;
+    if (fetch && fetch->answered && fetch->request.status == 200)    /* and not 206 */
+        plan->window.over = true;
     if (!fetch || !fetch->over || (fetch_keeps_bytes(fetch) && plan->pos < span->end))
         return;
     if (fetch->err && fetch->err != ERR_CANCELED)
         plan->window.fetches_max /= 2;
-    leave(plan, span);
+    fetch_leave(&span->fetch);
 }
 
 void window_fill(struct plan *plan)
@@ -195,10 +201,16 @@ void window_fill(struct plan *plan)
     for (unsigned i = 0; i < window->count; i++)
         leave_if_over(plan, span_at(window, i));
     for (; window->count && span_at(window, 0)->end <= plan->pos; window->count--) {
-        leave(plan, span_at(window, 0));
+        fetch_leave(&span_at(window, 0)->fetch);
         window->first = (window->first + 1) % WINDOW_SPANS;
     }
-    uint64_t lead = MIN((uint64_t)LEAD_MOST, cache_ahead_max(plan->of->loop->cache));
+    if (window->over) {
+        window_close(plan);
+        window->over = true;
+        return;
+    }
+    uint64_t lead = window->stored ? LEAD_MOST : WINDOW_FETCHES * SPAN_UNSTORED;
+    lead = MIN(lead, cache_ahead_max(plan->of->loop->cache));
     uint64_t limit = MIN(wanted_end(plan), plan->pos + lead);
     unsigned busy = in_progress(plan, &answered);
     window->next = MAX(window->next, plan->pos / GROUP_BYTES * GROUP_BYTES);
@@ -226,7 +238,8 @@ void window_widen(struct plan *plan)
     const struct fetch *own = plan->sources.fetch;
     bool is_large = wanted_end(plan) - plan->pos > SPLIT_BYTES || window->count;
     bool answered;
-    if (!is_large || !own || !own->answered || own->over || plan->sources.slow ||
+    if (!is_large || !own || !own->answered || own->over || plan->sources.slow || window->over ||
+        (!own->admission.stores && own->readers.count > 1) ||
         !learn_has_strong_etag(plan->metadata) || !needs_more(plan))
         return;
     unsigned busy = in_progress(plan, &answered);
@@ -256,7 +269,7 @@ void window_close(struct plan *plan)
 {
     struct window *window = &plan->window;
     for (unsigned i = 0; i < window->count; i++)
-        leave(plan, span_at(window, i));
+        fetch_leave(&span_at(window, i)->fetch);
     *window = (struct window){ 0 };
 }
 

@@ -19,13 +19,15 @@ struct plan;
 /* Bytes that the plan fetches ahead of its reader. */
 struct window_span {
     uint64_t first, end;
-    struct fetch *fetch;          /* the plan is its reader; NULL: the bytes are in the store */
+    struct fetch *fetch;          /* the plan is its reader; NULL: it is over, or has failed */
 };
 
 struct window {
     /* Most fetches of the object that may be in progress now, those of other readers included; 0: the
      * window has not opened. */
     unsigned fetches_max;
+    bool over;                    /* it never opens again: the origin ignores ranges */
+    uint64_t cut;                 /* where the first span began; 0: none began within a fetch */
     uint64_t ahead;               /* bytes to fetch beyond the end of the range, for a stream */
     bool stored;                  /* the store takes what the reader waited for last */
     uint64_t waited_ns, waited_pos;    /* time and position when the reader first waited */

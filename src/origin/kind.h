@@ -50,6 +50,7 @@ struct origin {
     struct list link;
     char *name, *endpoint;
     atomic_uint_fast64_t calls;         /* calls in progress */
+    unsigned busy_calls;                /* with so many calls it is busy (origin_is_busy) */
     _Atomic int64_t answered_s;         /* time of the last answer, with any status; 0: none */
     atomic_bool failing;                /* the last call failed, by the origin's fault */
     pthread_mutex_t lock;               /* guards the members below */

@@ -209,6 +209,11 @@ bool origin_knows_identities(const struct origin *origin)
     return origin->kind->url.knows_identities;
 }
 
+bool origin_is_busy(const struct origin *origin)
+{
+    return atomic_load(&origin->calls) >= origin->busy_calls;
+}
+
 uint64_t origin_owner_changed_ms(const struct origin *origin)
 {
     return origin->kind->owner_changed_ms ? origin->kind->owner_changed_ms(origin) : 0;
@@ -257,6 +262,7 @@ enum err origins_add(struct origins *all, const struct origin_options *options, 
         return e;
     origin->magic = ORIGIN_MAGIC;
     origin->kind = kinds[place];
+    origin->busy_calls = MAX(options->connections_max / 2, 1u);
     pthread_mutex_init(&origin->lock, NULL);
     origin->name = must_strndup(options->name, strlen(options->name));
     list_add(&all->list, &origin->link);

@@ -111,6 +111,10 @@ bool origin_is_read_only(const struct origin *origin);
 /* Returns true if the answers depend on the signer. A directory answers all clients alike. */
 bool origin_knows_identities(const struct origin *origin);
 
+/* Returns true if half as many calls are in progress or waiting as the origin may have connections.
+ * Then no call begins that nobody waits for yet. Any thread. */
+bool origin_is_busy(const struct origin *origin);
+
 /* Returns the time (of the ageing clock) when the owner of Penstock's own credentials changed; 0:
  * never. Answers from before that time were given to the previous owner. */
 uint64_t origin_owner_changed_ms(const struct origin *origin);

@@ -322,6 +322,12 @@ uint64_t origin_owner_changed_ms(const struct origin *origin)
     return atomic_load(&fake.owner_changed_ms);
 }
 
+bool origin_is_busy(const struct origin *origin)
+{
+    (void)origin;
+    return false;
+}
+
 bool origin_knows_identities(const struct origin *origin)
 {
     (void)origin;
