@@ -134,6 +134,13 @@ static bool is_stored(struct fetch *fetch)
     return fetch->admission.stores;
 }
 
+/* True if the fetch is ahead of its reader, and the disk does not keep up. It then waits for its reader
+ * as if its bytes were not stored: otherwise the store would refuse records. */
+static bool outruns_disk(const struct fetch *fetch)
+{
+    return fetch->ahead && !store_keeps_up(cache_store(fetch->inflight->cache), &fetch->inflight->id);
+}
+
 enum step { STEP_GO, STEP_PAUSE, STEP_NO_SLOT, STEP_ENOUGH };
 
 /* Under the lock: may the next byte be taken, and is there a flight for it? */
@@ -143,7 +150,8 @@ static enum step next_step(struct fetch *fetch)
         return STEP_ENOUGH;
     if (fetch->stream.current)
         return STEP_GO;
-    if (!fetch->readers.count && fetch->stream.began && !(fetch->detached && is_stored(fetch))) {
+    bool may_go_on = fetch->detached && is_stored(fetch) && !outruns_disk(fetch);
+    if (!fetch->readers.count && fetch->stream.began && !may_go_on) {
         fetch->end = fetch->next;    /* H6: ends with the record that was under way */
         return STEP_ENOUGH;
     }
@@ -158,7 +166,7 @@ static enum step next_step(struct fetch *fetch)
         fetch->stream.outran = true;
         return STEP_ENOUGH;
     }
-    if (!is_stored(fetch) && ahead > UNSTORED_AHEAD_BYTES) {
+    if (ahead > UNSTORED_AHEAD_BYTES && (!is_stored(fetch) || outruns_disk(fetch))) {
         fetch->stream.pacing = true;
         spare_kept(fetch);
         return STEP_PAUSE;

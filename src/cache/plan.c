@@ -17,6 +17,9 @@
 
 #define COPY_BYTES 65536u         /* a reader's own copy while slots are scarce */
 #define SHORT_COPY_BYTES 16384u   /* the same while read buffers are scarce */
+/* A read with a window has given up the one connection that would have brought all of it. So it asks
+ * so many times more before its client is cut. */
+#define TRIES_MAX 3
 #define MISSING_UNITS ((uint64_t)131072)    /* 16 GiB */
 
 void plan_init(struct plan *plan, const struct reading *of, struct ticket *ticket)
@@ -139,8 +142,10 @@ static bool board(struct plan *plan)    /* under the lock */
     if (plan->sources.fetch)
         fetch_progress(plan->sources.fetch, plan->pos);
     plan->sources.flight = flight_find(inflight, plan->metadata->etag_hash, plan->pos);
-    if (plan->sources.flight)
+    if (plan->sources.flight) {
         read_fetch(plan, plan->sources.flight->fetch);
+        plan->tries = 0;
+    }
     window_fill(plan);
     return plan->sources.flight != NULL;
 }
@@ -221,6 +226,8 @@ static enum err why_over(struct plan *plan)    /* under the lock */
         return ERR_CHANGED;
     if (!identity_same(fetch->asked.as.who, plan->of->asker.who))
         return OK;    /* refused to another, not to us: we ask in our own name */
+    if (plan->window.next && refusal_is_outage(fetch->refusal) && plan->tries++ < TRIES_MAX)
+        return OK;
     refusal_unref(&plan->refusal);
     plan->refusal = refusal_ref(fetch->refusal);
     return fetch->refusal->err ? fetch->refusal->err : ERR_ORIGIN_CUT;

@@ -82,6 +82,7 @@ struct plan {
     struct run run;               /* the bytes at pos */
     struct read_ahead ahead;
     struct window window;
+    unsigned tries;               /* fetches that failed since the last byte, after the window opened */
     struct refusal *refusal;      /* of the origin, if that is why plan_pull failed */
 };
 

@@ -148,7 +148,7 @@ static bool may_begin(struct plan *plan, unsigned busy)
     struct cache *cache = plan->of->loop->cache;
     return busy < window->fetches_max && window->count < WINDOW_SPANS &&
            !cache_fetches_scarce(cache) && !origin_is_busy(plan->of->rules->origin) &&
-           is_current(plan) && (!window->stored || store_takes(cache_store(cache), &plan->of->id));
+           is_current(plan) && (!window->stored || store_keeps_up(cache_store(cache), &plan->of->id));
 }
 
 /* Returns false if no further span can begin now. */
@@ -260,9 +260,11 @@ void window_go_on(struct plan *plan, unsigned fetches_max, uint64_t ahead)
 void window_detach(struct plan *plan)
 {
     struct window *window = &plan->window;
-    for (unsigned i = 0; i < window->count; i++)
-        if (span_at(window, i)->fetch)
-            span_at(window, i)->fetch->detached = true;
+    for (unsigned i = 0; i < window->count; i++) {
+        struct fetch *fetch = span_at(window, i)->fetch;
+        if (fetch && !fetch->stream.pacing)    /* only a reader ends its pause */
+            fetch->detached = true;
+    }
 }
 
 void window_close(struct plan *plan)

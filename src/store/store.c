@@ -322,6 +322,11 @@ bool store_takes(struct store *store, const struct object_id *id)
     return volume_takes(store_home(store, id));
 }
 
+bool store_keeps_up(struct store *store, const struct object_id *id)
+{
+    return volume_keeps_up(store_home(store, id));
+}
+
 void store_set_limits(struct store *store, const struct store_limits *rows, size_t count)
 {
     tallies_set_limits(store->installation.tallies, rows, count);

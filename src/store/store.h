@@ -265,6 +265,7 @@ uint64_t store_capacity(struct store *store);
 /* Returns true if the object's folder is in service, and its disk keeps up with the appends. To be
  * called once, when a fill starts. */
 bool store_takes(struct store *store, const struct object_id *id);
+bool store_keeps_up(struct store *store, const struct object_id *id);    /* the same, at any time */
 /* Replaces the limits of buckets and prefixes. Any thread. */
 void store_set_limits(struct store *store, const struct store_limits *rows, size_t count);
 /* Returns false if the limits of the bucket or prefix forbid to store this object: the admission is

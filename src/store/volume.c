@@ -225,6 +225,11 @@ static bool has_room(struct volume *volume)
     return room;
 }
 
+bool volume_keeps_up(struct volume *volume)
+{
+    return volume_is_serving(volume) && has_room(volume);
+}
+
 bool volume_takes(struct volume *volume)
 {
     if (!volume_is_serving(volume))

@@ -53,6 +53,7 @@ uint32_t volume_has_units(struct volume *volume, const struct metadata *metadata
 uint32_t volume_next_unit(struct volume *volume, const struct metadata *metadata, uint32_t first,
                           uint32_t count, uint32_t *looks);
 bool volume_takes(struct volume *volume);
+bool volume_keeps_up(struct volume *volume);
 bool volume_admits(struct volume *volume, const struct metadata *metadata, uint32_t unit,
                    bool always);
 /* Notes that a record was not stored because its bucket or prefix is at its quota, or has a quota and

@@ -37,6 +37,10 @@ static struct {
     atomic_bool down;
     atomic_int status;            /* of an answer that makes no sense; 0: those that do */
     atomic_bool ignore_if_match;
+    atomic_bool hold_plain;       /* requests without a range get no further byte */
+    atomic_bool ignore_range;     /* every answer is a 200 with everything */
+    atomic_uint fail_next;        /* so many more requests get `fail_status` */
+    atomic_int fail_status;
     atomic_bool no_store;         /* what it says of every object */
     atomic_bool knows_identities;
     atomic_ullong owner_changed_ms;
@@ -100,10 +104,13 @@ static void fake_head(struct fake_call *mine)
     char etag[32], length[32], range[96];
     struct origin_call *call = mine->call;
     fake_range(mine);
+    bool whole = atomic_load(&fake.ignore_range);
+    if (whole)
+        mine->next = 0, mine->end = atomic_load(&fake.size);
     const char *form = atomic_load(&fake.etag);
     bool weak = form && *form;
     snprintf(etag, sizeof(etag), "%s\"v%u\"", weak ? form : "", mine->version);
-    bool partial = fake_field(call, S("range")).ptr != NULL;
+    bool partial = !whole && fake_field(call, S("range")).ptr != NULL;
     slice if_match = fake_field(call, S("if-match"));
     bool refused = if_match.ptr && (weak || !slice_eq(if_match, slice_of(etag))) &&
                    !atomic_load(&fake.ignore_if_match);    /* RFC 9110: a weak one never matches */
@@ -200,7 +207,8 @@ static bool fake_waits(const struct fake_call *mine)
     bool sent = mine->headed && mine->next == mine->end;
     if (!mine->sending)
         return atomic_load(&fake.queued) && !mine->asked;
-    return mine->paused || atomic_load(&fake.held) || (sent && atomic_load(&fake.ends_held));
+    return mine->paused || atomic_load(&fake.held) ||
+           (mine->headed && atomic_load(&fake.hold_plain) && !fake_field(mine->call, S("range")).ptr) || (sent && atomic_load(&fake.ends_held));
 }
 
 /* The first call that can move; it goes to the end of the list. */
@@ -262,6 +270,10 @@ void origin_start(struct origin *origin, struct origin_call *call)
     mine->call = call;
     mine->version = atomic_load(&fake.version);    /* what there is when the request arrives */
     mine->status = atomic_load(&fake.status);
+    if (atomic_load(&fake.fail_next)) {
+        atomic_fetch_sub(&fake.fail_next, 1);
+        mine->status = atomic_load(&fake.fail_status);
+    }
     if (slice_starts(call->query, S("versionId=v")))    /* one that is named stays */
         mine->version = (unsigned)(call->query.ptr[11] - '0');
     atomic_fetch_add(call->op == S3_HEAD_OBJECT ? &fake.heads
@@ -360,6 +372,10 @@ static void fake_begin(uint64_t size)
     atomic_store(&fake.down, false);
     atomic_store(&fake.status, 0);
     atomic_store(&fake.ignore_if_match, false);
+    atomic_store(&fake.ignore_range, false);
+    atomic_store(&fake.hold_plain, false);
+    atomic_store(&fake.fail_next, 0);
+    atomic_store(&fake.fail_status, 503);
     atomic_store(&fake.no_store, false);
     atomic_store(&fake.etag, NULL);
     atomic_store(&fake.knows_identities, false);

@@ -1,5 +1,6 @@
 /* test_window.c - large objects over several connections. SPDX-License-Identifier: Apache-2.0 */
 #include "cache_unit.h"
+#include "store/purge.h"
 
 #define LARGE (72 * MIB + 12345)      /* enough for a fetch to be cut short (CUT_LEAST) */
 #define SLOW_US 400u                  /* a piece of 32 KiB on average: 80 MB/s */
@@ -212,6 +213,69 @@ TEST(a_stream_ends_where_the_object_changes)
     house.rules.freshness = FRESH_IMMUTABLE;
 }
 
+/* ---- what may go wrong ---- */
+
+static void purge_key(void)
+{
+    struct purge_result result;
+    struct arena keep = { 0 };
+    slice prefix = purge_prefix(&keep, S("http://fake"), S("bucket"), S("key"), false);
+    ok(store_purge(house.store, &prefix, 1, &result) == OK);
+    arena_free(&keep);
+}
+
+#define SPANS_MOST (40 * MIB)         /* what was on its way when the purge came */
+
+TEST(a_purge_in_the_middle_of_a_read_holds)
+{
+    struct client client;
+    large_house(SLOW_US);
+    client_begin(&client);
+    ask(&client, 0, 0);
+    ok(decided(&client) == OK);
+    read_some(&client, 6 * MIB);
+    atomic_store(&fake.encrypts, true);    /* another header, the same ETag */
+    purge_key();
+    ok(read_some(&client, UINT64_MAX));
+    uint64_t bytes = atomic_load(&fake.bytes);
+    settle(&client);
+    ask(&client, 40 * MIB, 41 * MIB);
+    ok(decided(&client) == OK);
+    slice sse = metadata_field(client.answer->metadata, S("x-amz-server-side-encryption"));
+    ok(slice_eq(sse, S("aws:kms")));
+    ok(bytes < LARGE + SPANS_MOST);    /* what was on its way when the purge came */
+    client_end(&client);
+    drop_house();
+}
+
+TEST(a_read_outlives_a_few_requests_that_the_origin_refuses)
+{
+    struct client client;
+    large_house(SLOW_US);
+    client_begin(&client);
+    ask(&client, 0, 0);
+    ok(decided(&client) == OK);
+    read_some(&client, 6 * MIB);
+    atomic_store(&fake.fail_next, 12);
+    bool all = read_some(&client, UINT64_MAX);
+    ok(all);
+    client_end(&client);
+    drop_house();
+}
+
+TEST(an_origin_that_ignores_ranges_sends_no_more_than_before)
+{
+    struct client client;
+    large_house(SLOW_US);
+    atomic_store(&fake.ignore_range, true);
+    client_begin(&client);
+    bool all = reads(&client, 0, 0);
+    settle(&client);
+    ok(all && atomic_load(&fake.bytes) < 2 * LARGE);
+    client_end(&client);
+    drop_house();
+}
+
 static void *large_reads(void *arg)
 {
     struct client client;
@@ -258,4 +322,7 @@ RUN(cmocka_unit_test(a_large_object_from_a_slow_connection_comes_over_several),
     cmocka_unit_test(a_stream_that_ends_early_costs_a_bounded_number_of_bytes),
     cmocka_unit_test(a_stream_that_is_not_stored_is_not_read_ahead),
     cmocka_unit_test(a_stream_ends_where_the_object_changes),
+    cmocka_unit_test(a_purge_in_the_middle_of_a_read_holds),
+    cmocka_unit_test(a_read_outlives_a_few_requests_that_the_origin_refuses),
+    cmocka_unit_test(an_origin_that_ignores_ranges_sends_no_more_than_before),
     cmocka_unit_test(windows_of_many_readers_are_right_while_the_origin_cuts))
