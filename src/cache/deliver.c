@@ -138,7 +138,8 @@ static bool is_stored(struct fetch *fetch)
  * as if its bytes were not stored: otherwise the store would refuse records. */
 static bool outruns_disk(const struct fetch *fetch)
 {
-    return fetch->ahead && !store_keeps_up(cache_store(fetch->inflight->cache), &fetch->inflight->id);
+    const struct inflight *inflight = fetch->inflight;
+    return fetch->ahead.began && !store_keeps_up(cache_store(inflight->cache), &inflight->id);
 }
 
 enum step { STEP_GO, STEP_PAUSE, STEP_NO_SLOT, STEP_ENOUGH };
@@ -150,7 +151,7 @@ static enum step next_step(struct fetch *fetch)
         return STEP_ENOUGH;
     if (fetch->stream.current)
         return STEP_GO;
-    bool may_go_on = fetch->detached && is_stored(fetch) && !outruns_disk(fetch);
+    bool may_go_on = fetch->ahead.detached && is_stored(fetch) && !outruns_disk(fetch);
     if (!fetch->readers.count && fetch->stream.began && !may_go_on) {
         fetch->end = fetch->next;    /* H6: ends with the record that was under way */
         return STEP_ENOUGH;
@@ -218,10 +219,10 @@ static void land(struct fetch *fetch)
     if (!flight_land(flight, fetch->admission.stores, needs_metadata(fetch, flight))) {
         keep(fetch, flight);
         /* Its reader is not there yet: it must not bring more than it can keep. */
-        fetch->admission.admitted &= !fetch->ahead;
+        fetch->admission.admitted &= !fetch->ahead.began;
     }
     flight_unref(&flight);
-    if (!fetch->readers.count && !fetch->detached)
+    if (!fetch->readers.count && !fetch->ahead.detached)
         fetch->end = fetch->next;
 }
 

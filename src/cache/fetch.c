@@ -67,7 +67,7 @@ static enum err may_send(struct origin_call *call, bool again)
     struct fetch *fetch = container_of(call, struct fetch, request.call);
     struct inflight *inflight = fetch->inflight;
     flights_lock(inflight->flights, &inflight->id);
-    fetch->canceled |= !fetch->readers.count && !fetch->detached;
+    fetch->canceled |= !fetch->readers.count && !fetch->ahead.detached;
     enum err err = fetch->canceled ? ERR_CANCELED : OK;
     flights_unlock(inflight->flights, &inflight->id);
     return err;
@@ -161,7 +161,7 @@ struct fetch *fetch_start_ahead(struct inflight *inflight, const struct asker *a
         return NULL;
     struct fetch *fetch = fetch_start(inflight, FETCH_GET, asker, metadata, span);
     if (fetch)
-        fetch->ahead = fetch->holds_slots = true;
+        fetch->ahead.began = fetch->ahead.holds_slots = true;
     else
         slots_unreserve(inflight->flights, AHEAD_SLOTS);
     return fetch;
@@ -169,9 +169,9 @@ struct fetch *fetch_start_ahead(struct inflight *inflight, const struct asker *a
 
 void fetch_give_back(struct fetch *fetch)
 {
-    if (fetch->holds_slots)
+    if (fetch->ahead.holds_slots)
         slots_unreserve(fetch->inflight->flights, AHEAD_SLOTS);
-    fetch->holds_slots = false;
+    fetch->ahead.holds_slots = false;
 }
 
 struct fetch *fetch_probe(struct inflight *inflight, const struct identity *who, unsigned part)
@@ -273,7 +273,7 @@ void fetch_leave(struct fetch **fetch)
         return;
     if (mine->over) {
         fetch_free(mine);
-    } else if (is_of_no_use(mine) && !mine->detached) {
+    } else if (is_of_no_use(mine) && !mine->ahead.detached) {
         if (!mine->canceled)
             origin_cancel(&mine->request.call);
         mine->canceled = true;    /* nobody joins it any more */

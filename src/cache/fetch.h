@@ -70,6 +70,13 @@ struct fetch_readers {
     struct list waiters;
 };
 
+/* How a fetch was begun ahead of its reader (window.h). Under the lock. */
+struct fetch_ahead {
+    bool began;                   /* it was */
+    bool holds_slots;             /* has slots set aside, until it is over and keeps no bytes in them */
+    bool detached;                /* goes on without readers as long as its bytes are stored */
+};
+
 /* Whether the bytes of a fetch are stored. */
 struct admission {
     bool admitted;                /* they may be stored, if the store admits their record */
@@ -112,9 +119,7 @@ struct fetch {
     bool answered;
     bool over;                    /* nothing more will come */
     bool canceled;                /* it will soon be over: no reader may join it */
-    bool ahead;                   /* begun ahead of its reader (window.h) */
-    bool holds_slots;             /* has slots set aside, until it is over and keeps no bytes in them */
-    bool detached;                /* goes on without readers as long as its bytes are stored */
+    struct fetch_ahead ahead;
     enum err err;                 /* once over: OK, ERR_CHANGED (another version), or see refusal */
     struct refusal *refusal;
     uint64_t next, end;           /* the byte that comes next, and the first that is not wanted */

@@ -366,7 +366,7 @@ struct flight *flight_new(struct inflight *inflight, struct fetch *feeder,
     flight->magic = FLIGHT_MAGIC;
     flight->inflight = inflight_ref(inflight);
     flight->fetch = feeder;
-    flight->ahead = feeder->ahead;
+    flight->ahead = feeder->ahead.began;
     flight->metadata = metadata_ref(metadata);
     flight->start = start;
     flight->length = length;

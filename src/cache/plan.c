@@ -220,7 +220,7 @@ static enum err why_over(struct plan *plan)    /* under the lock */
     if (!fetch || !fetch->over || !fetch->err || fetch->err == ERR_CANCELED ||
         fetch->next > plan->pos)
         return OK;
-    if (fetch->ahead && fetch->err != ERR_CHANGED)    /* one connection would have sufficed: ask again */
+    if (fetch->ahead.began && fetch->err != ERR_CHANGED)    /* nobody asked for it: now we do */
         return OK;
     if (fetch->err == ERR_CHANGED)
         return ERR_CHANGED;

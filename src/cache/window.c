@@ -263,7 +263,7 @@ void window_detach(struct plan *plan)
     for (unsigned i = 0; i < window->count; i++) {
         struct fetch *fetch = span_at(window, i)->fetch;
         if (fetch && !fetch->stream.pacing)    /* only a reader ends its pause */
-            fetch->detached = true;
+            fetch->ahead.detached = true;
     }
 }
 
