@@ -273,7 +273,7 @@ void fetch_leave(struct fetch **fetch)
         return;
     if (mine->over) {
         fetch_free(mine);
-    } else if (is_of_no_use(mine) && !mine->ahead.detached) {
+    } else if (is_of_no_use(mine) && (!mine->ahead.detached || mine->stream.pacing)) {
         if (!mine->canceled)
             origin_cancel(&mine->request.call);
         mine->canceled = true;    /* nobody joins it any more */
