@@ -17,6 +17,14 @@ static uint64_t window_fetches(void)
     return metric_read(M_CACHE_WINDOW_FETCHES);
 }
 
+static void begin_and_read(struct client *client, uint64_t bytes)
+{
+    client_begin(client);
+    ask(client, 0, 0);
+    ok(decided(client) == OK);
+    read_some(client, bytes);
+}
+
 TEST(a_large_object_from_a_slow_connection_comes_over_several)
 {
     for (int no_store = 0; no_store <= 1; no_store++) {
@@ -48,10 +56,7 @@ TEST(a_reader_of_little_and_a_fast_connection_open_no_window)
     struct client client;
     large_house(SLOW_US);
     uint64_t before = window_fetches();
-    client_begin(&client);
-    ask(&client, 0, 0);
-    ok(decided(&client) == OK);
-    read_some(&client, 1 * MIB - 1);    /* of all of it, and leaves */
+    begin_and_read(&client, 1 * MIB - 1);    /* of all of it, and leaves */
     ok(atomic_load(&fake.gets) == 1);
     ok(reads(&client, 20 * MIB, 28 * MIB));    /* little enough for one */
     ok(atomic_load(&fake.gets) == 2);
@@ -88,10 +93,7 @@ TEST(a_reader_that_leaves_ends_the_fetches_of_its_window)
 {
     struct client client;
     large_house(SLOW_US);
-    client_begin(&client);
-    ask(&client, 0, 0);
-    ok(decided(&client) == OK);
-    read_some(&client, 14 * MIB);
+    begin_and_read(&client, 14 * MIB);
     ok(atomic_load(&fake.gets) > 3);
     settle(&client);
     uint64_t bytes = atomic_load(&fake.bytes);
@@ -107,10 +109,7 @@ TEST(a_window_never_mixes_versions)
 {
     struct client client;
     large_house(SLOW_US);
-    client_begin(&client);
-    ask(&client, 0, 0);
-    ok(decided(&client) == OK);
-    read_some(&client, 3 * MIB);
+    begin_and_read(&client, 3 * MIB);
     atomic_store(&fake.version, 2);
     ok(!read_some(&client, UINT64_MAX) && client.err == ERR_CHANGED);
     settle(&client);
@@ -230,10 +229,7 @@ TEST(a_purge_in_the_middle_of_a_read_holds)
 {
     struct client client;
     large_house(SLOW_US);
-    client_begin(&client);
-    ask(&client, 0, 0);
-    ok(decided(&client) == OK);
-    read_some(&client, 6 * MIB);
+    begin_and_read(&client, 6 * MIB);
     atomic_store(&fake.encrypts, true);    /* another header, the same ETag */
     purge_key();
     ok(read_some(&client, UINT64_MAX));
@@ -252,10 +248,7 @@ TEST(a_read_outlives_a_few_requests_that_the_origin_refuses)
 {
     struct client client;
     large_house(SLOW_US);
-    client_begin(&client);
-    ask(&client, 0, 0);
-    ok(decided(&client) == OK);
-    read_some(&client, 6 * MIB);
+    begin_and_read(&client, 6 * MIB);
     atomic_store(&fake.fail_next, 12);
     bool all = read_some(&client, UINT64_MAX);
     ok(all);
