@@ -21,7 +21,7 @@ slice slice_sub(slice s, size_t start, size_t len);     /* start and len are cla
 slice slice_trim(slice s);                              /* cuts spaces and tabs off both ends */
 slice slice_without_line_end(slice s);                  /* cuts CRs and LFs off the end */
 /* Cuts off and returns the bytes before the first `at`; *rest then begins after that `at`. Without
- * an `at`, slice_cut returns all bytes, and *rest is empty with ptr NULL. After "a,", *rest is
+ * an `at`, slice_cut returns all bytes, and *rest is empty with ptr NULL. After a cut of "a,", *rest is
  * empty, too, but its ptr is not NULL. So the caller can tell "a" from "a,". */
 slice slice_cut(slice *rest, char at);
 /* Cuts off and returns the bytes after the last `at`. Without an `at`, it returns all bytes, and

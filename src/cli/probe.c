@@ -56,8 +56,8 @@ static bool find_held(struct check *check)
 
 /* True if a Penstock with these settings is running: its status document has one of the cache folders
  * and the same address for clients. The document may be missing, because it needs another token, or
- * its address is off or has changed. Then a Penstock that answers at `listen` counts, if a process
- * holds a cache folder. */
+ * its address is off or has changed. Without it, the result is true if a Penstock answers at `listen`,
+ * and a process holds one of the cache folders. */
 static bool is_running(struct check *check)
 {
     const struct config *config = check->config;
@@ -149,7 +149,7 @@ static void size(struct check *check, const struct config_folder *folder)
 static void folders(struct check *check)
 {
     const struct config *config = check->config;
-    const char *first = NULL;    /* the first folder with a secret: serve refuses a folder with another one */
+    const char *first = NULL;    /* has a secret; serve refuses a folder whose secret differs */
     for (size_t i = 0; i < config->folder_count; i++) {
         if (!first && store_has_secret(config->folders[i].path))
             first = config->folders[i].path;

@@ -275,7 +275,7 @@ static void warn_of_old_names(const struct config *config, struct arena *keep,
         for (size_t j = 0; j < setting_count; j++)
             if (settings[j].scope == SCOPE_GONE && group.where[j].from != FROM_DEFAULT)
                 report(arg, arena_printf(keep, "%s (%.*s) is an old setting without effect: %s. "
-                                         "Remove it", config_path(&group, settings[j].name, keep),
+                                         "Remove the setting", config_path(&group, settings[j].name, keep),
                                          SLICE_ARG(config_where(&group.where[j], keep)),
                                          settings[j].help));
 }

@@ -31,7 +31,7 @@
 #define SIGV2_OFF \
     "The authorization mechanism you have provided is not supported. Please use AWS4-HMAC-SHA256."
 
-/* Long lists of an origin that are made at a time (own_list.c). */
+/* The most long lists that origins may be making at the same time (own_list.c). */
 #define OWN_LISTS_LONG 4u
 
 /* The most fields of an answer: those of an origin's response head, and Penstock's own. */
@@ -136,11 +136,11 @@ bool own_pages_answer(struct front *front, struct arena *keep, slice peer,
                       const struct request_head *head, struct http_answer *ret);
 
 /* ---- access_line.c ---- */
-/* For a request that was refused before the route, so that its request id can be found. The query
- * is logged because it names the sub-resource; signatures are left out. */
+/* Writes the line of a request that was refused before the route: a client that tells its request id
+ * can be helped. The query is logged because it names the sub-resource; signatures are left out. */
 void access_line_refused(struct front *front, struct arena *keep, const struct http_refused *what,
                          slice access_key, slice id, int status);
-/* For any other request, when it is over. */
+/* Writes the line of any other request, when the request is over. */
 void access_line_write(const struct call *call, const struct http_outcome *outcome);
 
 /* ---- judge.c ---- */
@@ -211,15 +211,15 @@ enum err rules_judge(struct call *call, slice *ret_detail) MUST_USE;
 enum err rules_judge_keys(struct call *call, const struct write_key *keys, size_t count,
                           slice *ret_detail) MUST_USE;
 
-/* ---- item.c: one item of a list, judged as a GetObject by that client ---- */
+/* ---- item.c: one item of a list, judged as if its client had sent a GetObject for it ---- */
 /* Makes the call that stands for the GetObject request of an item. */
 void item_call(struct call *ret, struct front *front, const struct client *client, slice bucket,
                struct arena *keep);
 /* Makes the question to the cache. The question is valid as long as the item. Returns OK, or the
  * error of a refusal. */
 enum err item_ask(struct call *as, const struct item *item, struct get_ask *ret) MUST_USE;
-/* Finds the object's range in an answer without an error. Returns OK, or ERR_BAD_RANGE if the
- * object lacks some of the item's bytes. */
+/* Finds which bytes of the object the item gets. The answer must not be an error. Returns OK, or
+ * ERR_BAD_RANGE if the object lacks some of the item's bytes. */
 enum err item_span(const struct item *item, const struct get_answer *answer, uint64_t *ret_first,
                    uint64_t *ret_length) MUST_USE;
 

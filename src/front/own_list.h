@@ -42,8 +42,8 @@ enum err own_list_read(struct own_list *list) MUST_USE;
 enum err own_list_next(struct own_list *list) MUST_USE;
 /* Returns a message that says why a result is an error. Empty: the usual message says enough. */
 slice own_list_why(const struct own_list *list);
-/* While the origin is asked, it must be called on the loop of the call. At any other time, any thread
- * may call it, because the list may outlive the call. */
+/* Frees the list. While the origin is being asked, only the loop of the call may call this function. At
+ * any other time, any thread may, because the list may outlive the call. */
 void own_list_free(struct own_list **list);
 
 /* For the time after own_list_read has returned OK. Any thread. */

@@ -36,6 +36,9 @@ with Story("w03 a write that was given up does not overwrite a later one") as st
     story.same("... the origin has the later one", (direct.get(key).body, server.get(key).body), (b"new", b"new"))
 
     # its turn for a connection comes after its client has left
+    wait_for("both connections are allowed again after the 503s",
+             lambda: server.get(f"bucket/none-{time.monotonic()}").status == 404 and
+             server.metric("penstock_origin_connections_limit") == 2)
     origin.tell("reset=rules", "match=bucket/held/*", "first_byte_ms=5000")
     held = [threading.Thread(target=lambda i=i: server.get(f"bucket/held/{i}")) for i in range(2)]
     for thread in held:
