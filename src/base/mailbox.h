@@ -18,16 +18,16 @@ struct mail {
 
 struct mailbox;
 struct mailbox *mailbox_new(void) MUST_USE;
-/* Owner only: delivers all mail and closes the box. Holders of a reference may still call
+/* Called by the mailbox's thread alone: delivers all mail and closes the box. Holders of a reference may still call
  * mailbox_post, which then fails. */
 void mailbox_free(struct mailbox **box);
 struct mailbox *mailbox_ref(struct mailbox *box) MUST_USE;
 void mailbox_unref(struct mailbox **box);
 int mailbox_fd(const struct mailbox *box);          /* an eventfd, readable when there is mail */
-/* The caller must hold a reference, or know that the owner still exists. Returns false if the box
- * is closed; then the mail still belongs to the caller. */
+/* The caller must hold a reference, or know that the mailbox's thread has not freed the box yet.
+ * Returns false if the box is closed; then the mail still belongs to the caller. */
 bool mailbox_post(struct mailbox *box, struct mail *mail);
-size_t mailbox_deliver(struct mailbox *box);        /* owner only; returns the number of mails */
+size_t mailbox_deliver(struct mailbox *box);        /* by its thread; returns the number of mails */
 struct ticket;
 struct ticket *ticket_new(struct mailbox *box, void (*woken)(void *arg), void *arg) MUST_USE;
 struct ticket *ticket_ref(struct ticket *ticket) MUST_USE;    /* for another thread */

@@ -44,8 +44,8 @@ static void *run(void *arg)
     return NULL;
 }
 
-/* The caller holds the lock. Only the first thread must start; a failure of a later one is
- * ignored. */
+/* The caller holds the lock. The pool needs its first thread. If a later thread can't start, the pool
+ * goes on without it. */
 static void grow(struct workers *workers)
 {
     check(workers->count < workers->most);

@@ -110,8 +110,8 @@ void sigv4_text(struct sigv4 *sigv4, struct arena *scratch, slice secret_key,
 bool sigv4_is_same(slice signature, const char ours[SIGNATURE_CHARS]) MUST_USE;
 
 /* The signatures of a body's chunks and of its trailer. Each signature covers the one before it.
- * The first covers the signature of the head. So no chunk can be left out or moved. Where a
- * function of another header takes a chain, NULL means that the chunks have no signatures. */
+ * The first covers the signature of the head. So no chunk can be left out or moved. If a
+ * function in another file takes a chain, NULL means that the chunks have no signatures. */
 struct sigv4_chain;
 /* True if the claim has a signature that a chain can start from. */
 bool sigv4_can_chain(const struct sigv4_claim *claim);
