@@ -421,11 +421,11 @@ static void bucket_has_an_origin(struct config *config, const struct config_grou
 const char *config_bucket_name_breaks(slice name)
 {
     if (name.len < 3 || name.len > 63)
-        return "a bucket name has 3 to 63 characters";
+        return "a bucket name must have 3 to 63 characters";
     if (!slice_only(name, LOWER_CHARS DIGIT_CHARS "-."))
-        return "in the settings, a bucket name has only a-z, 0-9, '-' and '.'";
+        return "in the settings, a bucket name may have only a-z, 0-9, '-' and '.'";
     if (slice_has(S("-."), name.ptr[0]) || slice_has(S("-."), name.ptr[name.len - 1]))
-        return "a bucket name begins and ends with a letter or digit";
+        return "a bucket name must begin and end with a letter or digit";
     return NULL;
 }
 

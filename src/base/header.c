@@ -133,10 +133,10 @@ const char *header_listed_breaks(slice name)
     char buffer[NAME_BYTES_MAX + 1];
     slice plain = folded(name, buffer);
     if (!slice_only(plain, LOWER_CHARS DIGIT_CHARS "-"))
-        return "a header name in this list has only letters, digits, '-' and '_': correct or "
+        return "a header name in this list may have only letters, digits, '-' and '_': correct or "
                "remove it";
     if (!name.len || name.len > NAME_BYTES_MAX)
-        return "a header name in this list has at most 64 characters: shorten or remove it";
+        return "a header name in this list may have at most 64 characters: shorten or remove it";
     if (header_judge(plain, S("")).fate == HEADER_OURS)
         return "this header concerns the connection, the client's identity, or the body or target "
                "of the request, so Penstock never forwards it: remove it from the list";

@@ -12,7 +12,9 @@ slice json_text(const struct json_t *value);    /* empty with ptr NULL if the va
 
 struct json_want {
     const char *name;       /* the name of the member: "AccessKeyId" */
-    slice *ret;  /* gets a text or the digits of a number, in `keep`; empty: missing or null */
+    /* Gets the member's text, or its digits if it is a number, copied into the arena. Stays empty if
+     * the member is missing or null. */
+    slice *ret;
 };
 /* Returns ERR_FORMAT if the document is no JSON object or has a name twice, or if one of the wanted
  * members is neither a text, nor a whole number, nor null. */

@@ -14,7 +14,7 @@
 struct lines_end {
     uint64_t rows;
     bool complete;
-    bool folders[LINES_FOLDERS_MAX];    /* those out of service; the first one is cache folder 1 */
+    bool folders[LINES_FOLDERS_MAX];    /* true: out of service. [0] is cache folder 1 */
     uint64_t extents_unread, extents_unnamed;
     bool listed_only;                   /* only what the origin lists to this client */
     bool list_cut;                      /* that list was too long for one answer */
@@ -24,8 +24,8 @@ struct lines_end {
 struct json_t;
 typedef void line_visit(void *arg, slice line, const struct json_t *row);
 
-/* Asks for the pages of an answer, one after another, and gives each line but the summaries to
- * `visit`. Returns EXIT_GOOD; EXIT_INCOMPLETE if the service could not read all of its cache; or
+/* Asks for the pages of an answer, one after another, and calls `visit` with each line but the
+ * summaries. Returns EXIT_GOOD; EXIT_INCOMPLETE if the service could not read all of its cache; or
  * EXIT_FAILED. A failure is reported; an incomplete answer is not. */
 int lines_read(const struct server *server, const struct question *question, line_visit *visit,
               void *arg, struct lines_end *ret) MUST_USE;
@@ -35,12 +35,12 @@ void lines_print_end(const struct lines_end *end);
 /* Warns on stderr if the answer is incomplete, or if it depends on the client. */
 void lines_warn(const struct server *server, const struct lines_end *end, struct arena *keep);
 
-/* Gives each line of an answer that has no pages to `visit`. Returns EXIT_GOOD, or EXIT_FAILED
+/* Calls `visit` with each line of an answer that comes without pages. Returns EXIT_GOOD, or EXIT_FAILED
  * after it has reported that the answer is malformed. */
 int lines_each(const struct server *server, slice body, line_visit *visit, void *arg) MUST_USE;
 /* With --json, prints a line as it came, and returns true. */
 bool lines_print(const struct server *server, slice line);
-/* Adds the cache folders of a member, an array of their numbers, to `folders`. */
+/* The member is an array of numbers of cache folders. Adds these folders to `folders`. */
 void lines_folders(const struct json_t *row, const char *member, bool folders[LINES_FOLDERS_MAX]);
 /* Warns on stderr of a cache folder that is out of service. `so` says what that means. */
 void lines_warn_folder(const struct server *server, uint64_t folder, const char *so);

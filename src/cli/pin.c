@@ -34,7 +34,7 @@ static slice place_of(struct arena *keep, const json_t *row, slice name)
         return name;
     text_printf(&text, "%.*s  (pinned for origin ", SLICE_ARG(name));
     show_name(&text, lines_name(row, "origin", keep));
-    text_add(&text, S("; the settings now place no key of this prefix there)"));
+    text_add(&text, S("; in the settings now, no key of this prefix belongs to that origin)"));
     return text_slice(&text);
 }
 

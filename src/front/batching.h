@@ -27,7 +27,7 @@ struct batch_buffer {
  * in the memory of a get, which must not end before the write is over. */
 struct load {
     struct batch_buffer *buffer;
-    size_t len, from;                 /* bytes in buffer; bytes from `from` on are in no run yet */
+    size_t len, from;                 /* bytes in buffer; where those begin that are in no run yet */
     slice runs[HTTP_RUNS_MAX];
     size_t run_count, items;
     struct get *lent[LENT_MAX + 1];   /* the gets to end after the write */
@@ -49,8 +49,8 @@ struct slot {
 };
 
 /* The window of the list: the items that have begun, which are the current one and later ones. The
- * loop moves its front on when an item is answered (batch_turn.c), and its back when an item begins
- * (batch_slots.c). */
+ * window's front advances when an item is answered (batch_turn.c), and its back advances when an item
+ * begins (batch_slots.c). */
 struct window {
     struct slot *slots;               /* item i has slots[i % size] */
     size_t size;
@@ -81,12 +81,12 @@ struct loads {
     struct load *filling;             /* the load being filled; the other may be in a write */
     struct http_timer *rest;          /* lets other requests of the loop run */
     /* replying: the answer has begun; sending: a write is in progress; piece_out: that write has a
-     * piece of the open item; ended: the end was given to a write. */
+     * piece of the open item; ended: the last bytes of the answer were given to a write. */
     bool replying, sending, piece_out, ended;
 };
 
-/* The intake of the list (intake.h). While it is running, its thread writes `list` and the body;
- * the loop only reads the list afterwards. */
+/* The intake of the list (intake.h). While it is running, its thread writes `list` and the body.
+ * The loop reads the list only after that. */
 struct batch_intake {
     bool running;
     struct http_body *hold;           /* the body, until the intake is over */

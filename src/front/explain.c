@@ -6,10 +6,10 @@
  * cache/get.h). The forecast is the decision that a GetObject of this client would get now. A
  * forecast sends no request to the origin, and reads no bytes of the object. The store tells where
  * each record (a stored piece of the object) lies, or why it is not there (store/explain.h). Some
- * clients may know only of a version that the origin lists to them, or for which they have a valid
- * grant. If the cached copy is not such a version, the answer is the same as if nothing were cached.
- * These clients also do not learn why a
- * record was not stored, or left the cache: it may be a record of another object with this name.
+ * clients are allowed to learn of a version only if the origin lists it to them, or if they have a
+ * valid grant for it. If the cached copy is not such a version, the answer is the same as if nothing
+ * were cached. These clients also do not learn why a record was not stored, or left the cache: it may
+ * be a record of another object with this name.
  * Threads: the loop. */
 #include <inttypes.h>
 #include <jansson.h>
@@ -147,8 +147,8 @@ static const struct {
         "or the age of the copy is unknown" },
 };
 
-/* Returns the reason of the outcome if the wanted bytes decide it, and sets *now if bytes are
- * missing. Returns NULL if all wanted bytes are cached: then the judgement is the reason. */
+/* If the reason of the outcome lies in the wanted bytes, returns this reason, and sets *now if bytes
+ * are missing. Returns NULL if all wanted bytes are cached: then the judgement is the reason. */
 static const char *why_bytes(const struct explain_bytes *bytes, uint64_t size, const char **now)
 {
     uint64_t counted = bytes->examined - bytes->first;

@@ -216,7 +216,7 @@ static void start(struct object *object, const struct get_answer *answer)
     add_fields(call, answer, get_cost(object->get), &fields);
     object->started = true;
     object->left = call->s3.op == S3_HEAD_OBJECT ? 0 : length;
-    /* An answer without a body gets no proceed, so the get ends here. It ends after
+    /* For an answer without a body, proceed() is not called, so the get ends here. It ends after
      * http_reply_start, because the fields lie in the get's memory. */
     struct get *ending = NULL;
     if (object->left == 0) {

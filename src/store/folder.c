@@ -568,8 +568,8 @@ static enum err look_at_kinds(const struct folder *folder, const char **ret_why)
     for (size_t i = 0; i < FOLDER_NEEDED; i++)
         if (folder_odd(folder->fd, folder_needed[i])) {
             *ret_why = "'extents', 'index', 'ages', 'format' or 'index/data.mdb' in the folder is "
-                       "a link, a FIFO, or something else that Penstock does not open; put the "
-                       "right file or folder there (penstock fsck says which it is)";
+                       "a link, a FIFO, or something else that Penstock does not open: penstock "
+                       "fsck says which of them; put the right file or folder in its place";
             return ERR_IO;
         }
     return OK;

@@ -34,7 +34,7 @@ with Story("y09 pins of what is no longer configured", seconds=60) as story:
     story.same("... and of a bucket", listed("gone"), [("", 3, old.url, False)])
     env = {**server.client_env(), "PENSTOCK_CONFIG": "/nonexistent"}
     said = run([PENSTOCK, "pin", "--list", "s3://pool"], env)
-    story.fact("... by the command, too", said[0] == 0 and f"s3://pool/a/  (pinned for origin {old.url}; the settings now place no key of this prefix there)" in said[1], said)
+    story.fact("... by the command, too", said[0] == 0 and f"s3://pool/a/  (pinned for origin {old.url}; in the settings now, no key of this prefix belongs to that origin)" in said[1], said)
     story.same("a bucket that was never there", (ask("GET", "pin", "none"), ask("POST", "unpin", "none", prefix="")), ((404, "NoSuchBucket"),) * 2)
     story.same("no new pin at what is not configured", ask("POST", "pin", "gone", prefix=""), (404, "NoSuchBucket"))
     keeper = Client(server.port, "KEEPER", "keeper")

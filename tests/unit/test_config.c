@@ -564,11 +564,11 @@ TEST(a_mistake_shows_the_value_and_the_rule_it_breaks)
         { "{\"origin\": \"https://A:B@h\"}", "a URL must not have credentials (the part before '@')" },
         { "{\"origin\": \"dir:d\"}", "origin: must be http://HOST[:PORT], https://HOST[:PORT]" },
         { "{\"origin\": \"dir:/d\", \"buckets\": {\"ab\": {}}}",
-          "a bucket name has 3 to 63 characters" },
+          "a bucket name must have 3 to 63 characters" },
         { "{\"origin\": \"dir:/d\", \"buckets\": {\"Data\": {}}}",
-          "in the settings, a bucket name has only a-z, 0-9, '-' and '.'" },
+          "in the settings, a bucket name may have only a-z, 0-9, '-' and '.'" },
         { "{\"origin\": \"dir:/d\", \"buckets\": {\"-data\": {}}}",
-          "a bucket name begins and ends with a letter or digit" },
+          "a bucket name must begin and end with a letter or digit" },
     };
     struct arena arena = { 0 };
     for (size_t i = 0; i < countof(told); i++) {
