@@ -25,8 +25,8 @@ static void print_line(slice pinned, slice cached, slice objects, slice prefix)
            SLICE_ARG(objects), SLICE_ARG(prefix));
 }
 
-/* Returns the name, with a remark if the pin is for an origin that has no key of the prefix by
- * the settings. */
+/* Returns the name. Adds a remark if the pin is for an origin to which the settings now give no key of
+ * the prefix. */
 static slice place_of(struct arena *keep, const json_t *row, slice name)
 {
     struct text text = text_in(keep);

@@ -130,10 +130,12 @@ static void folder(struct check *check, const struct config_folder *folder, cons
         return;
     }
     if (err)
-        check_report(check, STOPPED, "the cache folder %s can't be used%s serve would %s: %.*s",
-                     path, err == ERR_DENIED
-                     ? " by this user. If another user runs Penstock, run this check as that user. "
-                       "If not," : ", so", without_it(check, err), SLICE_ARG(why));
+        check_report(check, STOPPED, err == ERR_DENIED
+                     ? "this user can't use the cache folder %s. If Penstock runs as another user, run "
+                       "this check as that user. If Penstock runs as this user, serve would %s. The "
+                       "reason: %.*s"
+                     : "the cache folder %s can't be used, so serve would %s: %.*s",
+                     path, without_it(check, err), SLICE_ARG(why));
 }
 
 static void size(struct check *check, const struct config_folder *folder)

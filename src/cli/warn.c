@@ -256,7 +256,7 @@ static slice old_name(const struct setting *setting, const struct setting_where 
                             setting->name, SLICE_ARG(place));
     bool derived = strcmp(setting->standard, "0") == 0;
     return arena_printf(keep, "%s (%.*s) is an old setting, which still has an effect. The next "
-                        "version will refuse the setting, and the value will always be %s. Remove "
+                        "version will refuse the setting, and will always use this value: %s. Remove "
                         "the setting",
                         setting->name, SLICE_ARG(place),
                         derived ? "0, which means no limit or a value derived from other settings"

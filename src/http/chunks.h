@@ -1,8 +1,8 @@
 /* chunks.h - takes the chunked coding off a request body. SPDX-License-Identifier: Apache-2.0
  *
  * The decoder is stricter than RFC 9112 asks: sizes are bare hex digits, lines end in CR LF, and
- * there are no chunk extensions and no trailer fields. It refuses a body whose end two parsers
- * could find at different bytes. So every parser finds the next request at the same byte.
+ * there are no chunk extensions and no trailer fields. It refuses a body if two parsers could
+ * disagree about the byte at which the body ends. So every parser finds the next request at the same byte.
  * The functions do no I/O. */
 #ifndef HTTP_CHUNKS_H
 #define HTTP_CHUNKS_H
