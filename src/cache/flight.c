@@ -110,16 +110,19 @@ static void unhook(struct inflight *inflight)
     check(atomic_fetch_sub(&shard_of(inflight->flights, &inflight->id)->hooked, 1) > 0);
 }
 
+bool inflight_is_current(const struct inflight *inflight)
+{
+    return !inflight->unhooked && epoch_holds(&inflight->id, inflight->epoch) &&
+           !store_is_purged(cache_store(inflight->cache), &inflight->name, inflight->compared);
+}
+
 struct inflight *inflight_find(struct flights *flights, const struct object_id *id)
 {
     list_each(struct inflight, inflight, bucket_of(flights, id), link) {
         check(inflight->magic == INFLIGHT_MAGIC);
         if (memcmp(&inflight->id, id, sizeof(*id)) != 0)
             continue;
-        if (!epoch_holds(id, inflight->epoch) ||    /* H7: newcomers start anew */
-            store_is_purged(cache_store(flights->cache), &inflight->name, inflight->compared))
-            return NULL;
-        return inflight_ref(inflight);
+        return inflight_is_current(inflight) ? inflight_ref(inflight) : NULL;    /* H7 */
     }
     return NULL;
 }

@@ -98,6 +98,9 @@ struct inflight *inflight_get(struct flights *flights, const struct object_id *i
                           const struct object_name *name, const struct rules *rules) MUST_USE;
 struct inflight *inflight_ref(struct inflight *inflight) MUST_USE;
 void inflight_unref(struct inflight **inflight);
+/* True if bytes that are fetched for it now may still be published: no write or purge has come since it
+ * was put into the table. */
+bool inflight_is_current(const struct inflight *inflight) MUST_USE;
 void inflight_unhook(struct flights *flights, const struct object_id *id);
 void inflight_set_metadata(struct inflight *inflight, struct metadata *metadata);
 /* To be called when the fill's record was published, or not. If not, and no answer has said otherwise

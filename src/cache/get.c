@@ -411,7 +411,8 @@ enum err get_next(struct get *get, slice *ret)
     if (err)
         return err;
     *ret = plan->run.bytes;
-    *(plan->run.is_cached && !window_brought(plan) ? &get->cost.cache_bytes : &get->cost.origin_bytes) += ret->len;
+    bool is_hit = plan->run.is_cached && !window_brought(plan);
+    *(is_hit ? &get->cost.cache_bytes : &get->cost.origin_bytes) += ret->len;
     plan_advance(plan);
     return OK;
 }

@@ -13,8 +13,8 @@
  * waits no more, so the window stays as it is.
  *
  * The fetch that the reader is in goes on until it meets a flight of the first span (deliver.c). If
- * the origin never answers for that span, this fetch brings its bytes, too. What its connection has
- * brought beyond this place is lost.
+ * the origin never answers for that span, this fetch brings its bytes, too. The bytes that its
+ * connection has brought beyond this place are lost.
  *
  * A failed fetch halves the window, because an origin that refuses requests has too many of them. The
  * failure is not the reader's: it asks for the missing bytes itself, when it comes to them. */
@@ -28,13 +28,13 @@
 #define START_NS 20000000u
 #define FAST_BYTES_PER_MS 500000u     /* 4 Gbit/s: more connections would not help much */
 #define SPLIT_BYTES (8 * MIB)         /* fewer bytes than that come on one connection */
-/* The bytes of one fetch: an eighth of the rest, so that all connections end at the same time. Bytes
+/* The bytes of one fetch: a tenth of the rest, so that all connections end at the same time. Bytes
  * that the store does not take lie in slots until the reader has them, so there are fewer. */
 #define SPAN_LEAST (4 * MIB)
 #define SPAN_MOST (8 * MIB)
 #define SPAN_UNSTORED UNSTORED_AHEAD_BYTES
-/* A fetch is cut short only if so many of its bytes lie behind the place, or more: what was on its way
- * is lost, and that is some megabytes if the connection is fast and long. */
+/* A fetch is cut short only if at least so many of its bytes lie behind the place: the bytes that were
+ * on their way are lost, and these are some megabytes if the connection is fast and long. */
 #define CUT_LEAST (48 * MIB)
 #define LEAD_MOST (2 * WINDOW_FETCHES * SPAN_MOST)    /* from the reader to the end of the window */
 
@@ -134,21 +134,14 @@ static bool find_gap(struct plan *plan, uint64_t limit, bool *ret_cut)
     return false;
 }
 
-/* True if what is fetched now may still be published: no write or purge has come meanwhile. */
-static bool is_current(const struct plan *plan)
-{
-    const struct inflight *inflight = plan->sources.inflight;
-    return !inflight->unhooked && epoch_holds(&inflight->id, inflight->epoch) &&
-           !store_is_purged(cache_store(inflight->cache), &inflight->name, inflight->compared);
-}
-
 static bool may_begin(struct plan *plan, unsigned busy)
 {
     const struct window *window = &plan->window;
     struct cache *cache = plan->of->loop->cache;
     return busy < window->fetches_max && window->count < WINDOW_SPANS &&
            !cache_fetches_scarce(cache) && !origin_is_busy(plan->of->rules->origin) &&
-           is_current(plan) && (!window->stored || store_keeps_up(cache_store(cache), &plan->of->id));
+           inflight_is_current(plan->sources.inflight) &&
+           (!window->stored || store_keeps_up(cache_store(cache), &plan->of->id));
 }
 
 /* Returns false if no further span can begin now. */
@@ -275,11 +268,11 @@ void window_close(struct plan *plan)
     *window = (struct window){ 0 };
 }
 
-bool window_brought(const struct plan *plan)
+bool window_brought(struct plan *plan)
 {
-    const struct window *window = &plan->window;
+    struct window *window = &plan->window;
     for (unsigned i = 0; i < window->count; i++) {
-        const struct window_span *span = &window->spans[(window->first + i) % WINDOW_SPANS];
+        const struct window_span *span = span_at(window, i);
         if (plan->pos < span->first)
             return false;
         if (plan->pos < span->end)

@@ -49,6 +49,6 @@ void window_close(struct plan *plan);    /* leaves all fetches */
 
 /* True if the plan itself fetched the byte at its position: then the byte is no cache hit, although
  * it comes from the store. Needs no lock. */
-bool window_brought(const struct plan *plan);
+bool window_brought(struct plan *plan);
 
 #endif

@@ -33,5 +33,5 @@ with Story("f08 slow readers of more than fits into the cache") as story:
     story.fact("in not too many GETs", counts["get"] <= READERS * (SIZE // (2 * MIB) + 1), counts["get"])
     origin.reset()
     story.bytes("a fast reader", server.get("bucket/shard/0"), "bucket/shard/0", 0, SIZE)
-    # What is missing may come over several connections, in requests of at least 4 MiB.
+    # The missing bytes may come over several connections, in requests of at least 4 MiB.
     story.fact("... alone needs few GETs", origin.counts()["get"] <= 2 + SIZE // (4 * MIB), origin.counts()["get"])

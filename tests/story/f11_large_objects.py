@@ -2,7 +2,7 @@
 from harness import *
 
 SIZE, RATE = 96 * MIB, 20 * MIB
-# What a connection that is cut short has on its way: it was sent in vain.
+# The origin sends at most so many bytes in vain when a connection is cut short.
 CUT = 2 * MIB
 
 with Story("f11 large objects over several connections", seconds=300) as story:
