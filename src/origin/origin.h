@@ -46,8 +46,9 @@ struct origin_events {
      * body), ERR_ORIGIN_REPLY, ERR_ORIGIN_KEYS (the origin refuses Penstock's own credentials; then
      * no head came), ERR_NO_KEYS (Penstock has no valid credentials), ERR_SLOW_DOWN (no connection
      * was free in time), ERR_ORIGIN_DOWN (the breaker is open: breaker.h), ERR_CANCELED,
-     * ERR_YIELDED (after SPARE), ERR_STOPPING, ERR_BAD_REQUEST (a field can't be sent), ERR_IO (the request body can't be read), or the error of may_send. A
-     * directory also gives ERR_READ_ONLY and ERR_NOT_IMPLEMENTED, without a head. */
+     * ERR_YIELDED (after SPARE), ERR_STOPPING, ERR_BAD_REQUEST (a field can't be sent), ERR_IO (the
+     * request body can't be read), or the error of may_send. A directory also gives
+     * ERR_READ_ONLY and ERR_NOT_IMPLEMENTED, without a head. */
     void (*done)(struct origin_call *call, enum err err);
 };
 
