@@ -54,7 +54,7 @@ with Story("m03 one setting for memory", seconds=100) as story:
                and any(w.startswith(f"warning: memory_slots ({old}:1)") for w in warnings)
                and any(w.startswith("warning: memory_readers (env PENSTOCK_MEMORY_READERS)") for w in warnings), warnings)
     story.fact("those of constants say what holds", any(w.startswith("warning: fill_gets (flag --fill-gets) is an old setting, which still has "
-               "an effect") and "always be 64" in w for w in warnings), warnings)
+               "an effect") and "always use this value: 64" in w for w in warnings), warnings)
     story.fact("those of rows that are gone, too", any("origins.west.tries" in w and "without effect" in w and "4 tries" in w
                                                        for w in warnings), warnings)
     rows = {line.split()[0]: line.split()[1] for line in run("config", *given[0], env=given[1])[1].splitlines()}
@@ -74,4 +74,4 @@ with Story("m03 one setting for memory", seconds=100) as story:
     # ---- the tests' daemon ----
     server = story.penstock(origin=origin.url, cache_dir=story.path("test"), batch_items=7)
     story.same("a test changes a constant", ask(server, "bucket", ["a"] * 8).status, 400)
-    story.fact("... without a warning", "old name" not in server.log())
+    story.fact("... without a warning", "old setting" not in server.log())
