@@ -48,17 +48,26 @@ static bool is_same_version(const struct plan *plan, const struct fetch *fetch)
     return fetch->metadata && fetch->metadata->etag_hash == plan->metadata->etag_hash;
 }
 
+static bool is_in_progress(const struct plan *plan, const struct fetch *fetch)
+{
+    return !fetch->over && !fetch->canceled && is_same_version(plan, fetch);
+}
+
 /* Readers of one object share its fetches, so they share the limit of their number, too. */
-static unsigned in_progress(const struct plan *plan, bool *ret_all_answered)
+static unsigned in_progress(const struct plan *plan)
 {
     unsigned count = 0;
-    *ret_all_answered = true;
     list_each(struct fetch, fetch, &plan->sources.inflight->fetches, link)
-        if (!fetch->over && !fetch->canceled && is_same_version(plan, fetch)) {
-            count++;
-            *ret_all_answered &= fetch->answered;
-        }
+        count += is_in_progress(plan, fetch);
     return count;
+}
+
+static bool all_answered(const struct plan *plan)
+{
+    bool all = true;
+    list_each(struct fetch, fetch, &plan->sources.inflight->fetches, link)
+        all &= fetch->answered || !is_in_progress(plan, fetch);
+    return all;
 }
 
 /* ---- the next span ---- */
@@ -71,8 +80,7 @@ static struct fetch *claimant(const struct plan *plan, uint64_t pos)
     uint64_t nearest_first = pos < plan->window.cut ? 0 : plan->window.cut, nearest_end = 0;
     list_each(struct fetch, fetch, &plan->sources.inflight->fetches, link) {
         uint64_t first = fetch->answered ? fetch->next : fetch->asked.span.first;
-        if (fetch->over || fetch->canceled || !is_same_version(plan, fetch) || first > pos ||
-            first < nearest_first)
+        if (!is_in_progress(plan, fetch) || first > pos || first < nearest_first)
             continue;
         nearest = fetch;
         nearest_first = first;
@@ -188,7 +196,6 @@ static void leave_if_over(struct plan *plan, struct window_span *span)
 void window_fill(struct plan *plan)
 {
     struct window *window = &plan->window;
-    bool answered;
     if (!window->fetches_max && !window->count)
         return;
     for (unsigned i = 0; i < window->count; i++)
@@ -205,7 +212,7 @@ void window_fill(struct plan *plan)
     uint64_t lead = window->stored ? LEAD_MOST : WINDOW_FETCHES * SPAN_UNSTORED;
     lead = MIN(lead, cache_ahead_max(plan->of->loop->cache));
     uint64_t limit = MIN(wanted_end(plan), plan->pos + lead);
-    unsigned busy = in_progress(plan, &answered);
+    unsigned busy = in_progress(plan);
     window->next = MAX(window->next, plan->pos / GROUP_BYTES * GROUP_BYTES);
     while (may_begin(plan, busy) && begin_span(plan, limit))
         busy++;
@@ -230,13 +237,11 @@ void window_widen(struct plan *plan)
     struct window *window = &plan->window;
     const struct fetch *own = plan->sources.fetch;
     bool is_large = wanted_end(plan) - plan->pos > SPLIT_BYTES || window->count;
-    bool answered;
     if (!is_large || !own || !own->answered || own->over || plan->sources.slow || window->over ||
         (!own->admission.stores && own->readers.count > 1) ||
         !learn_has_strong_etag(plan->metadata) || !needs_more(plan))
         return;
-    unsigned busy = in_progress(plan, &answered);
-    if (answered && busy >= window->fetches_max)
+    if (all_answered(plan) && in_progress(plan) >= window->fetches_max)
         window->fetches_max = MIN(MAX(window->fetches_max, 1u) * 2, WINDOW_FETCHES);
     window->stored = own->admission.stores;
     window_fill(plan);

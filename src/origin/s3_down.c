@@ -87,11 +87,12 @@ void s3_down_judge(struct s3 *s3, const struct origin_call *asked, struct s3_tri
                                .sent_ms = trial->sent_ms };
     if (trial->judged)
         return;
+    uint64_t now_ms = mono_ms();
     trial->judged = true;
-    adapt_limit(s3, err, status, mono_ms());
+    adapt_limit(s3, err, status, now_ms);
     breaker_name(&try.name, asked->bucket, asked->key);
     pthread_mutex_lock(&s3->lock);
-    enum breaker_change change = breaker_note(&s3->breaker, &try, mono_ms());
+    enum breaker_change change = breaker_note(&s3->breaker, &try, now_ms);
     if (change == BREAKER_SAME) {
         pthread_mutex_unlock(&s3->lock);
         return;

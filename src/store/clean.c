@@ -6,9 +6,10 @@
  *   - a folder moved away and back: the change time of the folder itself;
  *   - a snapshot of another subvolume or volume: the device;
  *   - a machine rolled back or cloned: the boot.
- * Two cases are not noticed: a volume that is rolled back while the machine runs on, and a folder
- * that was not used while Penstock ran with another one (penstock-operating(7)). If a valid mark is
- * rejected, each object costs one call to the origin, so in doubt the mark is rejected.
+ * Three cases are not noticed (penstock-operating(7)): a volume that is rolled back while the
+ * machine runs on; a folder that was not used while Penstock ran with other folders; and a process
+ * during which all cache folders were out of service. If a valid mark is rejected, each object
+ * costs one call to the origin, so in doubt the mark is rejected.
  *
  * The mark is made as an empty file, and then filled in place, which does not change the time of
  * the folder any more. An empty mark is rejected: it is left by a crash, or by an older

@@ -1,7 +1,7 @@
 """damage.py - a disk that loses bits of the index, and a folder that somebody puts back.
 SPDX-License-Identifier: Apache-2.0
 
-The layout of LMDB's meta pages stands in src/store/pages.c, that of `clean` in man/penstock-format.5.md."""
+The layout of LMDB's meta pages stands in src/store/index_pages.c, that of `clean` in man/penstock-format.5.md."""
 import os
 import struct
 
