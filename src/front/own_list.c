@@ -4,8 +4,8 @@
  *   any thread: own_list_read: objects of the page ──> sorted list, or ERR_WAIT: own_list_next
  *
  * The list calls are sent one after another, in the name of the client (cache/lists.h). No earlier
- * answer is used again. Some origins list keys in another order than that of their bytes, so a call
- * goes on with the token of the call before, and the objects are sorted in the end.
+ * answer is used again. Each call goes on where the one before ended (s3/list_pages.h). Some origins
+ * list keys in another order than that of their bytes, so the objects are sorted in the end.
  *
  * Limits (rule H8 in src/README.md): the calls for one list take at most LIST_MS, and there are at
  * most CALLS_MAX of them. A list that reaches such a limit ends with the key before, as one that is
@@ -19,7 +19,7 @@
 #include "base/clock.h"
 #include "base/metric.h"
 #include "cache/lists.h"
-#include "s3/encode.h"
+#include "s3/list_pages.h"
 
 #define PAGE_KEYS 1000u
 #define KEY_BYTES (8 * KIB)           /* a page has at most so many bytes for each key ... */
@@ -44,8 +44,7 @@ struct own_list {
     slice page;
     struct listed *objects;           /* in the end: sorted by key */
     size_t count, capacity;
-    slice first, last, token;         /* keys of the last page; where the next page begins */
-    bool more;                        /* the last page was not the end of the origin's list */
+    struct list_pages pages;
     const char *why;                  /* of an error, or NULL */
 };
 
@@ -69,6 +68,7 @@ void own_list_free(struct own_list **list)
     end_call(mine);
     if (mine->place)
         atomic_store(mine->place, 0);
+    list_pages_end(&mine->pages);
     arena_free(&mine->page_keep);
     arena_free(&mine->keep);
     free(mine->objects);
@@ -154,17 +154,10 @@ enum err own_list_next(struct own_list *list)
 {
     struct call *call = list->call;
     struct arena scratch = { 0 };
-    struct text query = text_in(&scratch);
-    text_printf(&query, "encoding-type=url&list-type=2&max-keys=%zu&prefix=", keys_wanted(list));
-    uri_encode(&query, list->ask.prefix, true);
-    slice place = list->token.len ? list->token : list->last;
-    if (place.len) {
-        text_add(&query, list->token.len ? S("&continuation-token=") : S("&start-after="));
-        uri_encode(&query, place, true);
-    }
     struct list_ask ask = { .rules = call->rules, .who = &call->client->who,
                             .op = S3_LIST_OBJECTS_V2, .bucket = call->s3.bucket,
-                            .query = text_slice(&query), .newest = true };
+                            .query = list_pages_query(&list->pages, keys_wanted(list), &scratch),
+                            .newest = true };
     list->get = list_start(call->loop->cache, &ask, changed, list);
     arena_free(&scratch);
     if (!list->get)
@@ -197,13 +190,11 @@ enum err own_list_ask(struct call *call, const struct own_list_ask *ask,
     struct own_list *list = must_alloc(sizeof(*list));
     check(ask->keys_max > 0);
     *list = (struct own_list){ .call = call, .done = done, .arg = arg, .ask = *ask };
-    list->ask.prefix = arena_copy(&list->keep, ask->prefix);
     list->until_ms = ageing_ms() + LIST_MS;
     *ret = list;
     if (!own_list_is_needed(call))
         list->ask.keys_max = 0;
-    else
-        list->last = arena_copy(&list->keep, ask->after);
+    list_pages_begin(&list->pages, ask->prefix, list->ask.keys_max ? ask->after : S(""));
     if (list->ask.keys_max > PAGE_KEYS && !take_place(list)) {
         metric_add(M_WALKS_LIMITED, 1);
         return fail(list, ERR_SLOW_DOWN, "Please reduce your request rate: at most 4 requests may "
@@ -238,40 +229,12 @@ static void add(struct own_list *list, const struct listed *object)
     *copy = *object;
     copy->key = arena_copy(&list->keep, object->key);
     copy->etag = arena_copy(&list->keep, object->etag);
-    list->last = copy->key;
 }
 
-/* False if `key` is `before`, or comes before it both in the order of bytes and in that of a tree
- * of folders, where "a/b" comes before "a-b". */
-static bool is_after(slice key, slice before)
-{
-    size_t same = 0;
-    while (same < MIN(key.len, before.len) && key.ptr[same] == before.ptr[same])
-        same++;
-    if (same == key.len || same == before.len)
-        return same < key.len;
-    return (uint8_t)key.ptr[same] > (uint8_t)before.ptr[same] || before.ptr[same] == '/';
-}
-
-/* Returns a message if the page does not go on where the one before ended. Otherwise calls might
- * never come to an end, or an answer might repeat keys. */
-static const char *fault_of(const struct own_list *list, const struct listing *page)
-{
-    slice key = page->object_count ? page->objects[0].key : S("");
-    bool by_token = list->token.len;
-    if (page->truncated && !key.len && !page->next_token.len)
-        return "A page of the origin's list has no keys and no NextContinuationToken, but says "
-               "that more keys follow. So Penstock can't ask for the rest of the list." ADVICE;
-    if (by_token && (slice_eq(page->next_token, list->token) ||
-                     (key.len && slice_eq(key, list->first))))
-        return "The origin sent the same page of its list twice: the origin ignores "
-               "continuation-token." ADVICE;
-    if (!by_token && key.len && list->last.len && !is_after(key, list->last))
-        return "Penstock asked the origin for the keys after a certain key (start-after). The "
-               "origin's list begins with that key or an earlier one: the origin ignores "
-               "start-after, or includes that key." ADVICE;
-    return NULL;
-}
+static const char *const faults[LIST_FAULTS] = {
+    [LIST_ENDLESS] = LIST_ENDLESS_TEXT ADVICE, [LIST_REPEATED] = LIST_REPEATED_TEXT ADVICE,
+    [LIST_BEFORE] = LIST_BEFORE_TEXT ADVICE,
+};
 
 /* Adds the objects of the page. */
 static enum err read_page(struct own_list *list)
@@ -279,16 +242,11 @@ static enum err read_page(struct own_list *list)
     struct arena scratch = { 0 };
     struct listing page = { .truncated = false };
     enum err err = xml_read_listing(&scratch, list->page, &page) == OK ? OK : ERR_ORIGIN_REPLY;
-    const char *fault = err ? NULL : fault_of(list, &page);
+    enum list_fault fault = err ? LIST_GOES_ON : list_pages_take(&list->pages, &page);
     if (fault)
-        err = fail(list, ERR_ORIGIN_REPLY, fault);
-    size_t first = list->count;
+        err = fail(list, ERR_ORIGIN_REPLY, faults[fault]);
     for (size_t i = 0; i < page.object_count && !err; i++)
         add(list, &page.objects[i]);
-    if (list->count > first)
-        list->first = list->objects[first].key;
-    list->more = page.truncated;
-    list->token = arena_copy(&list->keep, page.next_token);
     arena_free(&scratch);
     arena_free(&list->page_keep);
     list->page = S("");
@@ -306,7 +264,7 @@ enum err own_list_read(struct own_list *list)
     enum err err = list->page.len ? read_page(list) : OK;
     if (!list->ask.keys_max || err)
         return err;
-    if (list->more && !is_full(list)) {
+    if (list->pages.more && !is_full(list)) {
         if (!is_late(list))
             return ERR_WAIT;
         if (!list->count)
@@ -327,6 +285,6 @@ const struct listed *own_list_find(const struct own_list *list, slice key)
 
 bool own_list_has_more(const struct own_list *list, slice *ret)
 {
-    *ret = list->last;
-    return list->more;
+    *ret = list->pages.last;
+    return list->pages.more;
 }
