@@ -1,0 +1,95 @@
+/* job_state.h - a job as its files have it. SPDX-License-Identifier: Apache-2.0
+ *
+ * A job brings the objects of a prefix, or of a list of keys, into the cache. It outlives the
+ * process by two files in the folder jobs/ of a cache folder (penstock-format(5)): its state, which
+ * is replaced again and again, and its list, which is written once. The functions here encode and
+ * decode both. They do no I/O; any thread may call them. */
+#ifndef JOBS_JOB_STATE_H
+#define JOBS_JOB_STATE_H
+
+#include "s3/items.h"
+
+#define JOB_RANGES_MAX 16u            /* H8: ranges of each object */
+#define JOB_FAILURES_MAX 100u         /* H8: failures that are listed; all are counted */
+#define JOB_FILE_MAX (512 * KIB)      /* more than any state file has */
+
+/* The task of a job. It never changes. */
+struct job_spec {
+    slice owner;                      /* an access key; empty: a lent key. Never a secret */
+    slice bucket, prefix;
+    bool by_list;                     /* the keys are in the file of the list, not those of prefix */
+    uint64_t listed;                  /* the number of items in that file */
+    /* The bytes of each object that are wanted, as in a Range header; none: the whole object. */
+    struct s3_range ranges[JOB_RANGES_MAX];
+    size_t range_count;
+};
+
+enum job_end {
+    JOB_RUNS,
+    JOB_DONE,                         /* every item is in the cache, or is counted as failed */
+    JOB_CANCELED,                     /* a client has ended it */
+    JOB_FULL,                         /* the cache does not keep what the job brings */
+    JOB_REFUSED,                      /* its owner is gone, or may not list the prefix */
+    JOB_FAILED,                       /* the rest of its items can't be found */
+    JOB_ENDS
+};
+
+/* Counts of items. Each item is a hit, was fetched, or has failed. */
+struct job_sums {
+    uint64_t objects, bytes;          /* of hits and fetched items: the bytes that were wanted */
+    uint64_t hits;                    /* all bytes were in the cache already */
+    uint64_t fetched, origin_bytes;   /* at least a byte came from the origin; all those bytes */
+    uint64_t unkept;                  /* of the fetched items: the cache did not keep all bytes */
+    uint64_t failed;
+};
+
+/* All items before the cursor are in the sums, and no other item. */
+struct job_cursor {
+    slice after;                      /* of a prefix: the last key before the cursor */
+    uint64_t block;                   /* of a list: the offset of a block in the file ... */
+    uint32_t row;                     /* ... and the number of rows in it before the cursor */
+};
+
+struct job_failure {
+    slice key, code;                  /* S3's error code */
+    int status;
+};
+
+struct job_file {
+    uint64_t id;
+    struct job_spec spec;
+    enum job_end end;
+    slice why;                        /* of an end: a sentence for people; may be empty */
+    int64_t began_s, ended_s;         /* wall clock; ended_s 0: it runs */
+    struct job_sums sums;
+    struct job_cursor cursor;
+    struct job_failure *failures;     /* the first ones */
+    size_t failure_count;
+};
+
+/* Encodes the state, in keep. */
+slice job_file_encode(const struct job_file *file, struct arena *keep);
+/* Returns OK with slices in `bytes`, and failures in keep; or ERR_GONE for damaged bytes and for a
+ * layout that this version does not know. */
+enum err job_file_decode(slice bytes, struct arena *keep, struct job_file *ret) MUST_USE;
+
+/* ---- blocks of a list ---- */
+
+#define JOB_BLOCK_MAX (64 * KIB)
+struct job_block {
+    size_t len, count;                /* bytes and rows so far */
+    char bytes[JOB_BLOCK_MAX];
+};
+
+void job_block_begin(struct job_block *block);
+/* Adds an item, which is ITEM_WHOLE or ITEM_SPAN without a version or condition. Returns false if
+ * the block has no room; the caller then ends it and begins another. */
+bool job_block_add(struct job_block *block, const struct item *item) MUST_USE;
+/* Returns the bytes of the block as they go to the file. */
+slice job_block_end(struct job_block *block);
+/* Reads the block that `bytes` begins with. Returns OK with items in keep, whose keys lie in
+ * `bytes`, and the size of the block; or ERR_GONE for damaged bytes. */
+enum err job_block_decode(slice bytes, struct arena *keep, struct items *ret,
+                          size_t *ret_bytes) MUST_USE;
+
+#endif

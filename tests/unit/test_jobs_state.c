@@ -1,0 +1,173 @@
+/* test_jobs_state.c - what a job's files and requests say. SPDX-License-Identifier: Apache-2.0 */
+#include "unit.h"
+
+#include "base/crc.h"
+#include "jobs/job_body.h"
+#include "s3/request.h"
+
+static struct arena keep;
+
+static struct job_failure failures[] = { { { "a\0b", 3 }, { "NoSuchKey", 9 }, 404 },
+                                         { { "c", 1 }, { "AccessDenied", 12 }, 403 } };
+
+static struct job_file example(void)
+{
+    return (struct job_file){
+        .id = 0xfedcba9876543210u,
+        .spec = { .owner = S("AKEY"), .bucket = S("data"), .prefix = S("train/"),
+                  .ranges = { { RANGE_SPAN, 0, 65535, 0 }, { RANGE_SUFFIX, 0, 0, 100 } },
+                  .range_count = 2 },
+        .end = JOB_FULL, .why = S("the cache is full"), .began_s = 1000, .ended_s = 2000,
+        .sums = { 1, 2, 3, 4, 5, 6, 7 }, .cursor = { S("train/07"), 8, 9 },
+        .failures = failures, .failure_count = 2 };
+}
+
+TEST(a_state_comes_back)
+{
+    struct job_file file = example(), back;
+    slice bytes = job_file_encode(&file, &keep);
+    ok(memcmp(bytes.ptr, "PSTJ", 4) == 0);
+    ok(job_file_decode(bytes, &keep, &back) == OK);
+    ok(back.id == file.id && back.end == JOB_FULL && back.began_s == 1000 && back.ended_s == 2000);
+    ok(memcmp(&back.sums, &file.sums, sizeof(back.sums)) == 0);
+    ok(back.cursor.block == 8 && back.cursor.row == 9 && !back.spec.by_list);
+    same(back.spec.owner, S("AKEY"));
+    same(back.spec.bucket, S("data"));
+    same(back.spec.prefix, S("train/"));
+    same(back.cursor.after, S("train/07"));
+    same(back.why, S("the cache is full"));
+    ok(back.spec.range_count == 2 && back.spec.ranges[0].last == 65535 &&
+       back.spec.ranges[1].kind == RANGE_SUFFIX && back.spec.ranges[1].suffix == 100);
+    ok(back.failure_count == 2 && back.failures[0].status == 404);
+    same(back.failures[0].key, failures[0].key);
+    same(back.failures[1].code, S("AccessDenied"));
+    arena_free(&keep);
+}
+
+TEST(any_flip_or_cut_of_a_state_is_found)
+{
+    struct job_file file = example(), back;
+    slice bytes = job_file_encode(&file, &keep);
+    uint8_t *flipped = (uint8_t *)(uintptr_t)bytes.ptr;
+    for (size_t bit = 0; bit < 8 * bytes.len; bit++) {
+        flipped[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        ok(job_file_decode(bytes, &keep, &back) == ERR_GONE);
+        flipped[bit / 8] ^= (uint8_t)(1u << bit % 8);
+    }
+    for (size_t len = 0; len < bytes.len; len++)
+        ok(job_file_decode(slice_sub(bytes, 0, len), &keep, &back) == ERR_GONE);
+    arena_free(&keep);
+}
+
+TEST(a_state_with_impossible_fields_is_refused)
+{
+    static const struct { size_t at; uint8_t value; } fields[] = {
+        { 4, 2 }, { 32, JOB_ENDS }, { 36, 2 }, { 116, 17 }, { 120, 101 }, { 124, 1 }, { 128, 3 },
+    };
+    struct job_file file = example(), back;
+    for (size_t i = 0; i < countof(fields); i++) {
+        slice bytes = job_file_encode(&file, &keep);
+        uint8_t *wrong = (uint8_t *)(uintptr_t)bytes.ptr;
+        wrong[fields[i].at] = fields[i].value;
+        uint32_t crc = crc32c(0, wrong, bytes.len - 4);
+        memcpy(wrong + bytes.len - 4, &crc, 4);
+        ok(job_file_decode(bytes, &keep, &back) == ERR_GONE);
+    }
+    arena_free(&keep);
+}
+
+TEST(a_list_comes_back_block_by_block)
+{
+    static struct job_block block;
+    char key[S3_KEY_BYTES_MAX];
+    memset(key, 'k', sizeof(key));
+    struct item item = { .key = { key, sizeof(key) }, .kind = ITEM_SPAN, .first = 5,
+                         .length = ITEM_OPEN };
+    size_t count = 0, bytes;
+    job_block_begin(&block);
+    for (; job_block_add(&block, &item); count++)
+        item.key.len--;
+    ok(count > 60);
+    slice text = job_block_end(&block);
+    struct items items;
+    ok(job_block_decode(text, &keep, &items, &bytes) == OK && items.count == count);
+    ok(bytes == text.len && bytes <= JOB_BLOCK_MAX);
+    ok(items.list[1].key.len == sizeof(key) - 1 && items.list[1].kind == ITEM_SPAN &&
+       items.list[1].first == 5 && items.list[1].length == ITEM_OPEN);
+    uint8_t *flipped = (uint8_t *)block.bytes;
+    for (size_t at = 0; at < text.len; at += 7) {
+        flipped[at] ^= 1;
+        ok(job_block_decode(text, &keep, &items, &bytes) == ERR_GONE);
+        flipped[at] ^= 1;
+    }
+    ok(job_block_decode(slice_sub(text, 0, text.len - 1), &keep, &items, &bytes) == ERR_GONE);
+    arena_free(&keep);
+}
+
+/* ---- bodies ---- */
+
+static struct job_spec spec;
+static struct items items;
+
+static const char *wrong(const char *body, enum err want)
+{
+    size_t bytes;
+    slice why = S("");
+    spec = (struct job_spec){ .range_count = 0 };
+    enum err err = job_body_read(&keep, slice_of(body), &spec, &items, &bytes, &why);
+    ok(err == want && (why.len > 0) == (err != OK));
+    return why.ptr;
+}
+
+TEST(a_body_names_a_prefix_or_keys)
+{
+    size_t bytes;
+    slice why, body = S(" {\"prefix\": \"a/\",\n \"ranges\": [\"bytes=-5\"]}\n\"x\"\n");
+    ok(job_body_read(&keep, body, &spec, &items, &bytes, &why) == OK);
+    ok(!spec.by_list && spec.range_count == 1 && items.count == 0);
+    same(spec.prefix, S("a/"));
+    same(slice_from(body, bytes), S("\n\"x\"\n"));
+    wrong("{\"keys\": [\"a\", [\"b\", 1, 2]], \"mode\": \"warm\", \"pin\": false}", OK);
+    ok(spec.by_list && items.count == 2 && items.list[1].first == 1);
+    wrong("{\"prefix\": \"\"}", OK);
+    arena_free(&keep);
+}
+
+TEST(a_wrong_body_is_refused_with_a_reason)
+{
+    static const char *const bodies[] = {
+        "", "[]", "{", "{}", "{\"prefix\": 1}", "{\"prefix\": \"a\", \"keys\": []}",
+        "{\"prefix\": \"a\\u0000\"}", "{\"keys\": \"a\"}", "{\"keys\": [1]}",
+        "{\"keys\": [{\"key\": \"a\", \"version_id\": \"v\"}]}",
+        "{\"keys\": [{\"key\": \"a\", \"if_match\": \"e\"}]}", "{\"prefx\": \"a\"}",
+        "{\"prefix\": \"a\", \"prefix\": \"b\"}", "{\"prefix\": \"a\", \"mode\": \"cold\"}",
+        "{\"prefix\": \"a\", \"pin\": 1}", "{\"prefix\": \"a\", \"ranges\": \"bytes=0-1\"}",
+        "{\"prefix\": \"a\", \"ranges\": [\"bytes=1-0\"]}",
+    };
+    for (size_t i = 0; i < countof(bodies); i++)
+        wrong(bodies[i], ERR_BAD_ARGUMENT);
+    wrong("{\"prefix\": \"a\", \"pin\": true}", ERR_NOT_IMPLEMENTED);
+    arena_free(&keep);
+}
+
+TEST(a_line_is_an_item)
+{
+    struct item item;
+    slice why;
+    ok(job_body_read_line(&keep, S("\"a b\""), &item, &why) == OK && item.kind == ITEM_WHOLE);
+    same(item.key, S("a b"));
+    ok(job_body_read_line(&keep, S("[\"k\", 3, -1]"), &item, &why) == OK && item.first == 3);
+    const char *const lines[] = { "", "a", "1", "\"a\" \"b\"", "[]", "\"\"", "{}",
+                                  "{\"key\": \"a\", \"if_match\": \"e\"}" };
+    for (size_t i = 0; i < countof(lines); i++)
+        ok(job_body_read_line(&keep, slice_of(lines[i]), &item, &why) == ERR_BAD_ARGUMENT);
+    arena_free(&keep);
+}
+
+RUN(cmocka_unit_test(a_state_comes_back),
+    cmocka_unit_test(any_flip_or_cut_of_a_state_is_found),
+    cmocka_unit_test(a_state_with_impossible_fields_is_refused),
+    cmocka_unit_test(a_list_comes_back_block_by_block),
+    cmocka_unit_test(a_body_names_a_prefix_or_keys),
+    cmocka_unit_test(a_wrong_body_is_refused_with_a_reason),
+    cmocka_unit_test(a_line_is_an_item))
