@@ -66,6 +66,18 @@ struct store *cache_store(struct cache *cache)
     return cache->store;
 }
 
+bool cache_is_idle(struct cache *cache, const struct object_id *id)
+{
+    if (flights_idle(cache->flights, id))
+        return true;
+    flights_lock(cache->flights, id);
+    struct inflight *inflight = inflight_find(cache->flights, id);
+    bool idle = !inflight;
+    inflight_unref(&inflight);
+    flights_unlock(cache->flights, id);
+    return idle;
+}
+
 uint64_t cache_ahead_max(struct cache *cache)
 {
     size_t objects = MAX(flights_objects(cache->flights), (size_t)1);

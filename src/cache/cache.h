@@ -47,6 +47,9 @@ void cache_free(struct cache **cache);
 /* Cancels the fetches in progress. From now on no fetch begins. */
 void cache_stop(struct cache *cache);
 struct store *cache_store(struct cache *cache);
+/* True if no bytes of this object are being fetched, or are on their way into the store. So it is
+ * known by now which of them the store keeps. Any thread. */
+bool cache_is_idle(struct cache *cache, const struct object_id *id);
 
 /* The part of the cache that belongs to one reading thread. */
 struct cache_loop {

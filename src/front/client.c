@@ -159,6 +159,17 @@ enum err clients_find(const struct clients *all, slice access_key, slice session
     return err;
 }
 
+enum err clients_find_only(const struct clients *all, slice access_key, const struct client **ret)
+{
+    const struct table *table = atomic_load(&((struct clients *)all)->table);
+    size_t i = count_below(table, access_key), found = 0;
+    for (; i < table->count && slice_eq(table->clients[i]->key.access_key, access_key); i++) {
+        *ret = table->clients[i];
+        found++;
+    }
+    return found == 1 ? OK : ERR_UNKNOWN_KEY;
+}
+
 const struct client *clients_nobody(const struct clients *all)
 {
     return atomic_load(&((struct clients *)all)->table)->nobody;

@@ -33,6 +33,10 @@ void clients_set(struct clients *all, const struct front_key *keys, size_t count
  * the key has another one or none. A client is valid as long as `all`. */
 enum err clients_find(const struct clients *all, slice access_key, slice session_token,
                       const struct client **ret) MUST_USE;
+/* Finds the only client of an access key, whatever its session token is. Returns OK, or
+ * ERR_UNKNOWN_KEY if no client or several clients have the key. Any thread. */
+enum err clients_find_only(const struct clients *all, slice access_key,
+                           const struct client **ret) MUST_USE;
 /* Returns the client of unsigned requests, or NULL if unsigned requests are refused. */
 const struct client *clients_nobody(const struct clients *all);
 size_t clients_count(const struct clients *all);

@@ -158,6 +158,8 @@ slice front_explain_key(const struct front *front, struct arena *keep, enum err 
 enum err front_find_client(struct front *front, struct arena *keep,
                            const struct sigv4_claim *claim, const struct client **ret,
                            struct secrets *ret_secrets) MUST_USE;
+/* Returns the client of all lent keys, or NULL if no keys are lent. */
+const struct client *front_borrower(const struct front *front);
 /* Finds the client, and verifies the signature of a request head. Sets *ret_secret to the secret
  * that proved the claim. */
 enum err front_prove(struct front *front, struct sigv4 *sigv4, struct arena *keep,

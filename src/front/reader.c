@@ -4,7 +4,8 @@
  * This file has the functions of cache/reader.h. A reader is a process that asks for objects by
  * another way than HTTP. It proves its key by a presigned request for the page /_/fill. Each object
  * that it reads is judged as a GetObject of the key's client. When the key is removed from the
- * settings, the reader may read nothing more. Any thread. */
+ * settings, the reader may read nothing more. A job has no key to prove: it has the name of the
+ * client that started it. Any thread. */
 #include "cache/reader.h"
 
 #include "front/inside.h"
@@ -93,7 +94,38 @@ static enum err may_get(void *arg, struct arena *keep, const struct reader *read
     return item_ask(&call, item, ret);
 }
 
+static enum err find(void *arg, slice access_key, struct reader *ret)
+{
+    struct front *front = arg;
+    *ret = (struct reader){ .access_key = access_key };
+    if (access_key.len)
+        return clients_find_only(front->options.clients, access_key, &ret->client);
+    ret->client = front_borrower(front);
+    return ret->client ? OK : ERR_UNKNOWN_KEY;
+}
+
+/* The list is judged as a ListObjectsV2 request of the client. */
+static enum err may_list(void *arg, struct arena *keep, const struct reader *reader, slice bucket,
+                         slice prefix, struct list_ask *ret)
+{
+    struct call call;
+    slice detail;
+    struct s3_param param = { .name = S("prefix"), .value = prefix };
+    item_call(&call, arg, reader->client, bucket, keep);
+    call.quiet = reader->quiet;
+    call.s3.op = S3_LIST_OBJECTS_V2;
+    call.s3.params = &param;
+    call.s3.param_count = 1;
+    enum err err = right_judge(&call);
+    if (!err)
+        err = rules_judge(&call, &detail);
+    if (!err)
+        *ret = (struct list_ask){ .rules = call.rules, .who = &reader->client->who,
+                                  .op = S3_LIST_OBJECTS_V2, .bucket = bucket, .newest = true };
+    return err;
+}
+
 struct reader_judge front_reader_judge(struct front *front)
 {
-    return (struct reader_judge){ front, prove, renew, may_get };
+    return (struct reader_judge){ front, prove, renew, may_get, find, may_list };
 }
