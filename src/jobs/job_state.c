@@ -42,6 +42,16 @@ static_assert(sizeof(struct item_row) == 24, "on disk");
 static_assert(sizeof(struct block_head) + sizeof(struct item_row) + S3_KEY_BYTES_MAX <=
               JOB_BLOCK_MAX, "each item fits into an empty block");
 
+const char *job_end_name(enum job_end end)
+{
+    static const char *const names[] = {
+        [JOB_RUNS] = "running", [JOB_DONE] = "done", [JOB_CANCELED] = "canceled",
+        [JOB_FULL] = "full", [JOB_REFUSED] = "refused", [JOB_FAILED] = "failed",
+    };
+    check(end < JOB_ENDS);
+    return names[end];
+}
+
 /* ---- texts: a length, and the bytes ---- */
 
 static void put_text(struct text *to, slice s)

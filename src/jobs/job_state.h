@@ -34,6 +34,8 @@ enum job_end {
     JOB_ENDS
 };
 
+const char *job_end_name(enum job_end end);    /* "running", "done" ... */
+
 /* Counts of items. Each item is a hit, was fetched, or has failed. */
 struct job_sums {
     uint64_t objects, bytes;          /* of hits and fetched items: the bytes that were wanted */

@@ -1,0 +1,223 @@
+/* inside.h - declarations that only the files of this folder share.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ *   any thread: draft.c ──> jobs.c: the table ──> thread `jobs`: run.c ──> source.c: items
+ *                               │                                   └──> piece.c: gets
+ *                               └──> thread `job-files`: files.c: states on the disk
+ *
+ * A *job* is what clients see. While it is in progress, it has a *run*: a window of consecutive
+ * items. Each of these items is a *piece*. Pieces end in any order, and are settled in the order of
+ * the list: the cursor of the job never passes an item that is not done. So the state on the disk
+ * is right at any moment, and the next process repeats at most a window. */
+#ifndef JOBS_INSIDE_H
+#define JOBS_INSIDE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/list.h"
+#include "jobs/jobs.h"
+#include "s3/list_pages.h"
+#include "store/route.h"
+
+#define RUN_PIECES 512u               /* H8: items of a window */
+
+/* What changes in a job. Under the lock. */
+struct job_report {
+    enum job_end end;
+    slice why;                        /* of the end; a text of job->keep */
+    int64_t ended_s;
+    struct job_sums done;             /* of all items that are done */
+    struct job_sums settled;          /* of those before the cursor */
+    char after[S3_KEY_BYTES_MAX];     /* the texts of the cursor */
+    struct job_cursor cursor;
+    struct job_failure failures[JOB_FAILURES_MAX];    /* settled ones; texts of job->keep */
+    size_t failure_count;
+    const char *waits;                /* static text, or NULL: it makes progress */
+};
+
+/* For the rate: bytes that were done at two times, which are 5 to 10 s and 0 to 5 s ago. */
+struct job_pace {
+    uint64_t old_ms, old_bytes, new_ms, new_bytes;
+};
+
+struct job {
+    struct list link;                 /* jobs->all */
+    uint64_t id;
+    struct arena keep;                /* under the lock, after the start */
+    struct job_spec spec;
+    int64_t began_s;
+    size_t folder;                    /* the cache folder with its files */
+    struct job_report report;
+    struct job_pace pace;
+    bool canceled;                    /* a client wants it to end; under the lock */
+    uint64_t version, saved;          /* of the report; in the file. Under the lock */
+    bool has_run;                     /* under the lock; the thread `jobs` changes it */
+};
+
+/* The thread `job-files` (files.c). */
+struct files {
+    pthread_t thread;
+    pthread_cond_t wake, saved;       /* with the lock of the jobs */
+    bool stopping, urgent;            /* under the lock */
+    bool read[VOLUMES_MAX];           /* the jobs of this folder were found; for the thread alone */
+};
+
+struct jobs {
+    struct jobs_options options;
+    struct reader_judge judge;
+    bool started;                     /* the threads run */
+    pthread_mutex_t lock;
+    struct list all;                  /* under the lock, the oldest first */
+    size_t count;
+    struct files files;
+    /* ---- for the thread `jobs` alone, but `ending` and the ticket ---- */
+    pthread_t thread;
+    atomic_bool ending;
+    struct mailbox *box;
+    struct ticket *look;              /* wakes the thread: a job came, or ends, or the thread does */
+    struct cache_loop *cache;
+    struct list runs;
+    struct list ready;                /* pieces that let others go first */
+    unsigned gets;
+};
+
+static inline struct store *jobs_store(const struct jobs *jobs)
+{
+    return cache_store(jobs->options.cache);
+}
+
+/* ---- jobs.c: the table. All under the lock ---- */
+struct job *jobs_add(struct jobs *jobs, const struct job_file *file, size_t folder);
+struct job *jobs_get(struct jobs *jobs, uint64_t id);       /* NULL: none */
+void jobs_remove(struct jobs *jobs, struct job *job);       /* it has no run */
+unsigned jobs_running(struct jobs *jobs, slice owner);      /* those that have not ended */
+unsigned jobs_running_all(struct jobs *jobs);
+/* Notes that the report has changed. `urgent`: it is to be saved at once. */
+void job_changed(struct jobs *jobs, struct job *job, bool urgent);
+/* The job as its state file has it, in keep; with its cursor. */
+struct job_file job_file_of(const struct job *job, struct arena *keep);
+
+/* ---- files.c ---- */
+bool files_start(struct jobs *jobs) MUST_USE;
+void files_stop(struct jobs *jobs);    /* saves what is not saved */
+/* The name of a job's file in the folder jobs/. */
+#define JOB_NAME_BYTES 32u
+const char *job_name(uint64_t id, bool list, char ret[JOB_NAME_BYTES]);
+
+/* ---- source.c: the items of a run, in their order ---- */
+
+struct page;                          /* items that have come */
+struct source {
+    struct run *run;
+    struct page *page, *ahead;        /* the page that items are taken from, and the next one */
+    bool over;                        /* no further page comes */
+    struct source_list {
+        struct list_pages pages;
+        struct list_get *get;         /* the call in progress, or NULL */
+        bool began;
+        unsigned empty;               /* pages without keys in a row */
+    } list;                           /* of a prefix */
+    int file;                         /* of a list: its file; -1: not open */
+    uint64_t offset;                  /* of the next block */
+};
+/* The place of an item, for the cursor. */
+struct place {
+    uint64_t block;
+    uint32_t row;
+};
+void source_begin(struct source *source, struct run *run);
+void source_end(struct source *source);
+/* Returns OK with the next item, whose key is valid until the next call; ERR_WAIT: run_wake is
+ * called later; or ERR_NOT_FOUND: there is no further item, or the run has got its end. */
+enum err source_next(struct source *source, struct item *ret, struct place *ret_place) MUST_USE;
+
+/* ---- piece.c: one item ---- */
+
+enum piece_phase {
+    PIECE_WAITS,                      /* to begin, or to begin again */
+    PIECE_READS,                      /* a get is in progress */
+    PIECE_LANDS,                      /* all bytes came; the store has not decided on them yet */
+    PIECE_DONE
+};
+
+struct piece_result {
+    uint64_t bytes, origin_bytes;
+    bool fetched, unkept;
+    enum err err;                     /* OK: the item did not fail */
+    int status;
+};
+
+/* An origin that fails, or a limit of Penstock: the piece is tried again. */
+struct piece_outage {
+    unsigned tries;                   /* that count (rest, piece.c) */
+    uint64_t since_ms, last_ms;       /* of the first and of the last try */
+    uint64_t successes;               /* of the run, at the last try */
+};
+
+struct piece {
+    struct run *run;
+    struct list link;                 /* jobs->ready, or unlinked */
+    enum piece_phase phase;
+    char *key;                        /* the memory of item.key */
+    struct item item;
+    struct place place;
+    size_t range;                     /* of the job's ranges, which is read now */
+    struct get_ask ask;
+    struct get *get;
+    bool foreseen, decided;           /* all bytes are not here; the get has its answer */
+    uint64_t at, want;                /* bytes of the get */
+    struct metadata *metadata;        /* the version that was read last */
+    struct piece_result result;
+    struct piece_outage outage;
+    bool counted;                     /* in the report's sums `done` */
+};
+void piece_init(struct piece *piece, struct run *run, const struct item *item,
+                const struct place *place);
+void piece_begin(struct piece *piece);    /* from PIECE_WAITS */
+void piece_go_on(struct piece *piece);    /* a piece of jobs->ready */
+void piece_look(struct piece *piece);     /* PIECE_LANDS: has the store decided? */
+void piece_free(struct piece *piece);     /* in any phase */
+
+/* ---- run.c: a job in progress ---- */
+
+/* While the origin fails, one piece at a time is tried, after growing pauses. */
+struct run_outage {
+    unsigned tries;                   /* 0: there is no outage */
+    uint64_t until_ms;
+};
+
+struct run {
+    struct list link;                 /* jobs->runs */
+    struct jobs *jobs;
+    struct job *job;
+    struct source source;
+    struct piece *pieces;             /* a ring of RUN_PIECES */
+    size_t first, count;
+    unsigned reading;                 /* pieces with a get */
+    unsigned waiting, landing;        /* pieces in these phases, at the latest turn */
+    uint64_t looked_ms;               /* the latest look at the pieces that land */
+    uint64_t successes;               /* answers of the origin */
+    unsigned unkept_row;              /* settled items in a row that the cache did not keep */
+    struct run_outage outage;
+    enum job_end end;                 /* JOB_RUNS: none yet */
+    slice why;                        /* in the memory of the job */
+};
+void run_new(struct jobs *jobs, struct job *job);
+void run_free(struct run **run);
+/* Gives the run its end. It is over when run_turn sees that. `why` is copied. */
+void run_ends(struct run *run, enum job_end end, slice why);
+void run_succeeds(struct run *run);
+/* An origin fails. `why` is static text, for the report. */
+void run_meets_outage(struct run *run, const char *why);
+/* True if a further piece, or a list call, may begin now. */
+bool run_may_ask(const struct run *run);
+void run_wake(struct run *run);
+/* Begins at most one piece. Returns false if none can begin now. */
+bool run_begin_one(struct run *run);
+/* Looks at the pieces that land, and settles. Returns false if the run is over; it is then freed. */
+bool run_turn(struct run *run);
+/* The time at which run_turn is to be called at the latest; UINT64_MAX: none. */
+uint64_t run_due_ms(const struct run *run, uint64_t now_ms);
+
+#endif

@@ -1,0 +1,339 @@
+/* jobs.c - the table of jobs, and the thread that runs them. SPDX-License-Identifier: Apache-2.0
+ *
+ * The table has the jobs in progress, and the reports of earlier ones. The thread `jobs` runs all
+ * gets of all jobs. It gives each job a turn, which begins one item, as long as fewer than gets_max
+ * gets are in progress, and memory for readers is not scarce. So jobs share what they may take, and
+ * leave the rest to clients. */
+#include "jobs/inside.h"
+
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/metric.h"
+#include "base/thread.h"
+
+#define SCARCE_MS 100u                /* until the next look, while memory is scarce */
+#define PACE_MS 5000u                 /* between two samples of the rate */
+#define REST_MS 1000u
+
+/* ---- the table, under the lock ---- */
+
+struct job *jobs_get(struct jobs *jobs, uint64_t id)
+{
+    list_each(struct job, job, &jobs->all, link)
+        if (job->id == id)
+            return job;
+    return NULL;
+}
+
+static void copy_spec(struct job *job, const struct job_spec *spec)
+{
+    job->spec = *spec;
+    job->spec.owner = arena_copy(&job->keep, spec->owner);
+    job->spec.bucket = arena_copy(&job->keep, spec->bucket);
+    job->spec.prefix = arena_copy(&job->keep, spec->prefix);
+}
+
+static void copy_failures(struct job *job, const struct job_file *file)
+{
+    for (size_t i = 0; i < file->failure_count; i++)
+        job->report.failures[i] = (struct job_failure){
+            arena_copy(&job->keep, file->failures[i].key),
+            arena_copy(&job->keep, file->failures[i].code), file->failures[i].status };
+    job->report.failure_count = file->failure_count;
+}
+
+/* Puts it behind all jobs that began earlier. */
+static void put_in_order(struct jobs *jobs, struct job *job)
+{
+    struct list *before = &jobs->all;
+    list_each(struct job, other, &jobs->all, link)
+        if (before == &jobs->all && other->began_s > job->began_s)
+            before = &other->link;
+    list_add(before, &job->link);
+    jobs->count++;
+}
+
+struct job *jobs_add(struct jobs *jobs, const struct job_file *file, size_t folder)
+{
+    struct job *job = must_alloc(sizeof(*job));
+    struct job_report *report = &job->report;
+    check(file->cursor.after.len <= sizeof(report->after));
+    job->id = file->id;
+    job->began_s = file->began_s;
+    job->folder = folder;
+    copy_spec(job, &file->spec);
+    copy_failures(job, file);
+    report->end = file->end;
+    report->why = arena_copy(&job->keep, file->why);
+    report->ended_s = file->ended_s;
+    report->done = report->settled = file->sums;
+    report->cursor = file->cursor;
+    report->cursor.after = (slice){ report->after, slice_put(report->after, file->cursor.after) };
+    put_in_order(jobs, job);
+    if (report->end == JOB_RUNS) {
+        metric_gauge_add(M_JOBS, 1);
+        ticket_wake(jobs->look);
+    }
+    return job;
+}
+
+void jobs_remove(struct jobs *jobs, struct job *job)
+{
+    check(!job->has_run && jobs->count > 0);
+    list_del(&job->link);
+    jobs->count--;
+    arena_free(&job->keep);
+    free(job);
+}
+
+unsigned jobs_running(struct jobs *jobs, slice owner)
+{
+    unsigned count = 0;
+    list_each(struct job, job, &jobs->all, link)
+        count += job->report.end == JOB_RUNS && slice_eq(job->spec.owner, owner);
+    return count;
+}
+
+unsigned jobs_running_all(struct jobs *jobs)
+{
+    unsigned count = 0;
+    list_each(struct job, job, &jobs->all, link)
+        count += job->report.end == JOB_RUNS;
+    return count;
+}
+
+void job_changed(struct jobs *jobs, struct job *job, bool urgent)
+{
+    job->version++;
+    if (!urgent)
+        return;
+    jobs->files.urgent = true;
+    pthread_cond_signal(&jobs->files.wake);
+}
+
+struct job_file job_file_of(const struct job *job, struct arena *keep)
+{
+    const struct job_report *report = &job->report;
+    struct job_file file = {
+        .id = job->id, .spec = job->spec, .end = report->end, .began_s = job->began_s,
+        .ended_s = report->ended_s, .sums = report->settled, .cursor = report->cursor,
+        .failure_count = report->failure_count,
+        .failures = arena_alloc(keep, JOB_FAILURES_MAX * sizeof(*file.failures)) };
+    file.spec.owner = arena_copy(keep, job->spec.owner);
+    file.spec.bucket = arena_copy(keep, job->spec.bucket);
+    file.spec.prefix = arena_copy(keep, job->spec.prefix);
+    file.cursor.after = arena_copy(keep, report->cursor.after);
+    file.why = arena_copy(keep, report->why);
+    for (size_t i = 0; i < file.failure_count; i++)
+        file.failures[i] = (struct job_failure){ arena_copy(keep, report->failures[i].key),
+                                                 arena_copy(keep, report->failures[i].code),
+                                                 report->failures[i].status };
+    return file;
+}
+
+/* ---- reports ---- */
+
+/* Returns bytes a second, and takes samples: the older one is 5 to 10 s old. */
+static uint64_t rate_of(struct job *job)
+{
+    struct job_pace *pace = &job->pace;
+    uint64_t now_ms = mono_ms(), bytes = job->report.done.bytes;
+    if (job->report.end != JOB_RUNS || !pace->old_ms || now_ms <= pace->old_ms)
+        return 0;
+    return (bytes - pace->old_bytes) * 1000 / (now_ms - pace->old_ms);
+}
+
+static void sample(struct job *job, uint64_t now_ms)
+{
+    struct job_pace *pace = &job->pace;
+    if (pace->new_ms && now_ms < pace->new_ms + PACE_MS)
+        return;
+    bool first = !pace->new_ms;
+    pace->old_ms = first ? now_ms : pace->new_ms;
+    pace->old_bytes = first ? job->report.done.bytes : pace->new_bytes;
+    pace->new_ms = now_ms;
+    pace->new_bytes = job->report.done.bytes;
+}
+
+static struct job_view view_of(struct job *job, struct arena *keep)
+{
+    struct job_view view = { .file = job_file_of(job, keep), .rate = rate_of(job),
+                             .waits = slice_of(job->report.waits) };
+    view.file.sums = job->report.done;
+    return view;
+}
+
+bool jobs_find(struct jobs *jobs, uint64_t id, struct arena *keep, struct job_view *ret)
+{
+    pthread_mutex_lock(&jobs->lock);
+    struct job *job = jobs_get(jobs, id);
+    if (job)
+        *ret = view_of(job, keep);
+    pthread_mutex_unlock(&jobs->lock);
+    return job != NULL;
+}
+
+size_t jobs_list(struct jobs *jobs, slice bucket, struct arena *keep, struct job_view **ret)
+{
+    size_t count = 0;
+    pthread_mutex_lock(&jobs->lock);
+    *ret = arena_alloc(keep, (jobs->count + 1) * sizeof(**ret));
+    list_each(struct job, job, &jobs->all, link)
+        if (slice_eq(job->spec.bucket, bucket))
+            (*ret)[count++] = view_of(job, keep);
+    pthread_mutex_unlock(&jobs->lock);
+    return count;
+}
+
+/* ---- the thread ---- */
+
+static void look(void *arg)
+{
+    (void)arg;    /* the thread looks at everything after each wake */
+}
+
+/* Begins the runs of new jobs. */
+static void adopt(struct jobs *jobs)
+{
+    pthread_mutex_lock(&jobs->lock);
+    list_each(struct job, job, &jobs->all, link)
+        if (job->report.end == JOB_RUNS && !job->has_run) {
+            job->has_run = true;
+            run_new(jobs, job);
+        }
+    pthread_mutex_unlock(&jobs->lock);
+}
+
+static void go_on(struct jobs *jobs)
+{
+    struct list mine;
+    list_init(&mine);
+    list_move(&mine, &jobs->ready);
+    while (!list_empty(&mine))
+        piece_go_on(list_of(list_take(&mine), struct piece, link));
+}
+
+/* Gives each run a turn, again and again, until none can begin a piece. */
+static void begin(struct jobs *jobs)
+{
+    bool any = true;
+    while (any && jobs->gets < jobs->options.gets_max && !gets_are_scarce(jobs->cache)) {
+        any = false;
+        cache_loop_plug(jobs->cache);
+        list_each(struct run, run, &jobs->runs, link)
+            if (jobs->gets < jobs->options.gets_max)
+                any |= run_begin_one(run);
+        cache_loop_unplug(jobs->cache);
+    }
+}
+
+/* Returns how long the thread may wait. */
+static int turn(struct jobs *jobs)
+{
+    uint64_t now_ms = mono_ms(), due_ms = now_ms + REST_MS;
+    adopt(jobs);
+    go_on(jobs);
+    list_each_safe(struct run, run, &jobs->runs, link)
+        (void)run_turn(run);
+    begin(jobs);
+    pthread_mutex_lock(&jobs->lock);
+    list_each(struct run, run, &jobs->runs, link) {
+        due_ms = MIN(due_ms, run_due_ms(run, now_ms));
+        sample(run->job, now_ms);
+    }
+    pthread_mutex_unlock(&jobs->lock);
+    if (gets_are_scarce(jobs->cache))
+        due_ms = MIN(due_ms, now_ms + SCARCE_MS);
+    return list_empty(&jobs->ready) ? (int)(due_ms - now_ms) : 0;
+}
+
+static void *run(void *arg)
+{
+    struct jobs *jobs = arg;
+    int wait_ms = 0;
+    while (!atomic_load(&jobs->ending)) {
+        struct pollfd fd = { .fd = mailbox_fd(jobs->box), .events = POLLIN };
+        if (poll(&fd, 1, wait_ms) > 0)
+            mailbox_deliver(jobs->box);
+        cache_loop_turn(jobs->cache);
+        wait_ms = turn(jobs);
+    }
+    while (!list_empty(&jobs->runs)) {
+        struct run *mine = list_of(jobs->runs.next, struct run, link);
+        run_free(&mine);
+    }
+    cache_loop_free(&jobs->cache);
+    return NULL;
+}
+
+/* ---- life ---- */
+
+struct jobs *jobs_new(const struct jobs_options *options)
+{
+    struct jobs *jobs = must_alloc(sizeof(*jobs));
+    check(options->cache && options->gets_max > 0);
+    jobs->options = *options;
+    pthread_mutex_init(&jobs->lock, NULL);
+    pthread_cond_init(&jobs->files.wake, NULL);
+    pthread_cond_init(&jobs->files.saved, NULL);
+    list_init(&jobs->all);
+    list_init(&jobs->runs);
+    list_init(&jobs->ready);
+    jobs->box = mailbox_new();
+    jobs->look = ticket_new(jobs->box, look, jobs);
+    return jobs;
+}
+
+void jobs_free(struct jobs **jobs)
+{
+    struct jobs *mine = *jobs;
+    *jobs = NULL;
+    if (!mine)
+        return;
+    check(!mine->started);
+    list_each_safe(struct job, job, &mine->all, link) {
+        metric_gauge_add(M_JOBS, job->report.end == JOB_RUNS ? -1 : 0);
+        job->has_run = false;
+        jobs_remove(mine, job);
+    }
+    ticket_end(&mine->look);
+    mailbox_free(&mine->box);
+    pthread_cond_destroy(&mine->files.wake);
+    pthread_cond_destroy(&mine->files.saved);
+    pthread_mutex_destroy(&mine->lock);
+    free(mine);
+}
+
+static void stop_thread(struct jobs *jobs)
+{
+    atomic_store(&jobs->ending, true);
+    ticket_wake(jobs->look);
+    pthread_join(jobs->thread, NULL);
+}
+
+bool jobs_start(struct jobs *jobs, const struct reader_judge *judge)
+{
+    check(!jobs->started);
+    jobs->judge = *judge;
+    jobs->cache = cache_loop_new(jobs->options.cache, jobs->box);
+    if (!thread_start(&jobs->thread, run, jobs, "jobs")) {
+        cache_loop_free(&jobs->cache);
+        return false;
+    }
+    jobs->started = files_start(jobs);
+    if (!jobs->started)
+        stop_thread(jobs);
+    return jobs->started;
+}
+
+void jobs_stop(struct jobs *jobs)
+{
+    check(jobs->started);
+    stop_thread(jobs);
+    files_stop(jobs);
+    jobs->started = false;
+}

@@ -1,0 +1,65 @@
+/* jobs.h - work that goes on without a client: objects are brought into the cache.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A job has a prefix or a list of keys. It reads each object as a GetObject of the client that
+ * started it, and throws the bytes away; so the object is in the cache afterwards. A job outlives a
+ * restart and a kill -9: its list and its cursor lie in a cache folder. A report stays for 7 days
+ * after the end. Any thread may call these functions, unless a comment says otherwise. */
+#ifndef JOBS_JOBS_H
+#define JOBS_JOBS_H
+
+#include "cache/reader.h"
+#include "jobs/job_state.h"
+
+/* H8: jobs in progress, and jobs with the reports of earlier ones. */
+#define JOBS_RUN_MAX 32u
+#define JOBS_MAX 256u
+
+struct jobs;
+struct jobs_options {
+    struct cache *cache;
+    unsigned gets_max;                /* H8: gets of all jobs in progress */
+};
+
+struct jobs *jobs_new(const struct jobs_options *options) MUST_USE;
+/* To be called when no other call is in progress. */
+void jobs_free(struct jobs **jobs);    /* accepts NULL */
+/* Starts the threads, which find the jobs of earlier processes. `judge` decides what a job may read.
+ * Returns false if no thread could be started. One thread calls start and stop. */
+bool jobs_start(struct jobs *jobs, const struct reader_judge *judge) MUST_USE;
+/* Ends the threads. Jobs in progress go on in the next process. */
+void jobs_stop(struct jobs *jobs);
+
+/* ---- a new job; these functions wait for the disk ---- */
+
+/* A job that is being made. It belongs to one thread. */
+struct job_draft;
+/* Returns OK; ERR_LIMIT if there are too many jobs, or this owner has its share of them; ERR_IO if
+ * no cache folder is in service. */
+enum err job_draft_new(struct jobs *jobs, slice owner, struct job_draft **ret) MUST_USE;
+/* Adds an item to the list. Returns OK, or ERR_FULL, ERR_LIMIT or ERR_IO (file_err). */
+enum err job_draft_add(struct job_draft *draft, const struct item *item) MUST_USE;
+/* Starts the job. If spec->by_list, it has the items of the draft. After OK the job is on the disk.
+ * Errors: those of the two functions above. Frees the draft in any case. */
+enum err job_draft_start(struct job_draft **draft, const struct job_spec *spec,
+                         uint64_t *ret_id) MUST_USE;
+void job_draft_free(struct job_draft **draft);    /* accepts NULL */
+
+/* ---- reports ---- */
+
+/* A job as a client sees it. */
+struct job_view {
+    struct job_file file;             /* with the sums of all items that are done */
+    uint64_t rate;                    /* bytes a second, lately; 0: it has ended, or just begun */
+    slice waits;                      /* why it makes no progress; empty: it makes progress */
+};
+/* Returns false if there is no such job. *ret lies in keep. */
+bool jobs_find(struct jobs *jobs, uint64_t id, struct arena *keep, struct job_view *ret) MUST_USE;
+/* Returns the jobs of a bucket, the oldest first, without their failures. All in keep. */
+size_t jobs_list(struct jobs *jobs, slice bucket, struct arena *keep, struct job_view **ret);
+/* Ends a job; does nothing if it has ended. Waits until the end is on the disk. Returns OK;
+ * ERR_NOT_FOUND; or ERR_IO or ERR_STOPPING if it is not on the disk after 10 s or at the stop, so that
+ * a restart may begin the job again. */
+enum err jobs_end(struct jobs *jobs, uint64_t id) MUST_USE;
+
+#endif

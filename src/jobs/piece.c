@@ -1,0 +1,340 @@
+/* piece.c - one item of a job. SPDX-License-Identifier: Apache-2.0
+ *
+ *   waits ──> reads: a get for each range ──┬──> lands: the store decides ──> done
+ *     ^                │                    └──> done: a hit, or a failure
+ *     └── an outage ───┘
+ *
+ * If the metadata may answer, and the store has all bytes, they are not read. The bytes of any other
+ * get are not looked at: a flight stores them (cache/flight.h). An item of which
+ * bytes came from the origin is done when the store has all of them on its disk, or when nothing of
+ * the object is on its way any more. So an item that counts as done is never lost by a kill -9, and
+ * the job knows whether the cache keeps what it brings. Threads: the thread `jobs`. */
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/metric.h"
+#include "jobs/inside.h"
+#include "s3/error.h"
+
+#define TURN_BYTES (4 * MIB)          /* of one item before other items have a turn */
+#define TRIES_MAX 5u                  /* of an item, while the origin answers other calls */
+#define OUTAGE_MS (60 * 60 * 1000u)   /* an item fails after this time in any case */
+#define NAMED_UNITS 8192u             /* get_answer.source knows of so many units (1 GiB) */
+
+void piece_init(struct piece *piece, struct run *run, const struct item *item,
+                const struct place *place)
+{
+    *piece = (struct piece){ .run = run, .item = *item, .place = *place };
+    piece->key = must_strndup(item->key.ptr, item->key.len);
+    piece->item.key.ptr = piece->key;
+    list_init(&piece->link);
+}
+
+static void end_get(struct piece *piece)
+{
+    if (!piece->get)
+        return;
+    check(piece->run->reading > 0 && piece->run->jobs->gets > 0);
+    list_del(&piece->link);
+    get_end(&piece->get);
+    piece->run->reading--;
+    piece->run->jobs->gets--;
+    piece->foreseen = piece->decided = false;
+}
+
+void piece_free(struct piece *piece)
+{
+    end_get(piece);
+    metadata_unref(&piece->metadata);
+    free(piece->key);
+    piece->key = NULL;
+}
+
+/* ---- ranges ---- */
+
+/* An item with a span of its own has no other range. */
+static size_t range_count(const struct piece *piece)
+{
+    size_t count = piece->run->job->spec.range_count;
+    return piece->item.kind == ITEM_SPAN || !count ? 1 : count;
+}
+
+/* Returns the item for the get of this range. */
+static struct item item_of(const struct piece *piece, size_t range)
+{
+    struct item item = piece->item;
+    if (item.kind == ITEM_WHOLE && piece->run->job->spec.range_count) {
+        item.kind = ITEM_RANGE;
+        item.range = piece->run->job->spec.ranges[range];
+    }
+    return item;
+}
+
+/* The bytes of this range in the version that was read. False: the range has none. */
+static bool span_of(const struct piece *piece, size_t range, uint64_t *ret_first, uint64_t *ret_end)
+{
+    const struct item item = item_of(piece, range);
+    struct s3_range span = item.range;
+    bool partial;
+    if (item.kind == ITEM_SPAN)
+        span = (struct s3_range){ .kind = RANGE_SPAN, .first = item.first,
+                                  .last = item.length == ITEM_OPEN
+                                          ? UINT64_MAX : item.first + item.length - 1 };
+    return s3_range_resolve(&span, piece->metadata->size, ret_first, ret_end, &partial) == OK &&
+           *ret_first < *ret_end && item.length;
+}
+
+static bool has_units(const struct piece *piece, uint64_t first, uint64_t end)
+{
+    uint64_t unit = first / UNIT_BYTES, count = (end - 1) / UNIT_BYTES - unit + 1;
+    return store_has_units(jobs_store(piece->run->jobs), piece->metadata, unit, count) == count;
+}
+
+/* ---- ends ---- */
+
+static void finish(struct piece *piece)
+{
+    piece->phase = PIECE_DONE;
+    metadata_unref(&piece->metadata);
+    run_wake(piece->run);
+}
+
+static void fail(struct piece *piece, enum err err, int status)
+{
+    end_get(piece);
+    piece->result.err = err;
+    piece->result.status = status ? status : s3_error_of(err)->status;
+    finish(piece);
+}
+
+/* Notes an outage: the piece begins again later, or fails for good. A try counts only if the origin
+ * has answered other calls of the run since the try before: so an origin that is down for a while
+ * costs no item, and an item that always fails does not stop the others. */
+static void rest(struct piece *piece, enum err err, int status)
+{
+    struct piece_outage *outage = &piece->outage;
+    struct run *run = piece->run;
+    end_get(piece);
+    outage->last_ms = mono_ms();
+    if (!outage->tries)
+        outage->since_ms = outage->last_ms;
+    if (!outage->tries || run->successes != outage->successes)
+        outage->tries++;
+    outage->successes = run->successes;
+    run_meets_outage(run, s3_error_of(err)->message);
+    if (outage->tries >= TRIES_MAX || outage->last_ms - outage->since_ms >= OUTAGE_MS) {
+        fail(piece, err, status);
+        return;
+    }
+    piece->result.bytes = 0;
+    piece->range = 0;
+    piece->phase = PIECE_WAITS;
+    run->waiting++;
+    run_wake(run);
+}
+
+/* ---- the get of a range ---- */
+
+static void begin_range(struct piece *piece);
+static void step(void *arg);
+
+static bool is_transient(const struct get_answer *answer)
+{
+    const struct refusal *refusal = answer->refusal;
+    return refusal && (refusal_is_outage(refusal) || refusal->err == ERR_ORIGIN_KEYS);
+}
+
+static void take_metadata(struct piece *piece, const struct metadata *metadata)
+{
+    metadata_unref(&piece->metadata);
+    piece->metadata = metadata_ref((struct metadata *)metadata);
+}
+
+/* True if the store has all bytes of the answer. */
+static bool is_here(struct piece *piece, const struct get_answer *answer)
+{
+    if (answer->source == GET_MISS || answer->source == GET_PARTIAL)
+        return false;
+    return piece->want <= (uint64_t)NAMED_UNITS * UNIT_BYTES ||
+           has_units(piece, answer->first, answer->end);
+}
+
+static void end_range(struct piece *piece)
+{
+    piece->result.bytes += piece->want;
+    piece->result.origin_bytes += get_cost(piece->get)->origin_bytes;
+    piece->result.fetched |= piece->result.origin_bytes > 0;
+    end_get(piece);
+    if (++piece->range < range_count(piece)) {
+        begin_range(piece);
+    } else if (piece->result.fetched && piece->metadata) {
+        piece->phase = PIECE_LANDS;
+        run_wake(piece->run);
+    } else {
+        finish(piece);
+    }
+}
+
+/* True if the origin has answered during this get. */
+static bool was_asked(const struct get_answer *answer)
+{
+    return answer->refusal ? answer->refusal->status && answer->source != GET_NEGATIVE
+                           : answer->source == GET_MISS || answer->source == GET_PARTIAL ||
+                             answer->source == GET_REVALIDATED;
+}
+
+/* Takes the decision of the get. Returns true if bytes are to be read. */
+static bool decided(struct piece *piece, const struct get_answer *answer)
+{
+    piece->decided = true;
+    if (is_transient(answer)) {
+        rest(piece, answer->err, answer->refusal->status);
+        return false;
+    }
+    if (was_asked(answer))
+        run_succeeds(piece->run);
+    /* A short object has not every range of the job. */
+    bool beyond = answer->err == ERR_BAD_RANGE && item_of(piece, piece->range).kind == ITEM_RANGE;
+    if (answer->err && !beyond) {
+        fail(piece, answer->err, answer->refusal ? answer->refusal->status : 0);
+        return false;
+    }
+    piece->want = beyond ? 0 : answer->end - answer->first;
+    piece->result.fetched |= answer->source == GET_MISS;
+    if (answer->metadata)
+        take_metadata(piece, answer->metadata);
+    if (piece->want && !is_here(piece, answer))
+        return true;
+    end_range(piece);
+    return false;
+}
+
+/* Returns false if the piece waits, or has ended. */
+static void move(struct piece *piece)
+{
+    for (uint64_t until = piece->at + TURN_BYTES; piece->at < piece->want;) {
+        slice bytes;
+        if (piece->at >= until) {
+            list_del(&piece->link);
+            list_add(&piece->run->jobs->ready, &piece->link);
+            return;
+        }
+        enum err err = get_next(piece->get, &bytes);
+        if (err == ERR_WAIT)
+            return;
+        if (err) {
+            piece->result.origin_bytes += get_cost(piece->get)->origin_bytes;
+            rest(piece, err, 0);
+            return;
+        }
+        piece->at += bytes.len;
+    }
+    end_range(piece);
+}
+
+/* True if the get would be a hit without a word from the origin, for all bytes of the range. */
+static bool is_hit(struct piece *piece, const struct get_forecast *forecast)
+{
+    uint64_t first, end;
+    bool may_answer = forecast->metadata && (forecast->judgement == JUDGED_FRESH ||
+                                             forecast->judgement == JUDGED_IMMUTABLE ||
+                                             forecast->judgement == JUDGED_CONFIRMED);
+    if (!may_answer)
+        return false;
+    take_metadata(piece, forecast->metadata);
+    piece->want = 0;
+    if (!span_of(piece, piece->range, &first, &end))
+        return item_of(piece, piece->range).kind != ITEM_SPAN;    /* the get says what is wrong */
+    piece->want = end - first;
+    return has_units(piece, first, end);
+}
+
+/* A get that has made a forecast does nothing else, so another one follows it. Returns false if the
+ * piece waits, or goes on with another range. */
+static bool foresee(struct piece *piece)
+{
+    struct get_forecast forecast;
+    if (get_forecast(piece->get, &forecast) == ERR_WAIT)
+        return false;
+    if (is_hit(piece, &forecast)) {
+        end_range(piece);
+        return false;
+    }
+    piece->foreseen = true;
+    get_end(&piece->get);
+    piece->get = get_start(piece->run->jobs->cache, &piece->ask, step, piece);
+    return true;
+}
+
+static void step(void *arg)
+{
+    struct piece *piece = arg;
+    const struct get_answer *answer;
+    check(piece->get && piece->phase == PIECE_READS);
+    if (!piece->foreseen && !foresee(piece))
+        return;
+    if (!piece->decided && (get_decide(piece->get, &answer) == ERR_WAIT || !decided(piece, answer)))
+        return;
+    move(piece);
+}
+
+/* Judges the item as a GetObject of the client that started the job, and starts the get. */
+static void begin_range(struct piece *piece)
+{
+    struct run *run = piece->run;
+    struct jobs *jobs = run->jobs;
+    const struct reader_judge *judge = &jobs->judge;
+    const struct item item = item_of(piece, piece->range);
+    struct arena scratch = { 0 };
+    struct reader reader;
+    if (judge->find(judge->arg, run->job->spec.owner, &reader) != OK) {
+        piece->phase = PIECE_WAITS;
+        run_ends(run, JOB_REFUSED, S("Penstock's settings have no client of this access key any "
+                                     "more, or several"));
+        return;
+    }
+    reader.quiet = run->job->report.done.failed >= JOB_FAILURES_MAX;
+    enum err err = judge->may_get(judge->arg, &scratch, &reader, run->job->spec.bucket, &item,
+                                  &piece->ask);
+    arena_free(&scratch);
+    if (err) {
+        fail(piece, err, 0);
+        return;
+    }
+    piece->ask.list_id = (uintptr_t)jobs;    /* all jobs together take turns as one list */
+    piece->at = piece->want = 0;
+    run->reading++;
+    jobs->gets++;
+    piece->get = get_start(jobs->cache, &piece->ask, step, piece);
+    step(piece);
+}
+
+void piece_begin(struct piece *piece)
+{
+    check(piece->phase == PIECE_WAITS && !piece->get);
+    piece->phase = PIECE_READS;
+    begin_range(piece);
+}
+
+void piece_go_on(struct piece *piece)
+{
+    move(piece);
+}
+
+/* ---- landing ---- */
+
+void piece_look(struct piece *piece)
+{
+    check(piece->phase == PIECE_LANDS && piece->metadata);
+    /* In this order: when nothing is on its way any more, the index has what it will have. */
+    bool idle = cache_is_idle(piece->run->jobs->options.cache, &piece->metadata->id);
+    bool kept = true;
+    for (size_t i = 0; i < range_count(piece) && kept; i++) {
+        uint64_t first, end;
+        kept = !span_of(piece, i, &first, &end) || has_units(piece, first, end);
+    }
+    if (!kept && !idle)
+        return;
+    piece->result.unkept = !kept;
+    finish(piece);
+}

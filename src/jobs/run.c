@@ -1,0 +1,288 @@
+/* run.c - a job in progress. SPDX-License-Identifier: Apache-2.0
+ *
+ * The run takes items from its source, and begins a piece for each of them, as long as the limit of
+ * gets and the window allow it. The pieces at the front of the window that are done are *settled*:
+ * they go into the sums and the cursor that the state file has.
+ *
+ * If the origin fails, or a limit of Penstock refuses a piece, the run pauses for a second, then 2,
+ * 4 and up to 30 s. After each pause, one piece is tried alone. Thus a job outlives an origin that is
+ * down for hours, and costs it little. Threads: the thread `jobs`. */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/metric.h"
+#include "jobs/inside.h"
+#include "s3/error.h"
+
+#define PAUSE_MS 1000u
+#define PAUSE_MS_MAX 30000u
+#define LOOK_MS 50u                   /* between two looks at the pieces that land */
+#define UNKEPT_MAX 64u                /* items in a row that the cache did not keep: it is full */
+
+static struct piece *piece_at(const struct run *run, size_t i)
+{
+    return &run->pieces[(run->first + i) % RUN_PIECES];
+}
+
+void run_new(struct jobs *jobs, struct job *job)
+{
+    struct run *run = must_alloc(sizeof(*run));
+    run->jobs = jobs;
+    run->job = job;
+    run->pieces = must_alloc(RUN_PIECES * sizeof(*run->pieces));
+    list_init(&run->link);
+    list_add(&jobs->runs, &run->link);
+    source_begin(&run->source, run);
+}
+
+void run_free(struct run **run)
+{
+    struct run *mine = *run;
+    *run = NULL;
+    for (size_t i = 0; i < mine->count; i++)
+        piece_free(piece_at(mine, i));
+    source_end(&mine->source);
+    list_del(&mine->link);
+    free(mine->pieces);
+    free(mine);
+}
+
+void run_ends(struct run *run, enum job_end end, slice why)
+{
+    struct jobs *jobs = run->jobs;
+    check(end != JOB_RUNS);
+    if (run->end != JOB_RUNS)
+        return;
+    run->end = end;
+    pthread_mutex_lock(&jobs->lock);
+    run->why = arena_copy(&run->job->keep, why);
+    pthread_mutex_unlock(&jobs->lock);
+    run_wake(run);
+}
+
+void run_wake(struct run *run)
+{
+    ticket_wake(run->jobs->look);
+}
+
+/* ---- outages ---- */
+
+static void tell_waits(struct run *run, const char *why)
+{
+    pthread_mutex_lock(&run->jobs->lock);
+    run->job->report.waits = why;
+    pthread_mutex_unlock(&run->jobs->lock);
+}
+
+void run_succeeds(struct run *run)
+{
+    run->successes++;
+    if (run->outage.tries)
+        tell_waits(run, NULL);
+    run->outage = (struct run_outage){ .tries = 0 };
+}
+
+void run_meets_outage(struct run *run, const char *why)
+{
+    struct run_outage *outage = &run->outage;
+    uint64_t now_ms = mono_ms();
+    if (outage->tries && now_ms < outage->until_ms)    /* of the same outage */
+        return;
+    uint64_t pause_ms = (uint64_t)PAUSE_MS << MIN(outage->tries, 5u);
+    outage->tries++;
+    outage->until_ms = now_ms + MIN(pause_ms, (uint64_t)PAUSE_MS_MAX);
+    tell_waits(run, why);
+}
+
+bool run_may_ask(const struct run *run)
+{
+    return run->end == JOB_RUNS &&
+           (!run->outage.tries || (mono_ms() >= run->outage.until_ms && !run->reading));
+}
+
+/* ---- beginning ---- */
+
+/* Returns the piece that has waited longest to begin again, or NULL. */
+static struct piece *waiting_piece(struct run *run)
+{
+    struct piece *found = NULL;
+    for (size_t i = 0; i < run->count && run->waiting; i++) {
+        struct piece *piece = piece_at(run, i);
+        if (piece->phase == PIECE_WAITS && (!found || piece->outage.last_ms < found->outage.last_ms))
+            found = piece;
+    }
+    run->waiting -= found != NULL;
+    return found;
+}
+
+static struct piece *next_piece(struct run *run)
+{
+    struct item item;
+    struct place place;
+    if (run->count == RUN_PIECES || source_next(&run->source, &item, &place) != OK)
+        return NULL;
+    struct piece *piece = piece_at(run, run->count++);
+    piece_init(piece, run, &item, &place);
+    return piece;
+}
+
+bool run_begin_one(struct run *run)
+{
+    if (!run_may_ask(run))
+        return false;
+    /* During an outage, a new item comes first: one item that always fails must not be the only
+     * one that is tried. */
+    struct piece *piece = run->outage.tries ? next_piece(run) : waiting_piece(run);
+    if (!piece)
+        piece = run->outage.tries ? waiting_piece(run) : next_piece(run);
+    if (!piece)
+        return false;
+    piece_begin(piece);
+    return true;
+}
+
+/* ---- settling ---- */
+
+static void add_sums(struct job_sums *sums, const struct piece_result *result)
+{
+    sums->objects++;
+    sums->bytes += result->err ? 0 : result->bytes;
+    sums->hits += !result->err && !result->fetched;
+    sums->fetched += !result->err && result->fetched;
+    sums->origin_bytes += result->origin_bytes;
+    sums->unkept += result->unkept;
+    sums->failed += result->err != OK;
+}
+
+static void add_failure(struct job *job, const struct piece *piece)
+{
+    struct job_report *report = &job->report;
+    if (report->failure_count == JOB_FAILURES_MAX)
+        return;
+    report->failures[report->failure_count++] = (struct job_failure){
+        .key = arena_copy(&job->keep, piece->item.key),
+        .code = slice_of(s3_error_of(piece->result.err)->code), .status = piece->result.status };
+}
+
+/* Moves the cursor behind the first piece of the window. */
+static void settle(struct run *run, struct piece *piece)
+{
+    struct job *job = run->job;
+    struct job_report *report = &job->report;
+    pthread_mutex_lock(&run->jobs->lock);
+    add_sums(&report->settled, &piece->result);
+    if (piece->result.err)
+        add_failure(job, piece);
+    report->cursor.block = piece->place.block;
+    report->cursor.row = piece->place.row;
+    if (!job->spec.by_list)
+        report->cursor.after = (slice){ report->after, slice_put(report->after, piece->item.key) };
+    job_changed(run->jobs, job, false);
+    pthread_mutex_unlock(&run->jobs->lock);
+    if (piece->result.fetched && !piece->result.err)
+        run->unkept_row = piece->result.unkept ? run->unkept_row + 1 : 0;
+    piece_free(piece);
+    run->first = (run->first + 1) % RUN_PIECES;
+    run->count--;
+}
+
+static void count(struct run *run, struct piece *piece)
+{
+    const struct piece_result *result = &piece->result;
+    pthread_mutex_lock(&run->jobs->lock);
+    add_sums(&run->job->report.done, result);
+    pthread_mutex_unlock(&run->jobs->lock);
+    metric_add(result->err ? M_JOB_FAILED : result->fetched ? M_JOB_FETCHED : M_JOB_HITS, 1);
+    metric_add(M_JOB_UNKEPT, result->unkept);
+    piece->counted = true;
+}
+
+/* ---- the end ---- */
+
+static void log_end(const struct job *job)
+{
+    const struct job_sums *sums = &job->report.settled;
+    struct arena keep = { 0 };
+    log_info("job_ended", "job=%016" PRIx64 " state=%s objects=%" PRIu64 " bytes=%" PRIu64
+             " hits=%" PRIu64 " fetched=%" PRIu64 " origin_bytes=%" PRIu64 " not_kept=%" PRIu64
+             " failed=%" PRIu64 " why=\"%.*s\"", job->id, job_end_name(job->report.end),
+             sums->objects, sums->bytes, sums->hits, sums->fetched, sums->origin_bytes,
+             sums->unkept, sums->failed, SLICE_ARG(log_sentence(&keep, job->report.why)));
+    arena_free(&keep);
+}
+
+/* Of a job that ends early, the pieces behind the cursor that are done count, too. The run goes
+ * first: once the job has no run, another thread may remove it. */
+static void end(struct run *run)
+{
+    struct jobs *jobs = run->jobs;
+    struct job *job = run->job;
+    struct job_report *report = &job->report;
+    enum job_end end = run->end;
+    slice why = run->why;
+    run_free(&run);
+    pthread_mutex_lock(&jobs->lock);
+    report->end = end;
+    report->why = why;
+    report->ended_s = wall_s();
+    report->waits = NULL;
+    report->settled = report->done;
+    job->has_run = false;
+    log_end(job);
+    metric_gauge_add(M_JOBS, -1);
+    job_changed(jobs, job, true);
+    pthread_mutex_unlock(&jobs->lock);
+}
+
+static bool is_canceled(struct run *run)
+{
+    pthread_mutex_lock(&run->jobs->lock);
+    bool canceled = run->job->canceled;
+    pthread_mutex_unlock(&run->jobs->lock);
+    return canceled;
+}
+
+static void judge_end(struct run *run)
+{
+    if (is_canceled(run))
+        run_ends(run, JOB_CANCELED, S(""));
+    else if (run->unkept_row >= UNKEPT_MAX)
+        run_ends(run, JOB_FULL, S("the cache did not keep 64 objects in a row, because it is full, "
+                                  "or because a limit of the bucket forbids it (quota, admit, "
+                                  "max_object)"));
+    else if (!run->count && run->source.over)
+        run_ends(run, JOB_DONE, S(""));
+}
+
+bool run_turn(struct run *run)
+{
+    uint64_t now_ms = mono_ms();
+    bool looks = now_ms >= run->looked_ms + LOOK_MS;
+    run->waiting = 0;
+    run->landing = 0;
+    run->looked_ms = looks ? now_ms : run->looked_ms;
+    for (size_t i = 0; i < run->count; i++) {
+        struct piece *piece = piece_at(run, i);
+        if (piece->phase == PIECE_LANDS && looks)
+            piece_look(piece);
+        if (piece->phase == PIECE_DONE && !piece->counted)
+            count(run, piece);
+        run->waiting += piece->phase == PIECE_WAITS;
+        run->landing += piece->phase == PIECE_LANDS;
+    }
+    while (run->count && piece_at(run, 0)->phase == PIECE_DONE)
+        settle(run, piece_at(run, 0));
+    judge_end(run);
+    if (run->end == JOB_RUNS)
+        return true;
+    end(run);
+    return false;
+}
+
+uint64_t run_due_ms(const struct run *run, uint64_t now_ms)
+{
+    uint64_t due_ms = run->landing ? now_ms + LOOK_MS : UINT64_MAX;
+    return run->outage.tries ? MIN(due_ms, MAX(run->outage.until_ms, now_ms + LOOK_MS)) : due_ms;
+}
