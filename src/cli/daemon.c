@@ -23,6 +23,7 @@
 #include "cli/fills.h"
 #include "cli/folders.h"
 #include "front/client.h"
+#include "jobs/jobs.h"
 #include "local/local.h"
 #include "store/extent.h"
 
@@ -177,6 +178,7 @@ static enum err front_up(struct serve *serve)
     struct front_options options = {
         .cache = serve->cache,
         .clients = serve->routing.clients,
+        .jobs = serve->jobs,
         .lend = serve->config->lend,
         .lend_token = slice_of(serve->config->lend_token),
         .keys_from = rules_keys_from(serve->config, &serve->keep),
@@ -204,6 +206,26 @@ static enum err front_up(struct serve *serve)
     };
     serve->front = front_new(&options);
     return OK;
+}
+
+/* ---- jobs ---- */
+
+static enum err jobs_up(struct serve *serve)
+{
+    serve->jobs = jobs_new(&(struct jobs_options){ .cache = serve->cache,
+                                                   .gets_max = serve->config->job_gets });
+    return OK;
+}
+
+/* The jobs of earlier processes begin, so their clients must be known by now. */
+static enum err job_threads_up(struct serve *serve)
+{
+    struct reader_judge judge = front_reader_judge(serve->front);
+    if (jobs_start(serve->jobs, &judge))
+        return OK;
+    serve->why = S("no thread could be started for jobs: raise the limit of tasks (TasksMax, "
+                   "pids.max)");
+    return ERR_LIMIT;
 }
 
 /* ---- listeners ---- */
@@ -346,6 +368,8 @@ static void origins_down(struct serve *serve) { origins_free(&serve->routing.ori
 static void front_down(struct serve *serve) { front_free(&serve->front); }
 static void tls_down(struct serve *serve) { http_tls_free(&serve->certificate.tls); }
 static void admin_down(struct serve *serve) { admin_free(&serve->admin); }
+static void jobs_down(struct serve *serve) { jobs_free(&serve->jobs); }
+static void job_threads_down(struct serve *serve) { jobs_stop(serve->jobs); }
 static void fills_down(struct serve *serve) { local_stop(&serve->local); }
 
 const struct step daemon_steps[] = {
@@ -354,7 +378,9 @@ const struct step daemon_steps[] = {
     { "store", folders_up, folders_down },   { "clients", clients_up, clients_down },
     { "cache", cache_up, cache_down },   { "origins", rules_origins_up, origins_down },
     { "names", names_up, NULL },         { "rules", rules_up, NULL },
+    { "jobs", jobs_up, jobs_down },
     { "front", front_up, front_down },   { "keys", keys_up, NULL },
+    { "job threads", job_threads_up, job_threads_down },
     { "tls", tls_up, tls_down },         { "admin", admin_up, admin_down },
     { "fill", fills_up, fills_down },    { "http", http_up, http_down },
 };

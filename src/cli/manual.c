@@ -248,6 +248,7 @@ static const struct words routes[] = {
                   "the origin answers, and equal calls share its answer" },
     [S3_PASS] = { "origin", "the origin answers" },
     [S3_MANAGE] = { "Penstock", "Penstock answers, without the origin" },
+    [S3_JOB] = { "Penstock", "Penstock answers, and reads the objects of the job as a GetObject would" },
     [S3_CACHED] = { "cache", "Penstock answers about its cache, if the origin lets the client list" },
 };
 static const struct words leaves[] = {

@@ -46,6 +46,7 @@ struct serve {
     atomic_bool draining;
     struct certificate certificate;
     struct local *local;           /* NULL: there is no fill socket */
+    struct jobs *jobs;
     struct http *http;
     struct recent recent;          /* counters of the last minute */
 };

@@ -95,14 +95,15 @@ void front_loop_turn(void *arg, void *local)
 
 /* ---- the route ---- */
 
-/* A form and a batch get no rules here (rules.c: the origin and the freshness of a key). The key of
- * a form was not read yet, and each item of a batch has rules of its own. */
+/* A form, a batch and a job get no rules here (rules.c: the origin and the freshness of a key). The
+ * key of a form was not read yet, and each item of a batch or job has rules of its own. */
 static void route(struct call *call)
 {
     const struct s3_operation *row = s3_operation(call->s3.op);
     bool form = form_is_enabled(call), items = row->route == S3_ITEMS;
+    bool job = row->route == S3_JOB;
     slice detail = S("");
-    enum err err = form || items ? OK : rules_judge(call, &detail);
+    enum err err = form || items || job ? OK : rules_judge(call, &detail);
     metric_add(row->metric, 1);
     if (err)
         reply_error(call, err, detail);
@@ -112,8 +113,11 @@ static void route(struct call *call)
         pass_form(call);
     else if (row->route == S3_CACHED)
         (call->s3.op == S3_EXPLAIN ? explain_read : cached_read)(call);
-    else if (row->route == S3_MANAGE && call->head->length)    /* only the query is read */
+    else if ((row->route == S3_MANAGE || (job && call->s3.op != S3_JOB_START)) &&
+             call->head->length)    /* only the query is read */
         reply_error(call, ERR_BAD_REQUEST, S(NO_BODY));
+    else if (job)
+        job_call(call);
     else if (row->route == S3_MANAGE)
         (call->s3.op == S3_PURGE || call->s3.op == S3_BANS ? purge_call : pins_call)(call);
     else if (row->route == S3_CACHE && !call->s3.pass)

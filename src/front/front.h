@@ -30,6 +30,7 @@ struct bucket_rules {
 };
 
 struct clients;
+struct jobs;
 
 /* The limits of a batch. */
 struct front_batches {
@@ -45,6 +46,7 @@ struct front_batches {
 struct front_options {
     struct cache *cache;
     struct clients *clients;      /* must outlive every origin call: client.h */
+    struct jobs *jobs;            /* NULL: requests for jobs are refused */
     bool lend;                    /* lend key pairs at /_/credentials */
     slice lend_token;             /* ... to clients that send this token */
     slice keys_from;              /* text for messages: where the keys of clients are set */

@@ -235,6 +235,9 @@ void cached_read(struct call *call);    /* penstock-ls, penstock-du */
 /* ---- purge.c ---- */
 void purge_call(struct call *call);    /* penstock-purge */
 
+/* ---- job.c ---- */
+void job_call(struct call *call);      /* penstock-job, penstock-jobs, penstock-job-end */
+
 /* ---- pins.c ---- */
 void pins_call(struct call *call);    /* penstock-pin, penstock-unpin, penstock-pins */
 

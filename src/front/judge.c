@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/metric.h"
 #include "front/inside.h"
+#include "jobs/job_state.h"
 #include "s3/integrity.h"
 
 #define SMALL_BODY_BYTES (16 * KIB)    /* a body up to this size is read even if it is refused */
@@ -238,6 +239,13 @@ static void read_call(struct front *front, struct http_loop *http, struct arena 
 static enum err judge_list(const struct call *call, uint64_t bytes, slice *ret_detail)
 {
     uint64_t most = call->front->options.batches.list_bytes;
+    if (call->s3.op == S3_JOB_START) {
+        bool fits = bytes <= FRONT_FRAMED_BYTES(JOB_LIST_MAX);
+        *ret_detail = S("The list of a job is too long. It may have at most 64 MiB: start several "
+                        "jobs.");
+        metric_add(M_JOBS_LIMITED, !fits);
+        return fits ? OK : ERR_TOO_LARGE;
+    }
     if (bytes <= FRONT_FRAMED_BYTES(most))
         return OK;
     metric_add(M_BATCH_LIST, 1);
@@ -291,7 +299,7 @@ static enum err judge_large_body(struct call *call, uint64_t bytes, slice *ret_d
                          "request.");
         return ERR_BAD_XML;
     }
-    if (row->route == S3_ITEMS)
+    if (row->route == S3_ITEMS || row->route == S3_JOB)
         return judge_list(call, bytes, ret_detail);
     if (form_is_enabled(call))
         return judge_form_length(call, ret_detail);

@@ -28,6 +28,7 @@ static const struct {
     [POOL_WALK] = { "walk", 32, M_WALKS_LIMITED },
     [POOL_PURGE] = { "purge", PLACES_MAX, M_PURGES_LIMITED },
     [POOL_PIN] = { "pin", 32, M_PINS_LIMITED },
+    [POOL_JOB] = { "job", 32, M_JOBS_LIMITED },
 };
 
 /* ---- on a thread of the pool ---- */

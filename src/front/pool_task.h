@@ -19,7 +19,7 @@ struct call;
 /* A disk that hangs may block both threads of POOL_WALK. So work that must not wait for walks has
  * pools of its own. These pools end before POOL_WALK, because their tasks may go on in
  * POOL_WALK. */
-enum pool { POOL_LIST, POOL_PURGE, POOL_PIN, POOL_WALK, POOLS };
+enum pool { POOL_LIST, POOL_PURGE, POOL_PIN, POOL_JOB, POOL_WALK, POOLS };
 
 struct pool_task;
 struct pool_task_kind {

@@ -15,7 +15,6 @@
 #include "base/log.h"
 #include "base/metric.h"
 #include "jobs/inside.h"
-#include "store/folder_files.h"
 #include "store/job_folder.h"
 
 struct job_draft {
@@ -24,7 +23,7 @@ struct job_draft {
     size_t folder;
     int dir, file;                    /* the folder jobs/; the list, or -1 */
     bool started;
-    uint64_t items;
+    uint64_t items, bytes;            /* of the list; bytes: of the blocks that are written */
     struct job_block block;
 };
 
@@ -96,6 +95,11 @@ static enum err write_block(struct job_draft *draft)
 {
     char name[JOB_NAME_BYTES];
     slice bytes = job_block_end(&draft->block);
+    draft->bytes += bytes.len;
+    if (draft->bytes > JOB_LIST_MAX) {
+        metric_add(M_JOBS_LIMITED, 1);
+        return ERR_TOO_LARGE;
+    }
     if (draft->file < 0)
         draft->file = file_make_new(draft->dir, job_name(draft->id, true, name));
     if (draft->file < 0)
@@ -124,10 +128,9 @@ static enum err end_list(struct job_draft *draft)
 
 static enum err write_state(struct job_draft *draft, const struct job_file *file)
 {
-    char name[JOB_NAME_BYTES];
     struct arena keep = { 0 };
     slice bytes = job_file_encode(file, &keep);
-    enum err err = folder_write(draft->dir, job_name(draft->id, false, name), bytes.ptr, bytes.len);
+    enum err err = files_write(draft->jobs, draft->dir, draft->id, bytes);
     arena_free(&keep);
     return err;
 }
@@ -150,6 +153,8 @@ static enum err start(struct job_draft *draft, const struct job_spec *spec)
     char name[JOB_NAME_BYTES];
     struct job_file file = { .id = draft->id, .spec = *spec, .began_s = wall_s() };
     file.spec.listed = draft->items;
+    if (spec->by_list && !draft->items)
+        return ERR_BAD_ARGUMENT;
     enum err err = spec->by_list ? end_list(draft) : OK;
     if (!err)
         err = write_state(draft, &file);

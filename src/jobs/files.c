@@ -2,9 +2,9 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * A state that has changed is written once a second, and at once when the job ends. The thread also
- * finds the jobs of earlier processes: in each cache folder as soon as it is in service. After 7 days
- * it removes a report. A list is removed when its job has ended. If a cache folder is out of service,
- * its jobs go on, and their states are written when it is back. */
+ * finds the jobs of earlier processes: in each cache folder as soon as it is in service. After 7
+ * days it removes a report. A list is removed when its job has ended. If a cache folder is out of
+ * service, its jobs go on, and their states are written when it is back. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -40,6 +40,15 @@ static void remove_file(int folder, uint64_t id, bool list)
 
 /* ---- saving ---- */
 
+enum err files_write(struct jobs *jobs, int folder, uint64_t id, slice bytes)
+{
+    char name[JOB_NAME_BYTES];
+    pthread_mutex_lock(&jobs->files.writing);
+    enum err err = folder_write(folder, job_name(id, false, name), bytes.ptr, bytes.len);
+    pthread_mutex_unlock(&jobs->files.writing);
+    return err;
+}
+
 /* A job whose state is to be written. */
 struct saving {
     uint64_t id, version;
@@ -71,12 +80,10 @@ static bool find_unsaved(struct jobs *jobs, size_t *at, struct arena *keep, stru
 
 static bool save(struct jobs *jobs, const struct saving *saving)
 {
-    char name[JOB_NAME_BYTES];
     int folder;
     if (store_job_folder(jobs_store(jobs), saving->folder, &folder) != OK)
         return false;
-    bool good = folder_write(folder, job_name(saving->id, false, name), saving->bytes.ptr,
-                             saving->bytes.len) == OK;
+    bool good = files_write(jobs, folder, saving->id, saving->bytes) == OK;
     if (good && saving->over && saving->has_list)
         remove_file(folder, saving->id, true);
     close(folder);
@@ -138,8 +145,8 @@ static void take_state(struct jobs *jobs, int dir, size_t folder, const char *na
         (void)jobs_add(jobs, &file, folder);
     pthread_mutex_unlock(&jobs->lock);
     if (err == ERR_GONE) {
-        log_warn("job_state_bad", "job=%016" PRIx64 " why=\"the file of this job's state is damaged, "
-                 "so the job and its report are lost: start the job again\"", id);
+        log_warn("job_state_bad", "job=%016" PRIx64 " why=\"the file of this job's state is "
+                 "damaged, so the job and its report are lost: start the job again\"", id);
         unlinkat(dir, name, 0);
     }
     arena_free(&keep);
@@ -249,7 +256,7 @@ static void *run(void *arg)
     } while (wait(jobs));
     save_all(jobs);
     pthread_mutex_lock(&jobs->lock);
-    pthread_cond_broadcast(&jobs->files.saved);    /* of a job that has not ended, nobody waits on */
+    pthread_cond_broadcast(&jobs->files.saved);    /* nobody waits any longer (jobs_end) */
     pthread_mutex_unlock(&jobs->lock);
     return NULL;
 }

@@ -58,6 +58,7 @@ struct job {
 /* The thread `job-files` (files.c). */
 struct files {
     pthread_t thread;
+    pthread_mutex_t writing;          /* held during folder_write, which is for one thread */
     pthread_cond_t wake, saved;       /* with the lock of the jobs */
     bool stopping, urgent;            /* under the lock */
     bool read[VOLUMES_MAX];           /* the jobs of this folder were found; for the thread alone */
@@ -75,7 +76,7 @@ struct jobs {
     pthread_t thread;
     atomic_bool ending;
     struct mailbox *box;
-    struct ticket *look;              /* wakes the thread: a job came, or ends, or the thread does */
+    struct ticket *look;              /* wakes the thread: a job came or ends, or it must end */
     struct cache_loop *cache;
     struct list runs;
     struct list ready;                /* pieces that let others go first */
@@ -99,6 +100,9 @@ void job_changed(struct jobs *jobs, struct job *job, bool urgent);
 struct job_file job_file_of(const struct job *job, struct arena *keep);
 
 /* ---- files.c ---- */
+/* Replaces the state of a job in the folder jobs/ by these bytes. Any thread. Returns OK, or as
+ * folder_write. */
+enum err files_write(struct jobs *jobs, int folder, uint64_t id, slice bytes) MUST_USE;
 bool files_start(struct jobs *jobs) MUST_USE;
 void files_stop(struct jobs *jobs);    /* saves what is not saved */
 /* The name of a job's file in the folder jobs/. */
@@ -109,7 +113,7 @@ const char *job_name(uint64_t id, bool list, char ret[JOB_NAME_BYTES]);
 
 struct page;                          /* items that have come */
 struct source {
-    struct run *run;
+    struct job_run *run;
     struct page *page, *ahead;        /* the page that items are taken from, and the next one */
     bool over;                        /* no further page comes */
     struct source_list {
@@ -126,9 +130,9 @@ struct place {
     uint64_t block;
     uint32_t row;
 };
-void source_begin(struct source *source, struct run *run);
+void source_begin(struct source *source, struct job_run *run);
 void source_end(struct source *source);
-/* Returns OK with the next item, whose key is valid until the next call; ERR_WAIT: run_wake is
+/* Returns OK with the next item, whose key is valid until the next call; ERR_WAIT: job_run_wake is
  * called later; or ERR_NOT_FOUND: there is no further item, or the run has got its end. */
 enum err source_next(struct source *source, struct item *ret, struct place *ret_place) MUST_USE;
 
@@ -143,7 +147,7 @@ enum piece_phase {
 
 struct piece_result {
     uint64_t bytes, origin_bytes;
-    bool fetched, unkept;
+    bool fetched, unkept;             /* fetched: some bytes were missing when the item began */
     enum err err;                     /* OK: the item did not fail */
     int status;
 };
@@ -156,7 +160,7 @@ struct piece_outage {
 };
 
 struct piece {
-    struct run *run;
+    struct job_run *run;
     struct list link;                 /* jobs->ready, or unlinked */
     enum piece_phase phase;
     char *key;                        /* the memory of item.key */
@@ -165,14 +169,15 @@ struct piece {
     size_t range;                     /* of the job's ranges, which is read now */
     struct get_ask ask;
     struct get *get;
-    bool foreseen, decided;           /* all bytes are not here; the get has its answer */
+    bool foreseen, decided;           /* not all bytes are here; the get has its answer */
+    bool unknown;                     /* not even metadata was here */
     uint64_t at, want;                /* bytes of the get */
     struct metadata *metadata;        /* the version that was read last */
     struct piece_result result;
     struct piece_outage outage;
     bool counted;                     /* in the report's sums `done` */
 };
-void piece_init(struct piece *piece, struct run *run, const struct item *item,
+void piece_init(struct piece *piece, struct job_run *run, const struct item *item,
                 const struct place *place);
 void piece_begin(struct piece *piece);    /* from PIECE_WAITS */
 void piece_go_on(struct piece *piece);    /* a piece of jobs->ready */
@@ -182,12 +187,12 @@ void piece_free(struct piece *piece);     /* in any phase */
 /* ---- run.c: a job in progress ---- */
 
 /* While the origin fails, one piece at a time is tried, after growing pauses. */
-struct run_outage {
+struct job_outage {
     unsigned tries;                   /* 0: there is no outage */
     uint64_t until_ms;
 };
 
-struct run {
+struct job_run {
     struct list link;                 /* jobs->runs */
     struct jobs *jobs;
     struct job *job;
@@ -199,25 +204,25 @@ struct run {
     uint64_t looked_ms;               /* the latest look at the pieces that land */
     uint64_t successes;               /* answers of the origin */
     unsigned unkept_row;              /* settled items in a row that the cache did not keep */
-    struct run_outage outage;
+    struct job_outage outage;
     enum job_end end;                 /* JOB_RUNS: none yet */
     slice why;                        /* in the memory of the job */
 };
-void run_new(struct jobs *jobs, struct job *job);
-void run_free(struct run **run);
-/* Gives the run its end. It is over when run_turn sees that. `why` is copied. */
-void run_ends(struct run *run, enum job_end end, slice why);
-void run_succeeds(struct run *run);
+void job_run_new(struct jobs *jobs, struct job *job);
+void job_run_free(struct job_run **run);
+/* Gives the run its end. It is over when job_run_turn sees that. `why` is copied. */
+void job_run_ends(struct job_run *run, enum job_end end, slice why);
+void job_run_succeeds(struct job_run *run);
 /* An origin fails. `why` is static text, for the report. */
-void run_meets_outage(struct run *run, const char *why);
+void job_run_meets_outage(struct job_run *run, const char *why);
 /* True if a further piece, or a list call, may begin now. */
-bool run_may_ask(const struct run *run);
-void run_wake(struct run *run);
+bool job_run_may_ask(const struct job_run *run);
+void job_run_wake(struct job_run *run);
 /* Begins at most one piece. Returns false if none can begin now. */
-bool run_begin_one(struct run *run);
-/* Looks at the pieces that land, and settles. Returns false if the run is over; it is then freed. */
-bool run_turn(struct run *run);
-/* The time at which run_turn is to be called at the latest; UINT64_MAX: none. */
-uint64_t run_due_ms(const struct run *run, uint64_t now_ms);
+bool job_run_begin_one(struct job_run *run);
+/* Looks at the pieces that land, and settles. Returns false if the run was over, and is freed. */
+bool job_run_turn(struct job_run *run);
+/* The time at which job_run_turn is to be called at the latest; UINT64_MAX: none. */
+uint64_t job_run_due_ms(const struct job_run *run, uint64_t now_ms);
 
 #endif

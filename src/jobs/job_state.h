@@ -12,12 +12,13 @@
 #define JOB_RANGES_MAX 16u            /* H8: ranges of each object */
 #define JOB_FAILURES_MAX 100u         /* H8: failures that are listed; all are counted */
 #define JOB_FILE_MAX (512 * KIB)      /* more than any state file has */
+#define JOB_LIST_MAX (64 * MIB)       /* H8: of the file of a list, and of the body that has it */
 
 /* The task of a job. It never changes. */
 struct job_spec {
     slice owner;                      /* an access key; empty: a lent key. Never a secret */
     slice bucket, prefix;
-    bool by_list;                     /* the keys are in the file of the list, not those of prefix */
+    bool by_list;                     /* the keys are those of the list, not those of the prefix */
     uint64_t listed;                  /* the number of items in that file */
     /* The bytes of each object that are wanted, as in a Range header; none: the whole object. */
     struct s3_range ranges[JOB_RANGES_MAX];

@@ -203,7 +203,7 @@ static void adopt(struct jobs *jobs)
     list_each(struct job, job, &jobs->all, link)
         if (job->report.end == JOB_RUNS && !job->has_run) {
             job->has_run = true;
-            run_new(jobs, job);
+            job_run_new(jobs, job);
         }
     pthread_mutex_unlock(&jobs->lock);
 }
@@ -224,9 +224,9 @@ static void begin(struct jobs *jobs)
     while (any && jobs->gets < jobs->options.gets_max && !gets_are_scarce(jobs->cache)) {
         any = false;
         cache_loop_plug(jobs->cache);
-        list_each(struct run, run, &jobs->runs, link)
+        list_each(struct job_run, run, &jobs->runs, link)
             if (jobs->gets < jobs->options.gets_max)
-                any |= run_begin_one(run);
+                any |= job_run_begin_one(run);
         cache_loop_unplug(jobs->cache);
     }
 }
@@ -237,12 +237,12 @@ static int turn(struct jobs *jobs)
     uint64_t now_ms = mono_ms(), due_ms = now_ms + REST_MS;
     adopt(jobs);
     go_on(jobs);
-    list_each_safe(struct run, run, &jobs->runs, link)
-        (void)run_turn(run);
+    list_each_safe(struct job_run, run, &jobs->runs, link)
+        (void)job_run_turn(run);
     begin(jobs);
     pthread_mutex_lock(&jobs->lock);
-    list_each(struct run, run, &jobs->runs, link) {
-        due_ms = MIN(due_ms, run_due_ms(run, now_ms));
+    list_each(struct job_run, run, &jobs->runs, link) {
+        due_ms = MIN(due_ms, job_run_due_ms(run, now_ms));
         sample(run->job, now_ms);
     }
     pthread_mutex_unlock(&jobs->lock);
@@ -263,8 +263,8 @@ static void *run(void *arg)
         wait_ms = turn(jobs);
     }
     while (!list_empty(&jobs->runs)) {
-        struct run *mine = list_of(jobs->runs.next, struct run, link);
-        run_free(&mine);
+        struct job_run *mine = list_of(jobs->runs.next, struct job_run, link);
+        job_run_free(&mine);
     }
     cache_loop_free(&jobs->cache);
     return NULL;
@@ -278,6 +278,7 @@ struct jobs *jobs_new(const struct jobs_options *options)
     check(options->cache && options->gets_max > 0);
     jobs->options = *options;
     pthread_mutex_init(&jobs->lock, NULL);
+    pthread_mutex_init(&jobs->files.writing, NULL);
     pthread_cond_init(&jobs->files.wake, NULL);
     pthread_cond_init(&jobs->files.saved, NULL);
     list_init(&jobs->all);
@@ -304,6 +305,7 @@ void jobs_free(struct jobs **jobs)
     mailbox_free(&mine->box);
     pthread_cond_destroy(&mine->files.wake);
     pthread_cond_destroy(&mine->files.saved);
+    pthread_mutex_destroy(&mine->files.writing);
     pthread_mutex_destroy(&mine->lock);
     free(mine);
 }

@@ -24,8 +24,8 @@ struct jobs_options {
 struct jobs *jobs_new(const struct jobs_options *options) MUST_USE;
 /* To be called when no other call is in progress. */
 void jobs_free(struct jobs **jobs);    /* accepts NULL */
-/* Starts the threads, which find the jobs of earlier processes. `judge` decides what a job may read.
- * Returns false if no thread could be started. One thread calls start and stop. */
+/* Starts the threads, which find the jobs of earlier processes. `judge` decides what a job may
+ * read. Returns false if no thread could be started. One thread calls start and stop. */
 bool jobs_start(struct jobs *jobs, const struct reader_judge *judge) MUST_USE;
 /* Ends the threads. Jobs in progress go on in the next process. */
 void jobs_stop(struct jobs *jobs);
@@ -37,10 +37,12 @@ struct job_draft;
 /* Returns OK; ERR_LIMIT if there are too many jobs, or this owner has its share of them; ERR_IO if
  * no cache folder is in service. */
 enum err job_draft_new(struct jobs *jobs, slice owner, struct job_draft **ret) MUST_USE;
-/* Adds an item to the list. Returns OK, or ERR_FULL, ERR_LIMIT or ERR_IO (file_err). */
+/* Adds an item to the list. Returns OK; ERR_TOO_LARGE if the list has more than JOB_LIST_MAX bytes;
+ * or ERR_FULL, ERR_LIMIT or ERR_IO (file_err). */
 enum err job_draft_add(struct job_draft *draft, const struct item *item) MUST_USE;
 /* Starts the job. If spec->by_list, it has the items of the draft. After OK the job is on the disk.
- * Errors: those of the two functions above. Frees the draft in any case. */
+ * Errors: those of the two functions above, and ERR_BAD_ARGUMENT for a list without an item. Frees
+ * the draft in any case. */
 enum err job_draft_start(struct job_draft **draft, const struct job_spec *spec,
                          uint64_t *ret_id) MUST_USE;
 void job_draft_free(struct job_draft **draft);    /* accepts NULL */
@@ -58,8 +60,8 @@ bool jobs_find(struct jobs *jobs, uint64_t id, struct arena *keep, struct job_vi
 /* Returns the jobs of a bucket, the oldest first, without their failures. All in keep. */
 size_t jobs_list(struct jobs *jobs, slice bucket, struct arena *keep, struct job_view **ret);
 /* Ends a job; does nothing if it has ended. Waits until the end is on the disk. Returns OK;
- * ERR_NOT_FOUND; or ERR_IO or ERR_STOPPING if it is not on the disk after 10 s or at the stop, so that
- * a restart may begin the job again. */
+ * ERR_NOT_FOUND; or, if it is not on the disk after 10 s or at the stop, ERR_IO or ERR_STOPPING: a
+ * restart may then begin the job again. */
 enum err jobs_end(struct jobs *jobs, uint64_t id) MUST_USE;
 
 #endif

@@ -4,8 +4,8 @@
  *     ^                │                    └──> done: a hit, or a failure
  *     └── an outage ───┘
  *
- * If the metadata may answer, and the store has all bytes, they are not read. The bytes of any other
- * get are not looked at: a flight stores them (cache/flight.h). An item of which
+ * If the metadata may answer, and the store has all bytes, they are not read. The bytes of any
+ * other get are not looked at: a flight stores them (cache/flight.h). An item of which
  * bytes came from the origin is done when the store has all of them on its disk, or when nothing of
  * the object is on its way any more. So an item that counts as done is never lost by a kill -9, and
  * the job knows whether the cache keeps what it brings. Threads: the thread `jobs`. */
@@ -18,10 +18,10 @@
 
 #define TURN_BYTES (4 * MIB)          /* of one item before other items have a turn */
 #define TRIES_MAX 5u                  /* of an item, while the origin answers other calls */
-#define OUTAGE_MS (60 * 60 * 1000u)   /* an item fails after this time in any case */
+#define OUTAGE_MS (20 * 60 * 1000u)   /* an item fails after this time in any case */
 #define NAMED_UNITS 8192u             /* get_answer.source knows of so many units (1 GiB) */
 
-void piece_init(struct piece *piece, struct run *run, const struct item *item,
+void piece_init(struct piece *piece, struct job_run *run, const struct item *item,
                 const struct place *place)
 {
     *piece = (struct piece){ .run = run, .item = *item, .place = *place };
@@ -96,7 +96,7 @@ static void finish(struct piece *piece)
 {
     piece->phase = PIECE_DONE;
     metadata_unref(&piece->metadata);
-    run_wake(piece->run);
+    job_run_wake(piece->run);
 }
 
 static void fail(struct piece *piece, enum err err, int status)
@@ -108,20 +108,21 @@ static void fail(struct piece *piece, enum err err, int status)
 }
 
 /* Notes an outage: the piece begins again later, or fails for good. A try counts only if the origin
- * has answered other calls of the run since the try before: so an origin that is down for a while
- * costs no item, and an item that always fails does not stop the others. */
+ * has answered other calls of the run since the try before, or if no other item is left. So an
+ * origin that is down for a while costs no item, and an item that always fails stops no other. */
 static void rest(struct piece *piece, enum err err, int status)
 {
     struct piece_outage *outage = &piece->outage;
-    struct run *run = piece->run;
+    struct job_run *run = piece->run;
     end_get(piece);
+    bool alone = !run->waiting && !run->reading && run->source.over;
     outage->last_ms = mono_ms();
     if (!outage->tries)
         outage->since_ms = outage->last_ms;
-    if (!outage->tries || run->successes != outage->successes)
+    if (!outage->tries || run->successes != outage->successes || alone)
         outage->tries++;
     outage->successes = run->successes;
-    run_meets_outage(run, s3_error_of(err)->message);
+    job_run_meets_outage(run, s3_error_of(err)->message);
     if (outage->tries >= TRIES_MAX || outage->last_ms - outage->since_ms >= OUTAGE_MS) {
         fail(piece, err, status);
         return;
@@ -130,7 +131,7 @@ static void rest(struct piece *piece, enum err err, int status)
     piece->range = 0;
     piece->phase = PIECE_WAITS;
     run->waiting++;
-    run_wake(run);
+    job_run_wake(run);
 }
 
 /* ---- the get of a range ---- */
@@ -161,15 +162,17 @@ static bool is_here(struct piece *piece, const struct get_answer *answer)
 
 static void end_range(struct piece *piece)
 {
+    const struct get_cost *cost = get_cost(piece->get);
     piece->result.bytes += piece->want;
-    piece->result.origin_bytes += get_cost(piece->get)->origin_bytes;
-    piece->result.fetched |= piece->result.origin_bytes > 0;
+    /* If the store was faster than this thread, it gave bytes that just came from the origin. */
+    piece->result.origin_bytes += cost->origin_bytes + (piece->unknown ? cost->cache_bytes : 0);
+    piece->result.fetched |= cost->origin_bytes > 0;
     end_get(piece);
     if (++piece->range < range_count(piece)) {
         begin_range(piece);
     } else if (piece->result.fetched && piece->metadata) {
         piece->phase = PIECE_LANDS;
-        run_wake(piece->run);
+        job_run_wake(piece->run);
     } else {
         finish(piece);
     }
@@ -192,7 +195,7 @@ static bool decided(struct piece *piece, const struct get_answer *answer)
         return false;
     }
     if (was_asked(answer))
-        run_succeeds(piece->run);
+        job_run_succeeds(piece->run);
     /* A short object has not every range of the job. */
     bool beyond = answer->err == ERR_BAD_RANGE && item_of(piece, piece->range).kind == ITEM_RANGE;
     if (answer->err && !beyond) {
@@ -200,7 +203,6 @@ static bool decided(struct piece *piece, const struct get_answer *answer)
         return false;
     }
     piece->want = beyond ? 0 : answer->end - answer->first;
-    piece->result.fetched |= answer->source == GET_MISS;
     if (answer->metadata)
         take_metadata(piece, answer->metadata);
     if (piece->want && !is_here(piece, answer))
@@ -232,21 +234,25 @@ static void move(struct piece *piece)
     end_range(piece);
 }
 
-/* True if the get would be a hit without a word from the origin, for all bytes of the range. */
+/* Notes what is missing. Returns true if the get would be a hit for all bytes of the range, without
+ * a word from the origin. */
 static bool is_hit(struct piece *piece, const struct get_forecast *forecast)
 {
-    uint64_t first, end;
-    bool may_answer = forecast->metadata && (forecast->judgement == JUDGED_FRESH ||
-                                             forecast->judgement == JUDGED_IMMUTABLE ||
-                                             forecast->judgement == JUDGED_CONFIRMED);
-    if (!may_answer)
-        return false;
-    take_metadata(piece, forecast->metadata);
+    uint64_t first = 0, end = 0;
+    piece->unknown = !forecast->metadata;
     piece->want = 0;
-    if (!span_of(piece, piece->range, &first, &end))
-        return item_of(piece, piece->range).kind != ITEM_SPAN;    /* the get says what is wrong */
-    piece->want = end - first;
-    return has_units(piece, first, end);
+    if (forecast->metadata) {
+        take_metadata(piece, forecast->metadata);
+        if (span_of(piece, piece->range, &first, &end))
+            piece->want = end - first;
+        else if (item_of(piece, piece->range).kind == ITEM_SPAN)
+            return false;    /* the get says what is wrong with it */
+    }
+    bool missing = piece->unknown || (piece->want && !has_units(piece, first, end));
+    piece->result.fetched |= missing;
+    return !missing && (forecast->judgement == JUDGED_FRESH ||
+                        forecast->judgement == JUDGED_IMMUTABLE ||
+                        forecast->judgement == JUDGED_CONFIRMED);
 }
 
 /* A get that has made a forecast does nothing else, so another one follows it. Returns false if the
@@ -281,7 +287,7 @@ static void step(void *arg)
 /* Judges the item as a GetObject of the client that started the job, and starts the get. */
 static void begin_range(struct piece *piece)
 {
-    struct run *run = piece->run;
+    struct job_run *run = piece->run;
     struct jobs *jobs = run->jobs;
     const struct reader_judge *judge = &jobs->judge;
     const struct item item = item_of(piece, piece->range);
@@ -289,8 +295,8 @@ static void begin_range(struct piece *piece)
     struct reader reader;
     if (judge->find(judge->arg, run->job->spec.owner, &reader) != OK) {
         piece->phase = PIECE_WAITS;
-        run_ends(run, JOB_REFUSED, S("Penstock's settings have no client of this access key any "
-                                     "more, or several"));
+        job_run_ends(run, JOB_REFUSED, S("Penstock's settings have no client of this access key "
+                                         "any more, or several"));
         return;
     }
     reader.quiet = run->job->report.done.failed >= JOB_FAILURES_MAX;

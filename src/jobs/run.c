@@ -5,8 +5,8 @@
  * they go into the sums and the cursor that the state file has.
  *
  * If the origin fails, or a limit of Penstock refuses a piece, the run pauses for a second, then 2,
- * 4 and up to 30 s. After each pause, one piece is tried alone. Thus a job outlives an origin that is
- * down for hours, and costs it little. Threads: the thread `jobs`. */
+ * 4 and up to 30 s. After each pause, one piece is tried alone. Thus a job outlives an origin that
+ * is down for hours, and costs it little. Threads: the thread `jobs`. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -21,14 +21,14 @@
 #define LOOK_MS 50u                   /* between two looks at the pieces that land */
 #define UNKEPT_MAX 64u                /* items in a row that the cache did not keep: it is full */
 
-static struct piece *piece_at(const struct run *run, size_t i)
+static struct piece *piece_at(const struct job_run *run, size_t i)
 {
     return &run->pieces[(run->first + i) % RUN_PIECES];
 }
 
-void run_new(struct jobs *jobs, struct job *job)
+void job_run_new(struct jobs *jobs, struct job *job)
 {
-    struct run *run = must_alloc(sizeof(*run));
+    struct job_run *run = must_alloc(sizeof(*run));
     run->jobs = jobs;
     run->job = job;
     run->pieces = must_alloc(RUN_PIECES * sizeof(*run->pieces));
@@ -37,9 +37,9 @@ void run_new(struct jobs *jobs, struct job *job)
     source_begin(&run->source, run);
 }
 
-void run_free(struct run **run)
+void job_run_free(struct job_run **run)
 {
-    struct run *mine = *run;
+    struct job_run *mine = *run;
     *run = NULL;
     for (size_t i = 0; i < mine->count; i++)
         piece_free(piece_at(mine, i));
@@ -49,7 +49,7 @@ void run_free(struct run **run)
     free(mine);
 }
 
-void run_ends(struct run *run, enum job_end end, slice why)
+void job_run_ends(struct job_run *run, enum job_end end, slice why)
 {
     struct jobs *jobs = run->jobs;
     check(end != JOB_RUNS);
@@ -59,34 +59,34 @@ void run_ends(struct run *run, enum job_end end, slice why)
     pthread_mutex_lock(&jobs->lock);
     run->why = arena_copy(&run->job->keep, why);
     pthread_mutex_unlock(&jobs->lock);
-    run_wake(run);
+    job_run_wake(run);
 }
 
-void run_wake(struct run *run)
+void job_run_wake(struct job_run *run)
 {
     ticket_wake(run->jobs->look);
 }
 
 /* ---- outages ---- */
 
-static void tell_waits(struct run *run, const char *why)
+static void tell_waits(struct job_run *run, const char *why)
 {
     pthread_mutex_lock(&run->jobs->lock);
     run->job->report.waits = why;
     pthread_mutex_unlock(&run->jobs->lock);
 }
 
-void run_succeeds(struct run *run)
+void job_run_succeeds(struct job_run *run)
 {
     run->successes++;
     if (run->outage.tries)
         tell_waits(run, NULL);
-    run->outage = (struct run_outage){ .tries = 0 };
+    run->outage = (struct job_outage){ .tries = 0 };
 }
 
-void run_meets_outage(struct run *run, const char *why)
+void job_run_meets_outage(struct job_run *run, const char *why)
 {
-    struct run_outage *outage = &run->outage;
+    struct job_outage *outage = &run->outage;
     uint64_t now_ms = mono_ms();
     if (outage->tries && now_ms < outage->until_ms)    /* of the same outage */
         return;
@@ -96,7 +96,7 @@ void run_meets_outage(struct run *run, const char *why)
     tell_waits(run, why);
 }
 
-bool run_may_ask(const struct run *run)
+bool job_run_may_ask(const struct job_run *run)
 {
     return run->end == JOB_RUNS &&
            (!run->outage.tries || (mono_ms() >= run->outage.until_ms && !run->reading));
@@ -105,19 +105,20 @@ bool run_may_ask(const struct run *run)
 /* ---- beginning ---- */
 
 /* Returns the piece that has waited longest to begin again, or NULL. */
-static struct piece *waiting_piece(struct run *run)
+static struct piece *waiting_piece(struct job_run *run)
 {
     struct piece *found = NULL;
     for (size_t i = 0; i < run->count && run->waiting; i++) {
         struct piece *piece = piece_at(run, i);
-        if (piece->phase == PIECE_WAITS && (!found || piece->outage.last_ms < found->outage.last_ms))
+        if (piece->phase == PIECE_WAITS &&
+            (!found || piece->outage.last_ms < found->outage.last_ms))
             found = piece;
     }
     run->waiting -= found != NULL;
     return found;
 }
 
-static struct piece *next_piece(struct run *run)
+static struct piece *next_piece(struct job_run *run)
 {
     struct item item;
     struct place place;
@@ -128,9 +129,9 @@ static struct piece *next_piece(struct run *run)
     return piece;
 }
 
-bool run_begin_one(struct run *run)
+bool job_run_begin_one(struct job_run *run)
 {
-    if (!run_may_ask(run))
+    if (!job_run_may_ask(run))
         return false;
     /* During an outage, a new item comes first: one item that always fails must not be the only
      * one that is tried. */
@@ -167,7 +168,7 @@ static void add_failure(struct job *job, const struct piece *piece)
 }
 
 /* Moves the cursor behind the first piece of the window. */
-static void settle(struct run *run, struct piece *piece)
+static void settle(struct job_run *run, struct piece *piece)
 {
     struct job *job = run->job;
     struct job_report *report = &job->report;
@@ -188,7 +189,7 @@ static void settle(struct run *run, struct piece *piece)
     run->count--;
 }
 
-static void count(struct run *run, struct piece *piece)
+static void count(struct job_run *run, struct piece *piece)
 {
     const struct piece_result *result = &piece->result;
     pthread_mutex_lock(&run->jobs->lock);
@@ -215,14 +216,14 @@ static void log_end(const struct job *job)
 
 /* Of a job that ends early, the pieces behind the cursor that are done count, too. The run goes
  * first: once the job has no run, another thread may remove it. */
-static void end(struct run *run)
+static void end(struct job_run *run)
 {
     struct jobs *jobs = run->jobs;
     struct job *job = run->job;
     struct job_report *report = &job->report;
     enum job_end end = run->end;
     slice why = run->why;
-    run_free(&run);
+    job_run_free(&run);
     pthread_mutex_lock(&jobs->lock);
     report->end = end;
     report->why = why;
@@ -236,7 +237,7 @@ static void end(struct run *run)
     pthread_mutex_unlock(&jobs->lock);
 }
 
-static bool is_canceled(struct run *run)
+static bool is_canceled(struct job_run *run)
 {
     pthread_mutex_lock(&run->jobs->lock);
     bool canceled = run->job->canceled;
@@ -244,19 +245,19 @@ static bool is_canceled(struct run *run)
     return canceled;
 }
 
-static void judge_end(struct run *run)
+static void judge_end(struct job_run *run)
 {
     if (is_canceled(run))
-        run_ends(run, JOB_CANCELED, S(""));
+        job_run_ends(run, JOB_CANCELED, S(""));
     else if (run->unkept_row >= UNKEPT_MAX)
-        run_ends(run, JOB_FULL, S("the cache did not keep 64 objects in a row, because it is full, "
-                                  "or because a limit of the bucket forbids it (quota, admit, "
-                                  "max_object)"));
+        job_run_ends(run, JOB_FULL, S("the cache did not keep 64 objects in a row, because it is "
+                                      "full, or because a limit of the bucket forbids it (quota, "
+                                      "admit, max_object)"));
     else if (!run->count && run->source.over)
-        run_ends(run, JOB_DONE, S(""));
+        job_run_ends(run, JOB_DONE, S(""));
 }
 
-bool run_turn(struct run *run)
+bool job_run_turn(struct job_run *run)
 {
     uint64_t now_ms = mono_ms();
     bool looks = now_ms >= run->looked_ms + LOOK_MS;
@@ -281,7 +282,7 @@ bool run_turn(struct run *run)
     return false;
 }
 
-uint64_t run_due_ms(const struct run *run, uint64_t now_ms)
+uint64_t job_run_due_ms(const struct job_run *run, uint64_t now_ms)
 {
     uint64_t due_ms = run->landing ? now_ms + LOOK_MS : UINT64_MAX;
     return run->outage.tries ? MIN(due_ms, MAX(run->outage.until_ms, now_ms + LOOK_MS)) : due_ms;

@@ -36,7 +36,7 @@ static void page_free(struct page **page)
     *page = NULL;
 }
 
-void source_begin(struct source *source, struct run *run)
+void source_begin(struct source *source, struct job_run *run)
 {
     const struct job *job = run->job;
     const struct job_cursor *cursor = &job->report.cursor;
@@ -60,13 +60,13 @@ void source_end(struct source *source)
 static void changed(void *arg)
 {
     struct source *source = arg;
-    run_wake(source->run);
+    job_run_wake(source->run);
 }
 
 /* Judges the list as a request of the client that started the job, and asks the origin. */
 static void ask(struct source *source)
 {
-    struct run *run = source->run;
+    struct job_run *run = source->run;
     struct jobs *jobs = run->jobs;
     const struct reader_judge *judge = &jobs->judge;
     const struct job_spec *spec = &run->job->spec;
@@ -77,15 +77,15 @@ static void ask(struct source *source)
     if (!err)
         err = judge->may_list(judge->arg, &scratch, &reader, spec->bucket, spec->prefix, &list);
     if (err == ERR_UNKNOWN_KEY || err == ERR_POLICY) {
-        run_ends(run, JOB_REFUSED, S("the client that started the job may not list this prefix any "
-                                     "more, or is no longer in the settings"));
+        job_run_ends(run, JOB_REFUSED, S("the client that started the job may not list this prefix "
+                                         "any more, or is no longer in the settings"));
     } else if (err) {
-        run_ends(run, JOB_FAILED, slice_of(s3_error_of(err)->message));
+        job_run_ends(run, JOB_FAILED, slice_of(s3_error_of(err)->message));
     } else {
         list.query = list_pages_query(&source->list.pages, PAGE_KEYS, &scratch);
         source->list.get = list_start(jobs->cache, &list, changed, source);
         if (!source->list.get)
-            run_meets_outage(run, s3_error_of(ERR_SLOW_DOWN)->message);
+            job_run_meets_outage(run, s3_error_of(ERR_SLOW_DOWN)->message);
     }
     arena_free(&scratch);
 }
@@ -97,7 +97,7 @@ static const char *const faults[LIST_FAULTS] = {
 
 static void take_listing(struct source *source, slice body)
 {
-    struct run *run = source->run;
+    struct job_run *run = source->run;
     struct listing listing = { .truncated = false };
     struct page *page = must_alloc(sizeof(*page));
     enum err err = xml_read_listing(&page->keep, body, &listing);
@@ -109,7 +109,7 @@ static void take_listing(struct source *source, slice body)
         fault = "The origin's list has 1000 pages without a key, one after another.";
     source->list.began = true;
     if (fault)
-        run_ends(run, JOB_FAILED, slice_of(fault));
+        job_run_ends(run, JOB_FAILED, slice_of(fault));
     if (fault || !listing.object_count) {
         page_free(&page);
         return;
@@ -129,23 +129,23 @@ static bool is_outage(const struct list_answer *answer)
 
 static void take_answer(struct source *source)
 {
-    struct run *run = source->run;
+    struct job_run *run = source->run;
     const struct list_answer *answer;
     if (list_answer(source->list.get, &answer) == ERR_WAIT)
         return;
     if (!is_outage(answer))
-        run_succeeds(run);
+        job_run_succeeds(run);
     if (is_outage(answer))
-        run_meets_outage(run, answer->err ? s3_error_of(answer->err)->message
+        job_run_meets_outage(run, answer->err ? s3_error_of(answer->err)->message
                                           : s3_error_of(ERR_ORIGIN_STATUS)->message);
     else if (answer->status == 200 && answer->body.len <= PAGE_BYTES_MAX)
         take_listing(source, answer->body);
     else if (answer->status == 200)
-        run_ends(run, JOB_FAILED, S("a page of the origin's list is too large"));
+        job_run_ends(run, JOB_FAILED, S("a page of the origin's list is too large"));
     else if (answer->status == 404)
-        run_ends(run, JOB_FAILED, S("the bucket does not exist"));
+        job_run_ends(run, JOB_FAILED, S("the bucket does not exist"));
     else
-        run_ends(run, JOB_REFUSED, S("the origin refuses to list the prefix to the client that "
+        job_run_ends(run, JOB_REFUSED, S("the origin refuses to list the prefix to the client that "
                                      "started the job"));
     list_end(&source->list.get);
 }
@@ -155,7 +155,7 @@ static void list_more(struct source *source)
     if (source->list.get)
         take_answer(source);
     bool more = !source->list.began || source->list.pages.more;
-    if (!source->list.get && !source->ahead && more && run_may_ask(source->run))
+    if (!source->list.get && !source->ahead && more && job_run_may_ask(source->run))
         ask(source);
 }
 
@@ -163,20 +163,20 @@ static void list_more(struct source *source)
 
 static void open_file(struct source *source)
 {
-    struct run *run = source->run;
+    struct job_run *run = source->run;
     char name[JOB_NAME_BYTES];
     int folder;
     if (store_job_folder(jobs_store(run->jobs), run->job->folder, &folder) != OK) {
-        run_meets_outage(run, "The cache folder with the job's list is out of service.");
+        job_run_meets_outage(run, "The cache folder with the job's list is out of service.");
         return;
     }
     source->file = file_open(folder, job_name(run->job->id, true, name), O_RDONLY);
     int error = errno;
     close(folder);
     if (source->file < 0 && file_err(error) == ERR_LIMIT)
-        run_meets_outage(run, "Penstock has no file descriptor left for the job's list.");
+        job_run_meets_outage(run, "Penstock has no file descriptor left for the job's list.");
     else if (source->file < 0)
-        run_ends(run, JOB_FAILED, S("the file of the job's list can't be opened"));
+        job_run_ends(run, JOB_FAILED, S("the file of the job's list can't be opened"));
 }
 
 static void read_block(struct source *source)
@@ -193,7 +193,7 @@ static void read_block(struct source *source)
         page->next = MIN(cursor->row, page->items.count);
     source->offset += size;
     if (err)
-        run_ends(source->run, JOB_FAILED, S("the file of the job's list is damaged"));
+        job_run_ends(source->run, JOB_FAILED, S("the file of the job's list is damaged"));
     if (err || !len) {
         page_free(&page);
         source->over = true;

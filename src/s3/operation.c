@@ -265,11 +265,14 @@ static slice known_params(struct arena *keep, const struct s3_operation *row)
     struct text text = text_in(keep);
     const char *comma = "";
     char end;
-    for (slice rest = slice_of(row->params); rest.len; comma = ", ") {
+    for (slice rest = slice_of(row->params); rest.len;) {
         slice word = word_cut(&rest, &end);
+        if (slice_eq(word, slice_of(row->selector)))    /* it may have a value */
+            continue;
         text_printf(&text, "%s%.*s", comma, SLICE_ARG(word));
+        comma = ", ";
     }
-    return text.len ? text_slice(&text) : S("none");
+    return text.len ? arena_printf(keep, ": %.*s", SLICE_ARG(text_slice(&text))) : S(" none");
 }
 
 /* Refuses an unknown parameter, because it may be a known one with a typing error: without its
@@ -283,10 +286,11 @@ static enum err judge_own_param(struct arena *keep, const struct s3_param *param
     char end = 0;
     bool selects = slice_eq(param->name, slice_of(row->selector));
     if (!selects && !param_known(row, param->name))
-        ret->detail = arena_printf(keep, "%s ?%s has no parameter %.*s. It has%s %.*s.",
+        ret->detail = arena_printf(keep, "%s ?%s has no parameter %.*s. It has%.*s.",
                                    row->method_name, row->selector, SLICE_ARG(name),
-                                   *row->params ? ":" : "", SLICE_ARG(known_params(keep, row)));
-    else if (param->value.len && (selects || (find_word(row->params, param->name, &end) &&
+                                   SLICE_ARG(known_params(keep, row)));
+    else if (param->value.len && ((selects && !param_known(row, param->name)) ||
+                                  (find_word(row->params, param->name, &end) &&
                                               end == '=')))
         ret->detail = arena_printf(keep, "The parameter %.*s takes no value: leave the value out.",
                                    SLICE_ARG(name));

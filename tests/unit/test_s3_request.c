@@ -97,7 +97,8 @@ TEST(what_a_row_says_makes_sense)
     for (int op = 0; op < S3_OP_COUNT; op++) {
         const struct s3_operation *row = s3_operation((enum s3_op)op);
         bool reads = row->method == S3_GET || row->method == S3_HEAD || row->method == S3_OPTIONS;
-        if ((row->route != S3_PASS && row->route != S3_ITEMS && row->route != S3_MANAGE && !reads) || (reads && row->mutates != S3_MUTATES_NOTHING) ||
+        bool own = row->route == S3_ITEMS || row->route == S3_MANAGE || row->route == S3_JOB;
+        if ((row->route != S3_PASS && !own && !reads) || (reads && row->mutates != S3_MUTATES_NOTHING) ||
             (row->mutates == S3_MUTATES_KEY && row->level != S3_OBJECT) ||
             (row->mutates == S3_MUTATES_PROPERTY && row->level != S3_OBJECT) ||
             (strncmp(row->name, "Other", 5) == 0 && row->right != S3_ADMIN) ||
@@ -224,6 +225,26 @@ TEST(an_operation_of_penstock_refuses_a_value_where_none_is_meant)
                  S("The parameter prefix may be given only once."));
     refused_with("POST /bkt?penstock-purge&penstock-purge",
                  S("The parameter penstock-purge may be given only once."));
+}
+
+TEST(no_origin_hears_of_a_job)
+{
+    static const char *const lines[] = {
+        "GET /bkt/k?penstock-job", "PUT /bkt?penstock-job", "HEAD /bkt?penstock-job=1",
+        "DELETE /bkt/k?penstock-job=1", "POST /?penstock-job", "GET /?penstock-job",
+    };
+    struct s3_request request;
+    ok(read_line("POST /bkt?penstock-job", &request) == OK && request.op == S3_JOB_START);
+    ok(read_line("GET /bkt?penstock-job", &request) == OK && request.op == S3_JOB_REPORT);
+    ok(read_line("GET /bkt?penstock-job=01", &request) == OK && request.op == S3_JOB_REPORT);
+    ok(read_line("DELETE /bkt?penstock-job=01", &request) == OK && request.op == S3_JOB_END);
+    for (size_t i = 0; i < countof(lines); i++)
+        if (read_line(lines[i], &request) != ERR_BAD_METHOD)
+            fail_msg("%s", lines[i]);
+    refused_with("POST /bkt?penstock-job=1",
+                 S("The parameter penstock-job takes no value: leave the value out."));
+    refused_with("GET /bkt?penstock-job=1&prefix=a",
+                 S("GET ?penstock-job has no parameter prefix. It has none."));
 }
 
 TEST(what_is_not_known_goes_to_the_origin_and_never_to_the_cache)
@@ -763,7 +784,8 @@ TEST(who_says_something_twice_is_told_what)
 RUN(UNIT(every_operation_is_known_by_its_line),
     UNIT(who_says_something_twice_is_told_what),
     UNIT(every_row_is_what_its_selector_asks_for), UNIT(what_a_row_says_makes_sense),
-    UNIT(no_origin_hears_of_a_batch), UNIT(no_origin_hears_of_a_question_about_the_cache),
+    UNIT(no_origin_hears_of_a_batch), UNIT(no_origin_hears_of_a_job),
+    UNIT(no_origin_hears_of_a_question_about_the_cache),
     UNIT(no_origin_hears_of_a_purge),
     UNIT(no_origin_hears_of_a_pin),
     UNIT(an_operation_of_penstock_refuses_a_parameter_that_it_does_not_know),

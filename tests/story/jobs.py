@@ -1,0 +1,46 @@
+"""jobs.py - requests for jobs. SPDX-License-Identifier: Apache-2.0"""
+from harness import *
+
+
+class Jobs:
+    """The jobs of one bucket, as one client asks for them."""
+
+    def __init__(self, client, bucket="pile"):
+        self.client, self.bucket = client, bucket
+
+    def ask(self, method, id="", body=b""):
+        return self.client.ask(method, self.bucket, query=[("penstock-job", id)], body=body)
+
+    def start(self, **job):
+        """Returns the id of a job that was started."""
+        lines = job.pop("lines", ())
+        body = "\n".join([json.dumps(job), *map(json.dumps, lines)])
+        reply = self.ask("POST", body=body.encode())
+        if reply.status != 202:
+            raise Wrong(f"a job is refused: {reply} {reply.body.decode()}")
+        return json.loads(reply.body)["id"]
+
+    def refused(self, body):
+        reply = self.ask("POST", body=body if isinstance(body, bytes) else json.dumps(body).encode())
+        return reply.status, re.search(rb"<Code>(\w+)", reply.body).group(1).decode(), reply.body.decode()
+
+    def report(self, id):
+        reply = self.ask("GET", id)
+        if reply.status != 200:
+            raise Wrong(f"no report: {reply} {reply.body.decode()}")
+        return json.loads(reply.body)
+
+    def list(self):
+        return [json.loads(line) for line in self.ask("GET").body.splitlines()]
+
+    def ended(self, id, seconds=PATIENCE):
+        """The report of a job, when it has ended."""
+        return wait_for(f"job {id} ends", lambda: (r := self.report(id))["state"] != "running" and r, seconds)
+
+    def run(self, **job):
+        return self.ended(self.start(**job))
+
+
+def sums(report):
+    """objects, hits, fetched, failed, not_kept"""
+    return tuple(report[name] for name in ("objects", "hits", "fetched", "failed", "not_kept"))
