@@ -34,6 +34,8 @@ static const struct {
                       "other reason, the access key needs the right %R" },
     { "NoSuchBucket", "%U has no bucket %B. Check the name. If the bucket is at an origin, "
       "the settings of the service must name that origin" },
+    { "NoSuchJob", "%U has no job with this id in the bucket %B, or another client started it. penstock "
+      "jobs s3://%B shows the jobs that the access key %K may see" },
     { "SlowDown", "%U can't do this now: %M" },
     { "ServiceUnavailable", "%U can't do this now: %M" },
 };

@@ -57,6 +57,7 @@ struct question {
     const char *method;
     struct s3_url of;          /* the key stands in the path, if there is one */
     slice query;               /* "penstock-ls&prefix=a%2F" */
+    slice body;                /* of a POST; may be empty */
     const char *right;         /* the right that the client needs, for messages: "list" on ... */
     const char *slow;          /* a sentence: why the answer may take long */
     bool may_be_empty;         /* an answer without a line is right, too */

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "cli/server.h"
 #include "origin/web.h"
+#include "s3/checksum.h"
 #include "s3/encode.h"
 
 #define BODY_BYTES_MAX (256 * MIB)
@@ -58,11 +59,15 @@ static void sign(const struct server *server, const struct question *question, s
                  struct arena *keep, struct http_field fields[5], size_t *ret_count)
 {
     struct sigv4_signed proof;
+    uint8_t sum[CHECKSUM_BYTES_MAX];
+    char hash[64];
+    checksum_of(CHECKSUM_SHA256, question->body, sum);
+    hex_write(sum, sizeof(hash) / 2, hash);
     slice host = slice_from(server->url, slice_find(server->url, S("://")) + 3);
     fields[0] = (struct http_field){ S("Host"), host };
     struct sigv4_ask ask = {
         .method = slice_of(question->method), .path = path, .query = question->query,
-        .fields = fields, .field_count = 1, .payload_hash = S(EMPTY_SHA256),
+        .fields = fields, .field_count = 1, .payload_hash = { hash, sizeof(hash) },
         .region = server->region, .service = S("s3"), .now_s = wall_s(),
     };
     sigv4_sign(server->sigv4, keep, &ask, &server->keys, &proof);
@@ -79,6 +84,7 @@ static bool send_once(const struct server *server, const struct question *questi
     uint64_t now_ms = mono_ms();
     struct web_ask ask = {
         .method = question->method, .fields = fields, .ca_file = server->ca_file,
+        .body = question->body,
         .time_ms = server->until_ms > now_ms ? (unsigned)(server->until_ms - now_ms) : 1,
         .body_bytes_max = BODY_BYTES_MAX, .waiting = notice, .arg = waiting,
         .url = arena_printf(keep, "%.*s%.*s?%.*s", SLICE_ARG(server->url), SLICE_ARG(path),

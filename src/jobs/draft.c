@@ -164,6 +164,8 @@ static enum err start(struct job_draft *draft, const struct job_spec *spec)
     if (err)
         unlinkat(draft->dir, job_name(draft->id, false, name), 0);
     draft->started = !err;
+    if (!err)
+        job_log("job_started", &file);
     return err;
 }
 

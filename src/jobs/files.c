@@ -144,6 +144,8 @@ static void take_state(struct jobs *jobs, int dir, size_t folder, const char *na
     if (!err && room)
         (void)jobs_add(jobs, &file, folder);
     pthread_mutex_unlock(&jobs->lock);
+    if (!err && room && file.end == JOB_RUNS)
+        job_log("job_goes_on", &file);
     if (err == ERR_GONE) {
         log_warn("job_state_bad", "job=%016" PRIx64 " why=\"the file of this job's state is "
                  "damaged, so the job and its report are lost: start the job again\"", id);

@@ -96,6 +96,9 @@ unsigned jobs_running(struct jobs *jobs, slice owner);      /* those that have n
 unsigned jobs_running_all(struct jobs *jobs);
 /* Notes that the report has changed. `urgent`: it is to be saved at once. */
 void job_changed(struct jobs *jobs, struct job *job, bool urgent);
+/* Logs an event of a job, with what it brings. Without the lock, for a job that nobody else knows
+ * yet. */
+void job_log(const char *event, const struct job_file *file);
 /* The job as its state file has it, in keep; with its cursor. */
 struct job_file job_file_of(const struct job *job, struct arena *keep);
 

@@ -6,6 +6,7 @@
  * leave the rest to clients. */
 #include "jobs/inside.h"
 
+#include <inttypes.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -133,6 +134,18 @@ struct job_file job_file_of(const struct job *job, struct arena *keep)
                                                  arena_copy(keep, report->failures[i].code),
                                                  report->failures[i].status };
     return file;
+}
+
+void job_log(const char *event, const struct job_file *file)
+{
+    struct arena keep = { 0 };
+    const struct job_spec *spec = &file->spec;
+    log_info(event, "job=%016" PRIx64 " access_key=%.*s bucket=%.*s prefix=%.*s listed=%" PRIu64
+             " objects=%" PRIu64, file->id, SLICE_ARG(log_word(&keep, spec->owner)),
+             SLICE_ARG(log_word(&keep, spec->bucket)),
+             SLICE_ARG(log_word(&keep, slice_sub(spec->prefix, 0, 200))), spec->listed,
+             file->sums.objects);
+    arena_free(&keep);
 }
 
 /* ---- reports ---- */

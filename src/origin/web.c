@@ -115,8 +115,9 @@ enum err web_get(const struct web_ask *ask, struct arena *keep, struct web_reply
     if (*ask->method == 'P') {
         CURL_SET(easy, CURLOPT_UPLOAD, 1L);
         CURL_SET(easy, CURLOPT_INFILESIZE_LARGE, (curl_off_t)body.len);
-        CURL_SET(easy, CURLOPT_CUSTOMREQUEST, ask->method);
     }
+    if (*ask->method != 'G')
+        CURL_SET(easy, CURLOPT_CUSTOMREQUEST, ask->method);
     enum err e = judge(easy, run(easy, ask), error, keep, ret_why);
     slice software = software_of(easy, keep);
     curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);

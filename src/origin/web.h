@@ -12,7 +12,7 @@
 #include "s3/request_head.h"
 
 struct web_ask {
-    const char *method;
+    const char *method;                 /* GET, POST, PUT or DELETE */
     slice url;                          /* scheme://host[:port]/path?query */
     const struct http_field *fields;    /* Host is added if it is missing here */
     size_t field_count;

@@ -1,0 +1,120 @@
+/* job_report.c - asks the service about jobs, and shows their reports.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "cli/job_report.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/json.h"
+
+#define ASK_MS 600000u
+
+int job_ask(const struct server *server, const char *method, slice id, slice body,
+            struct arena *keep, slice *ret_body)
+{
+    struct server mine = *server;
+    struct text query = text_in(keep);
+    mine.until_ms = MAX(mine.until_ms, mono_ms() + ASK_MS);
+    text_printf(&query, "penstock-job=%.*s", SLICE_ARG(id));
+    struct question question = {
+        .method = method, .of = { server->of.bucket, S("") }, .query = text_slice(&query),
+        .body = body, .right = id.len ? JOB_OTHERS_RIGHT : JOB_RIGHT,
+        .slow = "The service writes the job to its cache folder, and the disk may be slow",
+        .may_be_empty = *method == 'D' || (*method == 'G' && !id.len) };
+    return server_ask(&mine, &question, keep, ret_body);
+}
+
+json_t *job_read(const struct server *server, slice body)
+{
+    json_t *report = json_loadb(body.ptr, body.len, JSON_REJECT_DUPLICATES, NULL);
+    if (json_is_object(report) && json_is_string(json_object_get(report, "id")))
+        return report;
+    json_decref(report);
+    fprintf(stderr, "penstock %s: the answer of %.*s is cut or malformed. Check that this server "
+            "is a Penstock of the same version as this command\n", server->command,
+            SLICE_ARG(server->url));
+    return NULL;
+}
+
+static slice member(const json_t *report, const char *name)
+{
+    return json_text(json_object_get(report, name));
+}
+
+bool job_runs(const json_t *report)
+{
+    return slice_eq(member(report, "state"), S("running"));
+}
+
+int job_exit(const json_t *report)
+{
+    slice state = member(report, "state");
+    if (!slice_eq(state, S("done")) && !slice_eq(state, S("running")))
+        return slice_eq(state, S("full")) ? EXIT_INCOMPLETE : EXIT_FAILED;
+    return lines_number(report, "failed") || lines_number(report, "not_kept") ? EXIT_INCOMPLETE
+                                                                             : EXIT_GOOD;
+}
+
+static slice count_of(const json_t *report, const char *name, const char *unit, struct arena *keep)
+{
+    uint64_t count = lines_number(report, name);
+    return arena_printf(keep, "%" PRIu64 " %s%s", count, unit, count != 1 ? "s" : "");
+}
+
+slice job_progress(const json_t *report, struct arena *keep)
+{
+    struct text text = text_in(keep);
+    uint64_t objects = lines_number(report, "objects"), listed = lines_number(report, "listed");
+    uint64_t rate = lines_number(report, "rate"), failed = lines_number(report, "failed");
+    text_add(&text, count_of(report, "objects", "object", keep));
+    if (listed)
+        text_printf(&text, " of %" PRIu64 " (%.*s)", listed,
+                    SLICE_ARG(show_share(keep, objects, listed)));
+    text_printf(&text, ", %.*s", SLICE_ARG(show_bytes(keep, lines_number(report, "bytes"))));
+    if (rate)
+        text_printf(&text, ", %.*s a second", SLICE_ARG(show_bytes(keep, rate)));
+    if (failed)
+        text_printf(&text, ", %" PRIu64 " failed", failed);
+    if (member(report, "waits").len)
+        text_printf(&text, "; waits: %.*s", SLICE_ARG(member(report, "waits")));
+    return text_slice(&text);
+}
+
+static void print_failure(const struct server *server, const json_t *failure, struct arena *keep)
+{
+    slice key = lines_name(failure, "key", keep);
+    printf("failed: %.*s: %" PRIu64 " %.*s\n", SLICE_ARG(show_s3(keep, server->of.bucket, key)),
+           lines_number(failure, "status"), SLICE_ARG(member(failure, "code")));
+}
+
+/* Says how the job has ended, and what became of the objects. */
+static void print_sums(const json_t *report, struct arena *keep)
+{
+    slice state = member(report, "state"), why = member(report, "why");
+    printf("%.*s%s%.*s: %.*s\n", SLICE_ARG(state), why.len ? ": " : "", SLICE_ARG(why),
+           SLICE_ARG(job_progress(report, keep)));
+    printf("%" PRIu64 " in the cache before, %" PRIu64 " fetched (%.*s from the origin), %" PRIu64
+           " failed\n", lines_number(report, "hits"), lines_number(report, "fetched"),
+           SLICE_ARG(show_bytes(keep, lines_number(report, "origin_bytes"))),
+           lines_number(report, "failed"));
+    if (lines_number(report, "not_kept"))
+        printf("%.*s that the cache did not keep: it is full, or a limit of the bucket forbids it "
+               "(quota, admit, max_object)\n",
+               SLICE_ARG(count_of(report, "not_kept", "fetched object", keep)));
+}
+
+void job_print(const struct server *server, const json_t *report)
+{
+    const json_t *failures = json_object_get(report, "failures"), *failure;
+    struct arena keep = { 0 };
+    size_t i;
+    print_sums(report, &keep);
+    json_array_foreach(failures, i, failure)
+        print_failure(server, failure, &keep);
+    uint64_t more = lines_number(report, "failed") - MIN(lines_number(report, "failed"), i);
+    if (failures && more)
+        printf("failed: %" PRIu64 " more\n", more);
+    arena_free(&keep);
+}

@@ -1,0 +1,117 @@
+/* jobs.c - the subcommand jobs: shows the jobs of a bucket, and ends them.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
+#include <jansson.h>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "cli/job_report.h"
+
+struct jobs {
+    const char *id, *end;             /* the options --job and --end; NULL: not given */
+    const struct server *server;
+    uint64_t count;
+    struct arena keep;                /* of one line */
+};
+
+static void print_row(struct jobs *jobs, const json_t *row)
+{
+    struct arena *keep = &jobs->keep;
+    slice bucket = jobs->server->of.bucket, key = lines_name(row, "prefix", keep);
+    uint64_t listed = lines_number(row, "listed");
+    uint64_t end = lines_number(row, "ended"), began = lines_number(row, "began");
+    uint64_t until = end ? end : (uint64_t)wall_s();
+    slice what = listed ? arena_printf(keep, "a list of %" PRIu64 " keys", listed)
+                        : show_s3(keep, bucket, key);
+    if (jobs->count++ == 0)
+        printf("%-16s  %-8s  %10s  %6s  %s\n", "JOB", "STATE", "OBJECTS", "TIME", "WHAT");
+    printf("%-16.*s  %-8.*s  %10" PRIu64 "  %6.*s  %.*s\n",
+           SLICE_ARG(json_text(json_object_get(row, "id"))),
+           SLICE_ARG(json_text(json_object_get(row, "state"))), lines_number(row, "objects"),
+           SLICE_ARG(show_seconds(keep, until - MIN(until, began))), SLICE_ARG(what));
+}
+
+static void visit(void *arg, slice line, const json_t *row)
+{
+    struct jobs *jobs = arg;
+    if (!lines_print(jobs->server, line))
+        print_row(jobs, row);
+    arena_free(&jobs->keep);
+}
+
+static int list(struct jobs *jobs, struct arena *keep)
+{
+    slice body;
+    int status = job_ask(jobs->server, "GET", S(""), S(""), keep, &body);
+    if (!status)
+        status = lines_each(jobs->server, body, visit, jobs);
+    if (!status && !jobs->count && !jobs->server->json)
+        printf("no job of s3://%.*s was found\n", SLICE_ARG(jobs->server->of.bucket));
+    return status;
+}
+
+static int show_one(struct jobs *jobs, slice id, struct arena *keep)
+{
+    slice body;
+    int status = job_ask(jobs->server, "GET", id, S(""), keep, &body);
+    json_t *report = status ? NULL : job_read(jobs->server, body);
+    if (!report)
+        return EXIT_FAILED;
+    if (!lines_print(jobs->server, body))
+        job_print(jobs->server, report);
+    json_decref(report);
+    return EXIT_GOOD;
+}
+
+static int ask(void *arg, const struct server *server, struct arena *keep)
+{
+    struct jobs *jobs = arg;
+    slice ignored;
+    jobs->server = server;
+    if (!jobs->end)
+        return jobs->id ? show_one(jobs, slice_of(jobs->id), keep) : list(jobs, keep);
+    int status = job_ask(server, "DELETE", slice_of(jobs->end), S(""), keep, &ignored);
+    return status ? status : show_one(jobs, slice_of(jobs->end), keep);
+}
+
+static bool is_id(const char *option, const char *text)
+{
+    slice id = slice_of(text);
+    if (!text || (id.len == 16 && slice_only(id, DIGIT_CHARS "abcdef")))
+        return true;
+    fprintf(stderr, "penstock jobs: %s must be the id of a job, 16 hex digits in lower case, as "
+            "penstock jobs shows it, not \"%s\"\n", option, text);
+    return false;
+}
+
+static bool judge(const void *arg, const struct s3_url *of)
+{
+    const struct jobs *jobs = arg;
+    if (of->key.len)
+        fprintf(stderr, "penstock jobs: the URL must name a bucket alone: s3://BUCKET\n");
+    return !of->key.len && is_id("--job", jobs->id) && is_id("--end", jobs->end);
+}
+
+static int run(struct cli *cli)
+{
+    struct jobs jobs = { .id = cli_option(cli, "--job"), .end = cli_option(cli, "--end") };
+    int status = server_run(cli, "jobs", judge, ask, &jobs);
+    arena_free(&jobs.keep);
+    return status;
+}
+
+static const struct command_option options[] = {
+    { "--job", "ID", "show the report of one job, with the objects that failed" },
+    { "--end", "ID", "end a job, and show its report" },
+    SERVER_OPTIONS,
+    { 0 },
+};
+
+const struct command command_jobs = {
+    .name = "jobs", .args = "[--job ID] [--end ID] [--json] s3://BUCKET [SETTINGS]", .run = run,
+    .takes_settings = true, .options = options,
+    .help = "show the jobs of a bucket (penstock warm), or end one",
+    .more = SERVER_MORE
+            "An access key sees its own jobs; with the right cache, it sees all jobs of the\n"
+            "bucket. Reports are kept for 7 days after the end of a job.",
+};
