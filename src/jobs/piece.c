@@ -162,11 +162,11 @@ static bool is_here(struct piece *piece, const struct get_answer *answer)
 
 static void end_range(struct piece *piece)
 {
-    const struct get_cost *cost = get_cost(piece->get);
+    uint64_t origin_bytes = get_cost(piece->get)->origin_bytes;
     piece->result.bytes += piece->want;
+    piece->result.fetched |= origin_bytes > 0;
     /* If the store was faster than this thread, it gave bytes that just came from the origin. */
-    piece->result.origin_bytes += cost->origin_bytes + (piece->unknown ? cost->cache_bytes : 0);
-    piece->result.fetched |= cost->origin_bytes > 0;
+    piece->result.origin_bytes += piece->unknown ? piece->want : origin_bytes;
     end_get(piece);
     if (++piece->range < range_count(piece)) {
         begin_range(piece);
