@@ -4,7 +4,6 @@
 
 #include <inttypes.h>
 #include <jansson.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/json.h"
@@ -66,15 +65,20 @@ static slice count_of(const json_t *report, const char *name, const char *unit, 
 slice job_progress(const json_t *report, struct arena *keep)
 {
     struct text text = text_in(keep);
-    uint64_t objects = lines_number(report, "objects"), listed = lines_number(report, "listed");
+    uint64_t objects = lines_number(report, "objects");
+    uint64_t total = lines_number(report, "total_objects"), began = lines_number(report, "began");
     uint64_t rate = lines_number(report, "rate"), failed = lines_number(report, "failed");
     text_add(&text, count_of(report, "objects", "object", keep));
-    if (listed)
-        text_printf(&text, " of %" PRIu64 " (%.*s)", listed,
-                    SLICE_ARG(show_share(keep, objects, listed)));
+    if (total && job_runs(report))
+        text_printf(&text, " of %" PRIu64 " (%.*s)", total,
+                    SLICE_ARG(show_share(keep, objects, total)));
     text_printf(&text, ", %.*s", SLICE_ARG(show_bytes(keep, lines_number(report, "bytes"))));
     if (rate)
         text_printf(&text, ", %.*s a second", SLICE_ARG(show_bytes(keep, rate)));
+    uint64_t took_s = (uint64_t)wall_s() - MIN((uint64_t)wall_s(), began);
+    if (rate && objects && total > objects)
+        text_printf(&text, ", about %.*s left",
+                    SLICE_ARG(show_seconds(keep, took_s * (total - objects) / objects)));
     if (failed)
         text_printf(&text, ", %" PRIu64 " failed", failed);
     if (member(report, "waits").len)

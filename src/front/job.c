@@ -86,6 +86,10 @@ static void add_report(struct text *to, const struct job_view *view, bool with_f
     line_add_name(to, "access_key", file->spec.owner);
     text_printf(to, ",\"mode\":\"warm\",\"state\":\"%s\"", job_end_name(file->end));
     add_sums(to, &file->sums);
+    if (view->total.known)
+        text_printf(to, ",\"total_objects\":%" PRIu64, view->total.objects);
+    if (view->total.known && !file->spec.by_list)
+        text_printf(to, ",\"total_bytes\":%" PRIu64, view->total.bytes);
     text_printf(to, ",\"rate\":%" PRIu64 ",\"began\":%" PRId64, view->rate, file->began_s);
     if (file->ended_s)
         text_printf(to, ",\"ended\":%" PRId64, file->ended_s);

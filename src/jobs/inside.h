@@ -34,6 +34,7 @@ struct job_report {
     struct job_failure failures[JOB_FAILURES_MAX];    /* settled ones; texts of job->keep */
     size_t failure_count;
     const char *waits;                /* static text, or NULL: it makes progress */
+    struct job_total total;
 };
 
 /* For the rate: bytes that were done at two times, which are 5 to 10 s and 0 to 5 s ago. */
@@ -112,6 +113,24 @@ void files_stop(struct jobs *jobs);    /* saves what is not saved */
 #define JOB_NAME_BYTES 32u
 const char *job_name(uint64_t id, bool list, char ret[JOB_NAME_BYTES]);
 
+/* ---- lister.c: the keys of a prefix, a page after another ---- */
+
+struct lister {
+    struct job_run *run;
+    struct list_pages pages;
+    struct list_get *get;             /* the call in progress, or NULL */
+    bool began;                       /* the first page has come */
+    unsigned empty;                   /* pages without keys in a row */
+};
+/* The keys behind `after`; or those that come behind the last page of `from`. */
+void lister_begin(struct lister *lister, struct job_run *run, slice after);
+void lister_begin_behind(struct lister *lister, const struct lister *from);
+void lister_end(struct lister *lister);
+bool lister_has_more(const struct lister *lister);
+/* Takes the next page, or asks for it. Returns OK with *ret, in keep; ERR_WAIT: run_wake is called
+ * later; or ERR_NOT_FOUND: there is no further page, or the run has got its end. */
+enum err lister_next(struct lister *lister, struct arena *keep, struct listing *ret) MUST_USE;
+
 /* ---- source.c: the items of a run, in their order ---- */
 
 struct page;                          /* items that have come */
@@ -119,12 +138,7 @@ struct source {
     struct job_run *run;
     struct page *page, *ahead;        /* the page that items are taken from, and the next one */
     bool over;                        /* no further page comes */
-    struct source_list {
-        struct list_pages pages;
-        struct list_get *get;         /* the call in progress, or NULL */
-        bool began;
-        unsigned empty;               /* pages without keys in a row */
-    } list;                           /* of a prefix */
+    struct lister lister;             /* of a prefix */
     int file;                         /* of a list: its file; -1: not open */
     uint64_t offset;                  /* of the next block */
 };
@@ -133,6 +147,17 @@ struct place {
     uint64_t block;
     uint32_t row;
 };
+/* Counts the objects of a prefix, for the progress: runs ahead of the source through all pages of
+ * the list, and keeps none of them. */
+struct counter {
+    struct lister lister;             /* begins behind the first page of the source */
+    struct job_total total;
+    bool began;
+};
+void counter_begin(struct counter *counter, struct job_run *run, const struct listing *first);
+void counter_go_on(struct counter *counter);
+void counter_end(struct counter *counter);
+
 void source_begin(struct source *source, struct job_run *run);
 void source_end(struct source *source);
 /* Returns OK with the next item, whose key is valid until the next call; ERR_WAIT: job_run_wake is
@@ -200,6 +225,7 @@ struct job_run {
     struct jobs *jobs;
     struct job *job;
     struct source source;
+    struct counter counter;
     struct piece *pieces;             /* a ring of RUN_PIECES */
     size_t first, count;
     unsigned reading;                 /* pieces with a get */

@@ -73,6 +73,8 @@ struct job *jobs_add(struct jobs *jobs, const struct job_file *file, size_t fold
     report->ended_s = file->ended_s;
     report->done = report->settled = file->sums;
     report->cursor = file->cursor;
+    if (file->spec.by_list)
+        report->total = (struct job_total){ .objects = file->spec.listed, .known = true };
     report->cursor.after = (slice){ report->after, slice_put(report->after, file->cursor.after) };
     put_in_order(jobs, job);
     if (report->end == JOB_RUNS) {
@@ -177,6 +179,8 @@ static struct job_view view_of(struct job *job, struct arena *keep)
     struct job_view view = { .file = job_file_of(job, keep), .rate = rate_of(job),
                              .waits = slice_of(job->report.waits) };
     view.file.sums = job->report.done;
+    if (job->report.end == JOB_RUNS)
+        view.total = job->report.total;
     return view;
 }
 

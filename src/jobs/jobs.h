@@ -49,9 +49,16 @@ void job_draft_free(struct job_draft **draft);    /* accepts NULL */
 
 /* ---- reports ---- */
 
+/* The size of a job. */
+struct job_total {
+    uint64_t objects, bytes;          /* of a prefix, bytes: of whole objects; of a list: 0 */
+    bool known;                       /* false: the keys of the prefix are still being counted */
+};
+
 /* A job as a client sees it. */
 struct job_view {
     struct job_file file;             /* with the sums of all items that are done */
+    struct job_total total;           /* of a job in progress */
     uint64_t rate;                    /* bytes a second, lately; 0: it has ended, or just begun */
     slice waits;                      /* why it makes no progress; empty: it makes progress */
 };

@@ -44,6 +44,7 @@ void job_run_free(struct job_run **run)
     for (size_t i = 0; i < mine->count; i++)
         piece_free(piece_at(mine, i));
     source_end(&mine->source);
+    counter_end(&mine->counter);
     list_del(&mine->link);
     free(mine->pieces);
     free(mine);
@@ -275,6 +276,7 @@ bool job_run_turn(struct job_run *run)
     }
     while (run->count && piece_at(run, 0)->phase == PIECE_DONE)
         settle(run, piece_at(run, 0));
+    counter_go_on(&run->counter);
     judge_end(run);
     if (run->end == JOB_RUNS)
         return true;

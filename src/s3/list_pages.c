@@ -23,6 +23,15 @@ void list_pages_begin(struct list_pages *pages, slice prefix, slice after)
     replace(&pages->last, after);
 }
 
+void list_pages_copy(struct list_pages *pages, const struct list_pages *from)
+{
+    *pages = (struct list_pages){ .more = from->more };
+    replace(&pages->prefix, from->prefix);
+    replace(&pages->first, from->first);
+    replace(&pages->last, from->last);
+    replace(&pages->token, from->token);
+}
+
 void list_pages_end(struct list_pages *pages)
 {
     free((char *)pages->prefix.ptr);

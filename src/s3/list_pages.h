@@ -22,6 +22,8 @@ struct list_pages {
 /* The list will have the keys with this prefix that come behind the key `after`, which may be
  * empty. */
 void list_pages_begin(struct list_pages *pages, slice prefix, slice after);
+/* The list goes on where the last page of `from` ended. */
+void list_pages_copy(struct list_pages *pages, const struct list_pages *from);
 void list_pages_end(struct list_pages *pages);
 /* Returns the query of the call for the next page, of at most keys_max keys. */
 slice list_pages_query(const struct list_pages *pages, size_t keys_max, struct arena *keep);

@@ -101,7 +101,9 @@ with Story("j01 a job warms a prefix or a list", seconds=120) as story:
     story.same("purge", client.ask("POST", "pile", [("penstock-purge", ""), ("prefix", "b/")]).status, 200)
     id = jobs.start(prefix="b/")
     wait_for("it is in progress", lambda: origin.totals()["requests_open"] > 0)
-    story.same("it runs", (jobs.report(id)["state"], server.metric("penstock_jobs")), ("running", 1))
+    report = jobs.report(id)
+    story.same("it runs, and knows how long it is", (report["state"], server.metric("penstock_jobs"), report["total_objects"], report["total_bytes"]),
+               ("running", 1, 40, 40 * SIZE))
     story.same("DELETE ends it", (jobs.ask("DELETE", id).status, jobs.report(id)["state"]), (204, "canceled"))
     story.same("... again: nothing more", (jobs.ask("DELETE", id).status, jobs.report(id)["state"], server.metric("penstock_jobs")), (204, "canceled", 0))
     origin.calm()

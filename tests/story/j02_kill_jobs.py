@@ -32,6 +32,7 @@ with Story("j02 jobs outlive kill -9", seconds=180) as story:
             if report["state"] != "running":
                 return report, kills
             story.fact("progress is never lost", report["objects"] >= seen, (report, seen))
+            totals.add(report.get("total_objects", OBJECTS))
             if kills % 4 == 3:
                 server = server.restart()
             else:
@@ -43,6 +44,7 @@ with Story("j02 jobs outlive kill -9", seconds=180) as story:
                              Jobs(server.client, bucket).report(id))
             seen = found["objects"]
 
+    totals = set()
     for bucket, job in (("pile", {"prefix": "0"}), ("list", {"keys": [], "lines": [f"{i:05d}" for i in range(OBJECTS)]})):
         origin.reset()
         id = Jobs(server.client, bucket).start(**job)
@@ -56,4 +58,5 @@ with Story("j02 jobs outlive kill -9", seconds=180) as story:
         before = origin.totals()["get"]
         story.same("a read of each needs no GET", ({server.get(f"{bucket}/{i:05d}").status for i in range(0, OBJECTS, 97)}, origin.totals()["get"] - before),
                    ({200}, 0))
+        story.same("the size of the job was always right", totals, {OBJECTS})
         story.same("the list is gone", [name for name in os.listdir(story.path("cache/jobs")) if name.endswith(".list")], [])
