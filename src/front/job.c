@@ -364,6 +364,18 @@ static void gone(void *arg)    /* the client has left during the intake, which f
     job->task.call = NULL;
 }
 
+/* Refuses a header that might change the answer to a GetObject, because a job would ignore it. The
+ * headers x-amz-checksum-* are allowed: they describe the body. */
+static bool has_foreign_header(struct call *call)
+{
+    slice unknown = form_find_header(call, S("x-amz-checksum-"));
+    if (unknown.len)
+        reply_error(call, ERR_NOT_IMPLEMENTED,
+                    arena_printf(call->keep, "A job does not support the header %.*s: leave it "
+                                 "out.", SLICE_ARG(unknown)));
+    return unknown.len > 0;
+}
+
 static void take_in(struct call *call)
 {
     const struct judged *judged = http_request_judged(call->http);
@@ -389,7 +401,8 @@ void job_call(struct call *call)
                     S("A job belongs to the client that starts it, so requests about jobs must be "
                       "signed."));
     } else if (call->s3.op == S3_JOB_START) {
-        take_in(call);
+        if (!has_foreign_header(call))
+            take_in(call);
     } else if (call->s3.op == S3_JOB_REPORT) {
         report(call);
     } else if (!find(call, &view)) {

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -154,14 +155,24 @@ static void take_state(struct jobs *jobs, int dir, size_t folder, const char *na
     arena_free(&keep);
 }
 
+/* True for a list that an earlier process wrote, for a job that never started. */
+static bool is_left_over(struct jobs *jobs, int dir, const char *name, uint64_t id)
+{
+    char state[JOB_NAME_BYTES];
+    struct stat st;
+    return faccessat(dir, job_name(id, false, state), F_OK, 0) != 0 && errno == ENOENT &&
+           fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+           st.st_mtime < jobs->files.began_s;
+}
+
 /* Removes a list whose job never started, or has ended. */
 static void judge_list(struct jobs *jobs, int dir, const char *name, uint64_t id)
 {
     pthread_mutex_lock(&jobs->lock);
     struct job *job = jobs_get(jobs, id);
-    bool wanted = job && job->report.end == JOB_RUNS;
+    bool known = job != NULL, over = job && job->report.end != JOB_RUNS;
     pthread_mutex_unlock(&jobs->lock);
-    if (!wanted)
+    if (over || (!known && is_left_over(jobs, dir, name, id)))
         unlinkat(dir, name, 0);
 }
 
@@ -265,6 +276,7 @@ static void *run(void *arg)
 
 bool files_start(struct jobs *jobs)
 {
+    jobs->files.began_s = wall_s();
     return thread_start(&jobs->files.thread, run, jobs, "job-files");
 }
 

@@ -62,6 +62,7 @@ struct files {
     pthread_mutex_t writing;          /* held during folder_write, which is for one thread */
     pthread_cond_t wake, saved;       /* with the lock of the jobs */
     bool stopping, urgent;            /* under the lock */
+    int64_t began_s;                  /* wall clock, of the process */
     bool read[VOLUMES_MAX];           /* the jobs of this folder were found; for the thread alone */
 };
 

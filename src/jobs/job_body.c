@@ -21,6 +21,8 @@ static enum err bad(slice *ret_why, slice why)
 /* A job reads the present version of each key, whatever that is. */
 static enum err judge_item(const struct item *item, slice *ret_why)
 {
+    if (item->kind == ITEM_SPAN && !item->length)
+        return bad(ret_why, S("the \"length\" of an item of a job can't be 0"));
     if (!item->version.len && !item->if_match.ptr)
         return OK;
     return bad(ret_why, S("an item of a job can't have \"if_match\" or \"version_id\": leave them "

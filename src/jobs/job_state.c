@@ -202,6 +202,7 @@ bool job_block_add(struct job_block *block, const struct item *item)
     struct item_row row = { .key_len = (uint32_t)item->key.len, .spans = item->kind == ITEM_SPAN,
                             .first = item->first, .length = item->length };
     check(item->kind != ITEM_RANGE && item->key.len && item->key.len <= S3_KEY_BYTES_MAX);
+    check(item->kind == ITEM_WHOLE || item->length);
     if (block->len + sizeof(row) + item->key.len > sizeof(block->bytes))
         return false;
     memcpy(block->bytes + block->len, &row, sizeof(row));
@@ -224,7 +225,7 @@ static bool take_item(slice *rest, struct item *ret)
 {
     struct item_row row;
     if (!take(rest, &row, sizeof(row)) || !row.key_len || row.key_len > S3_KEY_BYTES_MAX ||
-        row.key_len > rest->len || row.spans > 1 ||
+        row.key_len > rest->len || row.spans > 1 || (row.spans && !row.length) ||
         (row.length != ITEM_OPEN && (row.length > INT64_MAX || row.first > INT64_MAX - row.length)))
         return false;
     *ret = (struct item){ .key = slice_sub(*rest, 0, row.key_len), .first = row.first,

@@ -2,8 +2,8 @@
  *
  * Each page is a list call to the origin, in the name of the client that started the job. The
  * client is judged anew for each call. The next page begins where the one before ended
- * (s3/list_pages.h). A second lister runs ahead and only counts, so that a report can say how much of
- * the job is done. Threads: the thread `jobs`. */
+ * (s3/list_pages.h). A second lister runs ahead and only counts, so that a report can say how much
+ * of the job is done. Threads: the thread `jobs`. */
 #include <stdlib.h>
 
 #include "jobs/inside.h"

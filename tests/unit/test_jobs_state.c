@@ -158,7 +158,7 @@ TEST(a_line_is_an_item)
     same(item.key, S("a b"));
     ok(job_body_read_line(&keep, S("[\"k\", 3, -1]"), &item, &why) == OK && item.first == 3);
     const char *const lines[] = { "", "a", "1", "\"a\" \"b\"", "[]", "\"\"", "{}",
-                                  "{\"key\": \"a\", \"if_match\": \"e\"}" };
+                                  "{\"key\": \"a\", \"if_match\": \"e\"}", "[\"k\", 3, 0]" };
     for (size_t i = 0; i < countof(lines); i++)
         ok(job_body_read_line(&keep, slice_of(lines[i]), &item, &why) == ERR_BAD_ARGUMENT);
     arena_free(&keep);
