@@ -28,4 +28,9 @@ void job_print(const struct server *server, const struct json_t *report);
  * or were not kept; EXIT_FAILED if it has ended early. */
 int job_exit(const struct json_t *report);
 
+/* ---- warm_check.c ---- */
+/* Prints how much of the prefix is in the cache. Returns EXIT_GOOD: all of it; EXIT_INCOMPLETE; or
+ * EXIT_FAILED after it has reported what is wrong. */
+int warm_check(const struct server *server, struct arena *keep) MUST_USE;
+
 #endif

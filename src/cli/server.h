@@ -61,6 +61,7 @@ struct question {
     const char *right;         /* the right that the client needs, for messages: "list" on ... */
     const char *slow;          /* a sentence: why the answer may take long */
     bool may_be_empty;         /* an answer without a line is right, too */
+    bool is_xml;               /* the answer is S3's own, in XML */
 };
 /* Asks, and waits for the whole answer. The answer lies in keep. If the service has no place for
  * the request now, asks again. If the answer takes long, says so on stderr. Returns EXIT_GOOD, or

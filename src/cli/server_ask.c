@@ -115,7 +115,7 @@ int server_ask(const struct server *server, const struct question *question, str
                 slice_starts_nocase(refused.software, S("penstock"));
     /* Penstock answers with JSON, or with nothing if the answer may be empty. Another S3 server
      * ignores our query parameter, and answers 2xx with something else. */
-    if (none || slice_starts(refused.body, S("{"))) {
+    if (none || slice_starts(refused.body, question->is_xml ? S("<") : S("{"))) {
         *ret_body = refused.body;
         return EXIT_GOOD;
     }

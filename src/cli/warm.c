@@ -21,7 +21,7 @@
 struct warm {
     const char *list;                 /* the option --list: a file, or "-"; NULL: none */
     const char *ranges;               /* the option --ranges; NULL: whole objects */
-    bool detach;
+    bool detach, check;               /* check: only say how much is there */
 };
 
 /* ---- the job, as the body of a request ---- */
@@ -172,12 +172,18 @@ static int start(const struct warm *warm, const struct server *server, struct ar
 
 static int ask(void *arg, const struct server *server, struct arena *keep)
 {
-    return start(arg, server, keep);
+    const struct warm *warm = arg;
+    return warm->check ? warm_check(server, keep) : start(warm, server, keep);
 }
 
 static bool judge(const void *arg, const struct s3_url *of)
 {
     const struct warm *warm = arg;
+    if (warm->check && (warm->list || warm->ranges || warm->detach)) {
+        fprintf(stderr, "penstock warm: --check is for a whole prefix: leave out --list, --ranges "
+                "and --detach\n");
+        return false;
+    }
     if (!warm->list || !of->key.len)
         return true;
     fprintf(stderr, "penstock warm: with --list, the URL must name a bucket alone, and each line "
@@ -188,7 +194,8 @@ static bool judge(const void *arg, const struct s3_url *of)
 static int run(struct cli *cli)
 {
     struct warm warm = { .list = cli_option(cli, "--list"), .ranges = cli_option(cli, "--ranges"),
-                         .detach = cli_flag(cli, "--detach") };
+                         .detach = cli_flag(cli, "--detach"),
+                         .check = cli_flag(cli, "--check") };
     return server_run(cli, "warm", judge, ask, &warm);
 }
 
@@ -196,6 +203,7 @@ static const struct command_option options[] = {
     { "--list", "FILE", "bring the keys of this file, one on each line; - reads standard input. "
                         "The URL then names a bucket alone" },
     { "--ranges", "A-B,-N", "bring only these bytes of each object: from A to B, the last N ..." },
+    { "--check", NULL, "fetch nothing; say how much of the prefix is in the cache" },
     { "--detach", NULL, "print the id of the job, and don't wait for its end" },
     SERVER_OPTIONS,
     { 0 },
@@ -203,11 +211,11 @@ static const struct command_option options[] = {
 
 const struct command command_warm = {
     .name = "warm",
-    .args = "[--list FILE] [--ranges A-B,-N] [--detach] [--json] s3://BUCKET/PREFIX [SETTINGS]",
+    .args = "[--check] [--list FILE] [--ranges A-B,-N] [--detach] [--json] s3://BUCKET/PREFIX [SETTINGS]",
     .run = run, .takes_settings = true, .options = options,
     .help = "bring the objects of a prefix into the cache, before a client reads them",
     .more = SERVER_MORE
-            "The service does the work, as a job. The job goes on if this command ends, and if\n"
-            "the service restarts. penstock jobs shows and ends jobs.\n"
-            "PREFIX is compared byte by byte: train also names training/1, and train/ does not.",
+            "The service does the work, as a job. The job goes on if this command ends, and\n"
+            "also if the service restarts. penstock jobs shows and ends jobs.\n"
+            "PREFIX is compared byte by byte: train matches training/1, and train/ does not.",
 };

@@ -34,6 +34,14 @@ with Story("j04 penstock warm and penstock jobs", seconds=90) as story:
     report = json.loads(out)
     story.same("--ranges, --json", (status, report["state"], report["objects"], report["bytes"]), (0, "done", 10, 200))
 
+    story.same("--check says how much is there", penstock("warm", "--check", "s3://pile/a/")[:2],
+               (0, "s3://pile/a/: 4.3 MiB of 4.3 MiB in the cache (100 %), of 30 of 30 objects\n"))
+    status, out, err = penstock("warm", "--check", "--json", "s3://pile/")
+    report = json.loads(out)
+    story.fact("... and what is missing", status == 3 and report["objects"] == 61 and report["bytes"] == 61 * SIZE and
+               33 * SIZE <= report["cached_bytes"] < 61 * SIZE, (status, report))
+    story.same("... without a GET", (before := origin.totals()["get"], penstock("warm", "--check", "s3://pile/b/")[0], origin.totals()["get"])[::2], (before, before))
+
     # ---- jobs ----
     origin.tell("match=slow/* GET", "first_byte_ms=2000")
     status, out, err = penstock("warm", "--detach", "s3://slow/")
@@ -63,6 +71,7 @@ with Story("j04 penstock warm and penstock jobs", seconds=90) as story:
     refused("a list with a prefix", 2, ["bucket alone"], "warm", "--list", story.path("list"), "s3://pile/a/")
     refused("a list that is not there", 2, ["can't be read", "No such file"], "warm", "--list", "/nonexistent", "s3://pile")
     refused("an empty list", 1, ["The job has no keys"], "warm", "--list", "/dev/null", "s3://pile")
+    refused("--check with a list", 2, ["--check"], "warm", "--check", "--list", "-", "s3://pile")
     refused("ranges", 2, ["--ranges"], "warm", "--ranges", "a-b", "s3://pile/")
     refused("ranges that are none", 1, ["one range"], "warm", "--ranges", "9-1", "s3://pile/")
     refused("no right", 1, ["READKEY", '"list"'], "warm", "s3://pile/a/", env={"AWS_ACCESS_KEY_ID": "READKEY", "AWS_SECRET_ACCESS_KEY": "readkey"})
