@@ -21,7 +21,7 @@
 struct warm {
     const char *list;                 /* the option --list: a file, or "-"; NULL: none */
     const char *ranges;               /* the option --ranges; NULL: whole objects */
-    bool detach, check;               /* check: only say how much is there */
+    bool detach, check, pin;          /* check: only say how much is there */
 };
 
 /* ---- the job, as the body of a request ---- */
@@ -97,7 +97,7 @@ static bool make_body(const struct warm *warm, const struct server *server, stru
     }
     if (warm->ranges && !add_ranges(warm, &body))
         return false;
-    text_char(&body, '}');
+    text_add(&body, warm->pin ? S(",\"pin\":true}") : S("}"));
     if (warm->list && !add_list(warm, keep, &body))
         return false;
     *ret = text_slice(&body);
@@ -179,9 +179,13 @@ static int ask(void *arg, const struct server *server, struct arena *keep)
 static bool judge(const void *arg, const struct s3_url *of)
 {
     const struct warm *warm = arg;
-    if (warm->check && (warm->list || warm->ranges || warm->detach)) {
-        fprintf(stderr, "penstock warm: --check is for a whole prefix: leave out --list, --ranges "
-                "and --detach\n");
+    if (warm->check && (warm->list || warm->ranges || warm->detach || warm->pin)) {
+        fprintf(stderr, "penstock warm: --check is for a whole prefix: leave out --list, --ranges, "
+                "--pin and --detach\n");
+        return false;
+    }
+    if (warm->list && warm->pin) {
+        fprintf(stderr, "penstock warm: only a prefix can be pinned: leave out --list or --pin\n");
         return false;
     }
     if (!warm->list || !of->key.len)
@@ -195,7 +199,7 @@ static int run(struct cli *cli)
 {
     struct warm warm = { .list = cli_option(cli, "--list"), .ranges = cli_option(cli, "--ranges"),
                          .detach = cli_flag(cli, "--detach"),
-                         .check = cli_flag(cli, "--check") };
+                         .check = cli_flag(cli, "--check"), .pin = cli_flag(cli, "--pin") };
     return server_run(cli, "warm", judge, ask, &warm);
 }
 
@@ -203,6 +207,7 @@ static const struct command_option options[] = {
     { "--list", "FILE", "bring the keys of this file, one on each line; - reads standard input. "
                         "The URL then names a bucket alone" },
     { "--ranges", "A-B,-N", "bring only these bytes of each object: from A to B, the last N ..." },
+    { "--pin", NULL, "pin the prefix first, so that its objects stay in the cache" },
     { "--check", NULL, "fetch nothing; say how much of the prefix is in the cache" },
     { "--detach", NULL, "print the id of the job, and don't wait for its end" },
     SERVER_OPTIONS,
@@ -211,7 +216,8 @@ static const struct command_option options[] = {
 
 const struct command command_warm = {
     .name = "warm",
-    .args = "[--check] [--list FILE] [--ranges A-B,-N] [--detach] [--json] s3://BUCKET/PREFIX [SETTINGS]",
+    .args = "[--check] [--list FILE] [--ranges A-B,-N] [--pin] [--detach] [--json] "
+            "s3://BUCKET/PREFIX [SETTINGS]",
     .run = run, .takes_settings = true, .options = options,
     .help = "bring the objects of a prefix into the cache, before a client reads them",
     .more = SERVER_MORE

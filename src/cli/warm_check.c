@@ -1,8 +1,8 @@
 /* warm_check.c - penstock warm --check: how much of a prefix is in the cache.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The origin's list says what there is, and penstock-du says what the cache has. Nothing is fetched.
- * The list comes through Penstock, page by page, as any client would get it. */
+ * The origin's list says what there is, and penstock-du says what the cache has. Nothing is
+ * fetched. The list comes through Penstock, page by page, as any client would get it. */
 #include <inttypes.h>
 
 #include "cli/job_report.h"

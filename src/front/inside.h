@@ -240,6 +240,10 @@ void job_call(struct call *call);      /* penstock-job, penstock-jobs, penstock-
 
 /* ---- pins.c ---- */
 void pins_call(struct call *call);    /* penstock-pin, penstock-unpin, penstock-pins */
+/* Pins a prefix for the client of `as`, which item_call has made, as penstock-pin would. For a
+ * thread of a pool. Returns OK; the error of a refusal; ERR_TOO_MANY, ERR_BAD_REQUEST (too many
+ * origins), ERR_IO or ERR_STOPPING (store_pin). */
+enum err pins_add(struct call *as, slice prefix) MUST_USE;
 
 /* ---- pool_task.c ---- */
 void pools_begin(struct front *front);

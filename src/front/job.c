@@ -233,13 +233,15 @@ static enum err read_body(struct job_task *job)
                                                 "object"));
 }
 
-/* A list is judged before the job starts, so that the client gets the refusal at once. */
-static enum err judge_list(struct job_task *job)
+/* A list is judged before the job starts, so that the client gets the refusal at once. The pin comes
+ * first, too, so that all objects of the job are stored as pinned ones. */
+static enum err prepare(struct job_task *job)
 {
     struct reader_judge judge = front_reader_judge(job->task.front);
     struct arena scratch = { 0 };
     struct reader reader;
     struct list_ask ask;
+    struct call call;
     enum err err = judge.find(judge.arg, job->spec.owner, &reader);
     if (err)
         job->why = S("Several clients have this access key, with different session tokens. So "
@@ -248,6 +250,10 @@ static enum err judge_list(struct job_task *job)
     if (!err && !job->spec.by_list)
         err = judge.may_list(judge.arg, &scratch, &reader, job->spec.bucket, job->spec.prefix,
                              &ask);
+    if (!err && job->spec.pins) {
+        item_call(&call, job->task.front, reader.client, job->spec.bucket, &scratch);
+        err = pins_add(&call, job->spec.prefix);
+    }
     arena_free(&scratch);
     return err == ERR_UNKNOWN_KEY ? ERR_DENIED : err;
 }
@@ -259,7 +265,7 @@ static enum err make(struct job_task *job)
     if (!err)
         err = read_body(job);
     if (!err)
-        err = judge_list(job);
+        err = prepare(job);
     return err ? err : job_draft_start(&job->draft, &job->spec, &job->id);
 }
 

@@ -269,6 +269,27 @@ static const struct pool_task_kind
     unpins_kind = { .pool = POOL_PIN, .work = work, .answer = answer },
     lists_kind = { .pool = POOL_WALK, .work = work, .answer = answer };
 
+enum err pins_add(struct call *as, slice prefix)
+{
+    struct s3_param param = { .name = S("prefix"), .value = prefix };
+    struct pin_name names[PIN_NAMES_MAX];
+    const slice *endpoints;
+    bool changed;
+    as->s3.op = S3_PIN;
+    as->s3.params = &param;
+    as->s3.param_count = 1;
+    enum err err = right_judge(as);
+    if (err)
+        return err;
+    size_t count = rules_endpoints(as, prefix, false, as->keep, &endpoints);
+    if (!count || count > PIN_NAMES_MAX)
+        return count ? ERR_BAD_REQUEST : ERR_NO_SUCH_BUCKET;
+    for (size_t i = 0; i < count; i++)
+        names[i] = (struct pin_name){ endpoints[i], alias_bucket(as->s3.bucket), prefix };
+    err = store_pin(cache_store(as->front->options.cache), names, count, true, &changed);
+    return err == ERR_LIMIT ? ERR_TOO_MANY : err;
+}
+
 void pins_call(struct call *call)
 {
     const struct s3_param *prefix = s3_param_get(&call->s3, S("prefix"));

@@ -54,12 +54,8 @@ static enum err read_pin(struct arena *keep, const json_t *value, struct job_spe
                          slice *ret_why)
 {
     (void)keep;
-    (void)ret;
-    if (json_is_false(value))
-        return OK;
-    *ret_why = S("a job can't pin: leave \"pin\" out, and pin the prefix by penstock pin");
-    return json_is_true(value) ? ERR_NOT_IMPLEMENTED
-                               : bad(ret_why, S("\"pin\" must be true or false"));
+    ret->pins = json_is_true(value);
+    return json_is_boolean(value) ? OK : bad(ret_why, S("\"pin\" must be true or false"));
 }
 
 static enum err read_ranges(struct arena *keep, const json_t *value, struct job_spec *ret,
@@ -145,6 +141,8 @@ static enum err read_head(struct arena *keep, json_t *object, struct job_spec *r
     enum err err = read_members(keep, object, ret, ret_why);
     if (!err && !keys == !json_object_get(object, "prefix"))
         err = bad(ret_why, S("a job needs \"prefix\" or \"keys\", but not both"));
+    if (!err && keys && ret->pins)
+        err = bad(ret_why, S("only a prefix can be pinned: leave \"pin\" out"));
     if (!err && keys)
         err = read_keys(keep, keys, ret_items, ret_why);
     return err;

@@ -17,8 +17,8 @@
 
 /* Reads the JSON object that `bytes` begins with, and ignores the bytes behind it. Sets the members
  * of *ret that the body has, and *ret_items to the items of "keys". *ret_bytes is the size of the
- * object. Returns OK, ERR_BAD_ARGUMENT, or ERR_NOT_IMPLEMENTED; *ret_why is then a sentence for
- * people. The results lie in keep. */
+ * object. Returns OK, or ERR_BAD_ARGUMENT; *ret_why is then a sentence for people. The results lie
+ * in keep. */
 enum err job_body_read(struct arena *keep, slice bytes, struct job_spec *ret,
                        struct items *ret_items, size_t *ret_bytes, slice *ret_why) MUST_USE;
 /* Reads a line behind the object: one item. Errors: as above. */

@@ -19,6 +19,7 @@ struct job_spec {
     slice owner;                      /* an access key; empty: a lent key. Never a secret */
     slice bucket, prefix;
     bool by_list;                     /* the keys are those of the list, not those of the prefix */
+    bool pins;                        /* the prefix is to be pinned first; not in the file */
     uint64_t listed;                  /* the number of items in that file */
     /* The bytes of each object that are wanted, as in a Range header; none: the whole object. */
     struct s3_range ranges[JOB_RANGES_MAX];

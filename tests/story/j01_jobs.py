@@ -86,7 +86,11 @@ with Story("j01 a job warms a prefix or a list", seconds=120) as story:
                        (b'{"keys": []}\n"' + b"k" * 300_000 + b'"', "too long")):
         got = jobs.refused(body)
         story.fact(f"refused: {str(body)[:50]}", got[:2] == (400, "InvalidArgument") and word in got[2], got)
-    story.same("a pin", jobs.refused({"prefix": "a", "pin": True})[:2], (501, "NotImplemented"))
+    story.same("a pin needs the right cache", other.refused({"prefix": "a/", "pin": True})[:2], (403, "AccessDenied"))
+    story.same("... and a prefix", jobs.refused({"keys": ["a"], "pin": True})[:2], (400, "InvalidArgument"))
+    story.same("a job that pins", sums(jobs.run(prefix="a/", pin=True))[:1], (40,))
+    pinned = json.loads(client.ask("GET", "pile", [("penstock-pin", ""), ("prefix", "a/")]).body.splitlines()[0])
+    story.same("... all of its objects", (pinned["prefix"], pinned["objects"], pinned["pinned_bytes"] >= 40 * SIZE), ("a/", 40, True))
     story.same("an unknown id", [jobs.ask(m, i).status for m in ("GET", "DELETE") for i in ("0" * 16, "x", "0" * 15)], [404] * 6)
     story.same("a body where none belongs", client.ask("GET", "pile", [("penstock-job", "")], body=b"x").status, 400)
     story.same("a parameter that it does not have", client.ask("GET", "pile", [("penstock-job", ""), ("prefix", "a")]).status, 400)

@@ -146,7 +146,9 @@ TEST(a_wrong_body_is_refused_with_a_reason)
     };
     for (size_t i = 0; i < countof(bodies); i++)
         wrong(bodies[i], ERR_BAD_ARGUMENT);
-    wrong("{\"prefix\": \"a\", \"pin\": true}", ERR_NOT_IMPLEMENTED);
+    wrong("{\"keys\": [\"a\"], \"pin\": true}", ERR_BAD_ARGUMENT);
+    wrong("{\"prefix\": \"a\", \"pin\": true}", OK);
+    ok(spec.pins);
     arena_free(&keep);
 }
 
