@@ -233,8 +233,8 @@ static enum err read_body(struct job_task *job)
                                                 "object"));
 }
 
-/* A list is judged before the job starts, so that the client gets the refusal at once. The pin comes
- * first, too, so that all objects of the job are stored as pinned ones. */
+/* A list is judged before the job starts, so that the client gets the refusal at once. The pin
+ * comes first, too, so that all objects of the job are stored as pinned ones. */
 static enum err prepare(struct job_task *job)
 {
     struct reader_judge judge = front_reader_judge(job->task.front);

@@ -92,13 +92,13 @@ struct client {
     unsigned version;
 };
 
-static void client_begin(struct client *client)
+static inline void client_begin(struct client *client)
 {
     *client = (struct client){ .box = mailbox_new() };
     client->loop = cache_loop_new(house.cache, client->box);
 }
 
-static void client_end(struct client *client)
+static inline void client_end(struct client *client)
 {
     get_end(&client->get);
     cache_loop_free(&client->loop);
@@ -110,7 +110,7 @@ static inline void noted(void *arg)
     (void)arg;
 }
 
-static void turn(struct client *client)
+static inline void turn(struct client *client)
 {
     poll(&(struct pollfd){ .fd = mailbox_fd(client->box), .events = POLLIN }, 1, 20);
     mailbox_deliver(client->box);
