@@ -138,9 +138,10 @@ struct page;                          /* items that have come */
 struct source {
     struct job_run *run;
     struct page *page, *ahead;        /* the page that items are taken from, and the next one */
-    bool over;                        /* no further page comes */
+    bool over;                        /* there is no further item */
     struct lister lister;             /* of a prefix */
     int file;                         /* of a list: its file; -1: not open */
+    bool at_end;                      /* of a list: all its blocks were read */
     uint64_t offset;                  /* of the next block */
 };
 /* The place of an item, for the cursor. */

@@ -108,7 +108,7 @@ static void read_block(struct source *source)
         job_run_ends(source->run, JOB_FAILED, S("the file of the job's list is damaged"));
     if (err || !len) {
         page_free(&page);
-        source->over = true;
+        source->at_end = true;
         return;
     }
     source->ahead = page;
@@ -118,7 +118,7 @@ static void read_more(struct source *source)
 {
     if (source->file < 0)
         open_file(source);
-    if (source->file >= 0 && !source->over)
+    if (source->file >= 0 && !source->at_end)
         read_block(source);
 }
 
@@ -132,17 +132,19 @@ static bool is_exhausted(const struct page *page)
 enum err source_next(struct source *source, struct item *ret, struct place *ret_place)
 {
     bool by_list = source->run->job->spec.by_list;
-    if (source->over && is_exhausted(source->page) && !source->ahead)
+    if (source->over)
         return ERR_NOT_FOUND;
-    if (!source->ahead)
-        (by_list ? read_more : list_more)(source);
-    while (is_exhausted(source->page) && source->ahead) {
+    for (;;) {
+        if (!source->ahead)
+            (by_list ? read_more : list_more)(source);
+        if (!is_exhausted(source->page) || !source->ahead)
+            break;
         page_free(&source->page);
         source->page = source->ahead;
         source->ahead = NULL;
     }
     if (is_exhausted(source->page)) {
-        bool more = by_list || lister_has_more(&source->lister);
+        bool more = by_list ? !source->at_end : lister_has_more(&source->lister);
         source->over |= !more;
         return source->over || source->run->end != JOB_RUNS ? ERR_NOT_FOUND : ERR_WAIT;
     }

@@ -169,6 +169,21 @@ TEST(a_list_is_brought_and_then_all_is_a_hit)
     end();
 }
 
+/* So many hits end at once that the window is empty before the list is at its end. */
+TEST(a_list_longer_than_the_window_is_brought_to_its_end)
+{
+    enum { MANY = 5000 };
+    struct item *more = calloc(MANY, sizeof(*more));
+    begin();
+    (void)ended(start('i', 1, NULL, 0));
+    for (unsigned i = 0; i < MANY; i++)
+        more[i] = item_of("i00000");
+    struct job_view view = ended(start('i', 0, more, MANY));
+    ok(view.file.end == JOB_DONE && view.file.sums.hits == MANY);
+    free(more);
+    end();
+}
+
 TEST(a_job_goes_on_in_the_next_process)
 {
     begin();
@@ -277,6 +292,7 @@ TEST(lists_without_a_job_and_damaged_states_go)
 }
 
 RUN(cmocka_unit_test(a_list_is_brought_and_then_all_is_a_hit),
+    cmocka_unit_test(a_list_longer_than_the_window_is_brought_to_its_end),
     cmocka_unit_test(a_job_goes_on_in_the_next_process),
     cmocka_unit_test(a_job_waits_for_an_origin_that_is_down),
     cmocka_unit_test(a_job_ends_when_its_client_is_gone),
