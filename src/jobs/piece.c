@@ -139,10 +139,15 @@ static void rest(struct piece *piece, enum err err, int status)
 static void begin_range(struct piece *piece);
 static void step(void *arg);
 
-static bool is_transient(const struct get_answer *answer)
+/* Returns the error of an answer that may be better later, or OK. An expired copy is such an answer,
+ * too: it must not count as an object that the job has brought up to date. */
+static enum err outage_of(const struct get_answer *answer)
 {
     const struct refusal *refusal = answer->refusal;
-    return refusal && (refusal_is_outage(refusal) || refusal->err == ERR_ORIGIN_KEYS);
+    if (answer->source == GET_STALE_IF_ERROR)
+        return ERR_ORIGIN_DOWN;
+    return refusal && (refusal_is_outage(refusal) || refusal->err == ERR_ORIGIN_KEYS) ? answer->err
+                                                                                     : OK;
 }
 
 static void take_metadata(struct piece *piece, const struct metadata *metadata)
@@ -189,9 +194,10 @@ static bool was_asked(const struct get_answer *answer)
 /* Takes the decision of the get. Returns true if bytes are to be read. */
 static bool decided(struct piece *piece, const struct get_answer *answer)
 {
+    enum err outage = outage_of(answer);
     piece->decided = true;
-    if (is_transient(answer)) {
-        rest(piece, answer->err, answer->refusal->status);
+    if (outage) {
+        rest(piece, outage, answer->refusal ? answer->refusal->status : 0);
         return false;
     }
     if (was_asked(answer))

@@ -5,9 +5,11 @@ from jobs import *
 SIZE = 200_000
 
 with Story("j03 jobs in trouble", seconds=240) as story:
-    origin = story.origin(f"objects=pile/%04d 200 {SIZE}", f"objects=big/%04d 700 {SIZE}", "objects=bad/%03d 60 1000", f"objects=slow/%04d 200 {SIZE}")
+    origin = story.origin(f"objects=pile/%04d 200 {SIZE}", f"objects=big/%04d 700 {SIZE}", "objects=bad/%03d 60 1000", f"objects=slow/%04d 200 {SIZE}",
+                          "objects=old/%02d 20 1000")
     keys = [{"access_key": "ALLKEY", "secret_key": "allkey", "policy": "all"}, {"access_key": "GONEKEY", "secret_key": "gonekey", "policy": "all"}]
-    server = story.penstock(origin=origin.url, cache_size="64MiB", freshness="immutable", keys=keys)
+    server = story.penstock(origin=origin.url, cache_size="64MiB", freshness="immutable", keys=keys,
+                            buckets={"old": {"freshness": "ttl", "ttl": "0s", "grace": "0s", "stale_if_error": "1h"}})
     client = Client(server.port, "ALLKEY", "allkey")
     pile = Jobs(client)
 
@@ -24,6 +26,17 @@ with Story("j03 jobs in trouble", seconds=240) as story:
     origin.tell("reset=rules")
     report = pile.ended(id, 60)
     story.same("then it goes on, and has all", (report["state"], report["objects"], report["failed"], report["not_kept"]), ("done", 200, 0, 0))
+
+    # ---- an expired copy is no object that the job has brought ----
+    old = Jobs(client, "old")
+    story.same("objects that expire at once", sums(old.run(prefix="")), (20, 0, 20, 0, 0))
+    origin.tell("match=old/*", "status=503")
+    story.same("a client gets the expired copy", wait_for("it is expired", lambda: (c := client.get("old/00").cache) != "hit" and c), "stale-if-error")
+    id = old.start(keys=[f"{n:02d}" for n in range(20)])
+    waiting = wait_for("it waits", lambda: (r := old.report(id)).get("waits") and r)
+    story.same("a job does not count it", (waiting["state"], waiting["objects"]), ("running", 0))
+    origin.calm()
+    story.same("... and goes on when the origin works again", sums(old.ended(id, 60)), (20, 20, 0, 0, 0))
 
     # ---- one key that always fails; the others do not wait for it ----
     bad = Jobs(client, "bad")
