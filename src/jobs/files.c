@@ -67,7 +67,7 @@ static bool find_unsaved(struct jobs *jobs, size_t *at, struct arena *keep, stru
     list_each(struct job, job, &jobs->all, link) {
         if (i++ < *at || found || job->version == job->saved)
             continue;
-        struct job_file file = job_file_of(job, keep);
+        struct job_file file = job_file_of(job, true, keep);
         *ret = (struct saving){ .id = job->id, .version = job->version, .folder = job->folder,
                                 .has_list = job->spec.by_list,
                                 .over = job->report.end != JOB_RUNS,

@@ -102,7 +102,7 @@ void job_changed(struct jobs *jobs, struct job *job, bool urgent);
  * yet. */
 void job_log(const char *event, const struct job_file *file);
 /* The job as its state file has it, in keep; with its cursor. */
-struct job_file job_file_of(const struct job *job, struct arena *keep);
+struct job_file job_file_of(const struct job *job, bool with_failures, struct arena *keep);
 
 /* ---- files.c ---- */
 /* Replaces the state of a job in the folder jobs/ by these bytes. Any thread. Returns OK, or as

@@ -118,14 +118,14 @@ void job_changed(struct jobs *jobs, struct job *job, bool urgent)
     pthread_cond_signal(&jobs->files.wake);
 }
 
-struct job_file job_file_of(const struct job *job, struct arena *keep)
+struct job_file job_file_of(const struct job *job, bool with_failures, struct arena *keep)
 {
     const struct job_report *report = &job->report;
     struct job_file file = {
         .id = job->id, .spec = job->spec, .end = report->end, .began_s = job->began_s,
         .ended_s = report->ended_s, .sums = report->settled, .cursor = report->cursor,
-        .failure_count = report->failure_count,
-        .failures = arena_alloc(keep, JOB_FAILURES_MAX * sizeof(*file.failures)) };
+        .failure_count = with_failures ? report->failure_count : 0 };
+    file.failures = arena_alloc(keep, (file.failure_count + 1) * sizeof(*file.failures));
     file.spec.owner = arena_copy(keep, job->spec.owner);
     file.spec.bucket = arena_copy(keep, job->spec.bucket);
     file.spec.prefix = arena_copy(keep, job->spec.prefix);
@@ -174,9 +174,9 @@ static void sample(struct job *job, uint64_t now_ms)
     pace->new_bytes = job->report.done.bytes;
 }
 
-static struct job_view view_of(struct job *job, struct arena *keep)
+static struct job_view view_of(struct job *job, bool with_failures, struct arena *keep)
 {
-    struct job_view view = { .file = job_file_of(job, keep), .rate = rate_of(job),
+    struct job_view view = { .file = job_file_of(job, with_failures, keep), .rate = rate_of(job),
                              .waits = slice_of(job->report.waits) };
     view.file.sums = job->report.done;
     if (job->report.end == JOB_RUNS)
@@ -189,7 +189,7 @@ bool jobs_find(struct jobs *jobs, uint64_t id, struct arena *keep, struct job_vi
     pthread_mutex_lock(&jobs->lock);
     struct job *job = jobs_get(jobs, id);
     if (job)
-        *ret = view_of(job, keep);
+        *ret = view_of(job, true, keep);
     pthread_mutex_unlock(&jobs->lock);
     return job != NULL;
 }
@@ -201,7 +201,7 @@ size_t jobs_list(struct jobs *jobs, slice bucket, struct arena *keep, struct job
     *ret = arena_alloc(keep, (jobs->count + 1) * sizeof(**ret));
     list_each(struct job, job, &jobs->all, link)
         if (slice_eq(job->spec.bucket, bucket))
-            (*ret)[count++] = view_of(job, keep);
+            (*ret)[count++] = view_of(job, false, keep);
     pthread_mutex_unlock(&jobs->lock);
     return count;
 }
