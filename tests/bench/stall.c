@@ -3,13 +3,14 @@
  *
  *     stall --port N --prefix /BUCKET/PREFIX [--objects 2560] [--bytes-min 100000]
  *           [--bytes-max 200000] [--batch 64] [--workers 8] [--prefetch 2] [--step-ms 48]
- *           [--shuffle SEED] [--sign ACCESS:SECRET]
+ *           [--shuffle SEED] [--sign ACCESS:SECRET] [--list 1]
  *
  * One epoch as PyTorch's DataLoader runs it: batch b belongs to worker b % workers, which reads its
  * objects one after another on one connection; a worker may be `prefetch` batches ahead of the
  * step. The step takes batches in order and sleeps for step-ms on each. Stalled is what it waits
  * for a batch, the first one included. Objects are named PREFIX/size-BYTES-NUMBER, so that the
- * scripted origin has them. Prints one line. */
+ * scripted origin has them. Prints one line. With --list, reads nothing: prints the paths of the
+ * objects in the order of the batches. */
 #include "client.h"
 
 #include <pthread.h>
@@ -35,13 +36,19 @@ static size_t taken;         /* batches the step has begun */
 static bool *ready;          /* by batch */
 static uint64_t bytes_read;
 
+/* Returns the size of the object. */
+static uint64_t object_path(uint32_t number, char *ret, size_t size)
+{
+    uint64_t seed = number, span = plan.bytes_max - plan.bytes_min + 1;
+    uint64_t bytes = plan.bytes_min + random_next(&seed) % span;
+    snprintf(ret, size, "%s/size-%llu-%06u", plan.prefix, (unsigned long long)bytes, number);
+    return bytes;
+}
+
 static uint64_t read_object(struct http *http, uint32_t number)
 {
     char path[512], request[REQUEST_BYTES_MAX];
-    uint64_t seed = number, span = plan.bytes_max - plan.bytes_min + 1;
-    uint64_t bytes = plan.bytes_min + random_next(&seed) % span;
-    snprintf(path, sizeof(path), "%s/size-%llu-%06u", plan.prefix, (unsigned long long)bytes,
-             number);
+    uint64_t bytes = object_path(number, path, sizeof(path));
     size_t len = request_make(&plan.signer, path, 0, 0, request);
     uint64_t got = http_get(http, request, len);
     if (got != bytes)
@@ -118,9 +125,22 @@ static void plan_make(int argc, char **argv)
     signer_make(&plan.signer, flag(argc, argv, "sign", NULL), plan.port);
 }
 
+static void print_list(void)
+{
+    char path[512];
+    for (size_t i = 0; i < plan.batches * plan.batch; i++) {
+        object_path(plan.order[i], path, sizeof(path));
+        puts(path);
+    }
+}
+
 int main(int argc, char **argv)
 {
     plan_make(argc, argv);
+    if (flag_number(argc, argv, "list", 0)) {
+        print_list();
+        return 0;
+    }
     pthread_t ids[WORKERS_MAX];
     double stalled = 0, stepped = 0, first = 0;
     for (size_t i = 0; i < plan.workers; i++)

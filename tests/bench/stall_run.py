@@ -4,11 +4,14 @@ The loop of tests/bench/stall.c, straight from an origin that takes 30 ms to the
 gives 60 MB/s a connection, and through the subject: cold (nothing is cached), warm (everything is),
 and half (the cache holds half of the data set; 24 workers, since 8 would stall on the origin either
 way). The case `half` has a second baseline, `ideal`: the same loop straight from an origin that
-gives half of the keys without delay, as a cache that holds the right half and costs nothing. """
+gives half of the keys without delay, as a cache that holds the right half and costs nothing. In the case
+`cold-list`, a job has the list of the keys (penstock-job): it starts with the clock of the cold loop,
+in the order in which the batches are read. The time includes the request that starts the job. """
 
+import json
 import time
 
-from stage import MIB, SIGN, Stage, facts, tool
+from stage import MIB, SIGN, Failed, Stage, facts, harness, tool
 
 BYTES_MEAN = 150000
 EXTENT = 4 * MIB
@@ -55,6 +58,40 @@ def cold_and_warm(figures, stage, origin, objects, pairs):
     subject.stop()
 
 
+def start_job(port, prefix, objects, seed):
+    """Starts a job that brings the objects of the loop; returns how long that took, in ms."""
+    paths = tool("stall", port=port, prefix=prefix, objects=objects, shuffle=seed, list=1).split()
+    bucket = prefix.split("/")[1]
+    lines = "".join("\n" + json.dumps(path[len(bucket) + 2:]) for path in paths)
+    began = time.monotonic()
+    reply = harness.Client(port).ask("POST", bucket, query=[("penstock-job", "")], body=('{"keys":[]}' + lines).encode())
+    if reply.status != 202:
+        raise Failed(f"no job: {reply} {reply.body.decode()}")
+    return (time.monotonic() - began) * 1000
+
+
+def cold_list(figures, stage, origin, objects, pairs):
+    subject = stage.subject(origin, pairs * objects * BYTES_MEAN * 2 + 512 * MIB)
+    direct, ours, gets = [], [], []
+
+    def through(prefix, seed):
+        before = origin.totals()["get"]
+        took_ms = start_job(subject.port, prefix, objects, seed)
+        done = epoch(subject.port, prefix, objects, seed, True)
+        gets.append((origin.totals()["get"] - before) / objects)
+        return {**done, "wall_ms": done["wall_ms"] + took_ms}
+
+    for pair in range(pairs):
+        prefix, seed = f"/bench/stall-list-{pair}", pair + 1
+        straight, listed = in_turn(pair, lambda p=prefix, s=seed: epoch(origin.port, p, objects, s, False),
+                                   lambda p=prefix, s=seed: through(p, s))
+        direct.append(straight)
+        ours.append(listed)
+    put(figures, "cold-list", ours, direct)
+    figures.put("stall", "cold-list", "origin_gets", "of objects", gets)
+    subject.stop()
+
+
 def half(figures, stage, origin, objects, pairs):
     """`ideal`: the loop straight from the origin, which gives half of the keys without delay. These are the keys with
     an even number; the loop's order is random."""
@@ -85,5 +122,7 @@ def run(figures, quick, subject, chosen=()):
         origin = stage.origin(*SLOW)
         if not chosen or "cold" in chosen or "warm" in chosen:
             cold_and_warm(figures, stage, origin, objects, pairs)
+        if not chosen or "cold-list" in chosen:
+            cold_list(figures, stage, origin, objects, pairs)
         if not chosen or "half" in chosen:
             half(figures, stage, origin, half_objects, 2 * pairs)
