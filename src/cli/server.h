@@ -18,6 +18,7 @@ struct server {
     slice keys_from;           /* "env AWS_ACCESS_KEY_ID" ... */
     const char *ca_file;       /* or NULL */
     uint64_t until_ms;         /* the command gives up then (mono_ms) */
+    uint64_t away_ms;          /* the service may be away for so long, for a restart */
     struct sigv4 *sigv4;
 };
 

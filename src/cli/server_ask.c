@@ -104,7 +104,10 @@ int server_ask(const struct server *server, const struct question *question, str
     uint64_t now_ms = mono_ms();
     struct waiting waiting = { server, question, now_ms, now_ms + NOTICE_FIRST_MS };
     while (!send_once(server, question, &waiting, keep, &refused)) {
-        if (!refusal_is_busy(&refused, keep) || mono_ms() + BUSY_MS > server->until_ms) {
+        bool away = !refused.status && !refused.late &&
+                    mono_ms() < now_ms + server->away_ms;
+        if ((!away && !refusal_is_busy(&refused, keep)) ||
+            mono_ms() + BUSY_MS > server->until_ms) {
             refusal_report(server, question, &refused, keep);
             return EXIT_FAILED;
         }

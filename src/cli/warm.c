@@ -16,6 +16,7 @@
 
 #define LIST_BYTES_MAX (64 * MIB)     /* the service takes no longer list */
 #define POLL_MS 500u
+#define AWAY_MS 60000u                /* a restart of the service may take so long */
 #define NOTICE_MS 30000u              /* between two lines of progress, if stderr is no terminal */
 
 struct warm {
@@ -120,9 +121,12 @@ static void show(const struct server *server, const json_t *report, uint64_t *ne
     arena_free(&keep);
 }
 
-/* Waits for the end of the job, and prints its report. */
-static int follow(const struct server *server, slice id)
+/* Waits for the end of the job, and prints its report. The job outlives a restart of the service, so
+ * this function does, too. */
+static int follow(const struct server *of, slice id)
 {
+    struct server patient = *of, *server = &patient;
+    patient.away_ms = AWAY_MS;
     uint64_t next_ms = mono_ms() + NOTICE_MS;
     for (bool runs = true; runs;) {
         struct arena keep = { 0 };

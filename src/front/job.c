@@ -133,16 +133,27 @@ static bool find(struct call *call, struct job_view *ret)
            slice_eq(ret->file.spec.bucket, call->s3.bucket) && may_see(call, &ret->file.spec);
 }
 
+/* Replies that there is no such job, or that Penstock does not know yet. */
+static void reply_unknown(struct call *call)
+{
+    if (jobs_are_known(call->front->options.jobs))
+        reply_error(call, ERR_NO_SUCH_JOB, S(""));
+    else
+        reply_error(call, ERR_SLOW_DOWN, S("Please reduce your request rate: Penstock has just "
+                                           "started, and still reads its jobs from the disk."));
+}
+
 static void report(struct call *call)
 {
     struct text text = text_in(call->keep);
     const struct s3_param *param = s3_param_get(&call->s3, S("penstock-job"));
     struct job_view view, *all;
-    if (param && param->value.len && !find(call, &view)) {
-        reply_error(call, ERR_NO_SUCH_JOB, S(""));
+    bool one = param && param->value.len;
+    if (one ? !find(call, &view) : !jobs_are_known(call->front->options.jobs)) {
+        reply_unknown(call);
         return;
     }
-    if (param && param->value.len) {
+    if (one) {
         add_report(&text, &view, true);
     } else {
         size_t count = jobs_list(call->front->options.jobs, call->s3.bucket, call->keep, &all);
@@ -412,7 +423,7 @@ void job_call(struct call *call)
     } else if (call->s3.op == S3_JOB_REPORT) {
         report(call);
     } else if (!find(call, &view)) {
-        reply_error(call, ERR_NO_SUCH_JOB, S(""));
+        reply_unknown(call);
     } else {
         struct job_task *job = pool_task_new(call, &ends_kind, sizeof(*job));
         if (!job)

@@ -264,6 +264,7 @@ static void *run(void *arg)
     struct jobs *jobs = arg;
     do {
         find_jobs(jobs);
+        atomic_store(&jobs->files.looked, true);
         save_all(jobs);
         forget_old(jobs);
     } while (wait(jobs));

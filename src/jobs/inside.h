@@ -64,6 +64,7 @@ struct files {
     bool stopping, urgent;            /* under the lock */
     int64_t began_s;                  /* wall clock, of the process */
     bool read[VOLUMES_MAX];           /* the jobs of this folder were found; for the thread alone */
+    atomic_bool looked;               /* the thread has looked into all folders once */
 };
 
 struct jobs {

@@ -184,6 +184,11 @@ static struct job_view view_of(struct job *job, bool with_failures, struct arena
     return view;
 }
 
+bool jobs_are_known(const struct jobs *jobs)
+{
+    return atomic_load(&jobs->files.looked);
+}
+
 bool jobs_find(struct jobs *jobs, uint64_t id, struct arena *keep, struct job_view *ret)
 {
     pthread_mutex_lock(&jobs->lock);

@@ -49,6 +49,9 @@ void job_draft_free(struct job_draft **draft);    /* accepts NULL */
 
 /* ---- reports ---- */
 
+/* False right after the start: the jobs of earlier processes are still unknown. */
+bool jobs_are_known(const struct jobs *jobs) MUST_USE;
+
 /* The size of a job. */
 struct job_total {
     uint64_t objects, bytes;          /* of a prefix, bytes: of whole objects; of a list: 0 */

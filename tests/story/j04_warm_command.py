@@ -67,6 +67,15 @@ with Story("j04 penstock warm and penstock jobs", seconds=90) as story:
     story.fact("progress on a terminal", process.returncode == 0 and "\r\x1b[K" in seen and "objects, " in seen and "penstock jobs --end" in seen, seen)
     story.fact("... and the report on stdout", out.startswith("done: 400 objects"), out)
 
+    # ---- a restart ----
+    story.same("purge", Client(server.port, "ALLKEY", "allkey").ask("POST", "slow", [("penstock-purge", ""), ("prefix", "")]).status, 200)
+    process = subprocess.Popen([PENSTOCK, "warm", "s3://slow/"], env={**own_env(), **none, **client}, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    jobs = Jobs(Client(server.port, "ALLKEY", "allkey"), "slow")
+    wait_for("its job is in progress", lambda: [r for r in jobs.list() if r["state"] == "running" and r["objects"] > 20])
+    server = server.restart()
+    out, err = process.communicate(timeout=PATIENCE)
+    story.fact("the command goes on over a restart", process.returncode == 0 and out.startswith(b"done: 400 objects") and not err, (out, err))
+
     # ---- mistakes ----
     refused("a list with a prefix", 2, ["bucket alone"], "warm", "--list", story.path("list"), "s3://pile/a/")
     refused("a list that is not there", 2, ["can't be read", "No such file"], "warm", "--list", "/nonexistent", "s3://pile")
