@@ -42,11 +42,21 @@ static slice owner_of(const struct call *call)
     return call->client->key.access_key;
 }
 
+/* If several clients have this access key, with different session tokens, nobody knows which of
+ * them started the job. */
+static bool is_owner(const struct call *call, const struct job_spec *spec)
+{
+    const struct client *only;
+    return slice_eq(spec->owner, owner_of(call)) &&
+           (!spec->owner.len ||
+            clients_find_only(call->front->options.clients, spec->owner, &only) == OK);
+}
+
 static bool may_see(const struct call *call, const struct job_spec *spec)
 {
     const struct front_key *key = &call->client->key;
     struct right_ask ask = { RIGHT_CACHE, spec->bucket, spec->prefix, spec->by_list };
-    return slice_eq(spec->owner, owner_of(call)) ||
+    return is_owner(call, spec) ||
            (!key->own && right_allows(key->policy, key->policy_count, &ask));
 }
 
@@ -133,14 +143,16 @@ static bool find(struct call *call, struct job_view *ret)
            slice_eq(ret->file.spec.bucket, call->s3.bucket) && may_see(call, &ret->file.spec);
 }
 
+#define STARTING "Please reduce your request rate: Penstock has just started, and still reads its " \
+                 "jobs from the disk."
+
 /* Replies that there is no such job, or that Penstock does not know yet. */
 static void reply_unknown(struct call *call)
 {
     if (jobs_are_known(call->front->options.jobs))
         reply_error(call, ERR_NO_SUCH_JOB, S(""));
     else
-        reply_error(call, ERR_SLOW_DOWN, S("Please reduce your request rate: Penstock has just "
-                                           "started, and still reads its jobs from the disk."));
+        reply_error(call, ERR_SLOW_DOWN, S(STARTING));
 }
 
 static void report(struct call *call)
@@ -308,7 +320,10 @@ static void answer_failure(struct job_task *job)
         why = S("The job has no keys.");
     else if (err == ERR_LIMIT && !why.len)
         why = S("Too many jobs are in progress. Please try again later, or end one.");
-    pool_task_refuse(&job->task, err == ERR_IO ? ERR_BUSY : err, why);
+    else if (err == ERR_BUSY && !why.len)
+        why = S(STARTING);
+    pool_task_refuse(&job->task, err == ERR_IO ? ERR_BUSY : err == ERR_BUSY ? ERR_SLOW_DOWN : err,
+                     why);
 }
 
 static void answer_start(struct pool_task *task)

@@ -33,7 +33,7 @@ static bool has_place(struct jobs *jobs, slice owner)
     unsigned own = jobs_running(jobs, owner), all = jobs_running_all(jobs);
     unsigned others = all - own;
     return all < JOBS_RUN_MAX && own < MAX((JOBS_RUN_MAX - others) / 2, 1u) &&
-           jobs->count < JOBS_MAX;
+           jobs->count < JOBS_TOO_MANY;
 }
 
 static bool judge_place(struct jobs *jobs, slice owner)
@@ -45,14 +45,16 @@ static bool judge_place(struct jobs *jobs, slice owner)
     return may;
 }
 
-/* The files go to the first cache folder in service. */
+/* The files go to the first cache folder in service. It must not be one whose jobs are still to be
+ * found: the thread `job-files` would find the new one, too. */
 static enum err open_folder(struct job_draft *draft)
 {
     struct store *store = jobs_store(draft->jobs);
     enum err err = ERR_IO;
     for (size_t i = 0; i < store_folder_count(store) && err; i++) {
         draft->folder = i;
-        err = store_job_folder(store, i, &draft->dir);
+        if (atomic_load(&draft->jobs->files.read[i]))
+            err = store_job_folder(store, i, &draft->dir);
     }
     return err;
 }
@@ -60,6 +62,8 @@ static enum err open_folder(struct job_draft *draft)
 enum err job_draft_new(struct jobs *jobs, slice owner, struct job_draft **ret)
 {
     *ret = NULL;
+    if (!jobs_are_known(jobs))
+        return ERR_BUSY;
     if (!judge_place(jobs, owner))
         return ERR_LIMIT;
     struct job_draft *draft = must_alloc(sizeof(*draft));

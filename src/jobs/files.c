@@ -114,6 +114,67 @@ static void save_all(struct jobs *jobs)
     arena_free(&keep);
 }
 
+/* ---- reports that are old ---- */
+
+static bool is_over(const struct job *job)
+{
+    return job->report.end != JOB_RUNS && !job->has_run && job->saved == job->version;
+}
+
+static unsigned reports_of(struct jobs *jobs, slice owner)
+{
+    unsigned count = 0;
+    list_each(struct job, job, &jobs->all, link)
+        count += is_over(job) && slice_eq(job->spec.owner, owner);
+    return count;
+}
+
+/* Returns a report that is old, or if there are too many, the oldest one of the owner with the most;
+ * or NULL. So a client that starts many jobs does not remove the reports of others. */
+static struct job *find_old(struct jobs *jobs)
+{
+    struct job *found = NULL;
+    unsigned most = 0;
+    list_each(struct job, job, &jobs->all, link) {
+        if (!is_over(job))
+            continue;
+        if (wall_s() - job->report.ended_s >= REPORT_S)
+            return job;
+        unsigned count = jobs->count > JOBS_MAX ? reports_of(jobs, job->spec.owner) : 0;
+        found = count > most ? job : found;
+        most = MAX(most, count);
+    }
+    return found;
+}
+
+/* Takes such a report out of the table. */
+static bool take_old(struct jobs *jobs, uint64_t *ret_id, size_t *ret_folder)
+{
+    pthread_mutex_lock(&jobs->lock);
+    struct job *job = find_old(jobs);
+    bool found = job != NULL;
+    if (job) {
+        *ret_id = job->id;
+        *ret_folder = job->folder;
+        jobs_remove(jobs, job);
+    }
+    pthread_mutex_unlock(&jobs->lock);
+    return found;
+}
+
+static void forget_old(struct jobs *jobs)
+{
+    uint64_t id;
+    size_t folder;
+    int dir;
+    while (take_old(jobs, &id, &folder)) {
+        if (store_job_folder(jobs_store(jobs), folder, &dir) != OK)
+            continue;
+        remove_file(dir, id, false);
+        close(dir);
+    }
+}
+
 /* ---- finding the jobs of earlier processes ---- */
 
 static bool read_name(const char *name, uint64_t *ret_id, bool *ret_list)
@@ -141,12 +202,16 @@ static void take_state(struct jobs *jobs, int dir, size_t folder, const char *na
     if (!err && file.id != id)
         err = ERR_GONE;
     pthread_mutex_lock(&jobs->lock);
-    bool room = jobs->count < JOBS_MAX && !jobs_get(jobs, id);
-    if (!err && room)
+    bool adds = !err && !jobs_get(jobs, id);    /* it may lie in two folders */
+    if (adds)
         (void)jobs_add(jobs, &file, folder);
     pthread_mutex_unlock(&jobs->lock);
-    if (!err && room && file.end == JOB_RUNS)
+    if (adds && file.end == JOB_RUNS)
         job_log("job_goes_on", &file);
+    if (err == ERR_FORMAT)
+        log_warn("job_state_bad", "job=%016" PRIx64 " why=\"a later version of Penstock wrote the "
+                 "file of this job's state, so this version can't go on with the job: start the "
+                 "later version again, or start the job again\"", id);
     if (err == ERR_GONE) {
         log_warn("job_state_bad", "job=%016" PRIx64 " why=\"the file of this job's state is "
                  "damaged, so the job and its report are lost: start the job again\"", id);
@@ -194,6 +259,7 @@ static void read_names(struct jobs *jobs, int dir, size_t folder, bool lists)
             judge_list(jobs, dir, item->d_name, id);
         else
             take_state(jobs, dir, folder, item->d_name, id);
+        forget_old(jobs);
     }
     closedir(list);
 }
@@ -202,46 +268,12 @@ static void find_jobs(struct jobs *jobs)
 {
     for (size_t i = 0; i < store_folder_count(jobs_store(jobs)); i++) {
         int dir;
-        if (jobs->files.read[i] || store_job_folder(jobs_store(jobs), i, &dir) != OK)
+        if (atomic_load(&jobs->files.read[i]) || store_job_folder(jobs_store(jobs), i, &dir) != OK)
             continue;
         read_names(jobs, dir, i, false);
         read_names(jobs, dir, i, true);
         close(dir);
-        jobs->files.read[i] = true;
-    }
-}
-
-/* ---- reports that are old ---- */
-
-/* Takes one report that is old, or one too many, out of the table. */
-static bool take_old(struct jobs *jobs, uint64_t *ret_id, size_t *ret_folder)
-{
-    bool found = false;
-    pthread_mutex_lock(&jobs->lock);
-    list_each_safe(struct job, job, &jobs->all, link) {
-        bool over = job->report.end != JOB_RUNS && !job->has_run && job->saved == job->version;
-        bool old = wall_s() - job->report.ended_s >= REPORT_S || jobs->count >= JOBS_MAX;
-        if (found || !over || !old)
-            continue;
-        *ret_id = job->id;
-        *ret_folder = job->folder;
-        jobs_remove(jobs, job);
-        found = true;
-    }
-    pthread_mutex_unlock(&jobs->lock);
-    return found;
-}
-
-static void forget_old(struct jobs *jobs)
-{
-    uint64_t id;
-    size_t folder;
-    int dir;
-    while (take_old(jobs, &id, &folder)) {
-        if (store_job_folder(jobs_store(jobs), folder, &dir) != OK)
-            continue;
-        remove_file(dir, id, false);
-        close(dir);
+        atomic_store(&jobs->files.read[i], true);
     }
 }
 

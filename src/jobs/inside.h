@@ -63,7 +63,7 @@ struct files {
     pthread_cond_t wake, saved;       /* with the lock of the jobs */
     bool stopping, urgent;            /* under the lock */
     int64_t began_s;                  /* wall clock, of the process */
-    bool read[VOLUMES_MAX];           /* the jobs of this folder were found; for the thread alone */
+    atomic_bool read[VOLUMES_MAX];    /* the jobs of this folder were found */
     atomic_bool looked;               /* the thread has looked into all folders once */
 };
 
@@ -144,6 +144,7 @@ struct source {
     int file;                         /* of a list: its file; -1: not open */
     bool at_end;                      /* of a list: all its blocks were read */
     uint64_t offset;                  /* of the next block */
+    uint64_t items;                   /* of a list: before the next item */
 };
 /* The place of an item, for the cursor. */
 struct place {
@@ -186,7 +187,7 @@ struct piece_result {
 /* An origin that fails, or a limit of Penstock: the piece is tried again. */
 struct piece_outage {
     unsigned tries;                   /* that count (rest, piece.c) */
-    uint64_t since_ms, last_ms;       /* of the first and of the last try */
+    uint64_t last_ms;                 /* of the last try */
     uint64_t successes;               /* of the run, at the last try */
 };
 
@@ -204,6 +205,7 @@ struct piece {
     bool unknown;                     /* not even metadata was here */
     uint64_t at, want;                /* bytes of the get */
     struct metadata *metadata;        /* the version that was read last */
+    uint64_t lands_ms;                /* when PIECE_LANDS began */
     struct piece_result result;
     struct piece_outage outage;
     bool counted;                     /* in the report's sums `done` */

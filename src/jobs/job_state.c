@@ -146,7 +146,7 @@ static bool take_texts(slice *rest, struct job_file *file)
     return take_text(rest, NAME_BYTES_MAX, &file->spec.owner) &&
            take_text(rest, NAME_BYTES_MAX, &file->spec.bucket) &&
            take_text(rest, S3_KEY_BYTES_MAX, &file->spec.prefix) &&
-           take_text(rest, NAME_BYTES_MAX, &file->cursor.after) &&
+           take_text(rest, S3_KEY_BYTES_MAX, &file->cursor.after) &&
            take_text(rest, NAME_BYTES_MAX, &file->why) && s3_bucket_is_valid(file->spec.bucket);
 }
 
@@ -173,7 +173,11 @@ enum err job_file_decode(slice bytes, struct arena *keep, struct job_file *ret)
     slice rest = slice_sub(bytes, 0, bytes.len - sizeof(crc));
     memcpy(&crc, bytes.ptr + rest.len, sizeof(crc));
     bool whole = crc == crc32c(0, rest.ptr, rest.len);
-    if (!whole || !take(&rest, &head, sizeof(head)) || !is_possible(&head))
+    if (!whole || !take(&rest, &head, sizeof(head)))
+        return ERR_GONE;
+    if (head.magic == STATE_MAGIC && head.version > VERSION)
+        return ERR_FORMAT;
+    if (!is_possible(&head))
         return ERR_GONE;
     *ret = (struct job_file){
         .id = head.id, .began_s = head.began_s, .ended_s = head.ended_s,

@@ -73,8 +73,8 @@ struct job_file {
 
 /* Encodes the state, in keep. */
 slice job_file_encode(const struct job_file *file, struct arena *keep);
-/* Returns OK with slices in `bytes`, and failures in keep; or ERR_GONE for damaged bytes and for a
- * layout that this version does not know. */
+/* Returns OK with slices in `bytes`, and failures in keep; ERR_FORMAT for the layout of a later
+ * version; or ERR_GONE for damaged bytes. */
 enum err job_file_decode(slice bytes, struct arena *keep, struct job_file *ret) MUST_USE;
 
 /* ---- blocks of a list ---- */

@@ -58,11 +58,17 @@ static void put_in_order(struct jobs *jobs, struct job *job)
     jobs->count++;
 }
 
+static void wake_files(struct jobs *jobs)
+{
+    jobs->files.urgent = true;
+    pthread_cond_signal(&jobs->files.wake);
+}
+
 struct job *jobs_add(struct jobs *jobs, const struct job_file *file, size_t folder)
 {
     struct job *job = must_alloc(sizeof(*job));
     struct job_report *report = &job->report;
-    check(file->cursor.after.len <= sizeof(report->after));
+    check(file->cursor.after.len <= sizeof(report->after) && !jobs_get(jobs, file->id));
     job->id = file->id;
     job->began_s = file->began_s;
     job->folder = folder;
@@ -77,6 +83,8 @@ struct job *jobs_add(struct jobs *jobs, const struct job_file *file, size_t fold
         report->total = (struct job_total){ .objects = file->spec.listed, .known = true };
     report->cursor.after = (slice){ report->after, slice_put(report->after, file->cursor.after) };
     put_in_order(jobs, job);
+    if (jobs->count > JOBS_MAX)
+        wake_files(jobs);    /* which removes a report */
     if (report->end == JOB_RUNS) {
         metric_gauge_add(M_JOBS, 1);
         ticket_wake(jobs->look);
@@ -112,10 +120,8 @@ unsigned jobs_running_all(struct jobs *jobs)
 void job_changed(struct jobs *jobs, struct job *job, bool urgent)
 {
     job->version++;
-    if (!urgent)
-        return;
-    jobs->files.urgent = true;
-    pthread_cond_signal(&jobs->files.wake);
+    if (urgent)
+        wake_files(jobs);
 }
 
 struct job_file job_file_of(const struct job *job, bool with_failures, struct arena *keep)

@@ -11,9 +11,11 @@
 #include "cache/reader.h"
 #include "jobs/job_state.h"
 
-/* H8: jobs in progress, and jobs with the reports of earlier ones. */
+/* H8: jobs in progress, and jobs with the reports of earlier ones. If there are more reports, the
+ * oldest report of the client that has most of them is removed. */
 #define JOBS_RUN_MAX 32u
 #define JOBS_MAX 256u
+#define JOBS_TOO_MANY (JOBS_MAX + 64)    /* the reports can't be removed as fast as they come */
 
 struct jobs;
 struct jobs_options {
@@ -34,8 +36,8 @@ void jobs_stop(struct jobs *jobs);
 
 /* A job that is being made. It belongs to one thread. */
 struct job_draft;
-/* Returns OK; ERR_LIMIT if there are too many jobs, or this owner has its share of them; ERR_IO if
- * no cache folder is in service. */
+/* Returns OK; ERR_LIMIT if there are too many jobs, or this owner has its share of them; ERR_BUSY
+ * if the jobs of earlier processes are still unknown; ERR_IO if no cache folder is in service. */
 enum err job_draft_new(struct jobs *jobs, slice owner, struct job_draft **ret) MUST_USE;
 /* Adds an item to the list. Returns OK; ERR_TOO_LARGE if the list has more than JOB_LIST_MAX bytes;
  * or ERR_FULL, ERR_LIMIT or ERR_IO (file_err). */

@@ -18,7 +18,7 @@
 
 #define TURN_BYTES (4 * MIB)          /* of one item before other items have a turn */
 #define TRIES_MAX 5u                  /* of an item, while the origin answers other calls */
-#define OUTAGE_MS (20 * 60 * 1000u)   /* an item fails after this time in any case */
+#define LANDS_MS 30000u
 #define NAMED_UNITS 8192u             /* get_answer.source knows of so many units (1 GiB) */
 
 void piece_init(struct piece *piece, struct job_run *run, const struct item *item,
@@ -117,13 +117,11 @@ static void rest(struct piece *piece, enum err err, int status)
     end_get(piece);
     bool alone = !run->waiting && !run->reading && run->source.over;
     outage->last_ms = mono_ms();
-    if (!outage->tries)
-        outage->since_ms = outage->last_ms;
     if (!outage->tries || run->successes != outage->successes || alone)
         outage->tries++;
     outage->successes = run->successes;
     job_run_meets_outage(run, s3_error_of(err)->message);
-    if (outage->tries >= TRIES_MAX || outage->last_ms - outage->since_ms >= OUTAGE_MS) {
+    if (outage->tries >= TRIES_MAX) {
         fail(piece, err, status);
         return;
     }
@@ -177,6 +175,7 @@ static void end_range(struct piece *piece)
         begin_range(piece);
     } else if (piece->result.fetched && piece->metadata) {
         piece->phase = PIECE_LANDS;
+        piece->lands_ms = mono_ms();
         job_run_wake(piece->run);
     } else {
         finish(piece);
@@ -335,17 +334,36 @@ void piece_go_on(struct piece *piece)
 
 /* ---- landing ---- */
 
+/* True if the store has all bytes of the item. *ret_any: there is at least one byte. */
+static bool is_kept(const struct piece *piece, bool *ret_any)
+{
+    bool kept = true;
+    *ret_any = false;
+    for (size_t i = 0; i < range_count(piece) && kept; i++) {
+        uint64_t first, end;
+        if (!span_of(piece, i, &first, &end))
+            continue;
+        kept = has_units(piece, first, end);
+        *ret_any = true;
+    }
+    return kept;
+}
+
+/* True if the bytes would have come to the disk long ago. Clients that read an object again and
+ * again, which the cache does not keep, would otherwise hold up the job for ever. */
+static bool is_late(const struct piece *piece)
+{
+    return mono_ms() - piece->lands_ms >= LANDS_MS &&
+           store_keeps_up(jobs_store(piece->run->jobs), &piece->metadata->id);
+}
+
 void piece_look(struct piece *piece)
 {
     check(piece->phase == PIECE_LANDS && piece->metadata);
     /* In this order: when nothing is on its way any more, the index has what it will have. */
-    bool idle = cache_is_idle(piece->run->jobs->options.cache, &piece->metadata->id);
-    bool kept = true;
-    for (size_t i = 0; i < range_count(piece) && kept; i++) {
-        uint64_t first, end;
-        kept = !span_of(piece, i, &first, &end) || has_units(piece, first, end);
-    }
-    if (!kept && !idle)
+    bool idle = cache_is_idle(piece->run->jobs->options.cache, &piece->metadata->id), any;
+    bool kept = is_kept(piece, &any);
+    if (!(kept && any) && !idle && !is_late(piece))
         return;
     piece->result.unkept = !kept;
     finish(piece);

@@ -18,6 +18,7 @@
 
 #define PAUSE_MS 1000u
 #define PAUSE_MS_MAX 30000u
+#define RUN_S (7 * 24 * 3600)          /* H8: a job may take so long */
 #define LOOK_MS 50u                   /* between two looks at the pieces that land */
 #define UNKEPT_MAX 64u                /* items in a row that the cache did not keep: it is full */
 
@@ -254,6 +255,8 @@ static void judge_end(struct job_run *run)
         job_run_ends(run, JOB_FULL, S("the cache did not keep 64 objects in a row, because it is "
                                       "full, or because a limit of the bucket forbids it (quota, "
                                       "admit, max_object)"));
+    else if (wall_s() - run->job->began_s > RUN_S)
+        job_run_ends(run, JOB_FAILED, S("the job was still in progress after 7 days"));
     else if (!run->count && run->source.over)
         job_run_ends(run, JOB_DONE, S(""));
 }

@@ -36,7 +36,8 @@ void source_begin(struct source *source, struct job_run *run)
 {
     const struct job *job = run->job;
     const struct job_cursor *cursor = &job->report.cursor;
-    *source = (struct source){ .run = run, .file = -1, .offset = cursor->block };
+    *source = (struct source){ .run = run, .file = -1, .offset = cursor->block,
+                                .items = job->report.settled.objects };
     if (!job->spec.by_list)
         lister_begin(&source->lister, run, cursor->after);
 }
@@ -98,7 +99,12 @@ static void read_block(struct source *source)
     char *bytes = arena_alloc(&page->keep, JOB_BLOCK_MAX);
     ssize_t len = pread(source->file, bytes, JOB_BLOCK_MAX, (off_t)source->offset);
     size_t size = 0;
-    enum err err = len < 0 ? ERR_IO : len ? job_block_decode((slice){ bytes, (size_t)len },
+    if (len < 0) {
+        page_free(&page);
+        job_run_meets_outage(source->run, "The job's list can't be read from the disk.");
+        return;
+    }
+    enum err err = len ? job_block_decode((slice){ bytes, (size_t)len },
                                                             &page->keep, &page->items, &size) : OK;
     page->block = source->offset;
     if (source->offset == cursor->block)    /* the first block of this process */
@@ -146,10 +152,14 @@ enum err source_next(struct source *source, struct item *ret, struct place *ret_
     if (is_exhausted(source->page)) {
         bool more = by_list ? !source->at_end : lister_has_more(&source->lister);
         source->over |= !more;
+        if (by_list && !more && source->items != source->run->job->spec.listed)
+            job_run_ends(source->run, JOB_FAILED, S("the file of the job's list is damaged: its end "
+                                                    "is missing"));
         return source->over || source->run->end != JOB_RUNS ? ERR_NOT_FOUND : ERR_WAIT;
     }
     struct page *page = source->page;
     *ret = page->items.list[page->next++];
+    source->items++;
     *ret_place = (struct place){ .block = page->block, .row = (uint32_t)page->next };
     return OK;
 }

@@ -1,8 +1,9 @@
 /* list_pages.c - the pages of an origin's list of keys, one after another.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Of all pages together, only two keys and a token are kept. So a list of any length needs the
- * memory of one page. */
+ * Of all pages together, only two keys and two tokens are kept. So a list of any length needs the
+ * memory of one page. One of the tokens is that of the page 1, 2, 4, 8 ...: if the tokens of a list
+ * go round in a circle, this token comes again sooner or later. */
 #include "s3/list_pages.h"
 
 #include <stdlib.h>
@@ -38,6 +39,7 @@ void list_pages_end(struct list_pages *pages)
     free((char *)pages->first.ptr);
     free((char *)pages->last.ptr);
     free((char *)pages->token.ptr);
+    free((char *)pages->mark.ptr);
     *pages = (struct list_pages){ .more = false };
 }
 
@@ -72,7 +74,8 @@ static enum list_fault fault_of(const struct list_pages *pages, const struct lis
     bool by_token = pages->token.len;
     if (page->truncated && !key.len && !page->next_token.len)
         return LIST_ENDLESS;
-    if (by_token && (slice_eq(page->next_token, pages->token) ||
+    bool again = page->next_token.len && slice_eq(page->next_token, pages->mark);
+    if (by_token && (again || slice_eq(page->next_token, pages->token) ||
                      (key.len && slice_eq(key, pages->first))))
         return LIST_REPEATED;
     return !by_token && key.len && pages->last.len && !is_after(key, pages->last) ? LIST_BEFORE
@@ -90,5 +93,8 @@ enum list_fault list_pages_take(struct list_pages *pages, const struct listing *
         replace(&pages->last, page->objects[page->object_count - 1].key);
     }
     replace(&pages->token, page->next_token);
+    pages->count++;
+    if ((pages->count & (pages->count - 1)) == 0)
+        replace(&pages->mark, page->next_token);
     return LIST_GOES_ON;
 }

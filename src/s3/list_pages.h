@@ -17,6 +17,8 @@ struct list_pages {
     slice first, last;            /* keys of the last page that had keys; `last` may be given */
     slice token;                  /* where the next page begins; empty: after the key `last` */
     bool more;                    /* the last page was not the end of the list */
+    uint64_t count;               /* pages that have come */
+    slice mark;                   /* an earlier token: one that comes again is found (Brent) */
 };
 
 /* The list will have the keys with this prefix that come behind the key `after`, which may be
@@ -36,7 +38,8 @@ enum list_fault list_pages_take(struct list_pages *pages, const struct listing *
     "A page of the origin's list has no keys and no NextContinuationToken, but says that more keys " \
     "follow. So Penstock can't ask for the rest of the list."
 #define LIST_REPEATED_TEXT \
-    "The origin sent the same page of its list twice: the origin ignores continuation-token."
+    "The origin sent the same page of its list twice, or a NextContinuationToken that it had sent " \
+    "before: the origin ignores continuation-token, or its list has no end."
 #define LIST_BEFORE_TEXT \
     "Penstock asked the origin for the keys after a certain key (start-after). The origin's list " \
     "begins with that key or an earlier one: the origin ignores start-after, or includes that key."

@@ -12,6 +12,7 @@
 static struct jobs *jobs;
 static atomic_bool client_is_gone;
 static struct arena keep;
+static slice owner = { "KEY", 3 };
 
 /* ---- a front that allows everything, as long as the client is there ---- */
 
@@ -75,11 +76,13 @@ static struct item item_of(const char *key)
 /* Starts a job of `count` keys that begin with this letter, and of the items in `more`. */
 static uint64_t start(char letter, unsigned count, const struct item *more, size_t more_count)
 {
-    struct job_spec spec = { .owner = S("KEY"), .bucket = S("data"), .by_list = true };
+    struct job_spec spec = { .owner = owner, .bucket = S("data"), .by_list = true };
     struct job_draft *draft;
     uint64_t id;
     char key[16];
-    ok(job_draft_new(jobs, spec.owner, &draft) == OK);
+    while (job_draft_new(jobs, spec.owner, &draft) == ERR_BUSY)    /* still reads its jobs */
+        usleep(1000);
+    ok(draft != NULL);
     for (unsigned i = 0; i < count; i++) {
         snprintf(key, sizeof(key), "%c%05u", letter, i);
         struct item item = item_of(key);
@@ -291,7 +294,65 @@ TEST(lists_without_a_job_and_damaged_states_go)
     end();
 }
 
+/* Returns the path of the only list. */
+static const char *list_path(void)
+{
+    static char path[400];
+    snprintf(path, sizeof(path), "%s/jobs", house.folder);
+    DIR *dir = opendir(path);
+    ok(dir != NULL);
+    for (struct dirent *item; (item = readdir(dir));)
+        if (slice_ends(slice_of(item->d_name), S(".list")))
+            snprintf(path, sizeof(path), "%s/jobs/%s", house.folder, item->d_name);
+    closedir(dir);
+    ok(slice_ends(slice_of(path), S(".list")));
+    return path;
+}
+
+TEST(a_list_that_was_cut_is_damaged)
+{
+    enum { MANY = 5000 };
+    uint32_t head[4];
+    struct item *more = calloc(MANY, sizeof(*more));
+    for (unsigned i = 0; i < MANY; i++)
+        more[i] = item_of("j00000");
+    begin();
+    atomic_store(&fake.held, true);
+    uint64_t id = start('j', 0, more, MANY);
+    free(more);
+    end_jobs();
+    int fd = open(list_path(), O_RDWR);    /* cut behind the first block: no checksum is wrong */
+    ok(fd >= 0 && read(fd, head, sizeof(head)) == sizeof(head));
+    ok(ftruncate(fd, (off_t)(sizeof(head) + head[1])) == 0 && close(fd) == 0);
+    atomic_store(&fake.held, false);
+    begin_jobs();
+    while (!jobs_are_known(jobs))
+        usleep(1000);
+    struct job_view view = ended(id);
+    ok(view.file.end == JOB_FAILED && view.file.why.len && view.file.sums.objects < MANY);
+    end();
+}
+
+TEST(many_jobs_of_one_client_leave_the_reports_of_others)
+{
+    struct job_view view;
+    begin();
+    owner = S("OTHER");
+    uint64_t id = ended(start('k', 1, NULL, 0)).file.id;
+    owner = S("KEY");
+    for (unsigned i = 0; i < JOBS_MAX + 20; i++)
+        (void)ended(start('k', 1, NULL, 0));
+    ok(jobs_find(jobs, id, &keep, &view));
+    uint64_t until = mono_ms() + 60000;
+    while (files("") > JOBS_MAX)
+        check(mono_ms() < until);
+    ok(files("") == JOBS_MAX);
+    end();
+}
+
 RUN(cmocka_unit_test(a_list_is_brought_and_then_all_is_a_hit),
+    cmocka_unit_test(a_list_that_was_cut_is_damaged),
+    cmocka_unit_test(many_jobs_of_one_client_leave_the_reports_of_others),
     cmocka_unit_test(a_list_longer_than_the_window_is_brought_to_its_end),
     cmocka_unit_test(a_job_goes_on_in_the_next_process),
     cmocka_unit_test(a_job_waits_for_an_origin_that_is_down),

@@ -62,7 +62,7 @@ TEST(any_flip_or_cut_of_a_state_is_found)
 TEST(a_state_with_impossible_fields_is_refused)
 {
     static const struct { size_t at; uint8_t value; } fields[] = {
-        { 4, 2 }, { 32, JOB_ENDS }, { 36, 2 }, { 116, 17 }, { 120, 101 }, { 124, 1 }, { 128, 3 },
+        { 4, 0 }, { 32, JOB_ENDS }, { 36, 2 }, { 116, 17 }, { 120, 101 }, { 124, 1 }, { 128, 3 },
     };
     struct job_file file = example(), back;
     for (size_t i = 0; i < countof(fields); i++) {
@@ -73,6 +73,23 @@ TEST(a_state_with_impossible_fields_is_refused)
         memcpy(wrong + bytes.len - 4, &crc, 4);
         ok(job_file_decode(bytes, &keep, &back) == ERR_GONE);
     }
+    char after[S3_KEY_BYTES_MAX + 1] = { 0 };
+    file.cursor.after = (slice){ after, sizeof(after) - 1 };
+    ok(job_file_decode(job_file_encode(&file, &keep), &keep, &back) == OK);
+    file.cursor.after.len++;
+    ok(job_file_decode(job_file_encode(&file, &keep), &keep, &back) == ERR_GONE);
+    arena_free(&keep);
+}
+
+TEST(a_state_of_a_later_version_is_not_damaged)
+{
+    struct job_file file = example(), back;
+    slice bytes = job_file_encode(&file, &keep);
+    uint8_t *later = (uint8_t *)(uintptr_t)bytes.ptr;
+    later[4] = 2;
+    uint32_t crc = crc32c(0, later, bytes.len - 4);
+    memcpy(later + bytes.len - 4, &crc, 4);
+    ok(job_file_decode(bytes, &keep, &back) == ERR_FORMAT);
     arena_free(&keep);
 }
 
@@ -169,6 +186,7 @@ TEST(a_line_is_an_item)
 RUN(cmocka_unit_test(a_state_comes_back),
     cmocka_unit_test(any_flip_or_cut_of_a_state_is_found),
     cmocka_unit_test(a_state_with_impossible_fields_is_refused),
+    cmocka_unit_test(a_state_of_a_later_version_is_not_damaged),
     cmocka_unit_test(a_list_comes_back_block_by_block),
     cmocka_unit_test(a_body_names_a_prefix_or_keys),
     cmocka_unit_test(a_wrong_body_is_refused_with_a_reason),

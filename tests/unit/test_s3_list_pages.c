@@ -1,4 +1,6 @@
 /* test_s3_list_pages.c - the pages of an origin's list. SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+
 #include "unit.h"
 
 #include "s3/list_pages.h"
@@ -63,6 +65,25 @@ TEST(a_page_that_does_not_go_on_is_refused)
     list_pages_end(&pages);
 }
 
+TEST(a_list_that_goes_round_in_a_circle_is_refused)
+{
+    static const char *const keys[] = { "a/1", "a/3", "a/5" }, *const tokens[] = { "t1", "t2", "t3" };
+    for (size_t before = 0; before < 20; before++) {
+        char token[20], key[20];
+        list_pages_begin(&pages, S("a/"), S(""));
+        for (size_t i = 0; i < before; i++) {
+            snprintf(token, sizeof(token), "b%zu", i);
+            snprintf(key, sizeof(key), "a/0%zu", i + 10);
+            ok(!take(key, key, token, true));
+        }
+        size_t round = 0;
+        while (!take(keys[round % 3], keys[round % 3], tokens[round % 3], true))
+            ok(round++ < 100);
+        ok(round >= 3 && !pages.more);
+        list_pages_end(&pages);
+    }
+}
+
 TEST(a_list_in_the_order_of_folders_goes_on)
 {
     list_pages_begin(&pages, S("a"), S("a/b"));
@@ -73,4 +94,5 @@ TEST(a_list_in_the_order_of_folders_goes_on)
 RUN(cmocka_unit_test(a_list_goes_on_by_token_or_after_its_last_key),
     cmocka_unit_test(a_list_may_begin_after_a_key),
     cmocka_unit_test(a_page_that_does_not_go_on_is_refused),
+    cmocka_unit_test(a_list_that_goes_round_in_a_circle_is_refused),
     cmocka_unit_test(a_list_in_the_order_of_folders_goes_on))
