@@ -288,9 +288,9 @@ TEST(lists_without_a_job_and_damaged_states_go)
     make_file("notes", 1000);                       /* of somebody else */
     begin_jobs();
     uint64_t until = mono_ms() + 60000;
-    while (files("ac.list") || files("ab"))
+    while (files("000000ac.list") || files("000000ab"))
         check(mono_ms() < until);
-    ok(files("ad.list") == 1 && files("notes") == 1 && files("") == 3);
+    ok(files("000000ad.list") == 1 && files("notes") == 1 && files("") == 3);
     end();
 }
 
