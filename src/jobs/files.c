@@ -140,7 +140,7 @@ static struct job *find_old(struct jobs *jobs)
             continue;
         if (wall_s() - job->report.ended_s >= REPORT_S)
             return job;
-        unsigned count = jobs->count > JOBS_MAX ? reports_of(jobs, job->spec.owner) : 0;
+        unsigned count = jobs->count >= JOBS_MAX ? reports_of(jobs, job->spec.owner) : 0;
         found = count > most ? job : found;
         most = MAX(most, count);
     }

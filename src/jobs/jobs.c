@@ -83,7 +83,7 @@ struct job *jobs_add(struct jobs *jobs, const struct job_file *file, size_t fold
         report->total = (struct job_total){ .objects = file->spec.listed, .known = true };
     report->cursor.after = (slice){ report->after, slice_put(report->after, file->cursor.after) };
     put_in_order(jobs, job);
-    if (jobs->count > JOBS_MAX)
+    if (jobs->count >= JOBS_MAX)
         wake_files(jobs);    /* which removes a report */
     if (report->end == JOB_RUNS) {
         metric_gauge_add(M_JOBS, 1);
