@@ -28,6 +28,11 @@ void job_print(const struct server *server, const struct json_t *report);
  * or were not kept; EXIT_FAILED if it has ended early. */
 int job_exit(const struct json_t *report);
 
+/* ---- warm.c ---- */
+/* Reports that no key begins with the prefix, which is most likely a typing error. Returns
+ * EXIT_FAILED. */
+int warm_found_nothing(const struct server *server) MUST_USE;
+
 /* ---- warm_check.c ---- */
 /* Prints how much of the prefix is in the cache. Returns EXIT_GOOD: all of it; EXIT_INCOMPLETE; or
  * EXIT_FAILED after it has reported what is wrong. */

@@ -87,6 +87,10 @@ static bool is_id(const char *option, const char *text)
 static bool judge(const void *arg, const struct s3_url *of)
 {
     const struct jobs *jobs = arg;
+    if (jobs->id && jobs->end) {
+        fprintf(stderr, "penstock jobs: give --job or --end, not both: --end shows the report, too\n");
+        return false;
+    }
     if (of->key.len)
         fprintf(stderr, "penstock jobs: the URL must name a bucket alone: s3://BUCKET\n");
     return !of->key.len && is_id("--job", jobs->id) && is_id("--end", jobs->end);

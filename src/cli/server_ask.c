@@ -31,16 +31,21 @@ void query_add(struct text *to, const char *name, slice value)
     uri_encode(to, value, true);
 }
 
-static void notice(void *arg)
+static void say_waits(struct waiting *waiting, const char *why)
 {
-    struct waiting *waiting = arg;
     uint64_t now_ms = mono_ms();
     if (now_ms < waiting->notice_ms)
         return;
     fprintf(stderr, "penstock %s: after %" PRIu64 " s, still waiting for %.*s. %s. Ctrl-C ends "
             "this command\n", waiting->server->command, (now_ms - waiting->since_ms) / 1000,
-            SLICE_ARG(waiting->server->url), waiting->question->slow);
+            SLICE_ARG(waiting->server->url), why);
     waiting->notice_ms = now_ms + NOTICE_MS;
+}
+
+static void notice(void *arg)
+{
+    struct waiting *waiting = arg;
+    say_waits(waiting, waiting->question->slow);
 }
 
 static slice path_of(const struct question *question, struct arena *keep)
@@ -111,7 +116,8 @@ int server_ask(const struct server *server, const struct question *question, str
             refusal_report(server, question, &refused, keep);
             return EXIT_FAILED;
         }
-        notice(&waiting);
+        say_waits(&waiting, away ? "The service can't be reached. Maybe it restarts"
+                                 : question->slow);
         usleep(BUSY_MS * 1000);
     }
     bool none = question->may_be_empty && !refused.body.len &&

@@ -27,13 +27,23 @@ struct warm {
 
 /* ---- the job, as the body of a request ---- */
 
+/* A-B, A- or -N */
+static bool is_range(slice range)
+{
+    uint64_t first = 0, last = UINT64_MAX;
+    slice rest = range, begin = slice_cut(&rest, '-');
+    bool dash = begin.len < range.len;
+    return dash && (begin.len || rest.len) && (!begin.len || slice_u64(begin, &first)) &&
+           (!rest.len || slice_u64(rest, &last)) && (begin.len ? first <= last : last > 0);
+}
+
 static bool add_ranges(const struct warm *warm, struct text *to)
 {
     slice rest = slice_of(warm->ranges);
     text_add(to, S(",\"ranges\":["));
     for (const char *comma = ""; rest.ptr; comma = ",") {
         slice range = slice_trim(slice_cut(&rest, ','));
-        if (!slice_only(range, DIGIT_CHARS "-") || !slice_has(range, '-')) {
+        if (!is_range(range)) {
             fprintf(stderr, "penstock warm: --ranges must be ranges with commas between them, as "
                     "0-65535,-1024 (the last 1024 bytes), not \"%s\"\n", warm->ranges);
             return false;
@@ -121,6 +131,22 @@ static void show(const struct server *server, const json_t *report, uint64_t *ne
     arena_free(&keep);
 }
 
+int warm_found_nothing(const struct server *server)
+{
+    struct arena keep = { 0 };
+    slice url = show_s3(&keep, server->of.bucket, server->of.key);
+    fprintf(stderr, "penstock %s: the origin has no key that begins with %.*s. Check the URL\n",
+            server->command, SLICE_ARG(url));
+    arena_free(&keep);
+    return EXIT_FAILED;
+}
+
+static int exit_of(const struct server *server, const json_t *report)
+{
+    bool none = !job_runs(report) && !lines_number(report, "objects");
+    return none && job_exit(report) == EXIT_GOOD ? warm_found_nothing(server) : job_exit(report);
+}
+
 /* Waits for the end of the job, and prints its report. The job outlives a restart of the service, so
  * this function does, too. */
 static int follow(const struct server *of, slice id)
@@ -140,7 +166,10 @@ static int follow(const struct server *of, slice id)
             fprintf(stderr, "\r\033[K");
         if (report && !runs && !lines_print(server, body))
             job_print(server, report);
-        status = report ? job_exit(report) : EXIT_FAILED;
+        status = report ? exit_of(server, report) : EXIT_FAILED;
+        if (!report)
+            fprintf(stderr, "penstock warm: the job goes on in the service: penstock jobs --job "
+                    "%.*s s3://%.*s shows it\n", SLICE_ARG(id), SLICE_ARG(server->of.bucket));
         json_decref(report);
         arena_free(&keep);
         if (!runs)

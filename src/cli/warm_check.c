@@ -1,35 +1,50 @@
 /* warm_check.c - penstock warm --check: how much of a prefix is in the cache.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The origin's list says what there is, and penstock-du says what the cache has. Nothing is
- * fetched. The list comes through Penstock, page by page, as any client would get it. */
+ * The origin's list says what there is, and penstock-ls says what the cache has. An object counts if
+ * the cache has its key with the size of the list. Nothing is fetched. The list comes through
+ * Penstock, page by page, as any client would get it. */
 #include <inttypes.h>
+#include <stdlib.h>
 
 #include "cli/job_report.h"
 #include "s3/list_pages.h"
 
 #define PAGE_KEYS 1000u
 
-struct amounts {
+struct cached {
+    slice key;
+    uint64_t versions, bytes, cached_bytes;
+};
+
+struct tally {
+    struct arena keep;                /* the keys */
+    struct cached *rows;              /* sorted by key, as they come */
+    size_t count, capacity;
     uint64_t objects, bytes;          /* of the origin's list */
     uint64_t cached_objects, cached_bytes;
 };
 
 static void visit(void *arg, slice line, const struct json_t *row)
 {
-    struct amounts *amounts = arg;
+    struct tally *tally = arg;
     (void)line;
-    amounts->cached_objects += lines_number(row, "objects");
-    amounts->cached_bytes += lines_number(row, "cached_bytes");
+    if (tally->count == tally->capacity) {
+        tally->capacity = tally->capacity ? tally->capacity * 2 : 1024;
+        tally->rows = realloc(tally->rows, tally->capacity * sizeof(*tally->rows));
+        check(tally->rows != NULL);
+    }
+    tally->rows[tally->count++] = (struct cached){
+        lines_name(row, "key", &tally->keep), lines_number(row, "objects"),
+        lines_number(row, "bytes"), lines_number(row, "cached_bytes") };
 }
 
-static int ask_cache(const struct server *server, struct arena *keep, struct amounts *ret)
+static int ask_cache(const struct server *server, struct arena *keep, struct tally *ret)
 {
     struct lines_end end;
     struct text query = text_in(keep);
-    text_add(&query, S("penstock-du="));
+    text_add(&query, S("penstock-ls="));
     query_add(&query, "prefix", server->of.key);
-    text_add(&query, S("&depth=0"));
     struct question question = { .method = "GET", .of = { server->of.bucket, S("") },
                                  .query = text_slice(&query), .right = SERVER_LIST_RIGHT,
                                  .slow = SERVER_SLOW_WALK };
@@ -39,6 +54,27 @@ static int ask_cache(const struct server *server, struct arena *keep, struct amo
     return status;
 }
 
+static int compare(const void *a, const void *b)
+{
+    const struct cached *left = a, *right = b;
+    return slice_cmp(left->key, right->key);
+}
+
+static void count(struct tally *tally, const struct listed *object)
+{
+    struct cached wanted = { .key = object->key };
+    const struct cached *row = bsearch(&wanted, tally->rows, tally->count, sizeof(wanted), compare);
+    tally->objects++;
+    tally->bytes += object->size;
+    /* If the cache has several versions of the key, it is unknown which of them has which bytes. */
+    if (!row || (row->versions == 1 ? row->bytes != object->size
+                                    : row->cached_bytes != row->bytes || row->bytes < object->size))
+        return;
+    uint64_t cached = MIN(row->cached_bytes, object->size);
+    tally->cached_bytes += cached;
+    tally->cached_objects += cached == object->size;
+}
+
 static int malformed(const struct server *server)
 {
     fprintf(stderr, "penstock %s: the origin's list of keys can't be read, or does not go on after "
@@ -46,7 +82,7 @@ static int malformed(const struct server *server)
     return EXIT_FAILED;
 }
 
-static int ask_page(const struct server *server, struct list_pages *pages, struct amounts *ret)
+static int ask_page(const struct server *server, struct list_pages *pages, struct tally *ret)
 {
     struct arena keep = { 0 };
     struct listing page = { .truncated = false };
@@ -59,14 +95,13 @@ static int ask_page(const struct server *server, struct list_pages *pages, struc
     if (!status && (xml_read_listing(&keep, body, &page) != OK ||
                     list_pages_take(pages, &page) != LIST_GOES_ON))
         status = malformed(server);
-    ret->objects += page.object_count;
-    for (size_t i = 0; i < page.object_count; i++)
-        ret->bytes += page.objects[i].size;
+    for (size_t i = 0; i < page.object_count && !status; i++)
+        count(ret, &page.objects[i]);
     arena_free(&keep);
     return status;
 }
 
-static int ask_origin(const struct server *server, struct amounts *ret)
+static int ask_origin(const struct server *server, struct tally *ret)
 {
     struct list_pages pages;
     int status;
@@ -78,33 +113,40 @@ static int ask_origin(const struct server *server, struct amounts *ret)
     return status;
 }
 
-static void print(const struct server *server, const struct amounts *amounts, struct arena *keep)
+static void print(const struct server *server, const struct tally *tally, struct arena *keep)
 {
     if (server->json) {
         printf("{\"objects\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"cached_objects\":%" PRIu64
-               ",\"cached_bytes\":%" PRIu64 "}\n", amounts->objects, amounts->bytes,
-               amounts->cached_objects, amounts->cached_bytes);
+               ",\"cached_bytes\":%" PRIu64 "}\n", tally->objects, tally->bytes,
+               tally->cached_objects, tally->cached_bytes);
         return;
     }
     printf("%.*s: %.*s of %.*s in the cache (%.*s), of %" PRIu64 " of %" PRIu64 " objects\n",
            SLICE_ARG(show_s3(keep, server->of.bucket, server->of.key)),
-           SLICE_ARG(show_bytes_as(keep, amounts->cached_bytes, amounts->bytes)),
-           SLICE_ARG(show_bytes(keep, amounts->bytes)),
-           SLICE_ARG(show_share(keep, amounts->cached_bytes, amounts->bytes)),
-           amounts->cached_objects, amounts->objects);
+           SLICE_ARG(show_bytes_as(keep, tally->cached_bytes, tally->bytes)),
+           SLICE_ARG(show_bytes(keep, tally->bytes)),
+           SLICE_ARG(show_share(keep, tally->cached_bytes, tally->bytes)),
+           tally->cached_objects, tally->objects);
+}
+
+static int say(const struct server *server, const struct tally *tally, int status,
+               struct arena *keep)
+{
+    if (!tally->objects)
+        return warm_found_nothing(server);
+    print(server, tally, keep);
+    return status || tally->cached_objects < tally->objects ? EXIT_INCOMPLETE : EXIT_GOOD;
 }
 
 int warm_check(const struct server *server, struct arena *keep)
 {
-    struct amounts amounts = { 0 };
-    int status = ask_cache(server, keep, &amounts);
-    if (status != EXIT_FAILED && ask_origin(server, &amounts) != EXIT_GOOD)
+    struct tally tally = { .count = 0 };
+    int status = ask_cache(server, keep, &tally);
+    if (status != EXIT_FAILED && ask_origin(server, &tally) != EXIT_GOOD)
         status = EXIT_FAILED;
-    if (status == EXIT_FAILED)
-        return status;
-    /* The cache may have objects that the origin no longer has. */
-    amounts.cached_objects = MIN(amounts.cached_objects, amounts.objects);
-    amounts.cached_bytes = MIN(amounts.cached_bytes, amounts.bytes);
-    print(server, &amounts, keep);
-    return status || amounts.cached_bytes < amounts.bytes ? EXIT_INCOMPLETE : EXIT_GOOD;
+    if (status != EXIT_FAILED)
+        status = say(server, &tally, status, keep);
+    arena_free(&tally.keep);
+    free(tally.rows);
+    return status;
 }

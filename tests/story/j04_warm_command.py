@@ -42,6 +42,12 @@ with Story("j04 penstock warm and penstock jobs", seconds=90) as story:
                33 * SIZE <= report["cached_bytes"] < 61 * SIZE, (status, report))
     story.same("... without a GET", (before := origin.totals()["get"], penstock("warm", "--check", "s3://pile/b/")[0], origin.totals()["get"])[::2], (before, before))
 
+    story.fact("... a prefix without a key is a mistake", all(status == 1 and out in ("", "done: 0 objects, 0 B\n0 in the cache before, 0 fetched (0 B from the origin), 0 failed\n") and
+               "no key that begins with s3://pile/trian/" in err for status, out, err in (penstock("warm", *more, "s3://pile/trian/") for more in ((), ("--check",)))))
+    origin.tell("object=pile/a/00 5", "object=pile/a/01 -1", "object=pile/a/zz 10")
+    status, out, err = penstock("warm", "--check", "s3://pile/a/")
+    story.fact("... and counts no object that the origin has no more, or with another size", status == 3 and "of 28 of 30 objects" in out, out + err)
+
     # ---- jobs ----
     origin.tell("match=slow/* GET", "first_byte_ms=2000")
     status, out, err = penstock("warm", "--detach", "s3://slow/")
@@ -53,8 +59,8 @@ with Story("j04 penstock warm and penstock jobs", seconds=90) as story:
     story.fact("jobs --end ends it", status == 0 and out.startswith("canceled: "), out + err)
     story.same("jobs --job shows a report", penstock("jobs", "--job", id, "s3://slow")[1], out)
     story.same("... as JSON", json.loads(penstock("jobs", "--job", id, "--json", "s3://slow")[1])["state"], "canceled")
-    story.same("the jobs of a bucket", [len(penstock("jobs", "s3://" + b)[1].splitlines()) for b in ("pile", "slow")], [5, 2])
-    story.same("... as JSON", len([json.loads(line) for line in penstock("jobs", "--json", "s3://pile")[1].splitlines()]), 4)
+    story.same("the jobs of a bucket", [len(penstock("jobs", "s3://" + b)[1].splitlines()) for b in ("pile", "slow")], [6, 2])
+    story.same("... as JSON", len([json.loads(line) for line in penstock("jobs", "--json", "s3://pile")[1].splitlines()]), 5)
     story.same("no job", penstock("jobs", "s3://none")[1], "no job of s3://none was found\n")
 
     # ---- a terminal ----
@@ -82,7 +88,8 @@ with Story("j04 penstock warm and penstock jobs", seconds=90) as story:
     refused("an empty list", 1, ["The job has no keys"], "warm", "--list", "/dev/null", "s3://pile")
     refused("--check with a list", 2, ["--check"], "warm", "--check", "--list", "-", "s3://pile")
     refused("ranges", 2, ["--ranges"], "warm", "--ranges", "a-b", "s3://pile/")
-    refused("ranges that are none", 1, ["one range"], "warm", "--ranges", "9-1", "s3://pile/")
+    refused("--job with --end", 2, ["not both"], "jobs", "--job", "0" * 16, "--end", "0" * 16, "s3://pile")
+    refused("ranges that are none", 2, ["--ranges"], "warm", "--ranges", "9-1", "s3://pile/")
     refused("no right", 1, ["READKEY", '"list"'], "warm", "s3://pile/a/", env={"AWS_ACCESS_KEY_ID": "READKEY", "AWS_SECRET_ACCESS_KEY": "readkey"})
     refused("an id", 2, ["16 hex digits"], "jobs", "--job", "1", "s3://pile")
     refused("an unknown id", 1, ["no job with this id", "penstock jobs s3://pile"], "jobs", "--end", "0" * 16, "s3://pile")
