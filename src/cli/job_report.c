@@ -104,8 +104,8 @@ static void print_sums(const json_t *report, struct arena *keep)
            SLICE_ARG(show_bytes(keep, lines_number(report, "origin_bytes"))),
            lines_number(report, "failed"));
     if (lines_number(report, "not_kept"))
-        printf("%.*s that the cache did not keep: it is full, or a limit of the bucket forbids it "
-               "(quota, admit, max_object)\n",
+        printf("%.*s that the cache did not keep completely: it is full, or a limit forbids it "
+               "(quota, admit, max_object, a file of a dir: origin that has just changed)\n",
                SLICE_ARG(count_of(report, "not_kept", "fetched object", keep)));
 }
 

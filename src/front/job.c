@@ -7,8 +7,9 @@
  *
  * A job belongs to the client that starts it, and each of its objects is judged as a GetObject of
  * this client (jobs/piece.c). A client sees and ends its own jobs. A client with the right "cache"
- * on the prefix (of a list: on any part of the bucket) sees and ends the jobs of others, too. The
- * anonymous client has no jobs: nobody could say which of them are whose. */
+ * on the prefix (of a list: on any part of the bucket) sees and ends the jobs of others, too. An
+ * anonymous client has no jobs, because they could not be told from those of other anonymous
+ * clients. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -143,8 +144,8 @@ static bool find(struct call *call, struct job_view *ret)
            slice_eq(ret->file.spec.bucket, call->s3.bucket) && may_see(call, &ret->file.spec);
 }
 
-#define STARTING "Please reduce your request rate: Penstock has just started, and still reads its " \
-                 "jobs from the disk."
+#define STARTING "Please reduce your request rate until Penstock has read its jobs from the " \
+                 "disk: it has just started."
 
 /* Replies that there is no such job, or that Penstock does not know yet. */
 static void reply_unknown(struct call *call)
@@ -256,8 +257,9 @@ static enum err read_body(struct job_task *job)
                                                 "object"));
 }
 
-/* A list is judged before the job starts, so that the client gets the refusal at once. The pin
- * comes first, too, so that all objects of the job are stored as pinned ones. */
+/* The right to list the prefix is judged before the job starts, so that the client gets a refusal
+ * at once. The prefix is pinned before the first fetch, so that all objects are stored as pinned
+ * ones. */
 static enum err prepare(struct job_task *job)
 {
     struct reader_judge judge = front_reader_judge(job->task.front);
@@ -315,11 +317,12 @@ static void answer_failure(struct job_task *job)
                 "state of the job. Please try again when a cache folder is in service. The command "
                 "penstock stat says why the folders are out of service.");
     else if (err == ERR_TOO_LARGE)
-        why = S("The list of a job may have at most 64 MiB in its file: start several jobs.");
+        why = S("The list of keys has more than 64 MiB: split it, and start several jobs.");
     else if (err == ERR_BAD_ARGUMENT && !why.len)
         why = S("The job has no keys.");
     else if (err == ERR_LIMIT && !why.len)
-        why = S("Too many jobs are in progress. Please try again later, or end one.");
+        why = S("Too many jobs are in progress, or this client has its share of them. Please try "
+                "again when a job has ended, or end one.");
     else if (err == ERR_BUSY && !why.len)
         why = S(STARTING);
     pool_task_refuse(&job->task, err == ERR_IO ? ERR_BUSY : err == ERR_BUSY ? ERR_SLOW_DOWN : err,

@@ -129,8 +129,8 @@ static unsigned reports_of(struct jobs *jobs, slice owner)
     return count;
 }
 
-/* Returns a report that is old, or if there are too many, the oldest one of the owner with the most;
- * or NULL. So a client that starts many jobs does not remove the reports of others. */
+/* Returns a report that is old, or if there are too many, the oldest one of the owner with the
+ * most; or NULL. So a client that starts many jobs does not remove the reports of others. */
 static struct job *find_old(struct jobs *jobs)
 {
     struct job *found = NULL;

@@ -29,7 +29,7 @@ struct job_report {
     int64_t ended_s;
     struct job_sums done;             /* of all items that are done */
     struct job_sums settled;          /* of those before the cursor */
-    char after[S3_KEY_BYTES_MAX];     /* the texts of the cursor */
+    char after[S3_KEY_BYTES_MAX];     /* the bytes of cursor.after */
     struct job_cursor cursor;
     struct job_failure failures[JOB_FAILURES_MAX];    /* settled ones; texts of job->keep */
     size_t failure_count;

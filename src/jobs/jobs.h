@@ -34,7 +34,7 @@ void jobs_stop(struct jobs *jobs);
 
 /* ---- a new job; these functions wait for the disk ---- */
 
-/* A job that is being made. It belongs to one thread. */
+/* A job before its start. It belongs to one thread. */
 struct job_draft;
 /* Returns OK; ERR_LIMIT if there are too many jobs, or this owner has its share of them; ERR_BUSY
  * if the jobs of earlier processes are still unknown; ERR_IO if no cache folder is in service. */

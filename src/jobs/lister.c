@@ -145,8 +145,8 @@ static void add(struct counter *counter, const struct listing *listing)
         counter->total.bytes += listing->objects[i].size;
 }
 
-/* With the last page, the total is known: the objects before the cursor at the begin of this
- * process, and those that were counted since. */
+/* With the last page, the total is known: the objects before the cursor when this process began,
+ * and those that were counted since. */
 static void judge_total(struct counter *counter, struct job_run *run)
 {
     counter->total.known = !lister_has_more(&counter->lister);

@@ -4,11 +4,11 @@
  *     ^                │                    └──> done: a hit, or a failure
  *     └── an outage ───┘
  *
- * If the metadata may answer, and the store has all bytes, they are not read. The bytes of any
- * other get are not looked at: a flight stores them (cache/flight.h). An item of which
- * bytes came from the origin is done when the store has all of them on its disk, or when nothing of
- * the object is on its way any more. So an item that counts as done is never lost by a kill -9, and
- * the job knows whether the cache keeps what it brings. Threads: the thread `jobs`. */
+ * If the cached copy is fresh and complete, no byte is read. Otherwise a get reads the bytes and
+ * drops them: a flight stores them (cache/flight.h). An item of which bytes came from the origin is
+ * done when the store has all of them on its disk, or when no fetch of the object is left. So an
+ * item that counts as done is never lost by a kill -9, and the job knows whether the cache keeps
+ * what it brings. Threads: the thread `jobs`. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -137,8 +137,8 @@ static void rest(struct piece *piece, enum err err, int status)
 static void begin_range(struct piece *piece);
 static void step(void *arg);
 
-/* Returns the error of an answer that may be better later, or OK. An expired copy is such an answer,
- * too: it must not count as an object that the job has brought up to date. */
+/* Returns the error of an answer that may be better later, or OK. An expired copy is such an
+ * answer, too: it must not count as an object that the job has brought up to date. */
 static enum err outage_of(const struct get_answer *answer)
 {
     const struct refusal *refusal = answer->refusal;
@@ -168,7 +168,8 @@ static void end_range(struct piece *piece)
     uint64_t origin_bytes = get_cost(piece->get)->origin_bytes;
     piece->result.bytes += piece->want;
     piece->result.fetched |= origin_bytes > 0;
-    /* If the store was faster than this thread, it gave bytes that just came from the origin. */
+    /* The bytes may be in the store before this thread reads them. They still came from the
+     * origin. */
     piece->result.origin_bytes += piece->unknown ? piece->want : origin_bytes;
     end_get(piece);
     if (++piece->range < range_count(piece)) {
@@ -360,7 +361,7 @@ static bool is_late(const struct piece *piece)
 void piece_look(struct piece *piece)
 {
     check(piece->phase == PIECE_LANDS && piece->metadata);
-    /* In this order: when nothing is on its way any more, the index has what it will have. */
+    /* In this order: a record that is written between the two looks must not be missed. */
     bool idle = cache_is_idle(piece->run->jobs->options.cache, &piece->metadata->id), any;
     bool kept = is_kept(piece, &any);
     if (!(kept && any) && !idle && !is_late(piece))

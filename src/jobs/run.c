@@ -253,10 +253,12 @@ static void judge_end(struct job_run *run)
         job_run_ends(run, JOB_CANCELED, S(""));
     else if (run->unkept_row >= UNKEPT_MAX)
         job_run_ends(run, JOB_FULL, S("the cache did not keep 64 objects in a row, because it is "
-                                      "full, or because a limit of the bucket forbids it (quota, "
-                                      "admit, max_object)"));
+                                      "full, or because a limit forbids it (quota, admit, "
+                                      "max_object, a file of a dir: origin that has just "
+                                      "changed)"));
     else if (wall_s() - run->job->began_s > RUN_S)
-        job_run_ends(run, JOB_FAILED, S("the job was still in progress after 7 days"));
+        job_run_ends(run, JOB_FAILED, S("the job was still in progress after 7 days: start it "
+                                        "again, and it goes on with what is missing"));
     else if (!run->count && run->source.over)
         job_run_ends(run, JOB_DONE, S(""));
 }

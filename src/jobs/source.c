@@ -1,9 +1,9 @@
 /* source.c - the items of a job, in their order. SPDX-License-Identifier: Apache-2.0
  *
  * The keys of a prefix come from list calls to the origin, a page after another (lister.c). The
- * items of a list come from its file, a block after another. In either case two pages are in memory
- * at most: one that items are taken from, and one ahead. A new process goes on behind the last key
- * before the cursor, or in its block.
+ * items of a list come from its file, a block after another. At most two pages are in memory: the
+ * current one and the next one. A new process goes on behind the last key before the cursor, or in
+ * its block.
  *
  * The thread `jobs` reads the blocks itself. If the disk hangs, all jobs wait, and nothing else
  * does. */
@@ -153,8 +153,8 @@ enum err source_next(struct source *source, struct item *ret, struct place *ret_
         bool more = by_list ? !source->at_end : lister_has_more(&source->lister);
         source->over |= !more;
         if (by_list && !more && source->items != source->run->job->spec.listed)
-            job_run_ends(source->run, JOB_FAILED, S("the file of the job's list is damaged: its end "
-                                                    "is missing"));
+            job_run_ends(source->run, JOB_FAILED, S("the file of the job's list is damaged: "
+                                                    "its end is missing"));
         return source->over || source->run->end != JOB_RUNS ? ERR_NOT_FOUND : ERR_WAIT;
     }
     struct page *page = source->page;
