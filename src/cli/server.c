@@ -161,7 +161,7 @@ static bool take_word(struct cli *cli, const char *command, struct s3_url *ret)
     }
     word = word ? word : cli_word(cli);
     if (!word) {
-        fprintf(stderr, "penstock %s: the bucket is missing: write s3://BUCKET, or see "
+        fprintf(stderr, "penstock %s: the bucket is missing: write s3://BUCKET/PREFIX, or see "
                 "penstock %s --help\n", command, command);
         return false;
     }
