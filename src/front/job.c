@@ -122,25 +122,13 @@ static void reply_json(struct call *call, int status, slice body)
     reply_whole(call, status, &fields, body);
 }
 
-/* Reads the id of the query. Returns false if there is none, or if it is no id. */
-static bool read_id(const struct call *call, uint64_t *ret)
-{
-    const struct s3_param *param = s3_param_get(&call->s3, S("penstock-job"));
-    uint8_t bytes[sizeof(*ret)];
-    *ret = 0;
-    if (!param || param->value.len != 2 * sizeof(bytes) ||
-        !slice_unhex(param->value, bytes, sizeof(bytes)))
-        return false;
-    for (size_t i = 0; i < sizeof(bytes); i++)
-        *ret = *ret << 8 | bytes[i];
-    return true;
-}
-
 /* Finds the job that the query names. A job that the client may not see is no job of its bucket. */
 static bool find(struct call *call, struct job_view *ret)
 {
+    const struct s3_param *param = s3_param_get(&call->s3, S("penstock-job"));
     uint64_t id;
-    return read_id(call, &id) && jobs_find(call->front->options.jobs, id, call->keep, ret) &&
+    return param && job_id_read(param->value, &id) &&
+           jobs_find(call->front->options.jobs, id, call->keep, ret) &&
            slice_eq(ret->file.spec.bucket, call->s3.bucket) && may_see(call, &ret->file.spec);
 }
 

@@ -27,23 +27,21 @@ struct job_draft {
     struct job_block block;
 };
 
-/* While the table is full of reports, an owner with many of them waits until the thread `job-files`
- * has removed one. */
-static bool has_report_place(struct jobs *jobs, slice owner)
-{
-    unsigned own = 0;
-    list_each(struct job, job, &jobs->all, link)
-        own += slice_eq(job->spec.owner, owner);
-    return jobs->count < JOBS_MAX || (own < JOBS_MAX / 2 && jobs->count < JOBS_TOO_MANY);
-}
-
-/* An owner may have half of the places that other owners leave free. Under the lock. */
+/* An owner may have half of the places that other owners leave free. While the table is full of
+ * reports, an owner with many of them waits until the thread `job-files` has removed one. Under the
+ * lock. */
 static bool has_place(struct jobs *jobs, slice owner)
 {
-    unsigned own = jobs_running(jobs, owner), all = jobs_running_all(jobs);
-    unsigned others = all - own;
-    return all < JOBS_RUN_MAX && own < MAX((JOBS_RUN_MAX - others) / 2, 1u) &&
-           has_report_place(jobs, owner);
+    unsigned own = 0, own_running = 0, running = 0;
+    list_each(struct job, job, &jobs->all, link) {
+        bool is_own = slice_eq(job->spec.owner, owner), runs = job->report.end == JOB_RUNS;
+        own += is_own;
+        own_running += is_own && runs;
+        running += runs;
+    }
+    unsigned others = running - own_running;
+    return running < JOBS_RUN_MAX && own_running < MAX((JOBS_RUN_MAX - others) / 2, 1u) &&
+           (jobs->count < JOBS_MAX || (own < JOBS_MAX / 2 && jobs->count < JOBS_TOO_MANY));
 }
 
 static bool judge_place(struct jobs *jobs, slice owner)

@@ -179,16 +179,9 @@ static void forget_old(struct jobs *jobs)
 
 static bool read_name(const char *name, uint64_t *ret_id, bool *ret_list)
 {
-    uint8_t bytes[8];
     slice text = slice_of(name);
     *ret_list = slice_ends(text, S(".list"));
-    text = slice_sub(text, 0, *ret_list ? text.len - 5 : text.len);
-    if (text.len != 16 || !slice_unhex(text, bytes, sizeof(bytes)))
-        return false;
-    *ret_id = 0;
-    for (size_t i = 0; i < sizeof(bytes); i++)
-        *ret_id = *ret_id << 8 | bytes[i];
-    return true;
+    return job_id_read(slice_sub(text, 0, *ret_list ? text.len - 5 : text.len), ret_id);
 }
 
 static void take_state(struct jobs *jobs, int dir, size_t folder, const char *name, uint64_t id)

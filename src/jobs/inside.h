@@ -22,7 +22,7 @@
 
 #define RUN_PIECES 512u               /* H8: items of a window */
 
-/* What changes in a job. Under the lock. */
+/* The part of a job that changes. Under the lock. */
 struct job_report {
     enum job_end end;
     slice why;                        /* of the end; a text of job->keep */
@@ -95,8 +95,6 @@ static inline struct store *jobs_store(const struct jobs *jobs)
 struct job *jobs_add(struct jobs *jobs, const struct job_file *file, size_t folder);
 struct job *jobs_get(struct jobs *jobs, uint64_t id);       /* NULL: none */
 void jobs_remove(struct jobs *jobs, struct job *job);       /* it has no run */
-unsigned jobs_running(struct jobs *jobs, slice owner);      /* those that have not ended */
-unsigned jobs_running_all(struct jobs *jobs);
 /* Notes that the report has changed. `urgent`: it is to be saved at once. */
 void job_changed(struct jobs *jobs, struct job *job, bool urgent);
 /* Logs an event of a job, with what it brings. Without the lock, for a job that nobody else knows

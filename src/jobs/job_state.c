@@ -52,6 +52,17 @@ const char *job_end_name(enum job_end end)
     return names[end];
 }
 
+bool job_id_read(slice text, uint64_t *ret)
+{
+    uint8_t bytes[sizeof(*ret)];
+    *ret = 0;
+    if (text.len != 2 * sizeof(bytes) || !slice_unhex(text, bytes, sizeof(bytes)))
+        return false;
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        *ret = *ret << 8 | bytes[i];
+    return true;
+}
+
 /* ---- texts: a length, and the bytes ---- */
 
 static void put_text(struct text *to, slice s)

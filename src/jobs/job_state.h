@@ -71,6 +71,9 @@ struct job_file {
     size_t failure_count;
 };
 
+/* Reads the id of a job: 16 hex digits. Returns false for any other text. */
+bool job_id_read(slice text, uint64_t *ret) MUST_USE;
+
 /* Encodes the state, in keep. */
 slice job_file_encode(const struct job_file *file, struct arena *keep);
 /* Returns OK with slices in `bytes`, and failures in keep; ERR_FORMAT for the layout of a later

@@ -30,21 +30,21 @@ struct job *jobs_get(struct jobs *jobs, uint64_t id)
     return NULL;
 }
 
-static void copy_spec(struct job *job, const struct job_spec *spec)
+static struct job_spec copy_spec(const struct job_spec *spec, struct arena *keep)
 {
-    job->spec = *spec;
-    job->spec.owner = arena_copy(&job->keep, spec->owner);
-    job->spec.bucket = arena_copy(&job->keep, spec->bucket);
-    job->spec.prefix = arena_copy(&job->keep, spec->prefix);
+    struct job_spec copy = *spec;
+    copy.owner = arena_copy(keep, spec->owner);
+    copy.bucket = arena_copy(keep, spec->bucket);
+    copy.prefix = arena_copy(keep, spec->prefix);
+    return copy;
 }
 
-static void copy_failures(struct job *job, const struct job_file *file)
+static void copy_failures(struct job_failure *to, const struct job_failure *from, size_t count,
+                          struct arena *keep)
 {
-    for (size_t i = 0; i < file->failure_count; i++)
-        job->report.failures[i] = (struct job_failure){
-            arena_copy(&job->keep, file->failures[i].key),
-            arena_copy(&job->keep, file->failures[i].code), file->failures[i].status };
-    job->report.failure_count = file->failure_count;
+    for (size_t i = 0; i < count; i++)
+        to[i] = (struct job_failure){ arena_copy(keep, from[i].key),
+                                      arena_copy(keep, from[i].code), from[i].status };
 }
 
 /* Puts it behind all jobs that began earlier. */
@@ -72,8 +72,9 @@ struct job *jobs_add(struct jobs *jobs, const struct job_file *file, size_t fold
     job->id = file->id;
     job->began_s = file->began_s;
     job->folder = folder;
-    copy_spec(job, &file->spec);
-    copy_failures(job, file);
+    job->spec = copy_spec(&file->spec, &job->keep);
+    copy_failures(report->failures, file->failures, file->failure_count, &job->keep);
+    report->failure_count = file->failure_count;
     report->end = file->end;
     report->why = arena_copy(&job->keep, file->why);
     report->ended_s = file->ended_s;
@@ -101,22 +102,6 @@ void jobs_remove(struct jobs *jobs, struct job *job)
     free(job);
 }
 
-unsigned jobs_running(struct jobs *jobs, slice owner)
-{
-    unsigned count = 0;
-    list_each(struct job, job, &jobs->all, link)
-        count += job->report.end == JOB_RUNS && slice_eq(job->spec.owner, owner);
-    return count;
-}
-
-unsigned jobs_running_all(struct jobs *jobs)
-{
-    unsigned count = 0;
-    list_each(struct job, job, &jobs->all, link)
-        count += job->report.end == JOB_RUNS;
-    return count;
-}
-
 void job_changed(struct jobs *jobs, struct job *job, bool urgent)
 {
     job->version++;
@@ -128,19 +113,13 @@ struct job_file job_file_of(const struct job *job, bool with_failures, struct ar
 {
     const struct job_report *report = &job->report;
     struct job_file file = {
-        .id = job->id, .spec = job->spec, .end = report->end, .began_s = job->began_s,
-        .ended_s = report->ended_s, .sums = report->settled, .cursor = report->cursor,
+        .id = job->id, .spec = copy_spec(&job->spec, keep), .end = report->end,
+        .began_s = job->began_s, .ended_s = report->ended_s, .sums = report->settled, .cursor = report->cursor,
         .failure_count = with_failures ? report->failure_count : 0 };
     file.failures = arena_alloc(keep, (file.failure_count + 1) * sizeof(*file.failures));
-    file.spec.owner = arena_copy(keep, job->spec.owner);
-    file.spec.bucket = arena_copy(keep, job->spec.bucket);
-    file.spec.prefix = arena_copy(keep, job->spec.prefix);
     file.cursor.after = arena_copy(keep, report->cursor.after);
     file.why = arena_copy(keep, report->why);
-    for (size_t i = 0; i < file.failure_count; i++)
-        file.failures[i] = (struct job_failure){ arena_copy(keep, report->failures[i].key),
-                                                 arena_copy(keep, report->failures[i].code),
-                                                 report->failures[i].status };
+    copy_failures(file.failures, report->failures, file.failure_count, keep);
     return file;
 }
 
