@@ -114,7 +114,8 @@ struct job_file job_file_of(const struct job *job, bool with_failures, struct ar
     const struct job_report *report = &job->report;
     struct job_file file = {
         .id = job->id, .spec = copy_spec(&job->spec, keep), .end = report->end,
-        .began_s = job->began_s, .ended_s = report->ended_s, .sums = report->settled, .cursor = report->cursor,
+        .began_s = job->began_s, .ended_s = report->ended_s, .sums = report->settled,
+        .cursor = report->cursor,
         .failure_count = with_failures ? report->failure_count : 0 };
     file.failures = arena_alloc(keep, (file.failure_count + 1) * sizeof(*file.failures));
     file.cursor.after = arena_copy(keep, report->cursor.after);
