@@ -24,14 +24,21 @@ class Jobs:
         reply = self.ask("POST", body=body if isinstance(body, bytes) else json.dumps(body).encode())
         return reply.status, re.search(rb"<Code>(\w+)", reply.body).group(1).decode(), reply.body.decode()
 
+    def read(self, id=""):
+        """A report, or the list. It is 503 SlowDown after a start until the states of jobs were read."""
+        def answered():
+            reply = self.ask("GET", id)
+            return reply.status != 503 and reply
+        return wait_for("the states of jobs were read", answered)
+
     def report(self, id):
-        reply = self.ask("GET", id)
+        reply = self.read(id)
         if reply.status != 200:
             raise Wrong(f"no report: {reply} {reply.body.decode()}")
         return json.loads(reply.body)
 
     def list(self):
-        return [json.loads(line) for line in self.ask("GET").body.splitlines()]
+        return [json.loads(line) for line in self.read().body.splitlines()]
 
     def ended(self, id, seconds=PATIENCE):
         """The report of a job, when it has ended."""
