@@ -1,4 +1,4 @@
-/* jobs.c - the subcommand jobs: shows the jobs of a bucket, and ends them.
+/* jobs.c - the subcommand jobs: shows the jobs of a bucket, and cancels them.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <inttypes.h>
 #include <jansson.h>
@@ -8,7 +8,7 @@
 #include "cli/job_report.h"
 
 struct jobs {
-    const char *id, *end;             /* the options --job and --end; NULL: not given */
+    const char *id, *cancel;          /* the options --job and --cancel; NULL: not given */
     const struct server *server;
     uint64_t count;
     struct arena keep;                /* of one line */
@@ -68,10 +68,10 @@ static int ask(void *arg, const struct server *server, struct arena *keep)
     struct jobs *jobs = arg;
     slice ignored;
     jobs->server = server;
-    if (!jobs->end)
+    if (!jobs->cancel)
         return jobs->id ? show_one(jobs, slice_of(jobs->id), keep) : list(jobs, keep);
-    int status = job_ask(server, "DELETE", slice_of(jobs->end), S(""), keep, &ignored);
-    return status ? status : show_one(jobs, slice_of(jobs->end), keep);
+    int status = job_ask(server, "DELETE", slice_of(jobs->cancel), S(""), keep, &ignored);
+    return status ? status : show_one(jobs, slice_of(jobs->cancel), keep);
 }
 
 static bool is_id(const char *option, const char *text)
@@ -87,18 +87,18 @@ static bool is_id(const char *option, const char *text)
 static bool judge(const void *arg, const struct s3_url *of)
 {
     const struct jobs *jobs = arg;
-    if (jobs->id && jobs->end) {
-        fprintf(stderr, "penstock jobs: give --job or --end, not both: --end shows the report, too\n");
+    if (jobs->id && jobs->cancel) {
+        fprintf(stderr, "penstock jobs: give --job or --cancel, not both: --cancel shows the report, too\n");
         return false;
     }
     if (of->key.len)
         fprintf(stderr, "penstock jobs: the URL must name a bucket alone: s3://BUCKET\n");
-    return !of->key.len && is_id("--job", jobs->id) && is_id("--end", jobs->end);
+    return !of->key.len && is_id("--job", jobs->id) && is_id("--cancel", jobs->cancel);
 }
 
 static int run(struct cli *cli)
 {
-    struct jobs jobs = { .id = cli_option(cli, "--job"), .end = cli_option(cli, "--end") };
+    struct jobs jobs = { .id = cli_option(cli, "--job"), .cancel = cli_option(cli, "--cancel") };
     int status = server_run(cli, "jobs", judge, ask, &jobs);
     arena_free(&jobs.keep);
     return status;
@@ -106,15 +106,15 @@ static int run(struct cli *cli)
 
 static const struct command_option options[] = {
     { "--job", "ID", "show the report of one job, with the objects that failed" },
-    { "--end", "ID", "end a job, and show its report" },
+    { "--cancel", "ID", "cancel a job, and show its report" },
     SERVER_OPTIONS,
     { 0 },
 };
 
 const struct command command_jobs = {
-    .name = "jobs", .args = "[--job ID] [--end ID] [--json] s3://BUCKET [SETTINGS]", .run = run,
+    .name = "jobs", .args = "[--job ID] [--cancel ID] [--json] s3://BUCKET [SETTINGS]", .run = run,
     .takes_settings = true, .options = options,
-    .help = "show the jobs of a bucket (penstock warm), or end one",
+    .help = "show the jobs of a bucket (penstock warm), or cancel one",
     .more = SERVER_MORE
             "An access key sees its own jobs; with the right cache, it sees all jobs of the\n"
             "bucket. Reports are kept for 7 days after the end of a job.",

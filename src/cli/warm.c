@@ -196,7 +196,7 @@ static int start(const struct warm *warm, const struct server *server, struct ar
         return EXIT_GOOD;
     if (isatty(STDERR_FILENO))
         fprintf(stderr, "penstock warm: job %.*s. It goes on if this command ends; penstock jobs "
-                "--end %.*s s3://%.*s ends it\n", SLICE_ARG(id), SLICE_ARG(id),
+                "--cancel %.*s s3://%.*s cancels it\n", SLICE_ARG(id), SLICE_ARG(id),
                 SLICE_ARG(server->of.bucket));
     return follow(server, id);
 }
@@ -255,6 +255,6 @@ const struct command command_warm = {
     .help = "bring the objects of a prefix into the cache, before a client reads them",
     .more = SERVER_MORE
             "The service does the work, as a job. The job goes on if this command ends, and\n"
-            "also if the service restarts. penstock jobs shows and ends jobs.\n"
+            "also if the service restarts. penstock jobs shows and cancels jobs.\n"
             "PREFIX is compared byte by byte: train matches training/1, and train/ does not.",
 };

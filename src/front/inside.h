@@ -236,7 +236,7 @@ void cached_read(struct call *call);    /* penstock-ls, penstock-du */
 void purge_call(struct call *call);    /* penstock-purge */
 
 /* ---- job.c ---- */
-void job_call(struct call *call);      /* penstock-job, penstock-jobs, penstock-job-end */
+void job_call(struct call *call);      /* penstock-job, penstock-jobs, penstock-job-cancel */
 
 /* ---- pins.c ---- */
 void pins_call(struct call *call);    /* penstock-pin, penstock-unpin, penstock-pins */

@@ -1,4 +1,4 @@
-/* job.c - penstock-job: starts jobs, reports about them, and ends them.
+/* job.c - penstock-job: starts jobs, reports about them, and cancels them.
  * SPDX-License-Identifier: Apache-2.0
  *
  *   POST:   intake of the body ──> thread of POOL_JOB: reads it, writes the list ──> 202
@@ -6,8 +6,8 @@
  *   DELETE: thread of POOL_JOB: waits until the end is on the disk ──> 204
  *
  * A job belongs to the client that starts it, and each of its objects is judged as a GetObject of
- * this client (jobs/piece.c). A client sees and ends its own jobs. A client with the right "cache"
- * on the prefix (of a list: on any part of the bucket) sees and ends the jobs of others, too. An
+ * this client (jobs/item.c). A client sees and cancels its own jobs. A client with the right "cache"
+ * on the prefix (of a list: on any part of the bucket) sees and cancels the jobs of others, too. An
  * anonymous client has no jobs, because they could not be told from those of other anonymous
  * clients. */
 #include <inttypes.h>
@@ -80,7 +80,7 @@ static void add_sums(struct text *to, const struct job_sums *sums)
     text_printf(to, ",\"objects\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"hits\":%" PRIu64
                 ",\"fetched\":%" PRIu64 ",\"origin_bytes\":%" PRIu64 ",\"not_kept\":%" PRIu64
                 ",\"failed\":%" PRIu64, sums->objects, sums->bytes, sums->hits, sums->fetched,
-                sums->origin_bytes, sums->unkept, sums->failed);
+                sums->origin_bytes, sums->not_kept, sums->failed);
 }
 
 static void add_report(struct text *to, const struct job_view *view, bool with_failures)
@@ -95,7 +95,7 @@ static void add_report(struct text *to, const struct job_view *view, bool with_f
         line_add_name(to, "prefix", file->spec.prefix);
     text_char(to, ',');
     line_add_name(to, "access_key", file->spec.owner);
-    text_printf(to, ",\"mode\":\"warm\",\"state\":\"%s\"", job_end_name(file->end));
+    text_printf(to, ",\"mode\":\"warm\",\"state\":\"%s\"", job_state_name(file->state));
     add_sums(to, &file->sums);
     if (view->total.known)
         text_printf(to, ",\"total_objects\":%" PRIu64, view->total.objects);
@@ -291,7 +291,7 @@ static void start(struct pool_task *task)
 static void end(struct pool_task *task)
 {
     struct job_task *job = container_of(task, struct job_task, task);
-    job->err = jobs_end(task->front->options.jobs, job->id);
+    job->err = jobs_cancel(task->front->options.jobs, job->id);
 }
 
 /* ---- on the loop ---- */
@@ -310,7 +310,7 @@ static void answer_failure(struct job_task *job)
         why = S("The job has no keys.");
     else if (err == ERR_LIMIT && !why.len)
         why = S("Too many jobs are in progress, or this client has its share of them. Please try "
-                "again when a job has ended, or end one.");
+                "again when a job has ended, or cancel one.");
     else if (err == ERR_BUSY && !why.len)
         why = S(STARTING);
     pool_task_refuse(&job->task, err == ERR_IO ? ERR_BUSY : err == ERR_BUSY ? ERR_SLOW_DOWN : err,

@@ -34,14 +34,14 @@ static bool has_place(struct jobs *jobs, slice owner)
 {
     unsigned own = 0, own_running = 0, running = 0;
     list_each(struct job, job, &jobs->all, link) {
-        bool is_own = slice_eq(job->spec.owner, owner), runs = job->report.end == JOB_RUNS;
+        bool is_own = slice_eq(job->spec.owner, owner), runs = job->report.state == JOB_RUNNING;
         own += is_own;
         own_running += is_own && runs;
         running += runs;
     }
     unsigned others = running - own_running;
     return running < JOBS_RUN_MAX && own_running < MAX((JOBS_RUN_MAX - others) / 2, 1u) &&
-           (jobs->count < JOBS_MAX || (own < JOBS_MAX / 2 && jobs->count < JOBS_TOO_MANY));
+           (jobs->count < JOBS_MAX || (own < JOBS_MAX / 2 && jobs->count < JOBS_MAX_HARD));
 }
 
 static bool judge_place(struct jobs *jobs, slice owner)

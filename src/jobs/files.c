@@ -25,7 +25,7 @@
 
 #define SAVE_MS 1000u
 #define REPORT_S (7 * 24 * 3600)      /* a report is kept for so long */
-#define END_NS 10000000000u           /* jobs_end waits for so long */
+#define END_NS 10000000000u           /* jobs_cancel waits for so long */
 
 const char *job_name(uint64_t id, bool list, char ret[JOB_NAME_BYTES])
 {
@@ -70,7 +70,7 @@ static bool find_unsaved(struct jobs *jobs, size_t *at, struct arena *keep, stru
         struct job_file file = job_file_of(job, true, keep);
         *ret = (struct saving){ .id = job->id, .version = job->version, .folder = job->folder,
                                 .has_list = job->spec.by_list,
-                                .over = job->report.end != JOB_RUNS,
+                                .over = job->report.state != JOB_RUNNING,
                                 .bytes = job_file_encode(&file, keep) };
         *at = i;
         found = true;
@@ -118,7 +118,7 @@ static void save_all(struct jobs *jobs)
 
 static bool is_over(const struct job *job)
 {
-    return job->report.end != JOB_RUNS && !job->has_run && job->saved == job->version;
+    return job->report.state != JOB_RUNNING && !job->has_run && job->saved == job->version;
 }
 
 static unsigned reports_of(struct jobs *jobs, slice owner)
@@ -199,7 +199,7 @@ static void take_state(struct jobs *jobs, int dir, size_t folder, const char *na
     if (adds)
         (void)jobs_add(jobs, &file, folder);
     pthread_mutex_unlock(&jobs->lock);
-    if (adds && file.end == JOB_RUNS)
+    if (adds && file.state == JOB_RUNNING)
         job_log("job_goes_on", &file);
     if (err == ERR_FORMAT)
         log_warn("job_state_bad", "job=%016" PRIx64 " why=\"a later version of Penstock wrote the "
@@ -228,7 +228,7 @@ static void judge_list(struct jobs *jobs, int dir, const char *name, uint64_t id
 {
     pthread_mutex_lock(&jobs->lock);
     struct job *job = jobs_get(jobs, id);
-    bool known = job != NULL, over = job && job->report.end != JOB_RUNS;
+    bool known = job != NULL, over = job && job->report.state != JOB_RUNNING;
     pthread_mutex_unlock(&jobs->lock);
     if (over || (!known && is_left_over(jobs, dir, name, id)))
         unlinkat(dir, name, 0);
@@ -295,7 +295,7 @@ static void *run(void *arg)
     } while (wait(jobs));
     save_all(jobs);
     pthread_mutex_lock(&jobs->lock);
-    pthread_cond_broadcast(&jobs->files.saved);    /* nobody waits any longer (jobs_end) */
+    pthread_cond_broadcast(&jobs->files.saved);    /* nobody waits any longer (jobs_cancel) */
     pthread_mutex_unlock(&jobs->lock);
     return NULL;
 }
@@ -317,7 +317,7 @@ void files_stop(struct jobs *jobs)
 
 /* ---- ending a job ---- */
 
-enum err jobs_end(struct jobs *jobs, uint64_t id)
+enum err jobs_cancel(struct jobs *jobs, uint64_t id)
 {
     uint64_t until_ns = mono_ns() + END_NS;
     pthread_mutex_lock(&jobs->lock);
@@ -326,7 +326,7 @@ enum err jobs_end(struct jobs *jobs, uint64_t id)
     if (job)
         job->canceled = true;
     ticket_wake(jobs->look);
-    while (job && (job->report.end == JOB_RUNS || job->saved != job->version) && !err) {
+    while (job && (job->report.state == JOB_RUNNING || job->saved != job->version) && !err) {
         if (mono_ns() >= until_ns || jobs->files.stopping)
             err = jobs->files.stopping ? ERR_STOPPING : ERR_IO;
         else

@@ -2,13 +2,14 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  *   any thread: draft.c ──> jobs.c: the table ──> thread `jobs`: run.c ──> source.c: items
- *                               │                                   └──> piece.c: gets
+ *                               │                                   ├──> prefix_size.c: total
+ *                               │                                   └──> item.c: gets
  *                               └──> thread `job-files`: files.c: states on the disk
  *
  * A *job* is what clients see. While it is in progress, it has a *run*: a window of consecutive
- * items. Each of these items is a *piece*. Pieces end in any order, and are settled in the order of
- * the list: the cursor of the job never passes an item that is not done. So the state on the disk
- * is right at any moment, and the next process repeats at most a window. */
+ * items (a *job item* each). They end in any order, and are settled in the order of the list: the
+ * cursor of the job never passes an item that is not done. So the state on the disk is right at any
+ * moment, and the next process repeats at most a window. */
 #ifndef JOBS_INSIDE_H
 #define JOBS_INSIDE_H
 
@@ -20,11 +21,11 @@
 #include "s3/list_pages.h"
 #include "store/route.h"
 
-#define RUN_PIECES 512u               /* H8: items of a window */
+#define RUN_ITEMS 512u               /* H8: items of a window */
 
 /* The part of a job that changes. Under the lock. */
 struct job_report {
-    enum job_end end;
+    enum job_state state;
     slice why;                        /* of the end; a text of job->keep */
     int64_t ended_s;
     struct job_sums done;             /* of all items that are done */
@@ -82,7 +83,7 @@ struct jobs {
     struct ticket *look;              /* wakes the thread: a job came or ends, or it must end */
     struct cache_loop *cache;
     struct list runs;
-    struct list ready;                /* pieces that let others go first */
+    struct list ready;                /* items that let others go first */
     unsigned gets;
 };
 
@@ -134,7 +135,7 @@ enum err lister_next(struct lister *lister, struct arena *keep, struct listing *
 /* ---- source.c: the items of a run, in their order ---- */
 
 struct page;                          /* items that have come */
-struct source {
+struct job_source {
     struct job_run *run;
     struct page *page, *ahead;        /* the page that items are taken from, and the next one */
     bool over;                        /* there is no further item */
@@ -144,58 +145,59 @@ struct source {
     uint64_t offset;                  /* of the next block */
     uint64_t items;                   /* of a list: before the next item */
 };
-/* The place of an item, for the cursor. */
-struct place {
+/* Of an item in a list, for the cursor. */
+struct item_position {
     uint64_t block;
     uint32_t row;
 };
-/* Counts the objects of a prefix, for the progress: runs ahead of the source through all pages of
- * the list, and keeps none of them. */
-struct counter {
+void job_source_begin(struct job_source *source, struct job_run *run);
+void job_source_end(struct job_source *source);
+/* Returns OK with the next item, whose key is valid until the next call; ERR_WAIT: job_run_wake is
+ * called later; or ERR_NOT_FOUND: there is no further item, or the run has got its end. */
+enum err job_source_next(struct job_source *source, struct item *ret,
+                         struct item_position *ret_position) MUST_USE;
+
+/* ---- prefix_size.c: the objects and bytes of a prefix, for the progress ---- */
+
+struct prefix_size {
     struct lister lister;             /* begins behind the first page of the source */
     struct job_total total;
     bool began;
 };
-void counter_begin(struct counter *counter, struct job_run *run, const struct listing *first);
-void counter_go_on(struct counter *counter);
-void counter_end(struct counter *counter);
+void prefix_size_begin(struct prefix_size *size, struct job_run *run, const struct listing *first);
+void prefix_size_go_on(struct prefix_size *size);
+void prefix_size_end(struct prefix_size *size);
 
-void source_begin(struct source *source, struct job_run *run);
-void source_end(struct source *source);
-/* Returns OK with the next item, whose key is valid until the next call; ERR_WAIT: job_run_wake is
- * called later; or ERR_NOT_FOUND: there is no further item, or the run has got its end. */
-enum err source_next(struct source *source, struct item *ret, struct place *ret_place) MUST_USE;
+/* ---- item.c: one item ---- */
 
-/* ---- piece.c: one item ---- */
-
-enum piece_phase {
-    PIECE_WAITS,                      /* to begin, or to begin again */
-    PIECE_READS,                      /* a get is in progress */
-    PIECE_LANDS,                      /* all bytes came; the store has not decided on them yet */
-    PIECE_DONE
+enum job_item_phase {
+    JOB_ITEM_WAITS,                      /* to begin, or to begin again */
+    JOB_ITEM_READS,                      /* a get is in progress */
+    JOB_ITEM_LANDS,                      /* all bytes came; the store has not decided on them yet */
+    JOB_ITEM_DONE
 };
 
-struct piece_result {
+struct job_item_result {
     uint64_t bytes, origin_bytes;
-    bool fetched, unkept;             /* fetched: some bytes were missing when the item began */
+    bool fetched, not_kept;             /* fetched: some bytes were missing when the item began */
     enum err err;                     /* OK: the item did not fail */
     int status;
 };
 
-/* An origin that fails, or a limit of Penstock: the piece is tried again. */
-struct piece_outage {
-    unsigned tries;                   /* that count (rest, piece.c) */
+/* An origin that fails, or a limit of Penstock: the item is tried again. */
+struct job_item_outage {
+    unsigned tries;                   /* that count (rest, item.c) */
     uint64_t last_ms;                 /* of the last try */
     uint64_t successes;               /* of the run, at the last try */
 };
 
-struct piece {
+struct job_item {
     struct job_run *run;
     struct list link;                 /* jobs->ready, or unlinked */
-    enum piece_phase phase;
+    enum job_item_phase phase;
     char *key;                        /* the memory of item.key */
     struct item item;
-    struct place place;
+    struct item_position position;
     size_t range;                     /* of the job's ranges, which is read now */
     struct get_ask ask;
     struct get *get;
@@ -203,21 +205,21 @@ struct piece {
     bool unknown;                     /* not even metadata was here */
     uint64_t at, want;                /* bytes of the get */
     struct metadata *metadata;        /* the version that was read last */
-    uint64_t lands_ms;                /* when PIECE_LANDS began */
-    struct piece_result result;
-    struct piece_outage outage;
+    uint64_t lands_ms;                /* when JOB_ITEM_LANDS began */
+    struct job_item_result result;
+    struct job_item_outage outage;
     bool counted;                     /* in the report's sums `done` */
 };
-void piece_init(struct piece *piece, struct job_run *run, const struct item *item,
-                const struct place *place);
-void piece_begin(struct piece *piece);    /* from PIECE_WAITS */
-void piece_go_on(struct piece *piece);    /* a piece of jobs->ready */
-void piece_look(struct piece *piece);     /* PIECE_LANDS: has the store decided? */
-void piece_free(struct piece *piece);     /* in any phase */
+void job_item_init(struct job_item *job_item, struct job_run *run, const struct item *item,
+                const struct item_position *position);
+void job_item_begin(struct job_item *job_item);    /* from JOB_ITEM_WAITS */
+void job_item_go_on(struct job_item *job_item);    /* a item of jobs->ready */
+void job_item_look(struct job_item *job_item);     /* JOB_ITEM_LANDS: has the store decided? */
+void job_item_free(struct job_item *job_item);     /* in any phase */
 
 /* ---- run.c: a job in progress ---- */
 
-/* While the origin fails, one piece at a time is tried, after growing pauses. */
+/* While the origin fails, one item at a time is tried, after growing pauses. */
 struct job_outage {
     unsigned tries;                   /* 0: there is no outage */
     uint64_t until_ms;
@@ -227,32 +229,34 @@ struct job_run {
     struct list link;                 /* jobs->runs */
     struct jobs *jobs;
     struct job *job;
-    struct source source;
-    struct counter counter;
-    struct piece *pieces;             /* a ring of RUN_PIECES */
+    struct job_source source;
+    struct prefix_size size;
+    struct job_item *ring;             /* a ring of RUN_ITEMS */
     size_t first, count;
-    unsigned reading;                 /* pieces with a get */
-    unsigned waiting, landing;        /* pieces in these phases, at the latest turn */
-    uint64_t looked_ms;               /* the latest look at the pieces that land */
+    unsigned reading;                 /* items with a get */
+    unsigned waiting, landing;        /* items in these phases, at the latest turn */
+    uint64_t looked_ms;               /* the latest look at the items that land */
     uint64_t successes;               /* answers of the origin */
-    unsigned unkept_row;              /* settled items in a row that the cache did not keep */
+    unsigned not_kept_row;              /* settled items in a row that the cache did not keep */
     struct job_outage outage;
-    enum job_end end;                 /* JOB_RUNS: none yet */
+    enum job_state state;             /* JOB_RUNNING: none yet */
     slice why;                        /* in the memory of the job */
 };
 void job_run_new(struct jobs *jobs, struct job *job);
 void job_run_free(struct job_run **run);
 /* Gives the run its end. It is over when job_run_turn sees that. `why` is copied. */
-void job_run_ends(struct job_run *run, enum job_end end, slice why);
+void job_run_stop(struct job_run *run, enum job_state state, slice why);
 void job_run_succeeds(struct job_run *run);
 /* An origin fails. `why` is static text, for the report. */
 void job_run_meets_outage(struct job_run *run, const char *why);
-/* True if a further piece, or a list call, may begin now. */
+/* True if a further item, or a list call, may begin now. */
 bool job_run_may_ask(const struct job_run *run);
 void job_run_wake(struct job_run *run);
-/* Begins at most one piece. Returns false if none can begin now. */
+/* The first page of a prefix has come. */
+void job_run_first_page(struct job_run *run, const struct listing *page);
+/* Begins at most one item. Returns false if none can begin now. */
 bool job_run_begin_one(struct job_run *run);
-/* Looks at the pieces that land, and settles. Returns false if the run was over, and is freed. */
+/* Looks at the items that land, and settles. Returns false if the run was over, and is freed. */
 bool job_run_turn(struct job_run *run);
 /* The time at which job_run_turn is to be called at the latest; UINT64_MAX: none. */
 uint64_t job_run_due_ms(const struct job_run *run, uint64_t now_ms);

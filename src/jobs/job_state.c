@@ -19,9 +19,9 @@ struct state_head {
     uint32_t magic, version;
     uint64_t id;
     int64_t began_s, ended_s;
-    uint32_t end, by_list;
+    uint32_t state, by_list;
     uint64_t listed;
-    uint64_t objects, bytes, hits, fetched, origin_bytes, unkept, failed;
+    uint64_t objects, bytes, hits, fetched, origin_bytes, not_kept, failed;
     uint64_t block;
     uint32_t row, ranges, failures, zero;
 };
@@ -42,14 +42,14 @@ static_assert(sizeof(struct item_row) == 24, "on disk");
 static_assert(sizeof(struct block_head) + sizeof(struct item_row) + S3_KEY_BYTES_MAX <=
               JOB_BLOCK_MAX, "each item fits into an empty block");
 
-const char *job_end_name(enum job_end end)
+const char *job_state_name(enum job_state state)
 {
     static const char *const names[] = {
-        [JOB_RUNS] = "running", [JOB_DONE] = "done", [JOB_CANCELED] = "canceled",
+        [JOB_RUNNING] = "running", [JOB_DONE] = "done", [JOB_CANCELED] = "canceled",
         [JOB_FULL] = "full", [JOB_REFUSED] = "refused", [JOB_FAILED] = "failed",
     };
-    check(end < JOB_ENDS);
-    return names[end];
+    check(state < JOB_STATES);
+    return names[state];
 }
 
 bool job_id_read(slice text, uint64_t *ret)
@@ -99,10 +99,10 @@ static struct state_head head_of(const struct job_file *file)
     const struct job_sums *sums = &file->sums;
     return (struct state_head){
         .magic = STATE_MAGIC, .version = VERSION, .id = file->id,
-        .began_s = file->began_s, .ended_s = file->ended_s, .end = file->end,
+        .began_s = file->began_s, .ended_s = file->ended_s, .state = file->state,
         .by_list = file->spec.by_list, .listed = file->spec.listed,
         .objects = sums->objects, .bytes = sums->bytes, .hits = sums->hits,
-        .fetched = sums->fetched, .origin_bytes = sums->origin_bytes, .unkept = sums->unkept,
+        .fetched = sums->fetched, .origin_bytes = sums->origin_bytes, .not_kept = sums->not_kept,
         .failed = sums->failed, .block = file->cursor.block, .row = file->cursor.row,
         .ranges = (uint32_t)file->spec.range_count, .failures = (uint32_t)file->failure_count };
 }
@@ -135,7 +135,7 @@ slice job_file_encode(const struct job_file *file, struct arena *keep)
 
 static bool is_possible(const struct state_head *head)
 {
-    return head->magic == STATE_MAGIC && head->version == VERSION && head->end < JOB_ENDS &&
+    return head->magic == STATE_MAGIC && head->version == VERSION && head->state < JOB_STATES &&
            head->by_list <= 1 && head->ranges <= JOB_RANGES_MAX &&
            head->failures <= JOB_FAILURES_MAX && !head->zero && head->block <= INT64_MAX;
 }
@@ -192,10 +192,10 @@ enum err job_file_decode(slice bytes, struct arena *keep, struct job_file *ret)
         return ERR_GONE;
     *ret = (struct job_file){
         .id = head.id, .began_s = head.began_s, .ended_s = head.ended_s,
-        .end = (enum job_end)head.end,
+        .state = (enum job_state)head.state,
         .spec = { .by_list = head.by_list, .listed = head.listed, .range_count = head.ranges },
         .sums = { head.objects, head.bytes, head.hits, head.fetched, head.origin_bytes,
-                  head.unkept, head.failed },
+                  head.not_kept, head.failed },
         .cursor = { .block = head.block, .row = head.row },
         .failures = arena_alloc(keep, (head.failures + 1) * sizeof(*ret->failures)),
         .failure_count = head.failures };

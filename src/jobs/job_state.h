@@ -26,24 +26,24 @@ struct job_spec {
     size_t range_count;
 };
 
-enum job_end {
-    JOB_RUNS,
+enum job_state {
+    JOB_RUNNING,
     JOB_DONE,                         /* every item is in the cache, or is counted as failed */
-    JOB_CANCELED,                     /* a client has ended it */
+    JOB_CANCELED,                     /* a client canceled it */
     JOB_FULL,                         /* the cache does not keep what the job brings */
     JOB_REFUSED,                      /* its owner is gone, or may not list the prefix */
     JOB_FAILED,                       /* the rest of its items can't be found */
-    JOB_ENDS
+    JOB_STATES
 };
 
-const char *job_end_name(enum job_end end);    /* "running", "done" ... */
+const char *job_state_name(enum job_state state);    /* "running", "done" ... */
 
 /* Counts of items. Each item is a hit, was fetched, or has failed. */
 struct job_sums {
     uint64_t objects, bytes;          /* of hits and fetched items: the bytes that were wanted */
     uint64_t hits;                    /* all bytes were in the cache already */
     uint64_t fetched, origin_bytes;   /* at least a byte came from the origin; all those bytes */
-    uint64_t unkept;                  /* of the fetched items: the cache did not keep all bytes */
+    uint64_t not_kept;                  /* of the fetched items: the cache did not keep all bytes */
     uint64_t failed;
 };
 
@@ -62,7 +62,7 @@ struct job_failure {
 struct job_file {
     uint64_t id;
     struct job_spec spec;
-    enum job_end end;
+    enum job_state state;
     slice why;                        /* of an end: a sentence for people; may be empty */
     int64_t began_s, ended_s;         /* wall clock; ended_s 0: it runs */
     struct job_sums sums;

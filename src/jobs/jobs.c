@@ -75,7 +75,7 @@ struct job *jobs_add(struct jobs *jobs, const struct job_file *file, size_t fold
     job->spec = copy_spec(&file->spec, &job->keep);
     copy_failures(report->failures, file->failures, file->failure_count, &job->keep);
     report->failure_count = file->failure_count;
-    report->end = file->end;
+    report->state = file->state;
     report->why = arena_copy(&job->keep, file->why);
     report->ended_s = file->ended_s;
     report->done = report->settled = file->sums;
@@ -86,7 +86,7 @@ struct job *jobs_add(struct jobs *jobs, const struct job_file *file, size_t fold
     put_in_order(jobs, job);
     if (jobs->count >= JOBS_MAX)
         wake_files(jobs);    /* which removes a report */
-    if (report->end == JOB_RUNS) {
+    if (report->state == JOB_RUNNING) {
         metric_gauge_add(M_JOBS, 1);
         ticket_wake(jobs->look);
     }
@@ -113,7 +113,7 @@ struct job_file job_file_of(const struct job *job, bool with_failures, struct ar
 {
     const struct job_report *report = &job->report;
     struct job_file file = {
-        .id = job->id, .spec = copy_spec(&job->spec, keep), .end = report->end,
+        .id = job->id, .spec = copy_spec(&job->spec, keep), .state = report->state,
         .began_s = job->began_s, .ended_s = report->ended_s, .sums = report->settled,
         .cursor = report->cursor,
         .failure_count = with_failures ? report->failure_count : 0 };
@@ -143,7 +143,7 @@ static uint64_t rate_of(struct job *job)
 {
     struct job_pace *pace = &job->pace;
     uint64_t now_ms = mono_ms(), bytes = job->report.done.bytes;
-    if (job->report.end != JOB_RUNS || !pace->old_ms || now_ms <= pace->old_ms)
+    if (job->report.state != JOB_RUNNING || !pace->old_ms || now_ms <= pace->old_ms)
         return 0;
     return (bytes - pace->old_bytes) * 1000 / (now_ms - pace->old_ms);
 }
@@ -165,7 +165,7 @@ static struct job_view view_of(struct job *job, bool with_failures, struct arena
     struct job_view view = { .file = job_file_of(job, with_failures, keep), .rate = rate_of(job),
                              .waits = slice_of(job->report.waits) };
     view.file.sums = job->report.done;
-    if (job->report.end == JOB_RUNS)
+    if (job->report.state == JOB_RUNNING)
         view.total = job->report.total;
     return view;
 }
@@ -209,7 +209,7 @@ static void adopt(struct jobs *jobs)
 {
     pthread_mutex_lock(&jobs->lock);
     list_each(struct job, job, &jobs->all, link)
-        if (job->report.end == JOB_RUNS && !job->has_run) {
+        if (job->report.state == JOB_RUNNING && !job->has_run) {
             job->has_run = true;
             job_run_new(jobs, job);
         }
@@ -222,10 +222,10 @@ static void go_on(struct jobs *jobs)
     list_init(&mine);
     list_move(&mine, &jobs->ready);
     while (!list_empty(&mine))
-        piece_go_on(list_of(list_take(&mine), struct piece, link));
+        job_item_go_on(list_of(list_take(&mine), struct job_item, link));
 }
 
-/* Gives each run a turn, again and again, until none can begin a piece. */
+/* Gives each run a turn, again and again, until none can begin a item. */
 static void begin(struct jobs *jobs)
 {
     bool any = true;
@@ -305,7 +305,7 @@ void jobs_free(struct jobs **jobs)
         return;
     check(!mine->started);
     list_each_safe(struct job, job, &mine->all, link) {
-        metric_gauge_add(M_JOBS, job->report.end == JOB_RUNS ? -1 : 0);
+        metric_gauge_add(M_JOBS, job->report.state == JOB_RUNNING ? -1 : 0);
         job->has_run = false;
         jobs_remove(mine, job);
     }

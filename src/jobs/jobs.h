@@ -15,7 +15,7 @@
  * oldest report of the client that has most of them is removed. */
 #define JOBS_RUN_MAX 32u
 #define JOBS_MAX 256u
-#define JOBS_TOO_MANY (JOBS_MAX + 64)    /* the reports can't be removed as fast as they come */
+#define JOBS_MAX_HARD (JOBS_MAX + 64)    /* the reports can't be removed as fast as they come */
 
 struct jobs;
 struct jobs_options {
@@ -74,6 +74,6 @@ size_t jobs_list(struct jobs *jobs, slice bucket, struct arena *keep, struct job
 /* Ends a job; does nothing if it has ended. Waits until the end is on the disk. Returns OK;
  * ERR_NOT_FOUND; or, if it is not on the disk after 10 s or at the stop, ERR_IO or ERR_STOPPING: a
  * restart may then begin the job again. */
-enum err jobs_end(struct jobs *jobs, uint64_t id) MUST_USE;
+enum err jobs_cancel(struct jobs *jobs, uint64_t id) MUST_USE;
 
 #endif

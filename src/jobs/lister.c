@@ -2,8 +2,7 @@
  *
  * Each page is a list call to the origin, in the name of the client that started the job. The
  * client is judged anew for each call. The next page begins where the one before ended
- * (s3/list_pages.h). A second lister runs ahead and only counts, so that a report can say how much
- * of the job is done. Threads: the thread `jobs`. */
+ * (s3/list_pages.h). Threads: the thread `jobs`. */
 #include <stdlib.h>
 
 #include "jobs/inside.h"
@@ -55,10 +54,10 @@ static void ask(struct lister *lister)
     if (!err)
         err = judge->may_list(judge->arg, &scratch, &reader, spec->bucket, spec->prefix, &list);
     if (err == ERR_UNKNOWN_KEY || err == ERR_POLICY) {
-        job_run_ends(run, JOB_REFUSED, S("the client that started the job may not list this prefix "
+        job_run_stop(run, JOB_REFUSED, S("the client that started the job may not list this prefix "
                                          "any more, or is no longer in the settings"));
     } else if (err) {
-        job_run_ends(run, JOB_FAILED, slice_of(s3_error_of(err)->message));
+        job_run_stop(run, JOB_FAILED, slice_of(s3_error_of(err)->message));
     } else {
         list.query = list_pages_query(&lister->pages, PAGE_KEYS, &scratch);
         lister->get = list_start(run->jobs->cache, &list, changed, lister);
@@ -109,15 +108,15 @@ static enum err judge(struct lister *lister, const struct list_answer *answer, s
     }
     job_run_succeeds(run);
     if (answer->status == 404)
-        job_run_ends(run, JOB_FAILED, S("the bucket does not exist"));
+        job_run_stop(run, JOB_FAILED, S("the bucket does not exist"));
     else if (answer->status != 200)
-        job_run_ends(run, JOB_REFUSED, S("the origin refuses to list the prefix to the client that "
+        job_run_stop(run, JOB_REFUSED, S("the origin refuses to list the prefix to the client that "
                                          "started the job"));
     if (answer->status != 200)
         return ERR_NOT_FOUND;
     const char *fault = read_page(lister, answer->body, keep, ret);
     if (fault)
-        job_run_ends(run, JOB_FAILED, slice_of(fault));
+        job_run_stop(run, JOB_FAILED, slice_of(fault));
     return fault ? ERR_NOT_FOUND : OK;
 }
 
@@ -134,55 +133,4 @@ enum err lister_next(struct lister *lister, struct arena *keep, struct listing *
     if (err && lister_has_more(lister) && job_run_may_ask(lister->run))
         ask(lister);
     return err && lister->get ? ERR_WAIT : err;
-}
-
-/* ---- the counter ---- */
-
-static void add(struct counter *counter, const struct listing *listing)
-{
-    counter->total.objects += listing->object_count;
-    for (size_t i = 0; i < listing->object_count; i++)
-        counter->total.bytes += listing->objects[i].size;
-}
-
-/* With the last page, the total is known: the objects before the cursor when this process began,
- * and those that were counted since. */
-static void judge_total(struct counter *counter, struct job_run *run)
-{
-    counter->total.known = !lister_has_more(&counter->lister);
-    if (!counter->total.known)
-        return;
-    pthread_mutex_lock(&run->jobs->lock);
-    run->job->report.total = counter->total;
-    pthread_mutex_unlock(&run->jobs->lock);
-}
-
-void counter_begin(struct counter *counter, struct job_run *run, const struct listing *first)
-{
-    const struct job_sums *sums = &run->job->report.settled;
-    lister_begin_behind(&counter->lister, &run->source.lister);
-    counter->began = true;
-    counter->total = (struct job_total){ .objects = sums->objects, .bytes = sums->bytes };
-    add(counter, first);
-    judge_total(counter, run);
-}
-
-void counter_go_on(struct counter *counter)
-{
-    struct arena scratch = { 0 };
-    struct listing listing;
-    if (!counter->began || counter->total.known)
-        return;
-    if (lister_next(&counter->lister, &scratch, &listing) == OK) {
-        add(counter, &listing);
-        judge_total(counter, counter->lister.run);
-        job_run_wake(counter->lister.run);
-    }
-    arena_free(&scratch);
-}
-
-void counter_end(struct counter *counter)
-{
-    if (counter->began)
-        lister_end(&counter->lister);
 }

@@ -1,11 +1,11 @@
 /* run.c - a job in progress. SPDX-License-Identifier: Apache-2.0
  *
- * The run takes items from its source, and begins a piece for each of them, as long as the limit of
- * gets and the window allow it. The pieces at the front of the window that are done are *settled*:
+ * The run takes items from its source, and begins a item for each of them, as long as the limit of
+ * gets and the window allow it. The items at the front of the window that are done are *settled*:
  * they go into the sums and the cursor that the state file has.
  *
- * If the origin fails, or a limit of Penstock refuses a piece, the run pauses for a second, then 2,
- * 4 and up to 30 s. After each pause, one piece is tried alone. Thus a job outlives an origin that
+ * If the origin fails, or a limit of Penstock refuses a item, the run pauses for a second, then 2,
+ * 4 and up to 30 s. After each pause, one item is tried alone. Thus a job outlives an origin that
  * is down for hours, and costs it little. Threads: the thread `jobs`. */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -19,12 +19,12 @@
 #define PAUSE_MS 1000u
 #define PAUSE_MS_MAX 30000u
 #define RUN_S (7 * 24 * 3600)          /* H8: a job may take so long */
-#define LOOK_MS 50u                   /* between two looks at the pieces that land */
-#define UNKEPT_MAX 64u                /* items in a row that the cache did not keep: it is full */
+#define LOOK_MS 50u                   /* between two looks at the items that land */
+#define NOT_KEPT_MAX 64u                /* items in a row that the cache did not keep: it is full */
 
-static struct piece *piece_at(const struct job_run *run, size_t i)
+static struct job_item *item_at(const struct job_run *run, size_t i)
 {
-    return &run->pieces[(run->first + i) % RUN_PIECES];
+    return &run->ring[(run->first + i) % RUN_ITEMS];
 }
 
 void job_run_new(struct jobs *jobs, struct job *job)
@@ -32,10 +32,10 @@ void job_run_new(struct jobs *jobs, struct job *job)
     struct job_run *run = must_alloc(sizeof(*run));
     run->jobs = jobs;
     run->job = job;
-    run->pieces = must_alloc(RUN_PIECES * sizeof(*run->pieces));
+    run->ring = must_alloc(RUN_ITEMS * sizeof(*run->ring));
     list_init(&run->link);
     list_add(&jobs->runs, &run->link);
-    source_begin(&run->source, run);
+    job_source_begin(&run->source, run);
 }
 
 void job_run_free(struct job_run **run)
@@ -43,21 +43,21 @@ void job_run_free(struct job_run **run)
     struct job_run *mine = *run;
     *run = NULL;
     for (size_t i = 0; i < mine->count; i++)
-        piece_free(piece_at(mine, i));
-    source_end(&mine->source);
-    counter_end(&mine->counter);
+        job_item_free(item_at(mine, i));
+    job_source_end(&mine->source);
+    prefix_size_end(&mine->size);
     list_del(&mine->link);
-    free(mine->pieces);
+    free(mine->ring);
     free(mine);
 }
 
-void job_run_ends(struct job_run *run, enum job_end end, slice why)
+void job_run_stop(struct job_run *run, enum job_state state, slice why)
 {
     struct jobs *jobs = run->jobs;
-    check(end != JOB_RUNS);
-    if (run->end != JOB_RUNS)
+    check(state != JOB_RUNNING);
+    if (run->state != JOB_RUNNING)
         return;
-    run->end = end;
+    run->state = state;
     pthread_mutex_lock(&jobs->lock);
     run->why = arena_copy(&run->job->keep, why);
     pthread_mutex_unlock(&jobs->lock);
@@ -67,6 +67,11 @@ void job_run_ends(struct job_run *run, enum job_end end, slice why)
 void job_run_wake(struct job_run *run)
 {
     ticket_wake(run->jobs->look);
+}
+
+void job_run_first_page(struct job_run *run, const struct listing *page)
+{
+    prefix_size_begin(&run->size, run, page);
 }
 
 /* ---- outages ---- */
@@ -100,35 +105,35 @@ void job_run_meets_outage(struct job_run *run, const char *why)
 
 bool job_run_may_ask(const struct job_run *run)
 {
-    return run->end == JOB_RUNS &&
+    return run->state == JOB_RUNNING &&
            (!run->outage.tries || (mono_ms() >= run->outage.until_ms && !run->reading));
 }
 
 /* ---- beginning ---- */
 
-/* Returns the piece that has waited longest to begin again, or NULL. */
-static struct piece *waiting_piece(struct job_run *run)
+/* Returns the item that has waited longest to begin again, or NULL. */
+static struct job_item *waiting_item(struct job_run *run)
 {
-    struct piece *found = NULL;
+    struct job_item *found = NULL;
     for (size_t i = 0; i < run->count && run->waiting; i++) {
-        struct piece *piece = piece_at(run, i);
-        if (piece->phase == PIECE_WAITS &&
-            (!found || piece->outage.last_ms < found->outage.last_ms))
-            found = piece;
+        struct job_item *job_item = item_at(run, i);
+        if (job_item->phase == JOB_ITEM_WAITS &&
+            (!found || job_item->outage.last_ms < found->outage.last_ms))
+            found = job_item;
     }
     run->waiting -= found != NULL;
     return found;
 }
 
-static struct piece *next_piece(struct job_run *run)
+static struct job_item *next_item(struct job_run *run)
 {
     struct item item;
-    struct place place;
-    if (run->count == RUN_PIECES || source_next(&run->source, &item, &place) != OK)
+    struct item_position position;
+    if (run->count == RUN_ITEMS || job_source_next(&run->source, &item, &position) != OK)
         return NULL;
-    struct piece *piece = piece_at(run, run->count++);
-    piece_init(piece, run, &item, &place);
-    return piece;
+    struct job_item *job_item = item_at(run, run->count++);
+    job_item_init(job_item, run, &item, &position);
+    return job_item;
 }
 
 bool job_run_begin_one(struct job_run *run)
@@ -137,69 +142,71 @@ bool job_run_begin_one(struct job_run *run)
         return false;
     /* During an outage, a new item comes first: one item that always fails must not be the only
      * one that is tried. */
-    struct piece *piece = run->outage.tries ? next_piece(run) : waiting_piece(run);
-    if (!piece)
-        piece = run->outage.tries ? waiting_piece(run) : next_piece(run);
-    if (!piece)
+    struct job_item *job_item = run->outage.tries ? next_item(run) : waiting_item(run);
+    if (!job_item)
+        job_item = run->outage.tries ? waiting_item(run) : next_item(run);
+    if (!job_item)
         return false;
-    piece_begin(piece);
+    job_item_begin(job_item);
     return true;
 }
 
 /* ---- settling ---- */
 
-static void add_sums(struct job_sums *sums, const struct piece_result *result)
+static void add_sums(struct job_sums *sums, const struct job_item_result *result)
 {
     sums->objects++;
     sums->bytes += result->err ? 0 : result->bytes;
     sums->hits += !result->err && !result->fetched;
     sums->fetched += !result->err && result->fetched;
     sums->origin_bytes += result->origin_bytes;
-    sums->unkept += result->unkept;
+    sums->not_kept += result->not_kept;
     sums->failed += result->err != OK;
 }
 
-static void add_failure(struct job *job, const struct piece *piece)
+static void add_failure(struct job *job, const struct job_item *job_item)
 {
     struct job_report *report = &job->report;
     if (report->failure_count == JOB_FAILURES_MAX)
         return;
     report->failures[report->failure_count++] = (struct job_failure){
-        .key = arena_copy(&job->keep, piece->item.key),
-        .code = slice_of(s3_error_of(piece->result.err)->code), .status = piece->result.status };
+        .key = arena_copy(&job->keep, job_item->item.key),
+        .code = slice_of(s3_error_of(job_item->result.err)->code),
+        .status = job_item->result.status };
 }
 
-/* Moves the cursor behind the first piece of the window. */
-static void settle(struct job_run *run, struct piece *piece)
+/* Moves the cursor behind the first item of the window. */
+static void settle(struct job_run *run, struct job_item *job_item)
 {
     struct job *job = run->job;
     struct job_report *report = &job->report;
     pthread_mutex_lock(&run->jobs->lock);
-    add_sums(&report->settled, &piece->result);
-    if (piece->result.err)
-        add_failure(job, piece);
-    report->cursor.block = piece->place.block;
-    report->cursor.row = piece->place.row;
+    add_sums(&report->settled, &job_item->result);
+    if (job_item->result.err)
+        add_failure(job, job_item);
+    report->cursor.block = job_item->position.block;
+    report->cursor.row = job_item->position.row;
     if (!job->spec.by_list)
-        report->cursor.after = (slice){ report->after, slice_put(report->after, piece->item.key) };
+        report->cursor.after =
+            (slice){ report->after, slice_put(report->after, job_item->item.key) };
     job_changed(run->jobs, job, false);
     pthread_mutex_unlock(&run->jobs->lock);
-    if (piece->result.fetched && !piece->result.err)
-        run->unkept_row = piece->result.unkept ? run->unkept_row + 1 : 0;
-    piece_free(piece);
-    run->first = (run->first + 1) % RUN_PIECES;
+    if (job_item->result.fetched && !job_item->result.err)
+        run->not_kept_row = job_item->result.not_kept ? run->not_kept_row + 1 : 0;
+    job_item_free(job_item);
+    run->first = (run->first + 1) % RUN_ITEMS;
     run->count--;
 }
 
-static void count(struct job_run *run, struct piece *piece)
+static void count(struct job_run *run, struct job_item *job_item)
 {
-    const struct piece_result *result = &piece->result;
+    const struct job_item_result *result = &job_item->result;
     pthread_mutex_lock(&run->jobs->lock);
     add_sums(&run->job->report.done, result);
     pthread_mutex_unlock(&run->jobs->lock);
     metric_add(result->err ? M_JOB_FAILED : result->fetched ? M_JOB_FETCHED : M_JOB_HITS, 1);
-    metric_add(M_JOB_UNKEPT, result->unkept);
-    piece->counted = true;
+    metric_add(M_JOB_NOT_KEPT, result->not_kept);
+    job_item->counted = true;
 }
 
 /* ---- the end ---- */
@@ -210,24 +217,34 @@ static void log_end(const struct job *job)
     struct arena keep = { 0 };
     log_info("job_ended", "job=%016" PRIx64 " state=%s objects=%" PRIu64 " bytes=%" PRIu64
              " hits=%" PRIu64 " fetched=%" PRIu64 " origin_bytes=%" PRIu64 " not_kept=%" PRIu64
-             " failed=%" PRIu64 " why=\"%.*s\"", job->id, job_end_name(job->report.end),
+             " failed=%" PRIu64 " why=\"%.*s\"", job->id, job_state_name(job->report.state),
              sums->objects, sums->bytes, sums->hits, sums->fetched, sums->origin_bytes,
-             sums->unkept, sums->failed, SLICE_ARG(log_sentence(&keep, job->report.why)));
+             sums->not_kept, sums->failed, SLICE_ARG(log_sentence(&keep, job->report.why)));
     arena_free(&keep);
 }
 
-/* Of a job that ends early, the pieces behind the cursor that are done count, too. The run goes
- * first: once the job has no run, another thread may remove it. */
+/* Of a job that ends early, the items behind the cursor that are done count, too. */
+static void add_last_failures(struct job_run *run)
+{
+    pthread_mutex_lock(&run->jobs->lock);
+    for (size_t i = 0; i < run->count; i++)
+        if (item_at(run, i)->phase == JOB_ITEM_DONE && item_at(run, i)->result.err)
+            add_failure(run->job, item_at(run, i));
+    pthread_mutex_unlock(&run->jobs->lock);
+}
+
+/* The run goes first: once the job has no run, another thread may remove it. */
 static void end(struct job_run *run)
 {
     struct jobs *jobs = run->jobs;
     struct job *job = run->job;
     struct job_report *report = &job->report;
-    enum job_end end = run->end;
+    enum job_state state = run->state;
     slice why = run->why;
+    add_last_failures(run);
     job_run_free(&run);
     pthread_mutex_lock(&jobs->lock);
-    report->end = end;
+    report->state = state;
     report->why = why;
     report->ended_s = wall_s();
     report->waits = NULL;
@@ -250,17 +267,17 @@ static bool is_canceled(struct job_run *run)
 static void judge_end(struct job_run *run)
 {
     if (is_canceled(run))
-        job_run_ends(run, JOB_CANCELED, S(""));
-    else if (run->unkept_row >= UNKEPT_MAX)
-        job_run_ends(run, JOB_FULL, S("the cache did not keep 64 objects in a row, because it is "
+        job_run_stop(run, JOB_CANCELED, S(""));
+    else if (run->not_kept_row >= NOT_KEPT_MAX)
+        job_run_stop(run, JOB_FULL, S("the cache did not keep 64 objects in a row, because it is "
                                       "full, or because a limit forbids it (quota, admit, "
                                       "max_object, a file of a dir: origin that has just "
                                       "changed)"));
     else if (wall_s() - run->job->began_s > RUN_S)
-        job_run_ends(run, JOB_FAILED, S("the job was still in progress after 7 days: start it "
+        job_run_stop(run, JOB_FAILED, S("the job was still in progress after 7 days: start it "
                                         "again, and it goes on with what is missing"));
     else if (!run->count && run->source.over)
-        job_run_ends(run, JOB_DONE, S(""));
+        job_run_stop(run, JOB_DONE, S(""));
 }
 
 bool job_run_turn(struct job_run *run)
@@ -271,19 +288,19 @@ bool job_run_turn(struct job_run *run)
     run->landing = 0;
     run->looked_ms = looks ? now_ms : run->looked_ms;
     for (size_t i = 0; i < run->count; i++) {
-        struct piece *piece = piece_at(run, i);
-        if (piece->phase == PIECE_LANDS && looks)
-            piece_look(piece);
-        if (piece->phase == PIECE_DONE && !piece->counted)
-            count(run, piece);
-        run->waiting += piece->phase == PIECE_WAITS;
-        run->landing += piece->phase == PIECE_LANDS;
+        struct job_item *job_item = item_at(run, i);
+        if (job_item->phase == JOB_ITEM_LANDS && looks)
+            job_item_look(job_item);
+        if (job_item->phase == JOB_ITEM_DONE && !job_item->counted)
+            count(run, job_item);
+        run->waiting += job_item->phase == JOB_ITEM_WAITS;
+        run->landing += job_item->phase == JOB_ITEM_LANDS;
     }
-    while (run->count && piece_at(run, 0)->phase == PIECE_DONE)
-        settle(run, piece_at(run, 0));
-    counter_go_on(&run->counter);
+    while (run->count && item_at(run, 0)->phase == JOB_ITEM_DONE)
+        settle(run, item_at(run, 0));
+    prefix_size_go_on(&run->size);
     judge_end(run);
-    if (run->end == JOB_RUNS)
+    if (run->state == JOB_RUNNING)
         return true;
     end(run);
     return false;

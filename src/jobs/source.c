@@ -32,17 +32,17 @@ static void page_free(struct page **page)
     *page = NULL;
 }
 
-void source_begin(struct source *source, struct job_run *run)
+void job_source_begin(struct job_source *source, struct job_run *run)
 {
     const struct job *job = run->job;
     const struct job_cursor *cursor = &job->report.cursor;
-    *source = (struct source){ .run = run, .file = -1, .offset = cursor->block,
+    *source = (struct job_source){ .run = run, .file = -1, .offset = cursor->block,
                                 .items = job->report.settled.objects };
     if (!job->spec.by_list)
         lister_begin(&source->lister, run, cursor->after);
 }
 
-void source_end(struct source *source)
+void job_source_end(struct job_source *source)
 {
     lister_end(&source->lister);
     page_free(&source->page);
@@ -53,7 +53,7 @@ void source_end(struct source *source)
 
 /* ---- the keys of a prefix ---- */
 
-static void list_more(struct source *source)
+static void list_more(struct job_source *source)
 {
     struct page *page = must_alloc(sizeof(*page));
     struct listing listing;
@@ -69,12 +69,12 @@ static void list_more(struct source *source)
                                              .length = ITEM_OPEN };
     source->ahead = page;
     if (first)
-        counter_begin(&source->run->counter, source->run, &listing);
+        job_run_first_page(source->run, &listing);
 }
 
 /* ---- the items of a list ---- */
 
-static void open_file(struct source *source)
+static void open_file(struct job_source *source)
 {
     struct job_run *run = source->run;
     char name[JOB_NAME_BYTES];
@@ -89,10 +89,10 @@ static void open_file(struct source *source)
     if (source->file < 0 && file_err(error) == ERR_LIMIT)
         job_run_meets_outage(run, "Penstock has no file descriptor left for the job's list.");
     else if (source->file < 0)
-        job_run_ends(run, JOB_FAILED, S("the file of the job's list can't be opened"));
+        job_run_stop(run, JOB_FAILED, S("the file of the job's list can't be opened"));
 }
 
-static void read_block(struct source *source)
+static void read_block(struct job_source *source)
 {
     const struct job_cursor *cursor = &source->run->job->report.cursor;
     struct page *page = must_alloc(sizeof(*page));
@@ -111,7 +111,7 @@ static void read_block(struct source *source)
         page->next = MIN(cursor->row, page->items.count);
     source->offset += size;
     if (err)
-        job_run_ends(source->run, JOB_FAILED, S("the file of the job's list is damaged"));
+        job_run_stop(source->run, JOB_FAILED, S("the file of the job's list is damaged"));
     if (err || !len) {
         page_free(&page);
         source->at_end = true;
@@ -120,7 +120,7 @@ static void read_block(struct source *source)
     source->ahead = page;
 }
 
-static void read_more(struct source *source)
+static void read_more(struct job_source *source)
 {
     if (source->file < 0)
         open_file(source);
@@ -135,7 +135,8 @@ static bool is_exhausted(const struct page *page)
     return !page || page->next == page->items.count;
 }
 
-enum err source_next(struct source *source, struct item *ret, struct place *ret_place)
+enum err job_source_next(struct job_source *source, struct item *ret,
+                         struct item_position *ret_position)
 {
     bool by_list = source->run->job->spec.by_list;
     if (source->over)
@@ -153,13 +154,13 @@ enum err source_next(struct source *source, struct item *ret, struct place *ret_
         bool more = by_list ? !source->at_end : lister_has_more(&source->lister);
         source->over |= !more;
         if (by_list && !more && source->items != source->run->job->spec.listed)
-            job_run_ends(source->run, JOB_FAILED, S("the file of the job's list is damaged: "
+            job_run_stop(source->run, JOB_FAILED, S("the file of the job's list is damaged: "
                                                     "its end is missing"));
-        return source->over || source->run->end != JOB_RUNS ? ERR_NOT_FOUND : ERR_WAIT;
+        return source->over || source->run->state != JOB_RUNNING ? ERR_NOT_FOUND : ERR_WAIT;
     }
     struct page *page = source->page;
     *ret = page->items.list[page->next++];
     source->items++;
-    *ret_place = (struct place){ .block = page->block, .row = (uint32_t)page->next };
+    *ret_position = (struct item_position){ .block = page->block, .row = (uint32_t)page->next };
     return OK;
 }

@@ -55,8 +55,8 @@ with Story("j04 penstock warm and penstock jobs", seconds=90) as story:
     story.fact("--detach prints the id", status == 0 and re.fullmatch("[0-9a-f]{16}", id), out + err)
     rows = [line.split() for line in penstock("jobs", "s3://slow")[1].splitlines()]
     story.same("jobs lists it", (rows[0], rows[1][0], rows[1][1], rows[1][-1]), (["JOB", "STATE", "OBJECTS", "TIME", "WHAT"], id, "running", "s3://slow/"))
-    status, out, err = penstock("jobs", "--end", id, "s3://slow")
-    story.fact("jobs --end ends it", status == 0 and out.startswith("canceled: "), out + err)
+    status, out, err = penstock("jobs", "--cancel", id, "s3://slow")
+    story.fact("jobs --cancel ends it", status == 0 and out.startswith("canceled: "), out + err)
     story.same("jobs --job shows a report", penstock("jobs", "--job", id, "s3://slow")[1], out)
     story.same("... as JSON", json.loads(penstock("jobs", "--job", id, "--json", "s3://slow")[1])["state"], "canceled")
     story.same("the jobs of a bucket", [len(penstock("jobs", "s3://" + b)[1].splitlines()) for b in ("pile", "slow")], [6, 2])
@@ -70,7 +70,7 @@ with Story("j04 penstock warm and penstock jobs", seconds=90) as story:
     out = process.communicate(timeout=PATIENCE)[0].decode()
     os.close(theirs)
     seen = os.read(ours, 65536).decode()
-    story.fact("progress on a terminal", process.returncode == 0 and "\r\x1b[K" in seen and "objects, " in seen and "penstock jobs --end" in seen, seen)
+    story.fact("progress on a terminal", process.returncode == 0 and "\r\x1b[K" in seen and "objects, " in seen and "penstock jobs --cancel" in seen, seen)
     story.fact("... and the report on stdout", out.startswith("done: 400 objects"), out)
 
     # ---- a restart ----
@@ -88,9 +88,9 @@ with Story("j04 penstock warm and penstock jobs", seconds=90) as story:
     refused("an empty list", 1, ["The job has no keys"], "warm", "--list", "/dev/null", "s3://pile")
     refused("--check with a list", 2, ["--check"], "warm", "--check", "--list", "-", "s3://pile")
     refused("ranges", 2, ["--ranges"], "warm", "--ranges", "a-b", "s3://pile/")
-    refused("--job with --end", 2, ["not both"], "jobs", "--job", "0" * 16, "--end", "0" * 16, "s3://pile")
+    refused("--job with --cancel", 2, ["not both"], "jobs", "--job", "0" * 16, "--cancel", "0" * 16, "s3://pile")
     refused("ranges that are none", 2, ["--ranges"], "warm", "--ranges", "9-1", "s3://pile/")
     refused("no right", 1, ["READKEY", '"list"'], "warm", "s3://pile/a/", env={"AWS_ACCESS_KEY_ID": "READKEY", "AWS_SECRET_ACCESS_KEY": "readkey"})
     refused("an id", 2, ["16 hex digits"], "jobs", "--job", "1", "s3://pile")
-    refused("an unknown id", 1, ["no job with this id", "penstock jobs s3://pile"], "jobs", "--end", "0" * 16, "s3://pile")
+    refused("an unknown id", 1, ["no job with this id", "penstock jobs s3://pile"], "jobs", "--cancel", "0" * 16, "s3://pile")
     refused("a prefix", 2, ["bucket alone"], "jobs", "s3://pile/a")

@@ -106,7 +106,7 @@ static struct job_view ended(uint64_t id)
 {
     uint64_t until = mono_ms() + 60000;
     struct job_view view = view_of(id);
-    for (; view.file.end == JOB_RUNS; view = view_of(id)) {
+    for (; view.file.state == JOB_RUNNING; view = view_of(id)) {
         check(mono_ms() < until);
         usleep(5000);
     }
@@ -158,8 +158,8 @@ TEST(a_list_is_brought_and_then_all_is_a_hit)
     begin();
     struct job_view view = ended(start('a', OBJECTS, more, countof(more)));
     struct job_sums sums = view.file.sums;
-    ok(view.file.end == JOB_DONE && view.file.spec.listed == OBJECTS + 4);
-    ok(sums.objects == OBJECTS + 4 && sums.failed == 2 && sums.unkept == 0);
+    ok(view.file.state == JOB_DONE && view.file.spec.listed == OBJECTS + 4);
+    ok(sums.objects == OBJECTS + 4 && sums.failed == 2 && sums.not_kept == 0);
     ok(sums.hits + sums.fetched == OBJECTS + 2 && sums.fetched >= OBJECTS + 1);
     ok(sums.bytes == (OBJECTS + 1) * (uint64_t)SIZE + 2);
     ok(view.file.failure_count == 2 && view.file.failures[0].status == 403);
@@ -183,7 +183,7 @@ TEST(a_list_longer_than_the_window_is_brought_to_its_end)
     for (unsigned i = 0; i < MANY; i++)
         more[i] = item_of("i00000");
     struct job_view view = ended(start('i', 0, more, MANY));
-    ok(view.file.end == JOB_DONE && view.file.sums.hits == MANY);
+    ok(view.file.state == JOB_DONE && view.file.sums.hits == MANY);
     free(more);
     end();
 }
@@ -204,7 +204,7 @@ TEST(a_job_goes_on_in_the_next_process)
         seen = now;
     }
     struct job_view view = ended(id);
-    ok(view.file.end == JOB_DONE && view.file.sums.objects == OBJECTS);
+    ok(view.file.state == JOB_DONE && view.file.sums.objects == OBJECTS);
     ok(view.file.sums.bytes == OBJECTS * (uint64_t)SIZE && view.file.sums.failed == 0);
     ok(atomic_load(&fake.gets) <= OBJECTS + 5 * 8);
     uint64_t until = mono_ms() + 60000;
@@ -228,7 +228,7 @@ TEST(a_job_waits_for_an_origin_that_is_down)
     ok(atomic_load(&fake.gets) <= gets + 8 + 2);    /* those that were on their way, and tries */
     atomic_store(&fake.down, false);
     struct job_view view = ended(id);
-    ok(view.file.end == JOB_DONE && view.file.sums.objects == OBJECTS);
+    ok(view.file.state == JOB_DONE && view.file.sums.objects == OBJECTS);
     ok(view.file.sums.failed == 0 && !view.waits.len);
     end();
 }
@@ -241,7 +241,7 @@ TEST(a_job_ends_when_its_client_is_gone)
     atomic_store(&client_is_gone, true);
     struct job_view view = ended(id);
     atomic_store(&client_is_gone, false);
-    ok(view.file.end == JOB_REFUSED && view.file.why.len && view.file.sums.objects < OBJECTS);
+    ok(view.file.state == JOB_REFUSED && view.file.why.len && view.file.sums.objects < OBJECTS);
     end();
 }
 
@@ -250,17 +250,17 @@ TEST(a_job_can_be_ended)
     begin();
     atomic_store(&fake.held, true);
     uint64_t id = start('f', OBJECTS, NULL, 0);
-    ok(view_of(id).file.end == JOB_RUNS);
-    ok(jobs_end(jobs, id) == OK && view_of(id).file.end == JOB_CANCELED);
-    ok(jobs_end(jobs, id) == OK);
-    ok(jobs_end(jobs, id + 1) == ERR_NOT_FOUND);
+    ok(view_of(id).file.state == JOB_RUNNING);
+    ok(jobs_cancel(jobs, id) == OK && view_of(id).file.state == JOB_CANCELED);
+    ok(jobs_cancel(jobs, id) == OK);
+    ok(jobs_cancel(jobs, id + 1) == ERR_NOT_FOUND);
     atomic_store(&fake.held, false);
     end_jobs();
     begin_jobs();
     uint64_t until = mono_ms() + 60000;
     for (struct job_view view; !jobs_find(jobs, id, &keep, &view);)
         check(mono_ms() < until);
-    ok(view_of(id).file.end == JOB_CANCELED);
+    ok(view_of(id).file.state == JOB_CANCELED);
     end();
 }
 
@@ -330,7 +330,7 @@ TEST(a_list_that_was_cut_is_damaged)
     while (!jobs_are_known(jobs))
         usleep(1000);
     struct job_view view = ended(id);
-    ok(view.file.end == JOB_FAILED && view.file.why.len && view.file.sums.objects < MANY);
+    ok(view.file.state == JOB_FAILED && view.file.why.len && view.file.sums.objects < MANY);
     end();
 }
 

@@ -17,7 +17,7 @@ static struct job_file example(void)
         .spec = { .owner = S("AKEY"), .bucket = S("data"), .prefix = S("train/"),
                   .ranges = { { RANGE_SPAN, 0, 65535, 0 }, { RANGE_SUFFIX, 0, 0, 100 } },
                   .range_count = 2 },
-        .end = JOB_FULL, .why = S("the cache is full"), .began_s = 1000, .ended_s = 2000,
+        .state = JOB_FULL, .why = S("the cache is full"), .began_s = 1000, .ended_s = 2000,
         .sums = { 1, 2, 3, 4, 5, 6, 7 }, .cursor = { S("train/07"), 8, 9 },
         .failures = failures, .failure_count = 2 };
 }
@@ -28,7 +28,7 @@ TEST(a_state_comes_back)
     slice bytes = job_file_encode(&file, &keep);
     ok(memcmp(bytes.ptr, "PSTJ", 4) == 0);
     ok(job_file_decode(bytes, &keep, &back) == OK);
-    ok(back.id == file.id && back.end == JOB_FULL && back.began_s == 1000 && back.ended_s == 2000);
+    ok(back.id == file.id && back.state == JOB_FULL && back.began_s == 1000 && back.ended_s == 2000);
     ok(memcmp(&back.sums, &file.sums, sizeof(back.sums)) == 0);
     ok(back.cursor.block == 8 && back.cursor.row == 9 && !back.spec.by_list);
     same(back.spec.owner, S("AKEY"));
@@ -62,7 +62,7 @@ TEST(any_flip_or_cut_of_a_state_is_found)
 TEST(a_state_with_impossible_fields_is_refused)
 {
     static const struct { size_t at; uint8_t value; } fields[] = {
-        { 4, 0 }, { 32, JOB_ENDS }, { 36, 2 }, { 116, 17 }, { 120, 101 }, { 124, 1 }, { 128, 3 },
+        { 4, 0 }, { 32, JOB_STATES }, { 36, 2 }, { 116, 17 }, { 120, 101 }, { 124, 1 }, { 128, 3 },
     };
     struct job_file file = example(), back;
     for (size_t i = 0; i < countof(fields); i++) {

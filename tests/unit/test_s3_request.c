@@ -237,7 +237,7 @@ TEST(no_origin_hears_of_a_job)
     ok(read_line("POST /bkt?penstock-job", &request) == OK && request.op == S3_JOB_START);
     ok(read_line("GET /bkt?penstock-job", &request) == OK && request.op == S3_JOB_REPORT);
     ok(read_line("GET /bkt?penstock-job=01", &request) == OK && request.op == S3_JOB_REPORT);
-    ok(read_line("DELETE /bkt?penstock-job=01", &request) == OK && request.op == S3_JOB_END);
+    ok(read_line("DELETE /bkt?penstock-job=01", &request) == OK && request.op == S3_JOB_CANCEL);
     for (size_t i = 0; i < countof(lines); i++)
         if (read_line(lines[i], &request) != ERR_BAD_METHOD)
             fail_msg("%s", lines[i]);
