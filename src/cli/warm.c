@@ -147,8 +147,8 @@ static int exit_of(const struct server *server, const json_t *report)
     return none && job_exit(report) == EXIT_GOOD ? warm_found_nothing(server) : job_exit(report);
 }
 
-/* Waits for the end of the job, and prints its report. The job outlives a restart of the service, so
- * this function does, too. */
+/* Waits for the end of the job, and prints its report. The job outlives a restart of the service,
+ * so this function does, too. */
 static int follow(const struct server *of, slice id)
 {
     struct server patient = *of, *server = &patient;
@@ -237,8 +237,8 @@ static int run(struct cli *cli)
 }
 
 static const struct command_option options[] = {
-    { "--list", "FILE", "bring the keys of this file, one on each line; - reads standard input. "
-                        "The URL then names a bucket alone" },
+    { "--list", "FILE", "bring the keys of this file, one on each line. If FILE is \"-\", the keys "
+                        "come from standard input. With --list, the URL names a bucket alone" },
     { "--ranges", "A-B,-N", "bring only these bytes of each object: from A to B, the last N ..." },
     { "--pin", NULL, "pin the prefix first, so that its objects stay in the cache" },
     { "--check", NULL, "fetch nothing; say how much of the prefix is in the cache" },

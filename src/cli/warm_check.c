@@ -1,9 +1,9 @@
 /* warm_check.c - penstock warm --check: how much of a prefix is in the cache.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The origin's list says what there is, and penstock-ls says what the cache has. An object counts if
- * the cache has its key with the size of the list. Nothing is fetched. The list comes through
- * Penstock, page by page, as any client would get it. */
+ * The origin's list says what there is, and penstock-ls says what the cache has. Cached bytes count
+ * only if the cached object has the size that the list gives for its key. Nothing is fetched. The
+ * list comes through Penstock, page by page, as any client would get it. */
 #include <inttypes.h>
 #include <stdlib.h>
 

@@ -55,9 +55,10 @@ struct penstock_error {
 
 struct penstock_options {
     const char *socket;        /* NULL: PENSTOCK_FILL_SOCKET, else /run/penstock/fill.sock */
-    /* If access_key is NULL, the library reads each of these three members that is NULL from its
-     * variable: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN. Without an access key
-     * the client is anonymous. */
+    /* If access_key is NULL, each of the next three members that is NULL takes the value of its
+     * variable: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN. If access_key is not
+     * NULL, the library does not read these variables. Without an access key the client is
+     * anonymous. */
     const char *access_key, *secret_key, *session_token;
     const char *region;        /* NULL: AWS_REGION, AWS_DEFAULT_REGION, else us-east-1 */
     uint32_t silence_ms;       /* a call fails after this time without a reply; 0: 120,000 */

@@ -269,10 +269,10 @@ static void judge_end(struct job_run *run)
     if (is_canceled(run))
         job_run_stop(run, JOB_CANCELED, S(""));
     else if (run->not_kept_row >= NOT_KEPT_MAX)
-        job_run_stop(run, JOB_FULL, S("the cache did not keep 64 objects in a row, because it is "
-                                      "full, or because a limit forbids it (quota, admit, "
-                                      "max_object, a file of a dir: origin that has just "
-                                      "changed)"));
+        job_run_stop(run, JOB_FULL, S("the cache kept none of 64 objects that were fetched one "
+                                      "after another, because it is full, or because a limit "
+                                      "forbids it (quota, admit, max_object, a file of a dir: "
+                                      "origin that has just changed)"));
     else if (wall_s() - run->job->began_s > RUN_S)
         job_run_stop(run, JOB_FAILED, S("the job was still in progress after 7 days: start it "
                                         "again, and it goes on with what is missing"));

@@ -55,7 +55,8 @@ static bool judge_file(int fd, uint64_t bytes, struct trouble *ret_why)
                             "F_SEAL_WRITE and F_SEAL_FUTURE_WRITE");
     if ((uint64_t)file.st_size < bytes)
         return bad(ret_why, "the memfd is smaller than \"bytes\": enlarge it, or lower \"bytes\"");
-    /* The whole file is counted: st_blocks does not tell where the holes are. */
+    /* The memfd may be larger than `bytes`. The whole file must have its pages, because st_blocks
+     * gives only their number, and not where the holes are. */
     return file.st_blocks * 512 >= file.st_size || has_holes(ret_why);
 }
 
