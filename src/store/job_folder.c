@@ -5,19 +5,29 @@
  * recycler is not paused, the folder stays open. */
 #include "store/job_folder.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "store/inside.h"
 
 #define JOBS "jobs"
 
-/* Returns the descriptor, or -1 with errno. */
+/* Returns the descriptor, or -1 with errno. The name of a new folder is on the disk before the
+ * folder has files. */
 static int open_inner(int folder)
 {
-    if (mkdirat(folder, JOBS, 0700) != 0 && errno != EEXIST)
+    bool is_new = mkdirat(folder, JOBS, 0700) == 0;
+    if (!is_new && errno != EEXIST)
         return -1;
+    if (is_new && fsync(folder) != 0) {
+        int error = errno;
+        unlinkat(folder, JOBS, AT_REMOVEDIR);
+        errno = error;
+        return -1;
+    }
     return openat(folder, JOBS, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 
