@@ -54,7 +54,7 @@ with Story("j02 jobs outlive kill -9", seconds=180) as story:
         count = gets(bucket)
         again = sum(n - 1 for n in count.values())
         story.same("the origin was asked for each object", len(count), OBJECTS)
-        story.fact(f"... and again only for what was under way ({again} of {OBJECTS})", again <= kills * 32 * 2, again)
+        story.fact(f"... and again only for what was under way ({again} of {OBJECTS})", again <= kills * 48 * 2, again)
         before = origin.totals()["get"]
         story.same("a read of each needs no GET", ({server.get(f"{bucket}/{i:05d}").status for i in range(0, OBJECTS, 97)}, origin.totals()["get"] - before),
                    ({200}, 0))
