@@ -7,7 +7,7 @@ REFUSED = {"status": 400, "code": "InvalidArgument"}
 
 with Story("j01 a job warms a prefix or a list", seconds=120) as story:
     origin = story.origin(*(f"object=pile/{key} {0 if key.startswith('empty') else SIZE}" for key in KEYS),
-                          "objects=many/%06d 2500 100", "object=pile/large/one 9000000")
+                          "objects=many/%06d 2500 100", "object=pile/large/one 7000000")    # of more than 8 MiB, parts may come at once
     keys = [{"access_key": name, "secret_key": name.lower(), "policy": policy} for name, policy in (
         ("ALLKEY", "all"), ("OTHERKEY", [{"allow": ["read", "list"], "on": ["pile/a/"]}]),
         ("READKEY", [{"allow": ["read"], "on": ["pile/"]}]), ("CACHEKEY", [{"allow": ["cache"], "on": ["pile"]}]),
@@ -55,7 +55,7 @@ with Story("j01 a job warms a prefix or a list", seconds=120) as story:
     report = jobs.run(prefix="large/", ranges=["bytes=0-9", "bytes=-10", "bytes=99999999-"])
     story.same("ranges", (*sums(report), report["bytes"]), (1, 0, 1, 0, 0, 20))
     story.fact("... bring their units alone", 0 < origin.totals()["bytes"] < 600_000, origin.totals())
-    story.same("... which are hits then", client.get("pile/large/one", 8999990, 8999999).cache, "hit")
+    story.same("... which are hits then", client.get("pile/large/one", 6999990, 6999999).cache, "hit")
 
     # ---- whose jobs ----
     id = other.start(prefix="a/")
