@@ -8,9 +8,9 @@
  * same name, and the cache has objects of both. A client with an origin identity of its own may
  * learn only of objects that its own requests to the origin would show (penstock-access(7), "Two
  * buckets with the same name"). So the answer to such a client has only objects that the origin
- * lists to it: the same key, with the ETag and the size of the cached version. With the settings
- * "grant_scope": "bucket" and "prefix", the operator declares that the name of the bucket stands for
- * the same bucket for all clients. Then the keys do not count. */
+ * lists to it: the same key, with the ETag and the size of the cached version. If the setting
+ * `grant_scope` is `bucket` or `prefix`, the operator declares that the name of the bucket stands
+ * for the same bucket for all clients. Then the keys do not count. */
 #ifndef FRONT_OWN_LIST_H
 #define FRONT_OWN_LIST_H
 
@@ -36,8 +36,8 @@ enum err own_list_ask(struct call *call, const struct own_list_ask *ask,
                       struct own_list **ret) MUST_USE;
 /* Reads the page that has come. This may take milliseconds, so a request for many keys does it on a
  * thread of a pool. Returns OK if the list is complete, or why the page can't be used.
- * Returns ERR_WAIT if another page is needed. Then call own_list_next, which asks the origin for that
- * page. Its threads and results are those of own_list_ask. */
+ * Returns ERR_WAIT if another page is needed. Then call own_list_next on the loop of the call. It
+ * asks the origin for that page, and returns the same results as own_list_ask. */
 enum err own_list_read(struct own_list *list) MUST_USE;
 enum err own_list_next(struct own_list *list) MUST_USE;
 /* Returns a message that says why a result is an error. Empty: the usual message says enough. */

@@ -121,19 +121,27 @@ static slice next_etag(slice *list)
     return tag;
 }
 
-/* True if the list has this tag. In a strong comparison (If-Match, If-Range), "W/" is a part of the
- * tag, so a weak tag never matches a strong ETag. In a weak comparison only the text of the tags
+static slice without_weak(slice etag)
+{
+    return slice_starts(etag, S("W/")) ? slice_from(etag, 2) : etag;
+}
+
+/* True if the list has this ETag. In a strong comparison (If-Match, If-Range), a weak tag matches
+ * nothing, not even itself. In a weak comparison (If-None-Match), only the text of the tags
  * counts. */
 static bool etag_listed(slice list, slice etag, bool weak)
 {
     list = slice_trim(list);
     if (slice_eq(list, S("*")))
         return true;
+    if (!weak && slice_starts(etag, S("W/")))
+        return false;
+    slice text = unquoted(without_weak(etag));
     while (list.len) {
         slice tag = next_etag(&list);
-        if (weak && slice_starts(tag, S("W/")))
-            tag = slice_from(tag, 2);
-        if (tag.len && slice_eq(unquoted(tag), unquoted(etag)))
+        if (weak)
+            tag = without_weak(tag);
+        if (tag.len && slice_eq(unquoted(tag), text))
             return true;
     }
     return false;

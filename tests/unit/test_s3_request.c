@@ -664,6 +664,7 @@ TEST(a_range_is_cut_down_to_its_object)
 }
 
 #define NOON 1700000000
+static slice own_etag = { "\"e1\"", 4 };    /* of the object */
 static const char noon[] = "Tue, 14 Nov 2023 22:13:20 GMT";
 static const char later[] = "Wed, 15 Nov 2023 22:13:20 GMT";
 static const char earlier[] = "Mon, 13 Nov 2023 22:13:20 GMT";
@@ -672,7 +673,7 @@ static enum err judge(const char *headers, bool *ret_use_range)
 {
     struct s3_request request;
     ok(read_with("GET /bkt/k", headers, &request) == OK);
-    return s3_conditions_judge(&request.conditions, S("\"e1\""), NOON, ret_use_range);
+    return s3_conditions_judge(&request.conditions, own_etag, NOON, ret_use_range);
 }
 
 static enum err judged(const char *name, const char *value)
@@ -697,6 +698,20 @@ TEST(etags_are_compared_with_quotes_or_without)
     ok(judged("If-None-Match", "\"e1\"") == ERR_NOT_MODIFIED && judged("If-None-Match", "a") == OK);
     ok(judged("If-None-Match", "W/\"e1\"") == ERR_NOT_MODIFIED);
     ok(judged("If-None-Match", "a\r\nIf-None-Match: b\r\nIf-None-Match: e1") == ERR_NOT_MODIFIED);
+}
+
+/* RFC 9110, section 8.8.3.2 */
+TEST(a_weak_etag_matches_only_in_a_weak_comparison)
+{
+    bool use_range;
+    own_etag = S("W/\"e1\"");
+    ok(judged("If-None-Match", "W/\"e1\"") == ERR_NOT_MODIFIED);
+    ok(judged("If-None-Match", "\"e1\"") == ERR_NOT_MODIFIED);
+    ok(judged("If-None-Match", "W/\"e2\"") == OK);
+    ok(judged("If-Match", "W/\"e1\"") == ERR_PRECONDITION);
+    ok(judged("If-Match", "\"e1\"") == ERR_PRECONDITION && judged("If-Match", "*") == OK);
+    ok(judge("If-Range: W/\"e1\"\r\n", &use_range) == OK && !use_range);
+    own_etag = S("\"e1\"");
 }
 
 TEST(dates_decide_only_where_no_etag_does)
@@ -809,7 +824,8 @@ RUN(UNIT(every_operation_is_known_by_its_line),
     UNIT(what_an_operation_changes_stands_in_its_row), UNIT(a_range_is_read_in_its_three_forms),
     UNIT(a_malformed_range_or_several_are_none),
     UNIT(an_answer_says_which_bytes_of_how_many_it_has), UNIT(a_range_is_cut_down_to_its_object),
-    UNIT(etags_are_compared_with_quotes_or_without), UNIT(dates_decide_only_where_no_etag_does),
+    UNIT(etags_are_compared_with_quotes_or_without),
+    UNIT(a_weak_etag_matches_only_in_a_weak_comparison), UNIT(dates_decide_only_where_no_etag_does),
     UNIT(if_range_keeps_the_range_only_for_the_same_version),
     UNIT(wishes_about_caches_and_checksums_are_read),
     UNIT(what_is_judged_is_said_once_and_under_one_name))
