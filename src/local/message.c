@@ -305,8 +305,9 @@ enum err message_read(struct arena *keep, slice text, size_t items_max, struct m
     *ret = (struct message){ .op = OP_COUNT };
     if (items_are_dense(text, items_max + MESSAGE_FDS_MAX)) {
         *ret_why = (struct trouble){ 413, "too_many_items",
-                                     arena_printf(keep, "the message has more values than %zu "
-                                                  "items can have: send fewer items", items_max) };
+                                     arena_printf(keep, "the message has too many JSON values. A "
+                                                  "message may have at most %zu items: send fewer",
+                                                  items_max) };
         return ERR_LIMIT;
     }
     json_t *object = json_loadb(text.ptr ? text.ptr : "", text.len, JSON_REJECT_DUPLICATES, &error);

@@ -326,8 +326,8 @@ enum err items_read_batch(struct arena *keep, slice document, size_t count_max,
     json_error_t error;
     *ret = (struct items_batch){ .form = BATCH_TAR };
     if (items_are_dense(document, count_max)) {
-        *ret_why = arena_printf(keep, "the body has more JSON values than a list of %zu items "
-                                "can have", count_max);
+        *ret_why = arena_printf(keep, "the body has too many JSON values. A list may have at most "
+                                "%zu items", count_max);
         return ERR_LIMIT;
     }
     json_t *object = json_loadb(document.len ? document.ptr : "", document.len,

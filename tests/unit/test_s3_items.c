@@ -179,7 +179,7 @@ TEST(many_small_things_are_not_read_into_memory)
         strcpy(ones + len, ",0");
     ok(items_are_dense(slice_of(ones), 3) && !items_are_dense(slice_of(ones), 30));
     ok(read_batch(ones, &batch) == ERR_LIMIT);
-    same(why, S("the body has more JSON values than a list of 3 items can have"));
+    same(why, S("the body has too many JSON values. A list may have at most 3 items"));
     memset(quoted, ',', sizeof(quoted));
     memcpy(quoted, "\"\\\"", 3);
     ok(!items_are_dense((slice){ quoted, sizeof(quoted) }, 3));    /* inside of text */
