@@ -855,10 +855,10 @@ static unsigned gets_in_a_crowd(const char *etag)
 
 TEST(a_paced_stream_that_lost_its_connection_goes_on_where_it_was)
 {
-    unsigned gets = 1;
-    for (int tries = 0; tries < 20 && gets == 1; tries++)    /* 1: no connection was lost */
+    unsigned gets = 0;
+    for (int tries = 0; tries < 20 && gets <= 2; tries++)    /* how many are lost is chance */
         gets = gets_in_a_crowd(NULL);
-    ok(gets > 1 && gets <= 2 * (12 / 2 + 1));    /* each brings more than 2 MiB */
+    ok(gets > 2 && gets <= 2 * (12 / 2 + 1));    /* each brings more than 2 MiB */
     ok(gets_in_a_crowd("W/") == 1 && gets_in_a_crowd("") == 1);    /* others can't: they keep it */
 }
 
