@@ -211,9 +211,9 @@ struct job_item {
     bool counted;                     /* in the report's sums `done` */
 };
 void job_item_init(struct job_item *job_item, struct job_run *run, const struct item *item,
-                const struct item_position *position);
+                   const struct item_position *position);
 void job_item_begin(struct job_item *job_item);    /* from JOB_ITEM_WAITS */
-void job_item_go_on(struct job_item *job_item);    /* a item of jobs->ready */
+void job_item_go_on(struct job_item *job_item);    /* an item of jobs->ready */
 void job_item_look(struct job_item *job_item);     /* JOB_ITEM_LANDS: has the store decided? */
 void job_item_free(struct job_item *job_item);     /* in any phase */
 

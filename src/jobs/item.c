@@ -22,7 +22,7 @@
 #define NAMED_UNITS 8192u             /* get_answer.source knows of so many units (1 GiB) */
 
 void job_item_init(struct job_item *job_item, struct job_run *run, const struct item *item,
-                const struct item_position *position)
+                   const struct item_position *position)
 {
     *job_item = (struct job_item){ .run = run, .item = *item, .position = *position };
     job_item->key = must_strndup(item->key.ptr, item->key.len);

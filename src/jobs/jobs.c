@@ -225,7 +225,7 @@ static void go_on(struct jobs *jobs)
         job_item_go_on(list_of(list_take(&mine), struct job_item, link));
 }
 
-/* Gives each run a turn, again and again, until none can begin a item. */
+/* Gives each run a turn, again and again, until none can begin an item. */
 static void begin(struct jobs *jobs)
 {
     bool any = true;

@@ -1,10 +1,10 @@
 /* run.c - a job in progress. SPDX-License-Identifier: Apache-2.0
  *
- * The run takes items from its source, and begins a item for each of them, as long as the limit of
+ * The run takes items from its source, and begins an item for each of them, as long as the limit of
  * gets and the window allow it. The items at the front of the window that are done are *settled*:
  * they go into the sums and the cursor that the state file has.
  *
- * If the origin fails, or a limit of Penstock refuses a item, the run pauses for a second, then 2,
+ * If the origin fails, or a limit of Penstock refuses an item, the run pauses for a second, then 2,
  * 4 and up to 30 s. After each pause, one item is tried alone. Thus a job outlives an origin that
  * is down for hours, and costs it little. Threads: the thread `jobs`. */
 #include <inttypes.h>

@@ -37,7 +37,7 @@ void job_source_begin(struct job_source *source, struct job_run *run)
     const struct job *job = run->job;
     const struct job_cursor *cursor = &job->report.cursor;
     *source = (struct job_source){ .run = run, .file = -1, .offset = cursor->block,
-                                .items = job->report.settled.objects };
+                                   .items = job->report.settled.objects };
     if (!job->spec.by_list)
         lister_begin(&source->lister, run, cursor->after);
 }
