@@ -27,7 +27,7 @@ struct batch_buffer {
  * in the memory of a get, which must not end before the write is over. */
 struct load {
     struct batch_buffer *buffer;
-    size_t len, from;                 /* bytes in buffer; where those begin that are in no run yet */
+    size_t len, from;                 /* bytes in buffer; where the bytes in no run begin */
     slice runs[HTTP_RUNS_MAX];
     size_t run_count, items;
     struct get *lent[LENT_MAX + 1];   /* the gets to end after the write */

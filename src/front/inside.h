@@ -52,7 +52,7 @@ struct front {
         struct places places;
     } pools[POOLS];               /* threads that wait for disks (pool_task.c) */
     struct places large;          /* of calls of cached.c that want more than a usual page */
-    /* identities for which own_list.c makes a long list; 0: none */
+    /* each entry: an identity for which own_list.c makes a long list; 0: free */
     atomic_uint_fast64_t own_lists[OWN_LISTS_LONG];
 };
 
@@ -136,8 +136,9 @@ bool own_pages_answer(struct front *front, struct arena *keep, slice peer,
                       const struct request_head *head, struct http_answer *ret);
 
 /* ---- access_line.c ---- */
-/* Writes the line of a request that was refused before the route: a client that tells its request id
- * can be helped. The query is logged because it names the sub-resource; signatures are left out. */
+/* Writes the line of a request that was refused before the route. An operator finds the line by the
+ * request id that the client got. The query is logged, without signatures, because it names the
+ * sub-resource. */
 void access_line_refused(struct front *front, struct arena *keep, const struct http_refused *what,
                          slice access_key, slice id, int status);
 /* Writes the line of any other request, when the request is over. */

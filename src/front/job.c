@@ -3,13 +3,13 @@
  *
  *   POST:   intake of the body ──> thread of POOL_JOB: reads it, writes the list ──> 202
  *   GET:    from memory
- *   DELETE: thread of POOL_JOB: waits until the end is on the disk ──> 204
+ *   DELETE: thread of POOL_JOB: waits until the job's end is on the disk ──> 204
  *
  * A job belongs to the client that starts it, and each of its objects is judged as a GetObject of
- * this client (jobs/item.c). A client sees and cancels its own jobs. A client with the right "cache"
- * on the prefix (of a list: on any part of the bucket) sees and cancels the jobs of others, too. An
- * anonymous client has no jobs, because they could not be told from those of other anonymous
- * clients. */
+ * this client (jobs/item.c). A client sees and cancels its own jobs. A client with the right
+ * "cache" on the prefix of a job sees and cancels the jobs of others, too. For a job with a list of
+ * keys, the right on any part of the bucket is enough. An anonymous client has no jobs, because
+ * they could not be told from those of other anonymous clients. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +44,7 @@ static slice owner_of(const struct call *call)
 }
 
 /* If several clients have this access key, with different session tokens, nobody knows which of
- * them started the job. */
+ * them started the job. Then none of them is its owner. */
 static bool is_owner(const struct call *call, const struct job_spec *spec)
 {
     const struct client *only;
@@ -135,7 +135,7 @@ static bool find(struct call *call, struct job_view *ret)
 #define STARTING "Please reduce your request rate until Penstock has read its jobs from the " \
                  "disk: it has just started."
 
-/* Replies that there is no such job, or that Penstock does not know yet. */
+/* Replies that there is no such job, or that Penstock has not read its jobs from the disk yet. */
 static void reply_unknown(struct call *call)
 {
     if (jobs_are_known(call->front->options.jobs))
@@ -333,7 +333,7 @@ static void answer_end(struct pool_task *task)
 {
     struct job_task *job = container_of(task, struct job_task, task);
     struct fields fields = { .keep = task->call->keep };
-    if (job->err && job->err != ERR_NOT_FOUND) {    /* its report was removed meanwhile */
+    if (job->err && job->err != ERR_NOT_FOUND) {    /* ERR_NOT_FOUND: the report is gone */
         answer_failure(job);
         return;
     }

@@ -7,11 +7,12 @@
  * answer is used again. Each call goes on where the one before ended (s3/list_pages.h). Some origins
  * list keys in another order than that of their bytes, so the objects are sorted in the end.
  *
- * Limits (rule H8 in src/README.md): the calls for one list take at most LIST_MS, and there are at
- * most CALLS_MAX of them. A list that reaches such a limit ends with the key before, as one that is
- * full. If it has no key, the request fails. A list of more than one page is long. There are at
- * most OWN_LISTS_LONG long ones at a time, and one for each identity: so a user with a slow origin
- * can't keep all others from such requests. */
+ * Limits (rule H8 in src/README.md): the calls for one list take at most LIST_MS + TICK_MS, and
+ * there are at most CALLS_MAX of them. A list that reaches one of these two limits ends with the
+ * last key that has come, like a list that has reached keys_max or bytes_max. If no key has come,
+ * the request fails. A list is long if its keys_max is larger than PAGE_KEYS. There are at most
+ * OWN_LISTS_LONG long lists at a time, and one for each identity: so a user with a slow origin
+ * can't keep all others from long lists. */
 #include "front/own_list.h"
 
 #include <stdlib.h>
@@ -37,7 +38,7 @@ struct own_list {
     void (*done)(void *arg, enum err err);
     void *arg;
     struct own_list_ask ask;          /* keys_max 0: only the status counts */
-    atomic_uint_fast64_t *place;      /* a long list: among those of front->own_lists */
+    atomic_uint_fast64_t *place;      /* of a long list: in front->own_lists; else NULL */
     uint64_t until_ms;                /* ageing time */
     unsigned calls;
     struct arena page_keep, keep;     /* hold the page that has come; the objects' texts */
@@ -212,7 +213,7 @@ static bool is_full(const struct own_list *list)
            list->keep.used_bytes + list->count * sizeof(list->objects[0]) >= list->ask.bytes_max;
 }
 
-/* True if no key may come before the end of the next call. */
+/* True if the list may make no further call: it has made CALLS_MAX calls, or its time is over. */
 static bool is_late(const struct own_list *list)
 {
     return list->calls >= CALLS_MAX || ageing_ms() >= list->until_ms;
@@ -258,7 +259,7 @@ static int by_key(const void *a, const void *b)
     return slice_cmp(((const struct listed *)a)->key, ((const struct listed *)b)->key);
 }
 
-/* The list has no page if the time of the last call was over. */
+/* If the time ran out during the last call (tick), there is no new page to read. */
 enum err own_list_read(struct own_list *list)
 {
     enum err err = list->page.len ? read_page(list) : OK;
