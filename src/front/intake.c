@@ -357,7 +357,7 @@ static enum err plan(struct intake *intake, const struct intake_ask *ask)
     if (!is->framed && ask->head->chunked && is->has_length &&
         is->length != http_body_bytes(ask->body)) {
         outcome->fault.message = S("You did not provide the number of bytes specified by the "
-                            "Content-Length HTTP header");
+                                    "x-amz-decoded-content-length HTTP header");
         return ERR_INCOMPLETE;
     }
     if (is->encoding.ptr)
