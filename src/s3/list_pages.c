@@ -2,8 +2,9 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Of all pages together, only two keys and two tokens are kept. So a list of any length needs the
- * memory of one page. One of the tokens is that of the page 1, 2, 4, 8 ...: if the tokens of a list
- * go round in a circle, this token comes again sooner or later. */
+ * memory of one page. One of the two tokens is the mark: the token of the latest page whose number
+ * is 1, 2, 4, 8 ... If the tokens of a list repeat in a cycle, the mark comes again sooner or later
+ * (Brent's algorithm). */
 #include "s3/list_pages.h"
 
 #include <stdlib.h>
@@ -56,8 +57,8 @@ slice list_pages_query(const struct list_pages *pages, size_t keys_max, struct a
     return text_slice(&query);
 }
 
-/* False if `key` is `before`, or comes before it both in the order of bytes and in that of a tree
- * of folders, where "a/b" comes before "a-b". */
+/* True if `key` comes after `before` in the order of bytes, or in that of a tree of folders, where
+ * "a/b" comes before "a-b". */
 static bool is_after(slice key, slice before)
 {
     size_t same = 0;

@@ -3,9 +3,9 @@
  *
  * A list of a bucket (ListObjectsV2) comes in pages. Some origins list keys in another order than
  * that of their bytes, so each call goes on with the token of the page before; without a token, it
- * goes on after the last key. Some origins ignore one of the two. Then calls might never come to an
- * end, or keys might come twice, so each page is judged. The functions do no I/O and read no clock
- * (rule H9 in src/README.md). */
+ * goes on after the last key. Some origins ignore that token or that key. Then calls might never
+ * come to an end, or keys might come twice, so each page is judged. The functions do no I/O and
+ * read no clock (rule H9 in src/README.md). */
 #ifndef S3_LIST_PAGES_H
 #define S3_LIST_PAGES_H
 
@@ -18,7 +18,7 @@ struct list_pages {
     slice token;                  /* where the next page begins; empty: after the key `last` */
     bool more;                    /* the last page was not the end of the list */
     uint64_t count;               /* pages that have come */
-    slice mark;                   /* an earlier token: one that comes again is found (Brent) */
+    slice mark;                   /* an earlier token; if it comes again, the list has no end */
 };
 
 /* The list will have the keys with this prefix that come behind the key `after`, which may be
@@ -29,8 +29,8 @@ void list_pages_copy(struct list_pages *pages, const struct list_pages *from);
 void list_pages_end(struct list_pages *pages);
 /* Returns the query of the call for the next page, of at most keys_max keys. */
 slice list_pages_query(const struct list_pages *pages, size_t keys_max, struct arena *keep);
-/* Notes the page that has come. Returns another value than LIST_GOES_ON if the page does not go on
- * where the one before ended. Then nothing was noted, and the list has no further page. */
+/* Notes the page that has come, and returns LIST_GOES_ON. If the page does not go on where the one
+ * before ended, returns the fault, and notes only that the list has no further page. */
 enum list_fault { LIST_GOES_ON, LIST_ENDLESS, LIST_REPEATED, LIST_BEFORE, LIST_FAULTS };
 enum list_fault list_pages_take(struct list_pages *pages, const struct listing *page) MUST_USE;
 /* The faults as sentences for people. */
