@@ -17,9 +17,10 @@
 
 #include "base/slice.h"
 
-/* 5 failures in a row, as Envoy's outlier detection and gobreaker have by default. Of a busy origin
- * that fails in half of its calls, 5 failures in a row are no rarity. So there must also be no
- * answer for BREAKER_SILENT_MS, from the time when the first of the calls that failed was sent. */
+/* 5 failures in a row, as Envoy's outlier detection and gobreaker have by default. If a
+ * busy origin fails in half of its calls, 5 failures in a row are not rare. So the breaker opens
+ * only if there was also no answer for BREAKER_SILENT_MS. This time begins when the first of the
+ * calls that failed was sent. */
 #define BREAKER_FAILURES 5u
 #define BREAKER_SILENT_MS 1000u
 /* At least 3 different names must have failed, because an origin may fail for one object alone.
@@ -69,8 +70,8 @@ void breaker_name(struct breaker_name *name, slice bucket, slice key);
 /* True if a call of this name would be refused now. */
 bool breaker_refuses(const struct breaker *breaker, const struct breaker_name *name,
                      uint64_t now_ms) MUST_USE;
-/* To be called for each try before it is sent. After BREAKER_PROBES, the result of the try must be
- * noted with `probe`, whatever it is. */
+/* To be called for each try before it is sent. If it returns BREAKER_PROBES, the caller must note
+ * the result of the try (breaker_note) with `probe` set, even if the result is BREAKER_NOTHING. */
 enum breaker_say { BREAKER_ADMITS, BREAKER_PROBES, BREAKER_REFUSES };
 enum breaker_say breaker_admit(struct breaker *breaker, const struct breaker_name *name,
                                uint64_t now_ms) MUST_USE;

@@ -5,11 +5,11 @@
  * adds only User-Agent and Content-Length.
  *
  * Time: libcurl limits the time to connect. This file limits silence: each exchange records when a
- * byte last moved, and every TICK_MS the thread that runs the
- * exchanges (the carrier, carrier.c) ends those that have waited too long. The
- * time of a pause does not count, because during a pause, the origin waits for Penstock. A 1xx head
- * is no progress; otherwise an origin could send 1xx heads for ever. Once the whole request was
- * sent, the limit is answer_ms, because an origin may need long for its work.
+ * byte last moved. Every TICK_MS, the carrier (the thread that runs the exchanges, carrier.c) ends
+ * each exchange that has waited too long. The time of a pause does not count, because during a
+ * pause, the origin waits for Penstock. A 1xx head is no progress; otherwise an origin could send
+ * 1xx heads for ever. Once the whole request was sent, the limit is answer_ms, because an origin
+ * may need long for its work.
  *
  * If a reused connection ends before the first byte of the answer, the cause is most likely the
  * origin's idle timeout, and libcurl repeats the request by itself. But the origin may have read
@@ -20,9 +20,8 @@
  * has no body. But radosgw sends an empty last chunk after its answer to HEAD /, at any time. So if
  * a successful answer to a HEAD says "chunked", its connection is not reused. (AWS also says
  * "chunked" when it refuses a HEAD, but sends no chunk. So after a refusal, the connection is
- * reused.) If a connection that could be reused holds
- * unread bytes, the request goes over a new connection. Threads: an exchange belongs to its
- * carrier. */
+ * reused.) If a connection that could be reused holds unread bytes, the request goes over a new
+ * connection. Threads: an exchange belongs to its carrier. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -47,8 +47,8 @@ struct s3 {
     struct retry_budget budget;
     struct breaker breaker;
     struct seldom failures, refusals;
-    /* True once own credentials were accepted, or a refused HEAD was logged. From then on, refused
-     * HEADs are not logged. */
+    /* True once own credentials were accepted, or a refused HEAD was logged. From then on, a
+     * refused HEAD is logged only while keys_refused is true. */
     atomic_bool keys_taken;
     atomic_bool keys_refused;       /* the last answer about these credentials was a refusal */
 };
@@ -59,9 +59,8 @@ void s3_call_resume(struct origin_hook *hook);
 void s3_call_cancel(struct origin_hook *hook);
 void s3_call_ask_again(struct origin_hook *hook);
 
-/* s3_ask.c: builds the request of a try, in the arena `keep`, and signs it with the
- * credentials `with`. Sets `region` to the
- * region that the signature is for. */
+/* s3_ask.c: builds the request of a try, in the arena `keep`, and signs it with the credentials
+ * `with`. Sets `region` to the region that the signature is for. */
 void s3_ask_make(struct s3 *s3, struct arena *keep, const struct origin_call *asked,
                  const struct sigv4_credentials *with, char region[REGION_BYTES_MAX],
                  struct exchange_ask *ret);
