@@ -1,8 +1,8 @@
 /* draft.c - makes a new job. SPDX-License-Identifier: Apache-2.0
  *
  * The list goes to its file block by block, so a list of any length needs the memory of one block.
- * The state file comes after it. If the process ends before that, the next one finds a list without
- * a job, and removes it. */
+ * The state file is written after the list. If the process ends between the two, the next process
+ * finds a list without a job, and removes the list. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -23,13 +23,13 @@ struct job_draft {
     size_t folder;
     int dir, file;                    /* the folder jobs/; the list, or -1 */
     bool started;
-    uint64_t items, bytes;            /* of the list; bytes: of the blocks that are written */
+    uint64_t items, bytes;            /* items of the list; bytes of its written blocks */
     struct job_block block;
 };
 
-/* An owner may have half of the places that other owners leave free. While the table is full of
- * reports, an owner with many of them waits until the thread `job-files` has removed one. Under the
- * lock. */
+/* Of the places for jobs in progress, an owner may have half of those that other owners leave free.
+ * If the table is full, an owner of half of its entries or more gets no place until the thread
+ * `job-files` has removed a report. Under the lock. */
 static bool has_place(struct jobs *jobs, slice owner)
 {
     unsigned own = 0, own_running = 0, running = 0;
@@ -53,8 +53,9 @@ static bool judge_place(struct jobs *jobs, slice owner)
     return may;
 }
 
-/* The files go to the first cache folder in service. It must not be one whose jobs are still to be
- * found: the thread `job-files` would find the new one, too. */
+/* The files go to the first cache folder that is in service and in which the thread `job-files` has
+ * looked for jobs. In any other folder, that thread might take the new job for one of an earlier
+ * process. */
 static enum err open_folder(struct job_draft *draft)
 {
     struct store *store = jobs_store(draft->jobs);
@@ -116,7 +117,7 @@ static enum err write_block(struct job_draft *draft)
         draft->file = file_make_new(draft->dir, job_name(draft->id, true, name));
     if (draft->file < 0)
         return file_err(errno);
-    errno = ENOSPC;    /* if a part of the block was written */
+    errno = ENOSPC;    /* the error if only a part of the block is written */
     bool whole = write(draft->file, bytes.ptr, bytes.len) == (ssize_t)bytes.len;
     job_block_begin(&draft->block);
     return whole ? OK : file_err(errno);

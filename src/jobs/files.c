@@ -2,9 +2,10 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * A state that has changed is written once a second, and at once when the job ends. The thread also
- * finds the jobs of earlier processes: in each cache folder as soon as it is in service. After 7
- * days it removes a report. A list is removed when its job has ended. If a cache folder is out of
- * service, its jobs go on, and their states are written when it is back. */
+ * finds the jobs of earlier processes: in each cache folder as soon as it is in service. A report
+ * is removed 7 days after the end of its job, or earlier if the table of jobs is full. A list is
+ * removed when its job has ended. If a cache folder is out of service, its jobs go on, and their
+ * states are written when it is back. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -54,11 +55,12 @@ enum err files_write(struct jobs *jobs, int folder, uint64_t id, slice bytes)
 struct saving {
     uint64_t id, version;
     size_t folder;
-    bool has_list, over;              /* the list goes when the job is over */
+    bool has_list, over;              /* the list is removed when the job is over */
     slice bytes;
 };
 
-/* Finds the first job that is not saved, from `from` on. Returns false if there is none. */
+/* Finds the next job that is not saved, from position *at on, and moves *at behind it. Returns
+ * false if there is none. */
 static bool find_unsaved(struct jobs *jobs, size_t *at, struct arena *keep, struct saving *ret)
 {
     size_t i = 0;
@@ -129,8 +131,9 @@ static unsigned reports_of(struct jobs *jobs, slice owner)
     return count;
 }
 
-/* Returns a report that is old, or if there are too many, the oldest one of the owner with the
- * most; or NULL. So a client that starts many jobs does not remove the reports of others. */
+/* Returns a report that is older than REPORT_S. If there is none and the table is full, returns the
+ * oldest report of the owner with the most reports: so a client that starts many jobs does not
+ * remove the reports of others. Otherwise returns NULL. */
 static struct job *find_old(struct jobs *jobs)
 {
     struct job *found = NULL;
@@ -147,7 +150,7 @@ static struct job *find_old(struct jobs *jobs)
     return found;
 }
 
-/* Takes such a report out of the table. */
+/* Takes the report that find_old returns out of the table. */
 static bool take_old(struct jobs *jobs, uint64_t *ret_id, size_t *ret_folder)
 {
     pthread_mutex_lock(&jobs->lock);
@@ -195,7 +198,7 @@ static void take_state(struct jobs *jobs, int dir, size_t folder, const char *na
     if (!err && file.id != id)
         err = ERR_GONE;
     pthread_mutex_lock(&jobs->lock);
-    bool adds = !err && !jobs_get(jobs, id);    /* it may lie in two folders */
+    bool adds = !err && !jobs_get(jobs, id);    /* two folders may have the same job */
     if (adds)
         (void)jobs_add(jobs, &file, folder);
     pthread_mutex_unlock(&jobs->lock);
@@ -234,7 +237,8 @@ static void judge_list(struct jobs *jobs, int dir, const char *name, uint64_t id
         unlinkat(dir, name, 0);
 }
 
-/* Reads the states first, and then judges the lists. */
+/* Reads the states in the folder, or, if `lists`, judges the lists. The states must be read first,
+ * because judge_list looks for the job of a list in the table. */
 static void read_names(struct jobs *jobs, int dir, size_t folder, bool lists)
 {
     int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -295,7 +299,7 @@ static void *run(void *arg)
     } while (wait(jobs));
     save_all(jobs);
     pthread_mutex_lock(&jobs->lock);
-    pthread_cond_broadcast(&jobs->files.saved);    /* nobody waits any longer (jobs_cancel) */
+    pthread_cond_broadcast(&jobs->files.saved);    /* ends the waits in jobs_cancel */
     pthread_mutex_unlock(&jobs->lock);
     return NULL;
 }

@@ -26,7 +26,7 @@
 /* The part of a job that changes. Under the lock. */
 struct job_report {
     enum job_state state;
-    slice why;                        /* of the end; a text of job->keep */
+    slice why;                        /* why the job ended; a text of job->keep */
     int64_t ended_s;
     struct job_sums done;             /* of all items that are done */
     struct job_sums settled;          /* of those before the cursor */
@@ -34,7 +34,7 @@ struct job_report {
     struct job_cursor cursor;
     struct job_failure failures[JOB_FAILURES_MAX];    /* settled ones; texts of job->keep */
     size_t failure_count;
-    const char *waits;                /* static text, or NULL: it makes progress */
+    const char *waits;                /* why the job waits: static text; NULL: it does not */
     struct job_total total;
 };
 
@@ -53,7 +53,7 @@ struct job {
     struct job_report report;
     struct job_pace pace;
     bool canceled;                    /* a client wants it to end; under the lock */
-    uint64_t version, saved;          /* of the report; in the file. Under the lock */
+    uint64_t version, saved;          /* of the report, and in the file; under the lock */
     bool has_run;                     /* under the lock; the thread `jobs` changes it */
 };
 
@@ -63,7 +63,7 @@ struct files {
     pthread_mutex_t writing;          /* held during folder_write, which is for one thread */
     pthread_cond_t wake, saved;       /* with the lock of the jobs */
     bool stopping, urgent;            /* under the lock */
-    int64_t began_s;                  /* wall clock, of the process */
+    int64_t began_s;                  /* the start of this process, by the wall clock */
     atomic_bool read[VOLUMES_MAX];    /* the jobs of this folder were found */
     atomic_bool looked;               /* the thread has looked into all folders once */
 };
@@ -76,14 +76,14 @@ struct jobs {
     struct list all;                  /* under the lock, the oldest first */
     size_t count;
     struct files files;
-    /* ---- for the thread `jobs` alone, but `ending` and the ticket ---- */
+    /* ---- only the thread `jobs` uses these, except `ending` and the ticket ---- */
     pthread_t thread;
     atomic_bool ending;
     struct mailbox *box;
     struct ticket *look;              /* wakes the thread: a job came or ends, or it must end */
     struct cache_loop *cache;
     struct list runs;
-    struct list ready;                /* items that let others go first */
+    struct list ready;                /* items whose turn is over, but that have bytes to read */
     unsigned gets;
 };
 
@@ -95,18 +95,18 @@ static inline struct store *jobs_store(const struct jobs *jobs)
 /* ---- jobs.c: the table. All under the lock ---- */
 struct job *jobs_add(struct jobs *jobs, const struct job_file *file, size_t folder);
 struct job *jobs_get(struct jobs *jobs, uint64_t id);       /* NULL: none */
-void jobs_remove(struct jobs *jobs, struct job *job);       /* it has no run */
+void jobs_remove(struct jobs *jobs, struct job *job);       /* it must have no run */
 /* Notes that the report has changed. `urgent`: it is to be saved at once. */
 void job_changed(struct jobs *jobs, struct job *job, bool urgent);
-/* Logs an event of a job, with what it brings. Without the lock, for a job that nobody else knows
- * yet. */
+/* Logs an event of a job. Needs no lock, because it reads only `file`. */
 void job_log(const char *event, const struct job_file *file);
-/* The job as its state file has it, in keep; with its cursor. */
+/* Returns the content of the job's state file, in keep. The failures are left out unless
+ * `with_failures`. */
 struct job_file job_file_of(const struct job *job, bool with_failures, struct arena *keep);
 
 /* ---- files.c ---- */
-/* Replaces the state of a job in the folder jobs/ by these bytes. Any thread. Returns OK, or as
- * folder_write. */
+/* Replaces the state of a job in the folder jobs/ by these bytes. Any thread. Returns OK, or an
+ * error of folder_write. */
 enum err files_write(struct jobs *jobs, int folder, uint64_t id, slice bytes) MUST_USE;
 bool files_start(struct jobs *jobs) MUST_USE;
 void files_stop(struct jobs *jobs);    /* saves what is not saved */
@@ -123,13 +123,14 @@ struct lister {
     bool began;                       /* the first page has come */
     unsigned empty;                   /* pages without keys in a row */
 };
-/* The keys behind `after`; or those that come behind the last page of `from`. */
+/* The list begins behind the key `after`, or behind the last page that `from` has taken. */
 void lister_begin(struct lister *lister, struct job_run *run, slice after);
 void lister_begin_behind(struct lister *lister, const struct lister *from);
 void lister_end(struct lister *lister);
 bool lister_has_more(const struct lister *lister);
-/* Takes the next page, or asks for it. Returns OK with *ret, in keep; ERR_WAIT: run_wake is called
- * later; or ERR_NOT_FOUND: there is no further page, or the run has got its end. */
+/* Takes the next page, or asks for it. Returns OK with *ret, in keep. Returns ERR_WAIT if the page
+ * is on its way: job_run_wake is called when it comes. Returns ERR_NOT_FOUND if no call may begin:
+ * there is no further page, the run has got its end, or an outage lets it pause. */
 enum err lister_next(struct lister *lister, struct arena *keep, struct listing *ret) MUST_USE;
 
 /* ---- source.c: the items of a run, in their order ---- */
@@ -143,17 +144,18 @@ struct job_source {
     int file;                         /* of a list: its file; -1: not open */
     bool at_end;                      /* of a list: all its blocks were read */
     uint64_t offset;                  /* of the next block */
-    uint64_t items;                   /* of a list: before the next item */
+    uint64_t items;                   /* number of items before the next one */
 };
-/* Of an item in a list, for the cursor. */
+/* The place of an item in its list, for the cursor. */
 struct item_position {
     uint64_t block;
     uint32_t row;
 };
 void job_source_begin(struct job_source *source, struct job_run *run);
 void job_source_end(struct job_source *source);
-/* Returns OK with the next item, whose key is valid until the next call; ERR_WAIT: job_run_wake is
- * called later; or ERR_NOT_FOUND: there is no further item, or the run has got its end. */
+/* Returns OK with the next item, whose key is valid until the next call. Returns ERR_WAIT if the
+ * item comes later: try again after job_run_wake, or after the pause of an outage. Returns
+ * ERR_NOT_FOUND if there is no further item, or the run has got its end. */
 enum err job_source_next(struct job_source *source, struct item *ret,
                          struct item_position *ret_position) MUST_USE;
 
@@ -184,11 +186,11 @@ struct job_item_result {
     int status;
 };
 
-/* An origin that fails, or a limit of Penstock: the item is tried again. */
+/* The tries of an item that failed because of the origin or of a limit of Penstock. */
 struct job_item_outage {
-    unsigned tries;                   /* that count (rest, item.c) */
-    uint64_t last_ms;                 /* of the last try */
-    uint64_t successes;               /* of the run, at the last try */
+    unsigned tries;                   /* only the tries that count: see rest() in item.c */
+    uint64_t last_ms;                 /* when the last try failed */
+    uint64_t successes;               /* run->successes at the last try */
 };
 
 struct job_item {
@@ -198,12 +200,12 @@ struct job_item {
     char *key;                        /* the memory of item.key */
     struct item item;
     struct item_position position;
-    size_t range;                     /* of the job's ranges, which is read now */
+    size_t range;                     /* index of the job's range that is read now */
     struct get_ask ask;
     struct get *get;
-    bool foreseen, decided;           /* not all bytes are here; the get has its answer */
-    bool unknown;                     /* not even metadata was here */
-    uint64_t at, want;                /* bytes of the get */
+    bool foreseen, decided;           /* the forecast is no hit; the get has its answer */
+    bool unknown;                     /* the forecast had no metadata of the object */
+    uint64_t at, want;                /* bytes of the get: read so far; to be read */
     struct metadata *metadata;        /* the version that was read last */
     uint64_t lands_ms;                /* when JOB_ITEM_LANDS began */
     struct job_item_result result;
@@ -239,15 +241,15 @@ struct job_run {
     uint64_t successes;               /* answers of the origin */
     unsigned not_kept_row;              /* settled items in a row that the cache did not keep */
     struct job_outage outage;
-    enum job_state state;             /* JOB_RUNNING: none yet */
+    enum job_state state;             /* the end of the run; JOB_RUNNING: none yet */
     slice why;                        /* in the memory of the job */
 };
 void job_run_new(struct jobs *jobs, struct job *job);
 void job_run_free(struct job_run **run);
-/* Gives the run its end. It is over when job_run_turn sees that. `why` is copied. */
+/* Gives the run its end, unless it has one. job_run_turn then frees the run. `why` is copied. */
 void job_run_stop(struct job_run *run, enum job_state state, slice why);
 void job_run_succeeds(struct job_run *run);
-/* An origin fails. `why` is static text, for the report. */
+/* Notes an outage: the run pauses. `why` is static text, for the report. */
 void job_run_meets_outage(struct job_run *run, const char *why);
 /* True if a further item, or a list call, may begin now. */
 bool job_run_may_ask(const struct job_run *run);

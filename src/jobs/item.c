@@ -5,10 +5,10 @@
  *     └── an outage ───┘
  *
  * If the cached copy is fresh and complete, no byte is read. Otherwise a get reads the bytes and
- * drops them: a flight stores them (cache/flight.h). An item of which bytes came from the origin is
- * done when the store has all of them on its disk, or when no fetch of the object is left. So an
- * item that counts as done is never lost by a kill -9, and the job knows whether the cache keeps
- * what it brings. Threads: the thread `jobs`. */
+ * drops them: a flight stores them (cache/flight.h). If bytes of an item came from the origin, the
+ * item is done when the store has all its bytes on the disk, or when no fetch of the object is
+ * left. So a kill -9 loses no item that counts as done, and the job knows whether the cache keeps
+ * the objects that it brings. Threads: the thread `jobs`. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -19,7 +19,7 @@
 #define TURN_BYTES (4 * MIB)          /* of one item before other items have a turn */
 #define TRIES_MAX 5u                  /* of an item, while the origin answers other calls */
 #define LANDS_MS 30000u
-#define NAMED_UNITS 8192u             /* get_answer.source knows of so many units (1 GiB) */
+#define NAMED_UNITS 8192u             /* get_answer.source covers no more units (1 GiB) */
 
 void job_item_init(struct job_item *job_item, struct job_run *run, const struct item *item,
                    const struct item_position *position)
@@ -52,7 +52,7 @@ void job_item_free(struct job_item *job_item)
 
 /* ---- ranges ---- */
 
-/* An item with a span of its own has no other range. */
+/* The ranges of the job do not apply to an item with a span of its own. */
 static size_t range_count(const struct job_item *job_item)
 {
     size_t count = job_item->run->job->spec.range_count;
@@ -70,7 +70,8 @@ static struct item item_of(const struct job_item *job_item, size_t range)
     return item;
 }
 
-/* The bytes of this range in the version that was read. False: the range has none. */
+/* Finds the bytes of this range in the version that was read. Returns false if it has none of
+ * them. */
 static bool span_of(const struct job_item *job_item, size_t range, uint64_t *ret_first,
                     uint64_t *ret_end)
 {
@@ -109,9 +110,10 @@ static void fail(struct job_item *job_item, enum err err, int status)
     finish(job_item);
 }
 
-/* Notes an outage: the item begins again later, or fails for good. A try counts only if the origin
- * has answered other calls of the run since the try before, or if no other item is left. So an
- * origin that is down for a while costs no item, and an item that always fails stops no other. */
+/* Notes an outage: the item begins again later, or fails for good after TRIES_MAX tries that count.
+ * The first try counts. A later try counts only if the origin has answered other calls of the run
+ * since the try before, or if no other item is left. So no item fails only because the origin is
+ * down for a while, and an item that always fails stops no other item. */
 static void rest(struct job_item *job_item, enum err err, int status)
 {
     struct job_item_outage *outage = &job_item->outage;
@@ -170,8 +172,8 @@ static void end_range(struct job_item *job_item)
     uint64_t origin_bytes = get_cost(job_item->get)->origin_bytes;
     job_item->result.bytes += job_item->want;
     job_item->result.fetched |= origin_bytes > 0;
-    /* The bytes may be in the store before this thread reads them. They still came from the
-     * origin. */
+    /* If even the metadata was missing, all bytes came from the origin. Some of them may have been
+     * in the store before this thread read them, so the get's own count may lack them. */
     job_item->result.origin_bytes += job_item->unknown ? job_item->want : origin_bytes;
     end_get(job_item);
     if (++job_item->range < range_count(job_item)) {
@@ -204,7 +206,7 @@ static bool decided(struct job_item *job_item, const struct get_answer *answer)
     }
     if (was_asked(answer))
         job_run_succeeds(job_item->run);
-    /* A short object has not every range of the job. */
+    /* A short object may lack a range of the job: that is no failure. */
     bool beyond = answer->err == ERR_BAD_RANGE &&
                   item_of(job_item, job_item->range).kind == ITEM_RANGE;
     if (answer->err && !beyond) {
@@ -220,7 +222,8 @@ static bool decided(struct job_item *job_item, const struct get_answer *answer)
     return false;
 }
 
-/* Returns false if the item waits, or has ended. */
+/* Reads bytes of the range, until the item has to wait, or its turn is over (TURN_BYTES), or the
+ * range ends. */
 static void move(struct job_item *job_item)
 {
     for (uint64_t until = job_item->at + TURN_BYTES; job_item->at < job_item->want;) {
@@ -244,7 +247,7 @@ static void move(struct job_item *job_item)
 }
 
 /* Notes what is missing. Returns true if the get would be a hit for all bytes of the range, without
- * a word from the origin. */
+ * a call to the origin. */
 static bool is_hit(struct job_item *job_item, const struct get_forecast *forecast)
 {
     uint64_t first = 0, end = 0;
@@ -255,7 +258,7 @@ static bool is_hit(struct job_item *job_item, const struct get_forecast *forecas
         if (span_of(job_item, job_item->range, &first, &end))
             job_item->want = end - first;
         else if (item_of(job_item, job_item->range).kind == ITEM_SPAN)
-            return false;    /* the get says what is wrong with it */
+            return false;    /* the get will say what is wrong with the span */
     }
     bool missing = job_item->unknown || (job_item->want && !has_units(job_item, first, end));
     job_item->result.fetched |= missing;
@@ -264,8 +267,8 @@ static bool is_hit(struct job_item *job_item, const struct get_forecast *forecas
                         forecast->judgement == JUDGED_CONFIRMED);
 }
 
-/* A get that has made a forecast does nothing else, so another one follows it. Returns false if the
- * item waits, or goes on with another range. */
+/* A get that has made a forecast does nothing else. So if the forecast is no hit, a second get
+ * follows. Returns false if the forecast has not come yet, or is a hit, which ends the range. */
 static bool foresee(struct job_item *job_item)
 {
     struct get_forecast forecast;
@@ -354,8 +357,9 @@ static bool is_kept(const struct job_item *job_item, bool *ret_any)
     return kept;
 }
 
-/* True if the bytes would have come to the disk long ago. Clients that read an object again and
- * again, which the cache does not keep, would otherwise hold up the job for ever. */
+/* True if the item has waited so long that its bytes would be on the disk by now if the cache kept
+ * them. The reason for this limit: while clients read an object again and again that the cache does
+ * not keep, a fetch of the object is always in progress, and the job would never end. */
 static bool is_late(const struct job_item *job_item)
 {
     return mono_ms() - job_item->lands_ms >= LANDS_MS &&

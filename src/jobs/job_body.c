@@ -10,7 +10,7 @@
 #include "s3/request.h"
 
 #define NAME_BYTES_MAX 40             /* limit of a name in a message */
-#define HEAD_ITEMS_MAX 16384u         /* of "keys", as of a batch; more items come as lines */
+#define HEAD_ITEMS_MAX 16384u         /* most items in "keys", as in a batch; more come as lines */
 
 static enum err bad(slice *ret_why, slice why)
 {

@@ -13,7 +13,7 @@
 #define STATE_MAGIC 0x4a545350u       /* "PSTJ" */
 #define BLOCK_MAGIC 0x4b545350u       /* "PSTK" */
 #define VERSION 1u
-#define NAME_BYTES_MAX 4096u          /* of each text but keys */
+#define NAME_BYTES_MAX 4096u          /* limit of each text, except keys */
 
 struct state_head {
     uint32_t magic, version;

@@ -12,7 +12,7 @@
 #define JOB_RANGES_MAX 16u            /* H8: ranges of each object */
 #define JOB_FAILURES_MAX 100u         /* H8: failures that are listed; all are counted */
 #define JOB_FILE_MAX (512 * KIB)      /* more than any state file has */
-#define JOB_LIST_MAX (64 * MIB)       /* H8: of the file of a list, and of the body that has it */
+#define JOB_LIST_MAX (64 * MIB)       /* H8: the file of a list; the body that brings it */
 
 /* The task of a job. It never changes. */
 struct job_spec {
@@ -20,7 +20,7 @@ struct job_spec {
     slice bucket, prefix;
     bool by_list;                     /* the keys are those of the list, not those of the prefix */
     bool pins;                        /* the prefix is to be pinned first; not in the file */
-    uint64_t listed;                  /* the number of items in that file */
+    uint64_t listed;                  /* the number of items in the list */
     /* The bytes of each object that are wanted, as in a Range header; none: the whole object. */
     struct s3_range ranges[JOB_RANGES_MAX];
     size_t range_count;
@@ -32,7 +32,7 @@ enum job_state {
     JOB_CANCELED,                     /* a client canceled it */
     JOB_FULL,                         /* the cache does not keep what the job brings */
     JOB_REFUSED,                      /* its owner is gone, or may not list the prefix */
-    JOB_FAILED,                       /* the rest of its items can't be found */
+    JOB_FAILED,                       /* its other items can't be found, or it took 7 days */
     JOB_STATES
 };
 
@@ -42,7 +42,7 @@ const char *job_state_name(enum job_state state);    /* "running", "done" ... */
 struct job_sums {
     uint64_t objects, bytes;          /* of hits and fetched items: the bytes that were wanted */
     uint64_t hits;                    /* all bytes were in the cache already */
-    uint64_t fetched, origin_bytes;   /* at least a byte came from the origin; all those bytes */
+    uint64_t fetched, origin_bytes;   /* items with bytes from the origin; these bytes */
     uint64_t not_kept;                  /* of the fetched items: the cache did not keep all bytes */
     uint64_t failed;
 };
@@ -63,7 +63,7 @@ struct job_file {
     uint64_t id;
     struct job_spec spec;
     enum job_state state;
-    slice why;                        /* of an end: a sentence for people; may be empty */
+    slice why;                        /* why it ended: a sentence for people, or empty */
     int64_t began_s, ended_s;         /* wall clock; ended_s 0: it runs */
     struct job_sums sums;
     struct job_cursor cursor;

@@ -1,9 +1,9 @@
 /* jobs.c - the table of jobs, and the thread that runs them. SPDX-License-Identifier: Apache-2.0
  *
  * The table has the jobs in progress, and the reports of earlier ones. The thread `jobs` runs all
- * gets of all jobs. It gives each job a turn, which begins one item, as long as fewer than gets_max
- * gets are in progress, and memory for readers is not scarce. So jobs share what they may take, and
- * leave the rest to clients. */
+ * gets of all jobs. It gives the jobs turns, and each turn begins one item. No item begins while
+ * gets_max gets are in progress, or while memory for readers is scarce. So the jobs share gets_max
+ * gets, and leave the rest to clients. */
 #include "jobs/inside.h"
 
 #include <inttypes.h>
@@ -47,7 +47,7 @@ static void copy_failures(struct job_failure *to, const struct job_failure *from
                                       arena_copy(keep, from[i].code), from[i].status };
 }
 
-/* Puts it behind all jobs that began earlier. */
+/* Puts the job behind all jobs that began earlier. */
 static void put_in_order(struct jobs *jobs, struct job *job)
 {
     struct list *before = &jobs->all;
@@ -138,7 +138,7 @@ void job_log(const char *event, const struct job_file *file)
 
 /* ---- reports ---- */
 
-/* Returns bytes a second, and takes samples: the older one is 5 to 10 s old. */
+/* Returns the bytes a second since the older of the two samples (struct job_pace). */
 static uint64_t rate_of(struct job *job)
 {
     struct job_pace *pace = &job->pace;

@@ -11,16 +11,17 @@
 #include "cache/reader.h"
 #include "jobs/job_state.h"
 
-/* H8: jobs in progress, and jobs with the reports of earlier ones. If there are more reports, the
- * oldest report of the client that has most of them is removed. */
+/* H8: at most JOBS_RUN_MAX jobs are in progress. The table has room for JOBS_MAX jobs: these, and
+ * the reports of earlier ones. When it is full, the oldest report of the client that has most
+ * reports is removed. */
 #define JOBS_RUN_MAX 32u
 #define JOBS_MAX 256u
-#define JOBS_MAX_HARD (JOBS_MAX + 64)    /* the reports can't be removed as fast as they come */
+#define JOBS_MAX_HARD (JOBS_MAX + 64)    /* while reports come faster than they are removed */
 
 struct jobs;
 struct jobs_options {
     struct cache *cache;
-    unsigned gets_max;                /* H8: gets of all jobs in progress */
+    unsigned gets_max;                /* H8: the most gets in progress, of all jobs together */
 };
 
 struct jobs *jobs_new(const struct jobs_options *options) MUST_USE;
@@ -56,7 +57,7 @@ bool jobs_are_known(const struct jobs *jobs) MUST_USE;
 
 /* The size of a job. */
 struct job_total {
-    uint64_t objects, bytes;          /* of a prefix, bytes: of whole objects; of a list: 0 */
+    uint64_t objects, bytes;          /* bytes: of the whole objects of a prefix; list: 0 */
     bool known;                       /* false: the keys of the prefix are still being counted */
 };
 
@@ -71,9 +72,9 @@ struct job_view {
 bool jobs_find(struct jobs *jobs, uint64_t id, struct arena *keep, struct job_view *ret) MUST_USE;
 /* Returns the jobs of a bucket, the oldest first, without their failures. All in keep. */
 size_t jobs_list(struct jobs *jobs, slice bucket, struct arena *keep, struct job_view **ret);
-/* Ends a job; does nothing if it has ended. Waits until the end is on the disk. Returns OK;
- * ERR_NOT_FOUND; or, if it is not on the disk after 10 s or at the stop, ERR_IO or ERR_STOPPING: a
- * restart may then begin the job again. */
+/* Ends a job; does nothing if it has ended. Waits until the end is on the disk. Returns OK or
+ * ERR_NOT_FOUND. Returns ERR_IO if the end is not on the disk after 10 s, and ERR_STOPPING if
+ * Penstock stops before that: a restart may then begin the job again. */
 enum err jobs_cancel(struct jobs *jobs, uint64_t id) MUST_USE;
 
 #endif

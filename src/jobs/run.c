@@ -1,12 +1,12 @@
 /* run.c - a job in progress. SPDX-License-Identifier: Apache-2.0
  *
- * The run takes items from its source, and begins an item for each of them, as long as the limit of
- * gets and the window allow it. The items at the front of the window that are done are *settled*:
- * they go into the sums and the cursor that the state file has.
+ * The run takes items from its source and begins them, as long as the limit of gets and the window
+ * allow it. The items at the front of the window that are done are *settled*: they go into the sums
+ * and the cursor that the state file has.
  *
  * If the origin fails, or a limit of Penstock refuses an item, the run pauses for a second, then 2,
  * 4 and up to 30 s. After each pause, one item is tried alone. Thus a job outlives an origin that
- * is down for hours, and costs it little. Threads: the thread `jobs`. */
+ * is down for hours, and sends it few calls. Threads: the thread `jobs`. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -20,7 +20,8 @@
 #define PAUSE_MS_MAX 30000u
 #define RUN_S (7 * 24 * 3600)          /* H8: a job may take so long */
 #define LOOK_MS 50u                   /* between two looks at the items that land */
-#define NOT_KEPT_MAX 64u                /* items in a row that the cache did not keep: it is full */
+#define NOT_KEPT_MAX 64u                /* after so many items in a row that the cache did not
+                                         * keep, the cache counts as full */
 
 static struct job_item *item_at(const struct job_run *run, size_t i)
 {
@@ -95,7 +96,7 @@ void job_run_meets_outage(struct job_run *run, const char *why)
 {
     struct job_outage *outage = &run->outage;
     uint64_t now_ms = mono_ms();
-    if (outage->tries && now_ms < outage->until_ms)    /* of the same outage */
+    if (outage->tries && now_ms < outage->until_ms)    /* a try from before the pause */
         return;
     uint64_t pause_ms = (uint64_t)PAUSE_MS << MIN(outage->tries, 5u);
     outage->tries++;
@@ -233,7 +234,7 @@ static void add_last_failures(struct job_run *run)
     pthread_mutex_unlock(&run->jobs->lock);
 }
 
-/* The run goes first: once the job has no run, another thread may remove it. */
+/* The run is freed first: once job->has_run is false, another thread may remove the job. */
 static void end(struct job_run *run)
 {
     struct jobs *jobs = run->jobs;

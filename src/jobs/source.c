@@ -2,8 +2,8 @@
  *
  * The keys of a prefix come from list calls to the origin, a page after another (lister.c). The
  * items of a list come from its file, a block after another. At most two pages are in memory: the
- * current one and the next one. A new process goes on behind the last key before the cursor, or in
- * its block.
+ * current one and the next one. A new process goes on at the cursor: for a prefix, behind the last
+ * key before the cursor; for a list, in the block that the cursor names.
  *
  * The thread `jobs` reads the blocks itself. If the disk hangs, all jobs wait, and nothing else
  * does. */
