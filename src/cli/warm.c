@@ -1,7 +1,7 @@
 /* warm.c - the subcommand warm: brings objects into the cache. SPDX-License-Identifier: Apache-2.0
  *
  * The service does the work, as a job (jobs/jobs.h). The command starts the job, shows how it gets
- * on, and prints its report. If the command ends before, the job goes on. */
+ * on, and prints its report. If the command ends before the job, the job goes on. */
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -27,7 +27,7 @@ struct warm {
 
 /* ---- the job, as the body of a request ---- */
 
-/* A-B, A- or -N */
+/* True for A-B, A- and -N. */
 static bool is_range(slice range)
 {
     uint64_t first = 0, last = UINT64_MAX;

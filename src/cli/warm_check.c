@@ -66,7 +66,8 @@ static void count(struct tally *tally, const struct listed *object)
     const struct cached *row = bsearch(&wanted, tally->rows, tally->count, sizeof(wanted), compare);
     tally->objects++;
     tally->bytes += object->size;
-    /* If the cache has several versions of the key, it is unknown which of them has which bytes. */
+    /* If the cache has several versions of the key, it is unknown which of them has which bytes.
+     * They count only if all of them are complete. */
     if (!row || (row->versions == 1 ? row->bytes != object->size
                                     : row->cached_bytes != row->bytes || row->bytes < object->size))
         return;

@@ -13,13 +13,13 @@
  * ends. A lost GPU stays open: its buffers are released, and the rest of the service goes on.
  *
  * Holders (sessions) share the slabs fairly. Each holder has a limit. The limit begins at a
- * sixteenth of the slabs, and rises by one with each slab that the holder gives back: so a holder with
- * the limit N has the limit 2N after it has given back N slabs. Also, a holder with a slab
+ * sixteenth of the slabs, and rises by one with each slab that the holder gives back: so a holder
+ * with the limit N has the limit 2N after it has given back N slabs. Also, a holder with a slab
  * takes another one only while it holds fewer slabs than are free. If the items of a holder wait
  * for an origin, the holder gives no slab back. So its limit stays small, and a new holder finds a
  * slab. One holder alone gets half of the slabs at most. Several holders whose limits have all
- * grown may together get all slabs. If all their items then wait for an origin, a new holder waits for
- * a slab.
+ * grown may together get all slabs. If all their items then wait for an origin, a new holder waits
+ * for a slab.
  * Threads: a lock guards tasks and slabs; only the copier touches the GPU. */
 #include "local/device.h"
 

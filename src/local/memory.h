@@ -25,8 +25,8 @@ struct memory_kind {
     const char *(*why_off)(const struct local *local);
     /* Takes the memory that the client offers. Returns OK if it has set the buffer's members for
      * one path; ERR_WAIT if buffer_taken follows; or another error, with the reason in *ret_why,
-     * and then it holds nothing. It sets the entry in fds to -1 for each descriptor that
-     * it keeps; the caller closes the others. */
+     * and then it holds nothing. It sets the entry in fds to -1 for each descriptor that it keeps;
+     * the caller closes the others. */
     enum err (*take)(struct buffer *buffer, const struct memory_offer *memory, int *fds,
                      size_t fd_count, struct trouble *ret_why);
     /* Gives the memory back; the caller makes sure that no fill of it is in progress. Returns OK if

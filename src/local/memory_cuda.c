@@ -6,8 +6,8 @@
  * CUDA calls take milliseconds, so the GPU's copier thread makes them. The session's keeper (its
  * worker, inside.h) gives the copier a device task, and the copier posts the task's mail to the
  * keeper when the task has ended.
- * Threads: the copier runs import_vmm, import_ipc and release_gpu. Any thread
- * may run vmm_off and ipc_off. The copier and the keeper run close_all. The keeper runs the rest. */
+ * Threads: the copier runs import_vmm, import_ipc and release_gpu. Any thread may run vmm_off and
+ * ipc_off. The copier and the keeper run close_all. The keeper runs the rest. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
