@@ -356,8 +356,9 @@ static enum err plan(struct intake *intake, const struct intake_ask *ask)
         return err;
     if (!is->framed && ask->head->chunked && is->has_length &&
         is->length != http_body_bytes(ask->body)) {
+        /* S3's own words, which clients compare, although it is another header here */
         outcome->fault.message = S("You did not provide the number of bytes specified by the "
-                                    "x-amz-decoded-content-length HTTP header");
+                            "Content-Length HTTP header");
         return ERR_INCOMPLETE;
     }
     if (is->encoding.ptr)

@@ -296,7 +296,7 @@ enum err chunked_end(struct chunked *chunked, slice *ret_why)
         return ERR_INCOMPLETE;
     if (chunked->got == chunked->form.length)
         return OK;
-    *ret_why = S("You did not provide the number of bytes specified by the "
-                 "x-amz-decoded-content-length HTTP header");
+    *ret_why = S("You did not provide the number of bytes specified by the Content-Length HTTP "
+                 "header");
     return ERR_INCOMPLETE;
 }
