@@ -1,8 +1,8 @@
 /* s3.h - an S3 server as an origin: declarations of its files. SPDX-License-Identifier: Apache-2.0
  *
  * s3.c opens an origin, s3_call.c runs its calls, s3_ask.c builds the request of each try,
- * s3_keys.c tells whether an answer refuses Penstock's own credentials, and s3_down.c asks the
- * breaker, which tells whether the origin is down. */
+ * s3_keys.c tells whether an answer refuses Penstock's own credentials, s3_down.c asks the breaker,
+ * which tells whether the origin is down, and s3_failure.c logs failures. */
 #ifndef ORIGIN_S3_H
 #define ORIGIN_S3_H
 
@@ -78,6 +78,10 @@ bool s3_down_refuses(struct s3 *s3, const struct origin_call *asked) MUST_USE;
 bool s3_down_admit(struct s3 *s3, const struct origin_call *asked, struct s3_trial *ret) MUST_USE;
 void s3_down_judge(struct s3 *s3, const struct origin_call *asked, struct s3_trial *trial,
                    enum err err, int status);
+/* s3_failure.c: logs the failure of a call, at most once a second. advice(): what the operator can
+ * do about a failure that libcurl's message does not explain, or "". */
+void s3_failure_log(struct s3 *s3, enum s3_op op, unsigned tries, const struct exchange_end *end);
+const char *s3_failure_advice(const struct exchange_end *end);
 /* s3_keys.c: true if an answer of this status may be a refusal of Penstock's own credentials. */
 bool s3_keys_in_doubt(int status);
 void s3_keys_taken(struct s3 *s3);    /* records an answer that is no refusal */

@@ -28,10 +28,8 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/metric.h"
 
 #define SWALLOW_BYTES_MAX (64 * 1024)
@@ -39,12 +37,6 @@
 #define RENEW_MS 11000u             /* longest RENEWING; more than the 10 s limit of STS */
 #define RENEW_LOOK_MS 20u
 #define GROW_LOOK_MS 1000u          /* while the limit of connections is low (limiter_grow) */
-#define TRUST "; set origin_ca_file (in origins: ca_file) to a file with the CA certificates " \
-              "that you trust"
-#define KEPT "; check the disks of the cache folders, which keep large request bodies"
-#define NO_TLS "; the origin's port does not speak TLS: check the port in the origin's URL (the " \
-               "setting 'origin', or url in 'origins'), and whether this URL must begin with " \
-               "http://"
 
 /* The current try of a call. The carrier writes it when it sends the try, and while the answer
  * comes. */
@@ -469,41 +461,6 @@ static enum exchange_take on_body(void *arg, slice bytes)
     return take == ORIGIN_TAKEN ? EXCHANGE_TAKEN : EXCHANGE_PAUSE;
 }
 
-/* Returns advice about a failure that libcurl's message does not explain, or "". */
-static const char *advice(const struct exchange_end *end)
-{
-    static const struct {
-        enum err err;
-        const char *words, *advice;
-    } rows[] = {
-        { ERR_ORIGIN_CERT, "self-signed", TRUST },
-        { ERR_ORIGIN_CERT, "issuer", TRUST },
-        { ERR_ORIGIN_CONNECT, "wrong version number", NO_TLS },
-        { ERR_ORIGIN_CONNECT, "packet length too long", NO_TLS },
-        { ERR_IO, "", KEPT },
-    };
-    for (size_t i = 0; i < countof(rows); i++)
-        if (rows[i].err == end->err && strstr(end->why, rows[i].words))
-            return rows[i].advice;
-    return "";
-}
-
-static void log_failure(const struct s3_call *call, const struct exchange_end *end)
-{
-    struct arena keep = { 0 };
-    uint64_t unlogged;
-    if (!s3_may_log(call->s3, &call->s3->failures, &unlogged))
-        return;
-    slice why = log_sentence(&keep, slice_of(end->why));
-    const char *more = advice(end);
-    log_warn("origin_failed", "origin=%s op=%s err=%s tries=%u not_logged=%llu "
-             "why=\"%s%s%.*s%s\"",
-             call->s3->origin.name, s3_op_name(call->hook.call->op), err_name(end->err),
-             call->tries, (unsigned long long)unlogged, err_text(end->err), why.len ? ": " : "",
-             SLICE_ARG(why), *more ? more : "; to test the origin, run penstock check");
-    arena_free(&keep);
-}
-
 /* Judges a held answer after its whole document has come. */
 static enum err judge_held(struct s3_call *call)
 {
@@ -545,9 +502,9 @@ static void on_end(void *arg, const struct exchange_end *end)
             finish(call, judge_held(call));
     } else {
         if (end->err)
-            log_failure(call, end);
+            s3_failure_log(call->s3, call->hook.call->op, call->tries, end);
         char why[400];
-        snprintf(why, sizeof(why), "%s%s", end->why, advice(end));
+        snprintf(why, sizeof(why), "%s%s", end->why, s3_failure_advice(end));
         call->hook.why = why;    /* finish() reads it before this function returns */
         finish(call, end->err);
     }
