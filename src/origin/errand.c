@@ -3,8 +3,9 @@
  *
  * Each errand has a ticket in the mailbox of its thread (mailbox.h); to wake the errand is to post
  * this ticket. If an errand is woken several times before its thread reads the mailbox, woken() is
- * called once. Timers are a list sorted by time. Most timers are set to a fixed time from now, so
- * their place is near the end, and the search for it starts there. */
+ * called once. Timers are a list sorted by time. Most timers are set to a fixed time from now. If
+ * that time is long, their place is near the end of the list; if it is short, near the start. So
+ * the search for the place starts at the end that is nearer in time. */
 #include "origin/errand.h"
 
 #define WAIT_MS_MAX 1000
@@ -34,18 +35,35 @@ void errand_wake(struct errand *errand)
     ticket_wake(errand->ticket);
 }
 
+static uint64_t due_ms(struct list *timer)
+{
+    return list_of(timer, struct errand, timer)->due_ms;
+}
+
+/* Returns the first timer that is later, or the head of the list. */
+static struct list *later(struct list *timers, uint64_t at_ms)
+{
+    struct list *next = timers;
+    if (list_empty(timers))
+        return timers;
+    uint64_t first_ms = due_ms(timers->next), last_ms = due_ms(timers->prev);
+    if (at_ms < first_ms + (last_ms - first_ms) / 2) {
+        for (next = timers->next; due_ms(next) <= at_ms; next = next->next)
+            ;    /* ends at the last timer at the latest, which is later */
+    } else {
+        while (next->prev != timers && due_ms(next->prev) > at_ms)
+            next = next->prev;
+    }
+    return next;
+}
+
 void errand_due(struct errand *errand, uint64_t at_ms)
 {
-    struct list *timers = &errand->of->timers, *before;
     check(errand->ticket);
     list_del(&errand->timer);
     errand->due_ms = at_ms;
-    if (at_ms == UINT64_MAX)
-        return;
-    for (before = timers->prev; before != timers; before = before->prev)
-        if (list_of(before, struct errand, timer)->due_ms <= at_ms)
-            break;
-    list_add(before->next, &errand->timer);    /* in front of before->next, so after `before` */
+    if (at_ms != UINT64_MAX)    /* list_add adds in front of a timer as it does in front of a head */
+        list_add(later(&errand->of->timers, at_ms), &errand->timer);
 }
 
 bool errand_stopping(const struct errand *errand)
