@@ -112,22 +112,37 @@ static void relieve(struct limiter *limiter, struct limiter_pass *pass)
     pass->pressed = false;
 }
 
-bool limiter_enter(struct limiter *limiter, struct limiter_pass *pass)
+/* Gives the pass a place, if one is free. */
+static bool come_in(struct limiter *limiter, struct limiter_pass *pass)
 {
-    pthread_mutex_lock(&limiter->lock);
     check(pass->where == LIMITER_AWAY && pass->errand);
     list_init(&pass->link);
     list_init(&pass->first);
     list_init(&pass->behind);
     list_init(&pass->came);
-    bool inside = limiter->inside < limiter->aimd.limit;
-    if (inside) {
-        limiter->inside++;
-        pass->where = LIMITER_INSIDE;
-    } else {
+    if (limiter->inside >= limiter->aimd.limit)
+        return false;
+    limiter->inside++;
+    pass->where = LIMITER_INSIDE;
+    return true;
+}
+
+bool limiter_enter(struct limiter *limiter, struct limiter_pass *pass)
+{
+    pthread_mutex_lock(&limiter->lock);
+    bool inside = come_in(limiter, pass);
+    if (!inside) {
         queue_up(limiter, pass);
         press(limiter);
     }
+    pthread_mutex_unlock(&limiter->lock);
+    return inside;
+}
+
+bool limiter_enter_free(struct limiter *limiter, struct limiter_pass *pass)
+{
+    pthread_mutex_lock(&limiter->lock);
+    bool inside = limiter->aimd.limit == limiter->aimd.most && come_in(limiter, pass);
     pthread_mutex_unlock(&limiter->lock);
     return inside;
 }

@@ -42,6 +42,9 @@ void limiter_init(struct limiter *limiter, unsigned most);
 void limiter_end(struct limiter *limiter);
 /* Returns false if the pass must wait; its errand is woken once it is inside. */
 bool limiter_enter(struct limiter *limiter, struct limiter_pass *pass) MUST_USE;
+/* For a call that has a place and could use a second one. Returns false, and does not wait, if no
+ * place is free or the limit is low. */
+bool limiter_enter_free(struct limiter *limiter, struct limiter_pass *pass) MUST_USE;
 bool limiter_is_inside(struct limiter *limiter, const struct limiter_pass *pass) MUST_USE;
 /* If the pass is waiting, takes it out of its list. From then on, the pass takes turns alone. */
 void limiter_part(struct limiter *limiter, struct limiter_pass *pass);

@@ -198,6 +198,31 @@ TEST(a_lower_limit_lets_calls_go_on_and_lets_fewer_in)
     end();
 }
 
+/* A call that has a place may take a second one, if no other call could use it and the origin is not
+ * overloaded. */
+TEST(a_second_place_is_taken_only_if_it_is_free)
+{
+    struct limiter_pass second = { .errand = &all[0].errand }, third = second;
+    begin(3);
+    ok(comes(0, 0) && comes(1, 0));
+    ok(limiter_enter_free(&limiter, &second) && limiter.inside == 3);
+    ok(!limiter_enter_free(&limiter, &third) && limiter.waiters == 0);
+    ok(!comes(2, 0));
+    limiter_leave(&limiter, &second);
+    ok(limiter_is_inside(&limiter, &all[2].pass));
+    limiter_leave(&limiter, &third);    /* which never came in */
+    goes(1);
+    goes(2);
+    limiter_slow_down(&limiter, 5000);
+    ok(limiter.inside == 1 && !limiter_enter_free(&limiter, &second));
+    limiter_restore(&limiter);
+    ok(limiter_enter_free(&limiter, &second) && limiter_enter_free(&limiter, &third));
+    limiter_leave(&limiter, &second);
+    limiter_leave(&limiter, &third);
+    goes(0);
+    end();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -208,6 +233,7 @@ int main(void)
         cmocka_unit_test(a_list_beside_an_endless_crowd_takes_twice_as_long_as_by_order),
         cmocka_unit_test(a_crowd_of_parties_comes_and_goes),
         cmocka_unit_test(a_lower_limit_lets_calls_go_on_and_lets_fewer_in),
+        cmocka_unit_test(a_second_place_is_taken_only_if_it_is_free),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
