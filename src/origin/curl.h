@@ -43,7 +43,7 @@ struct exchange_end {
 enum exchange_take { EXCHANGE_TAKEN, EXCHANGE_PAUSE, EXCHANGE_END };
 
 /* The callbacks are called on the carrier. They must not start, resume or drop exchanges; only
- * `end` may start one. */
+ * `end` may start one, and drop others. */
 struct exchange_events {
     /* The connection is ready and nothing was sent yet. If ready() returns false, the exchange
      * ends. ready() is called again if a reused connection was dead and libcurl repeats the

@@ -2,7 +2,8 @@
  *
  * s3.c opens an origin, s3_call.c runs its calls, s3_ask.c builds the request of each try,
  * s3_keys.c tells whether an answer refuses Penstock's own credentials, s3_down.c asks the breaker,
- * which tells whether the origin is down, and s3_failure.c logs failures. */
+ * which tells whether the origin is down, s3_hedge.c tells when a request is sent a second time,
+ * and s3_failure.c logs failures. */
 #ifndef ORIGIN_S3_H
 #define ORIGIN_S3_H
 
@@ -10,8 +11,9 @@
 #include <stdatomic.h>
 
 #include "origin/breaker.h"
-#include "origin/curl.h"
 #include "origin/endpoint.h"
+#include "origin/exchange_pair.h"
+#include "origin/hedge.h"
 #include "origin/limiter.h"
 #include "origin/kind.h"
 #include "origin/provider.h"
@@ -42,10 +44,12 @@ struct s3 {
     unsigned tries_max;
     struct limiter limiter;
     struct regions regions;
-    pthread_mutex_t lock;           /* guards sigv4, budget, breaker, failures, refusals */
+    pthread_mutex_t lock;           /* guards sigv4, budget, breaker, hedge, failures,
+                                     * refusals */
     struct sigv4 *sigv4;
     struct retry_budget budget;
     struct breaker breaker;
+    struct hedge hedge;
     struct seldom failures, refusals;
     /* True once own credentials were accepted, or a refused HEAD was logged. From then on, a
      * refused HEAD is logged only while keys_refused is true. */
@@ -78,6 +82,16 @@ bool s3_down_refuses(struct s3 *s3, const struct origin_call *asked) MUST_USE;
 bool s3_down_admit(struct s3 *s3, const struct origin_call *asked, struct s3_trial *ret) MUST_USE;
 void s3_down_judge(struct s3 *s3, const struct origin_call *asked, struct s3_trial *trial,
                    enum err err, int status);
+/* s3_hedge.c: delay_ms(): the time after which the call's request may be sent again; 0: never.
+ * begins(): false if it may not be sent again now; true: the pass has a place in the limiter.
+ * note(): to be called with the head of the answer. wins(): whether the head of one request counts,
+ * while the other request is in progress. A head of the second request must be one that ends the
+ * call. */
+unsigned s3_hedge_delay_ms(struct s3 *s3, const struct origin_call *asked);
+bool s3_hedge_begins(struct s3 *s3, struct limiter_pass *pass) MUST_USE;
+void s3_hedge_note(struct s3 *s3, const struct origin_call *asked,
+                   const struct origin_reply *reply);
+bool s3_hedge_wins(bool is_second, int status);
 /* s3_failure.c: logs the failure of a call, at most once a second. advice(): what the operator can
  * do about a failure that libcurl's message does not explain, or "". */
 void s3_failure_log(struct s3 *s3, enum s3_op op, unsigned tries, const struct exchange_end *end);

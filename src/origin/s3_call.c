@@ -9,6 +9,9 @@
  *               +------- BACKING_OFF <--------+  the try failed and may be repeated
  *               +------- RENEWING <-----------+  own credentials expired or were refused
  *
+ * A request whose answer is late may be sent a second time (a hedged request: hedge.h). This second
+ * exchange (exchange_pair.h) belongs to the same try, and has a place of its own in the limiter.
+ *
  * Only the carrier changes the state, so the callbacks of a call come one at a time. Other threads
  * set a flag and wake the errand. Each try is built and signed again (s3_ask.c). If a try will be
  * repeated, its answer is read and dropped. After a head was given to the caller, nothing is
@@ -41,7 +44,7 @@
 /* The current try of a call. The carrier writes it when it sends the try, and while the answer
  * comes. */
 struct try {
-    struct exchange *exchange;
+    struct exchange_pair *pair;
     struct arena keep;              /* memory of this try */
     char region[REGION_BYTES_MAX];  /* the region that this try was signed for */
     struct sigv4_credentials with;  /* the credentials of this try, unless the call has `as` */
@@ -51,6 +54,14 @@ struct try {
     struct s3_trial trial;
     uint64_t swallowed;             /* bytes of this answer that were dropped */
     uint64_t retry_after_ms;        /* of the header Retry-After */
+};
+
+/* The second exchange of the current try. The carrier writes it while the call is SENDING. */
+struct hedging {
+    struct limiter_pass pass;
+    bool inside;                    /* the pass has a place in the limiter */
+    unsigned delay_ms;              /* 0: the try is not sent a second time */
+    uint64_t look_ms;               /* when the call looks whether it is */
 };
 
 /* The wait for newer own credentials. The carrier writes it when RENEWING begins. */
@@ -77,6 +88,7 @@ struct s3_call {
     atomic_bool resumed, canceled;
     enum { NEW, WAITING, SENDING, BACKING_OFF, RENEWING } where;
     struct try try;
+    struct hedging hedging;
     struct renewal renewal;
     struct held held;
     unsigned tries, free_tries;
@@ -87,14 +99,23 @@ struct s3_call {
 
 /* ---- the states of a call ---- */
 
-static const struct exchange_events events;
+static const struct exchange_pair_events events;
 
 static bool renew(struct s3_call *call);
 static void finish(struct s3_call *call, enum err err);
 
+/* Sets when the call looks at the exchange that it has just started: at the call's deadline, or
+ * when the answer is late. */
+static void wait_for_answer(struct s3_call *call)
+{
+    struct hedging *hedging = &call->hedging;
+    hedging->look_ms = hedging->delay_ms ? mono_ms() + hedging->delay_ms : UINT64_MAX;
+    errand_due(&call->errand, MIN(call->deadline_ms, hedging->look_ms));
+}
+
 static void send_try(struct s3_call *call)
 {
-    check(!call->try.exchange && limiter_is_inside(&call->s3->limiter, &call->pass));
+    check(!call->try.pair && limiter_is_inside(&call->s3->limiter, &call->pass));
     struct exchange_ask ask;
     const struct sigv4_credentials *as = call->hook.call->as;
     struct try *try = &call->try;
@@ -111,9 +132,10 @@ static void send_try(struct s3_call *call)
     }
     s3_ask_make(call->s3, &try->keep, call->hook.call, as ? as : &try->with, try->region, &ask);
     call->where = SENDING;
-    errand_due(&call->errand, call->deadline_ms);
+    call->hedging.delay_ms = s3_hedge_delay_ms(call->s3, call->hook.call);
+    wait_for_answer(call);
     try->again_ms = try->swallowed = try->retry_after_ms = 0;
-    try->exchange = exchange_start(&call->errand, &ask, &events, call);
+    try->pair = exchange_pair_start(&call->errand, &ask, &events, call);
 }
 
 static enum err must_stop(const struct s3_call *call)
@@ -142,11 +164,20 @@ static void judge_try(struct s3_call *call, enum err err, int status)
     s3_down_judge(call->s3, call->hook.call, &call->try.trial, err, status);
 }
 
+/* Gives back the place of the second exchange, which has ended. */
+static void leave_second_place(struct s3_call *call)
+{
+    if (call->hedging.inside)
+        limiter_leave(&call->s3->limiter, &call->hedging.pass);
+    call->hedging.inside = false;
+}
+
 static void finish(struct s3_call *call, enum err err)
 {
-    if (call->try.exchange)
+    if (call->try.pair)
         judge_try(call, ERR_CANCELED, 0);
-    exchange_drop(&call->try.exchange);
+    exchange_pair_drop(&call->try.pair);
+    leave_second_place(call);
     limiter_leave(&call->s3->limiter, &call->pass);
     hook_done(&call->hook, err);
     errand_leave(&call->errand);
@@ -207,15 +238,36 @@ static void begin(struct s3_call *call)
     wait_for_connection(call);
 }
 
-/* Called when the call was woken while sending: it was resumed, or must give its place to another
- * call. */
+/* Sends the request a second time, if it is late and may be. The caller of the call is asked last,
+ * because the answer may change what it does (may_send). */
+static void hedge(struct s3_call *call)
+{
+    struct origin_call *asked = call->hook.call;
+    struct hedging *hedging = &call->hedging;
+    if (!exchange_pair_may_hedge(call->try.pair)) {
+        hedging->delay_ms = 0;
+    } else if (s3_hedge_begins(call->s3, &hedging->pass)) {
+        hedging->inside = true;
+        hedging->delay_ms = 0;
+        if (!asked->may_send || !asked->may_send(asked, true))
+            exchange_pair_hedge(call->try.pair);
+    }
+    wait_for_answer(call);    /* if it was not hedged now, it may be later */
+}
+
+/* Called when the call was woken while sending: it was resumed, must give its place to another
+ * call, has a late answer, or one of its two exchanges is out. */
 static void go_on_or_yield(struct s3_call *call)
 {
+    if (mono_ms() >= call->hedging.look_ms)
+        hedge(call);
+    if (!exchange_pair_settle(call->try.pair))
+        leave_second_place(call);
     bool resumed = atomic_exchange(&call->resumed, false);
     if (!limiter_stay(&call->s3->limiter, &call->pass, resumed))
         finish(call, ERR_YIELDED);
     else if (resumed)
-        exchange_resume(call->try.exchange);
+        exchange_pair_resume(call->try.pair);
 }
 
 /* Waits until the source of Penstock's own credentials was asked again. A call waits for this at
@@ -360,7 +412,7 @@ static void try_again(struct s3_call *call)
 static struct s3_call *sending(void *arg)
 {
     struct s3_call *call = arg;
-    check(call->hook.magic == HOOK_MAGIC && call->where == SENDING && call->try.exchange);
+    check(call->hook.magic == HOOK_MAGIC && call->where == SENDING && call->try.pair);
     return call;
 }
 
@@ -415,6 +467,7 @@ static enum exchange_take on_head(void *arg, const struct origin_reply *got)
     struct origin_reply reply = *got;
     call->try.retry_after_ms = retry_after_ms(origin_reply_get(got, S("retry-after")), wall_s());
     judge_try(call, OK, got->status);
+    s3_hedge_note(call->s3, call->hook.call, got);
     if (must_stop(call))
         return EXCHANGE_END;
     if (tells_region(call, got) || decide_again(call, OK, got->status, NULL)) {
@@ -450,7 +503,7 @@ static enum exchange_take on_body(void *arg, slice bytes)
     if (atomic_load(&call->canceled))
         return EXCHANGE_END;
     /* If the exchange waits for bytes of the request body, the resume may be for these. */
-    if (!exchange_sends_later(call->try.exchange))
+    if (!exchange_pair_sends_later(call->try.pair))
         atomic_store(&call->resumed, false);
     enum origin_take take = hook_body(&call->hook, bytes);
     if (atomic_load(&call->canceled))
@@ -489,7 +542,8 @@ static bool may_be_renewed(const struct s3_call *call)
 static void on_end(void *arg, const struct exchange_end *end)
 {
     struct s3_call *call = sending(arg);
-    call->try.exchange = NULL;
+    call->try.pair = NULL;
+    leave_second_place(call);
     judge_try(call, end->reused ? ERR_CANCELED : end->err, 0);
     bool unsent = call->try.again || end->err == ERR_CANCELED;
     enum err stop = unsent ? must_not_send(call) : must_stop(call);
@@ -510,7 +564,23 @@ static void on_end(void *arg, const struct exchange_end *end)
     }
 }
 
-static const struct exchange_events events = { on_ready, on_head, on_body, on_end };
+static bool on_wins(void *arg, bool is_second, int status)
+{
+    return s3_hedge_wins(is_second, status);
+}
+
+/* Tells the breaker the result of one exchange of two. The other one has a result of its own, so
+ * the trial of this try is not judged by this one. */
+static void on_out(void *arg, enum err err, int status)
+{
+    struct s3_call *call = sending(arg);
+    struct s3_trial trial = call->try.trial;
+    s3_down_judge(call->s3, call->hook.call, &trial, err, status);
+}
+
+static const struct exchange_pair_events events = {
+    { on_ready, on_head, on_body, on_end }, on_wins, on_out
+};
 
 /* ---- the functions of the kind ---- */
 
@@ -520,7 +590,7 @@ void s3_call_start(struct origin *origin, struct origin_call *asked)
     struct s3_call *call = must_alloc(sizeof(*call));
     call->s3 = s3;
     call->errand.woken = woken;
-    call->pass.errand = &call->errand;
+    call->pass.errand = call->hedging.pass.errand = &call->errand;
     unsigned total_ms = s3->timeouts.total_ms;
     call->deadline_ms = total_ms ? mono_ms() + total_ms : UINT64_MAX;
     hook_on(&call->hook, origin, asked);
