@@ -1431,10 +1431,14 @@ TEST(stopping_ends_calls_in_every_phase)
 /* ---- hedged requests ---- */
 
 /* How the origin answers a request that is sent twice. */
-static struct {
+struct script {
     const char *answers[2];
     int last;                       /* this one waits until the other was answered; -1: none does */
     bool holds;                     /* the first one waits until the end of the test */
+};
+
+static struct {
+    struct script script;
     atomic_int come, answered;
     atomic_bool over;
 } twice;
@@ -1460,12 +1464,12 @@ static bool answers_twice(struct request *request)
     if (nth > 1)
         return hello(request);
     if (nth == 0)
-        pause_until(&twice.come, twice.holds ? INT_MAX : 2);
-    if (nth == twice.last) {
+        pause_until(&twice.come, twice.script.holds ? INT_MAX : 2);
+    if (nth == twice.script.last) {
         pause_until(&twice.answered, 1);
         usleep(30000);
     }
-    const char *text = twice.answers[nth];
+    const char *text = twice.script.answers[nth];
     bool more = reply(request, text) && strcmp(text, CUT);
     atomic_fetch_add(&twice.answered, 1);
     return more;
@@ -1473,9 +1477,10 @@ static bool answers_twice(struct request *request)
 
 /* Begins with an origin that has answered so often that 10 hedges are saved. Returns the number of
  * requests. */
-static int begin_to_hedge(struct origin_options options)
+static int begin_to_hedge(struct script script, struct origin_options options)
 {
     leftovers_are_over();
+    twice.script = script;
     atomic_store(&twice.over, false);
     atomic_store(&twice.come, 0);
     atomic_store(&twice.answered, 0);
@@ -1522,11 +1527,9 @@ TEST(a_late_request_is_sent_again_and_the_first_good_answer_counts)
         { SLOW_DOWN, FAILED, 0, 200, 2, 3, false },
     };
     for (size_t i = 0; i < countof(rows); i++) {
-        int before = begin_to_hedge(PLAIN);    /* on a busy machine, one of these may be hedged */
+        struct script script = { { rows[i].first, rows[i].second }, rows[i].last, false };
+        int before = begin_to_hedge(script, PLAIN);
         uint64_t hedges = metric_read(M_ORIGIN_HEDGES), won = metric_read(M_ORIGIN_HEDGES_WON);
-        twice.answers[0] = rows[i].first;
-        twice.answers[1] = rows[i].second;
-        twice.last = rows[i].last;
         struct watched *watched = got();
         int requests = atomic_load(&server.requests) - before;
         if (watched->err || watched->status != rows[i].status || watched->heads != 1 ||
@@ -1545,11 +1548,8 @@ TEST(a_late_request_is_sent_again_and_the_first_good_answer_counts)
 
 TEST(a_call_with_two_requests_in_progress_can_be_canceled_or_stopped)
 {
-    twice.answers[0] = twice.answers[1] = GOOD;
-    twice.last = 1;
     for (int stop = 0; stop < 2; stop++) {
-        twice.holds = true;
-        begin_to_hedge(PLAIN);
+        begin_to_hedge((struct script){ { GOOD, GOOD }, 1, true }, PLAIN);
         struct watched *watched = get();
         pause_until(&twice.come, 2);
         if (!stop)
@@ -1560,7 +1560,6 @@ TEST(a_call_with_two_requests_in_progress_can_be_canceled_or_stopped)
             watch_free(&watched);
         }
         atomic_store(&twice.over, true);
-        twice.holds = false;
     }
 }
 
@@ -1582,10 +1581,9 @@ TEST(a_request_is_not_sent_again_if_that_may_do_harm_or_take_the_place_of_anothe
         { "the caller refuses", S3_GET_OBJECT, false, 2, only_once },
     };
     for (size_t i = 0; i < countof(rows); i++) {
-        twice.holds = true;
-        twice.answers[0] = twice.answers[1] = rows[i].op == S3_HEAD_OBJECT ? MISSING : GOOD;
-        twice.last = -1;
-        int before = begin_to_hedge(WITH(.connections_max = rows[i].connections));
+        const char *answer = rows[i].op == S3_HEAD_OBJECT ? MISSING : GOOD;
+        int before = begin_to_hedge((struct script){ { answer, answer }, -1, true },
+                                    WITH(.connections_max = rows[i].connections));
         struct watched *watched = watch_new(rows[i].op, S("bucket"), S("key"), S(""));
         watched->call.no_retry = rows[i].no_retry;
         watched->call.may_send = rows[i].may_send;
@@ -1602,7 +1600,6 @@ TEST(a_request_is_not_sent_again_if_that_may_do_harm_or_take_the_place_of_anothe
             fail_msg("%s: %s", rows[i].text, err_name(watched->err));
         watch_free(&watched);
         end_of_hedges();
-        twice.holds = false;
     }
 }
 
@@ -1613,11 +1610,10 @@ TEST(hedges_need_a_budget_and_free_connections)
     static const struct {
         unsigned connections, hedges;
     } rows[] = { { 16, 2 }, { 40, 10 } };
-    twice.answers[0] = twice.answers[1] = GOOD;
-    twice.last = -1;
     for (size_t i = 0; i < countof(rows); i++) {
         uint64_t before = metric_read(M_ORIGIN_HEDGES);
-        begin_to_hedge(WITH(.connections_max = rows[i].connections));
+        begin_to_hedge((struct script){ .last = -1 },
+                       WITH(.connections_max = rows[i].connections));
         uint64_t early = metric_read(M_ORIGIN_HEDGES) - before;    /* on a busy machine */
         uint64_t want = rows[i].hedges + (rows[i].hedges == 10 ? 0 : early);
         atomic_store(&server.answer, silent);
