@@ -1,0 +1,145 @@
+"""An origin answers a few requests ten times as slowly as the rest: Penstock sends these a second time, and no more than
+3 % more requests."""
+from guards import guarded
+from harness import *
+
+READS, EVERY, CLIENTS, CONNECTIONS = 1000, 50, 8, 16
+SLOW_FROM = 3 * EVERY    # until then, few times are known, and the budget of hedges is empty
+SSEC = {"x-amz-server-side-encryption-customer-algorithm": "AES256"}
+names, folders = iter(range(10**6)), iter(range(100))
+
+with Story("o09 hedged requests", seconds=120) as story:
+    use_tests_daemon()
+    origin = story.origin()
+
+    def house(off=""):
+        return story.penstock(origin=origin.url, cache_dir=story.path(f"cache-{next(folders)}"),
+                              origin_connections=CONNECTIONS, origin_progress_time="2s", origin_tries=1,
+                              drain_time="1s", env=guarded(off))
+
+    def fresh(place):
+        return f"bucket/{place}/{next(names)}/size-20000-x"
+
+    def is_slow(nth):
+        return nth >= SLOW_FROM and nth % EVERY == 0
+
+    def read(server, place):
+        """Reads that are not cached. Of 50, the first request for one is slow. Returns the replies by key."""
+        keys = [fresh(place) for _ in range(READS)]
+        slow = [key for nth, key in enumerate(keys) if is_slow(nth)]
+        origin.tell("reset=rules", "first_byte_ms=30",
+                    *(line for key in slow for line in (f"match={key} GET", "first_byte_ms=300", "times=1")))
+        origin.reset()
+        turns, replies = iter(keys), {}
+
+        def reads():
+            client = Client(server.port, keep=True)
+            for key in turns:
+                replies[key] = client.get(key)
+        together(*[reads] * CLIENTS)
+        return slow, replies
+
+    def gets():
+        """The GETs of each key at the origin."""
+        return {key: counts["get"] for key, counts in origin.counts()["keys"].items() if counts["get"]}
+
+    def wrong(replies):
+        return [(key, reply) for key, reply in replies.items()
+                if reply.error or reply.status != 200 or reply.body != expect(key, 1, 0, 20000)]
+
+    def hedges(server, which=""):
+        return server.metric(f"penstock_origin_hedges{which}_total")
+
+    def all_places_are_free(server, text):
+        """As many reads as there may be connections are at the origin at the same time."""
+        wait_for("no call is in progress", lambda: server.metric("penstock_origin_calls") == 0)
+        story.same(f"{text}: no request is left", server.metric("penstock_origin_transfers"), 0)
+        origin.quiet()
+        origin.tell("reset=rules", "hang=1")
+        clients = [threading.Thread(target=Client(server.port, timeout=5).get, args=(fresh("places"),))
+                   for _ in range(CONNECTIONS)]
+        for client in clients:
+            client.start()
+        wait_for(f"{text}: all {CONNECTIONS} connections are used",
+                 lambda: origin.totals()["requests_open"] == CONNECTIONS)
+        story.fact(f"{text}: each of {CONNECTIONS} connections can be used", True)
+        for client in clients:
+            client.join()
+        origin.calm()
+        wait_for("no call is in progress", lambda: server.metric("penstock_origin_calls") == 0)
+
+    # ---- a few slow answers ----
+    server = house()
+    slow, replies = read(server, "few")
+    counts = gets()
+    more = sum(counts.values()) - READS
+    again = [key for key in slow if counts[key] == 2]
+    story.same("every byte is right", wrong(replies)[:3], [])
+    story.same("each key was read once, or hedged", sorted(set(counts.values())), [1, 2])
+    story.fact(f"of {len(slow)} slow answers, at least nine in ten were hedged", len(again) >= 0.9 * len(slow), len(again))
+    story.fact(f"hedges are at most 3 % more GETs: {more} beside {READS}", more <= 0.03 * READS, more)
+    story.fact("the metric has them all", more <= hedges(server) <= 0.03 * READS, hedges(server))
+    story.fact("... and how many brought the answer", 0 < hedges(server, "_won") <= hedges(server), hedges(server, "_won"))
+    story.same("no request is counted as repeated", server.metric("penstock_origin_retries_total"), 0)
+    times = sorted(reply.ended - reply.began for reply in replies.values())
+    story.note(f"p50 {times[READS // 2] * 1e3:.0f} ms, p99 {times[READS * 99 // 100] * 1e3:.0f} ms")
+
+    # ---- second answers that are worth nothing ----
+    for text, *lines in (("403", "status=403"), ("a redirect", "status=301", "region=eu-west-1"),
+                         ("silence", "hang=1"), ("503", "status=503")):
+        origin.calm()
+        before, keys = hedges(server), [fresh("worthless") for _ in range(4)]
+        for _ in range(100):    # each answer adds to the budget of hedges
+            server.head(fresh("calm"))
+        for key in keys:
+            origin.tell("reset=rules", "first_byte_ms=30", f"match={key} GET", *lines, f"match={key} GET",
+                        "first_byte_ms=600", "status=0", "hang=0", "times=1")
+            replies = {key: server.get(key)}
+            story.same(f"the second answer is {text}: the first one counts", wrong(replies), [])
+        story.fact("... and there was a second one", hedges(server) > before, hedges(server) - before)
+    story.fact("... which lowered the limit of connections", server.metric("penstock_origin_connections_limit") < CONNECTIONS)
+    story.same("the daemon ends cleanly", server.stop(), 0)
+
+    # ---- clients that leave ----
+    server = house()
+    origin.calm()
+    for _ in range(400):
+        server.head(fresh("calm"))
+    before = hedges(server)
+    origin.tell("first_byte_ms=700")
+    # Without the cache, a client that leaves cancels its call (customer's key: SSEC). With it, the fetch goes on.
+    together(*[lambda patience=patience, headers=headers: Client(server.port, timeout=patience).get(fresh("left"), headers=headers)
+               for patience in (0.02, 0.1, 0.2, 0.4, 0.8, 1.6) for headers in (SSEC, {})])
+    origin.tell("reset=rules", "first_byte_ms=200", "bandwidth=10000")    # hedged, and left in the middle of the body
+    together(*[lambda headers=headers: Client(server.port).get(fresh("left"), headers=headers, stop_after=1000)
+               for headers in (SSEC, SSEC, SSEC, {})])
+    story.fact("clients left while two requests were in progress", hedges(server) > before, hedges(server) - before)
+    canceled = server.metric('penstock_origin_requests_total{result="canceled"}')
+    story.fact("... which canceled the calls that had no use any more", canceled >= 4, canceled)
+    all_places_are_free(server, "clients left")
+
+    # ---- the end ----
+    for _ in range(400):
+        server.head(fresh("calm"))
+    before = hedges(server)
+    origin.tell("hang=1")
+    last = [threading.Thread(target=Client(server.port, timeout=20).get, args=(fresh("last"),)) for _ in range(4)]
+    for client in last:
+        client.start()
+    wait_for("two requests of a read are in progress", lambda: hedges(server) > before)
+    story.same("the daemon ends cleanly meanwhile", server.stop(), 0)
+    for client in last:
+        client.join()
+    origin.calm()
+
+    # ---- without hedges ----
+    server = house("hedge")
+    slow, replies = read(server, "plain")
+    counts = gets()
+    story.same("hedge OFF: every byte is right", wrong(replies)[:3], [])
+    story.same("hedge OFF: no slow answer was hedged", [key for key in slow if counts[key] != 1], [])
+    story.same("... and none is counted", hedges(server), 0)
+    times = sorted(reply.ended - reply.began for reply in replies.values())
+    story.note(f"p50 {times[READS // 2] * 1e3:.0f} ms, p99 {times[READS * 99 // 100] * 1e3:.0f} ms")
+    all_places_are_free(server, "hedge OFF")
+    story.same("the daemon ends cleanly", server.stop(), 0)
