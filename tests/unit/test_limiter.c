@@ -198,8 +198,7 @@ TEST(a_lower_limit_lets_calls_go_on_and_lets_fewer_in)
     end();
 }
 
-/* A call that has a place may take a second one, if no other call could use it and the origin is not
- * overloaded. */
+/* A call that has a place may take a second one if that is free, and the origin not overloaded. */
 TEST(a_second_place_is_taken_only_if_it_is_free)
 {
     struct limiter_pass second = { .errand = &all[0].errand }, third = second;

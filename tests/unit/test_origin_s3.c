@@ -1530,6 +1530,7 @@ TEST(a_late_request_is_sent_again_and_the_first_good_answer_counts)
         struct script script = { { rows[i].first, rows[i].second }, rows[i].last, false };
         int before = begin_to_hedge(script, PLAIN);
         uint64_t hedges = metric_read(M_ORIGIN_HEDGES), won = metric_read(M_ORIGIN_HEDGES_WON);
+        uint64_t slowed = metric_read(M_ORIGIN_SLOWED);
         struct watched *watched = got();
         int requests = atomic_load(&server.requests) - before;
         if (watched->err || watched->status != rows[i].status || watched->heads != 1 ||
@@ -1540,6 +1541,8 @@ TEST(a_late_request_is_sent_again_and_the_first_good_answer_counts)
              watched->status == 403 ? S("<Error><Code>AccessDenied</Code></Error>") : S(""));
         ok(metric_read(M_ORIGIN_HEDGES) == hedges + 1);
         ok(metric_read(M_ORIGIN_HEDGES_WON) == won + rows[i].second_wins);
+        slowed += !strcmp(rows[i].first, SLOW_DOWN) + !strcmp(rows[i].second, SLOW_DOWN);
+        ok(metric_read(M_ORIGIN_SLOWED) == slowed);    /* each result is heard once */
         ok(told(before, server.lines[before + 1], server.authorization[before + 1]));
         watch_free(&watched);
         end_of_hedges();
