@@ -16,14 +16,14 @@
 
 #include "base/slice.h"
 
-/* With fewer samples, the 95th percentile is the time of one or two answers. */
-#define HEDGE_SAMPLES 50u
+/* With fewer samples, a few slow answers would decide about the 95th percentile. */
+#define HEDGE_SAMPLES 200u
 /* A request is never sent again sooner. On a busy machine, a carrier waits some milliseconds for a
  * processor, and so does an origin in the local network that usually answers in 1 ms. A second
  * request would wait, too. */
-#define HEDGE_FLOOR_MS 10u
-/* The counts of the histogram halve once in this time. An origin without 50 answers in some minutes
- * is not hedged. */
+#define HEDGE_FLOOR_MS 20u
+/* The counts of the histogram halve once in this time. An origin with fewer answers
+ * than HEDGE_SAMPLES in some minutes is not hedged. */
 #define HEDGE_HALF_MS 60000u
 /* Each answer adds 0.03 of a hedge to the budget, which is empty at first. */
 #define HEDGE_EARN_MILLI 30u

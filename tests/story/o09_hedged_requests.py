@@ -4,7 +4,7 @@ from guards import guarded
 from harness import *
 
 READS, EVERY, CLIENTS, CONNECTIONS = 1000, 50, 8, 16
-SLOW_FROM = 3 * EVERY    # until then, few times are known, and the budget of hedges is empty
+SLOW_FROM = 5 * EVERY    # until then, few times are known, and the budget of hedges is empty
 SSEC = {"x-amz-server-side-encryption-customer-algorithm": "AES256"}
 names, folders = iter(range(10**6)), iter(range(100))
 
