@@ -73,6 +73,16 @@ static enum err may_send(struct origin_call *call, bool again)
     return err;
 }
 
+static bool is_awaited(struct origin_call *call)
+{
+    struct fetch *fetch = container_of(call, struct fetch, request.call);
+    struct inflight *inflight = fetch->inflight;
+    flights_lock(inflight->flights, &inflight->id);
+    bool awaited = fetch->readers.count && !fetch->canceled;
+    flights_unlock(inflight->flights, &inflight->id);
+    return awaited;
+}
+
 void fetch_send(struct fetch *fetch)
 {
     size_t count = 0;
@@ -98,6 +108,7 @@ void fetch_send(struct fetch *fetch)
     fetch->request.call = (struct origin_call){
         .events = &deliver_events,
         .may_send = may_send,
+        .is_awaited = is_awaited,
         .op = fetch->asked.kind == FETCH_GET ? S3_GET_OBJECT : S3_HEAD_OBJECT,
         .bucket = fetch->inflight->name.bucket,
         .key = fetch->inflight->name.key,

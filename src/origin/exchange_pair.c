@@ -51,8 +51,11 @@ static struct exchange *current(const struct exchange_pair *pair)
 static bool on_ready(void *arg)
 {
     struct side *side = arg;
-    check(side->pair->magic == PAIR_MAGIC);
-    return !side->out && side->pair->events->one.ready(side->pair->arg);
+    struct exchange_pair *pair = side->pair;
+    check(pair->magic == PAIR_MAGIC);
+    if (side == &pair->second)
+        return !side->out;
+    return !side->out && pair->events->one.ready(pair->arg);
 }
 
 static void put_out(struct side *side)

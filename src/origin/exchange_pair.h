@@ -14,7 +14,8 @@
 #include "origin/curl.h"
 
 struct exchange_pair_events {
-    /* As for a single exchange. ready() is called for each of the two. */
+    /* As for a single exchange. ready() is called for the first of the two only: a second request is
+     * sent beside one that is in progress, so a refusal could not end the call. */
     struct exchange_events one;
     /* Returns true if a head with this status is good enough to end the other exchange. If it is
      * not, and the other exchange is in progress, the exchange of this head ends. */

@@ -88,6 +88,9 @@ struct origin_call {
      * `again` is true if a request of this call was sent before, or a try has failed. Once this
      * function has refused, it must always refuse. NULL: always OK. */
     enum err (*may_send)(struct origin_call *call, bool again);
+    /* Called on an origin thread, while a request is in progress. Returns false if nobody waits for
+     * its answer, so it is not sent a second time when the answer is late. NULL: always true. */
+    bool (*is_awaited)(struct origin_call *call);
     /* A list is a client's request for many objects: a batch, or all fills of one session. All
      * calls of a list carry the same list_id. When calls wait for a connection, the calls of a list
      * together get one turn, like a single call (limiter.c). 0: no list. A caller that sets it to 0

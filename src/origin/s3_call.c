@@ -238,19 +238,18 @@ static void begin(struct s3_call *call)
     wait_for_connection(call);
 }
 
-/* Sends the request a second time, if it is late and may be. The caller of the call is asked last,
- * because the answer may change what it does (may_send). */
+/* Sends the request a second time, if its answer is late and somebody waits for it. */
 static void hedge(struct s3_call *call)
 {
     struct origin_call *asked = call->hook.call;
     struct hedging *hedging = &call->hedging;
     if (!exchange_pair_may_hedge(call->try.pair)) {
         hedging->delay_ms = 0;
-    } else if (s3_hedge_begins(call->s3, &hedging->pass)) {
+    } else if ((!asked->is_awaited || asked->is_awaited(asked)) &&
+               s3_hedge_begins(call->s3, &hedging->pass)) {
         hedging->inside = true;
         hedging->delay_ms = 0;
-        if (!asked->may_send || !asked->may_send(asked, true))
-            exchange_pair_hedge(call->try.pair);
+        exchange_pair_hedge(call->try.pair);
     }
     wait_for_answer(call);    /* if it was not hedged now, it may be later */
 }

@@ -84,6 +84,20 @@ with Story("o09 hedged requests", seconds=120) as story:
     times = sorted(reply.ended - reply.began for reply in replies.values())
     story.note(f"p50 {times[READS // 2] * 1e3:.0f} ms, p99 {times[READS * 99 // 100] * 1e3:.0f} ms")
 
+    # ---- a reader that leaves, and one that comes later ----
+    for _ in range(200):    # each answer adds to the budget of hedges
+        server.head(fresh("calm"))
+    origin.tell("first_byte_ms=900")
+    keys, before = [fresh("later") for _ in range(4)], hedges(server)
+    together(*[lambda key=key: Client(server.port, timeout=0.02).get(key) for key in keys])    # sooner than a hedge
+    time.sleep(0.4)    # meanwhile the answers are late, and nobody waits for them
+    story.same("a request that nobody waits for is not hedged", hedges(server), before)
+    replies = dict(zip(keys, together(*[lambda key=key: server.get(key) for key in keys])))
+    story.same("... and a later reader gets its answer", wrong(replies), [])
+    count = gets()
+    story.same("... without a request of its own", sum(count[key] for key in keys), len(keys) + hedges(server) - before)
+    origin.calm()
+
     # ---- second answers that are worth nothing ----
     for text, *lines in (("403", "status=403"), ("a redirect", "status=301", "region=eu-west-1"),
                          ("silence", "hang=1"), ("503", "status=503")):

@@ -1566,6 +1566,11 @@ TEST(a_call_with_two_requests_in_progress_can_be_canceled_or_stopped)
     }
 }
 
+static bool never_awaited(struct origin_call *call)
+{
+    return false;
+}
+
 TEST(a_request_is_not_sent_again_if_that_may_do_harm_or_take_the_place_of_another)
 {
     static const struct {
@@ -1573,7 +1578,7 @@ TEST(a_request_is_not_sent_again_if_that_may_do_harm_or_take_the_place_of_anothe
         enum s3_op op;
         bool no_retry;
         unsigned connections;
-        enum err (*may_send)(struct origin_call *, bool);
+        bool (*is_awaited)(struct origin_call *);
     } rows[] = {
         { "a read that may be hedged", S3_GET_OBJECT, false, 2, NULL },
         { "a HEAD", S3_HEAD_OBJECT, false, 2, NULL },
@@ -1581,7 +1586,7 @@ TEST(a_request_is_not_sent_again_if_that_may_do_harm_or_take_the_place_of_anothe
         { "a list", S3_LIST_OBJECTS_V2, false, 2, NULL },
         { "not twice", S3_GET_OBJECT, true, 2, NULL },
         { "no place", S3_GET_OBJECT, false, 1, NULL },
-        { "the caller refuses", S3_GET_OBJECT, false, 2, only_once },
+        { "nobody waits", S3_GET_OBJECT, false, 2, never_awaited },
     };
     for (size_t i = 0; i < countof(rows); i++) {
         const char *answer = rows[i].op == S3_HEAD_OBJECT ? MISSING : GOOD;
@@ -1589,7 +1594,7 @@ TEST(a_request_is_not_sent_again_if_that_may_do_harm_or_take_the_place_of_anothe
                                     WITH(.connections_max = rows[i].connections));
         struct watched *watched = watch_new(rows[i].op, S("bucket"), S("key"), S(""));
         watched->call.no_retry = rows[i].no_retry;
-        watched->call.may_send = rows[i].may_send;
+        watched->call.is_awaited = rows[i].is_awaited;
         origin_start(origin, &watched->call);
         if (i < 2) {
             ok(watch_wait(watched, FOR_DONE));    /* the first one is held: the second one wins */
