@@ -32,6 +32,7 @@ struct origin_options rules_origin_options(const struct config *config,
         .wait_ms = (unsigned)config->origin_wait_time_ms,
         .total_ms = (unsigned)config->origin_total_time_ms,
         .tries_max = (unsigned)config->origin_tries,
+        .hedges = config->hedged_requests,
     };
 }
 

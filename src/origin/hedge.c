@@ -54,7 +54,7 @@ static uint64_t percentile_us(const struct hedge *hedge, unsigned percent)
 unsigned hedge_delay_ms(struct hedge *hedge, uint64_t now_ms)
 {
     halve(hedge, now_ms);
-    if (hedge->samples < HEDGE_SAMPLES)
+    if (hedge->off || hedge->samples < HEDGE_SAMPLES)
         return 0;
     uint64_t us = MAX(percentile_us(hedge, 95), 2 * percentile_us(hedge, 50));
     return MAX((unsigned)((us + 999) / 1000), HEDGE_FLOOR_MS);

@@ -38,6 +38,7 @@
 #define HEDGE_BUCKETS (16u * HEDGE_STEPS)
 
 struct hedge {                      /* all zeroes at first */
+    bool off;                       /* nothing is hedged; set before the first call */
     uint32_t counts[HEDGE_BUCKETS];
     uint32_t samples;               /* the sum of the counts */
     uint64_t halved_ms;

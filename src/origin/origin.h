@@ -164,6 +164,7 @@ struct origin_options {
     unsigned wait_ms;           /* longest wait for a free connection; 0: no limit */
     unsigned total_ms;          /* limit of all tries together; 0: no limit */
     unsigned tries_max;         /* 0 or 1: no retry */
+    bool hedges;                /* a read whose answer is late is sent a second time */
 };
 
 /* The kinds of kind.def, for the settings (config_sources). */

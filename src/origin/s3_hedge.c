@@ -6,7 +6,6 @@
  * is not one slow server. A hedge only uses a connection that no call waits for. The code runs on
  * carriers, the threads that talk to origins. */
 #include "base/clock.h"
-#include "base/guard.h"
 #include "origin/s3.h"
 
 static bool may_be_hedged(const struct origin_call *asked)
@@ -17,7 +16,7 @@ static bool may_be_hedged(const struct origin_call *asked)
 
 unsigned s3_hedge_delay_ms(struct s3 *s3, const struct origin_call *asked)
 {
-    if (!may_be_hedged(asked) || !guard_on(GUARD_HEDGE))
+    if (s3->hedge.off || !may_be_hedged(asked))
         return 0;
     pthread_mutex_lock(&s3->lock);
     unsigned delay_ms = hedge_delay_ms(&s3->hedge, mono_ms());

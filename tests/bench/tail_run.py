@@ -1,8 +1,8 @@
 """tail_run.py - slow answers of an origin, and hedged requests (B7). SPDX-License-Identifier: Apache-2.0
 
 An origin takes 30 ms to the first byte, and 300 ms for 2 % of its answers. Clients read objects that are not cached,
-through a daemon that sends late requests a second time, and through the same daemon with the guard "hedge" switched
-off (the tests' daemon can do that), in turn. hedged p99: the 99th percentile of the clients' times to the last byte.
+through a daemon that sends late requests a second time, and through the same daemon with `hedged_requests` off, in
+turn. hedged p99: the 99th percentile of the clients' times to the last byte.
 hedged gets: the GETs at the origin. hedged p50: the median.
 """
 
@@ -10,7 +10,7 @@ import shutil
 import threading
 import time
 
-from harness import Client, expect, tests_daemon
+from harness import Client, expect
 from stage import MIB, Failed, Stage, note
 
 SLOW = ("first_byte_ms=30", "tail_ppm=20000", "tail_factor=10")
@@ -39,10 +39,9 @@ def read(server, place, count):
     return sorted(times)
 
 
-def one(stage, origin, number, reads, off):
-    stage.daemon_env = {"PENSTOCK_GUARD_OFF": off} if off else {}
-    server = stage.subject(origin, 256 * MIB, binary=tests_daemon())
-    place = f"{number}-{off or 'on'}"
+def one(stage, origin, number, reads, hedges):
+    server = stage.subject(origin, 256 * MIB, hedged_requests=hedges)
+    place = f"{number}-{hedges}"
     read(server, f"warm-{place}", WARM)
     origin.reset()
     times = read(server, place, reads)
@@ -59,7 +58,7 @@ def run(figures, quick, subject):
     reads, pairs = (1000, 3) if quick else (3000, 9)
     with Stage(quick, subject) as stage:
         origin = stage.origin(*SLOW)
-        both = [(one(stage, origin, n, reads, ""), one(stage, origin, n, reads, "hedge")) for n in range(pairs)]
+        both = [(one(stage, origin, n, reads, True), one(stage, origin, n, reads, False)) for n in range(pairs)]
         for metric, unit in (("p99", "ms"), ("p50", "ms"), ("gets", "a read")):
             figures.put("tail", "20k", f"hedged {metric}", unit, [on[metric] for on, _ in both], "not hedged",
                         [off[metric] for _, off in both])

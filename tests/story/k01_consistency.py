@@ -47,7 +47,7 @@ def one_proxy(story, number, operations, delay_ms=0, **settings):
     name = f"one{'-slow' if delay_ms else ''}-{number}"
     origin = story.versity(folder=story.path(name))
     url = SlowWay(origin.port, delay_ms, story.seed).url if delay_ms else origin.url
-    server = story.penstock(origin=url, cache_dir=story.path(f"cache-{name}"),
+    server = story.penstock(origin=url, hedged_requests=True, cache_dir=story.path(f"cache-{name}"),
                             cache_size="64MiB" if number % 2 else "1GiB", access_log=False, **settings)
     story.same("the bucket is there", origin.client.ask("PUT", BUCKET).status, 200)
     faults = Faults([server], origin)
@@ -62,7 +62,7 @@ def one_proxy(story, number, operations, delay_ms=0, **settings):
 
 def two_proxies(story, number, operations):
     origin = story.versity(folder=story.path(f"two-{number}"))
-    servers = [story.penstock(origin=origin.url, cache_dir=story.path(f"cache-two-{number}-{i}"), freshness="ttl",
+    servers = [story.penstock(origin=origin.url, hedged_requests=True, cache_dir=story.path(f"cache-two-{number}-{i}"), freshness="ttl",
                               ttl=f"{TTL}s", grace=f"{GRACE}s", access_log=False) for i in range(2)]
     story.same("the bucket is there", origin.client.ask("PUT", BUCKET).status, 200)
     doors = [door("one", servers[0]), door("two", servers[1]), door("direct", origin)]

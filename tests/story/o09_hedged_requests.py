@@ -1,6 +1,5 @@
 """An origin answers a few requests ten times as slowly as the rest: Penstock sends these a second time, and no more than
 3 % more requests."""
-from guards import guarded
 from harness import *
 
 READS, EVERY, CLIENTS, CONNECTIONS = 1000, 50, 8, 16
@@ -12,10 +11,10 @@ with Story("o09 hedged requests", seconds=120) as story:
     use_tests_daemon()
     origin = story.origin()
 
-    def house(off=""):
+    def house(hedges=True):
         return story.penstock(origin=origin.url, cache_dir=story.path(f"cache-{next(folders)}"),
                               origin_connections=CONNECTIONS, origin_progress_time="2s", origin_tries=1,
-                              drain_time="1s", env=guarded(off))
+                              drain_time="1s", hedged_requests=hedges)
 
     def fresh(place):
         return f"bucket/{place}/{next(names)}/size-20000-x"
@@ -147,13 +146,13 @@ with Story("o09 hedged requests", seconds=120) as story:
     origin.calm()
 
     # ---- without hedges ----
-    server = house("hedge")
+    server = house(hedges=False)
     slow, replies = read(server, "plain")
     counts = gets()
-    story.same("hedge OFF: every byte is right", wrong(replies)[:3], [])
-    story.same("hedge OFF: no slow answer was hedged", [key for key in slow if counts[key] != 1], [])
+    story.same("no hedges: every byte is right", wrong(replies)[:3], [])
+    story.same("no hedges: no slow answer was hedged", [key for key in slow if counts[key] != 1], [])
     story.same("... and none is counted", hedges(server), 0)
     times = sorted(reply.ended - reply.began for reply in replies.values())
     story.note(f"p50 {times[READS // 2] * 1e3:.0f} ms, p99 {times[READS * 99 // 100] * 1e3:.0f} ms")
-    all_places_are_free(server, "hedge OFF")
+    all_places_are_free(server, "no hedges")
     story.same("the daemon ends cleanly", server.stop(), 0)

@@ -1484,6 +1484,7 @@ static int begin_to_hedge(struct script script, struct origin_options options)
     atomic_store(&twice.over, false);
     atomic_store(&twice.come, 0);
     atomic_store(&twice.answered, 0);
+    options.hedges = true;
     begin(hello, options);
     for (int i = 0; i < 340; i++) {
         struct watched *watched = got();
