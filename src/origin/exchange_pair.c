@@ -75,13 +75,15 @@ static enum exchange_take on_head(void *arg, const struct origin_reply *got)
     bool wins = pair->events->wins(pair->arg, is_second, got->status);
     if (runs(other) && !wins) {
         put_out(side);
-        pair->events->out(pair->arg, OK, got->status);
+        pair->events->out(pair->arg, is_second, OK, got);
         return EXCHANGE_END;
     }
     if (runs(other))
         put_out(other);
     pair->headed = true;
     metric_add(M_ORIGIN_HEDGES_WON, is_second && wins);
+    if (is_second && wins)
+        pair->events->second_won(pair->arg);
     if (is_second)
         reply.first_byte_ns = mono_ns() - pair->started_ns;
     return pair->events->one.head(pair->arg, &reply);
@@ -105,7 +107,8 @@ static void on_end(void *arg, const struct exchange_end *end)
         put_out(side);
         /* A reused connection that was dead is no failure of the origin. */
         if (fails)
-            events->out(pair->arg, end->reused ? ERR_CANCELED : end->err, 0);
+            events->out(pair->arg, side == &pair->second, end->reused ? ERR_CANCELED : end->err,
+                        NULL);
     } else if (!side->out) {
         void *owner = pair->arg;
         exchange_pair_drop(&pair);
@@ -144,9 +147,16 @@ bool exchange_pair_may_hedge(const struct exchange_pair *pair)
 void exchange_pair_hedge(struct exchange_pair *pair)
 {
     check(exchange_pair_may_hedge(pair) && runs(&pair->first) && !pair->ask.body);
-    pair->hedged = true;
+    pair->hedged = pair->ask.once = true;
     metric_add(M_ORIGIN_HEDGES, 1);
     start(&pair->second);
+}
+
+void exchange_pair_end_second(struct exchange_pair *pair)
+{
+    check(pair->magic == PAIR_MAGIC && runs(&pair->first) && runs(&pair->second));
+    pair->second.out = true;
+    exchange_drop(&pair->second.exchange);
 }
 
 bool exchange_pair_settle(struct exchange_pair *pair)

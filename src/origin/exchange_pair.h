@@ -20,9 +20,10 @@ struct exchange_pair_events {
     /* Returns true if a head with this status is good enough to end the other exchange. If it is
      * not, and the other exchange is in progress, the exchange of this head ends. */
     bool (*wins)(void *arg, bool is_second, int status);
-    /* Takes the result of an exchange that is out, while the other goes on: its error, or OK and
-     * the status of a head that did not win. */
-    void (*out)(void *arg, enum err err, int status);
+    /* Takes the result of an exchange that is out, while the other goes on: its error; or OK and a
+     * head that did not win. */
+    void (*out)(void *arg, bool is_second, enum err err, const struct origin_reply *reply);
+    void (*second_won)(void *arg);    /* before the head */
 };
 
 struct exchange_pair;
@@ -32,7 +33,11 @@ struct exchange_pair *exchange_pair_start(struct errand *errand, const struct ex
                                           void *arg) MUST_USE;
 /* Returns true if no head has come, and the request was not sent twice yet. */
 bool exchange_pair_may_hedge(const struct exchange_pair *pair) MUST_USE;
-void exchange_pair_hedge(struct exchange_pair *pair);    /* sends the request again */
+/* Sends the request again, over a new connection: if idle ones are dead without a sign, a second one
+ * of them would not help. */
+void exchange_pair_hedge(struct exchange_pair *pair);
+/* Drops the second exchange. Both must be in progress, so no head has come. */
+void exchange_pair_end_second(struct exchange_pair *pair);
 /* Drops the exchange that has lost. Returns true if two are in progress. */
 bool exchange_pair_settle(struct exchange_pair *pair);
 void exchange_pair_resume(struct exchange_pair *pair);

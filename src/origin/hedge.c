@@ -26,6 +26,8 @@ static void halve(struct hedge *hedge, uint64_t now_ms)
     if (!times)
         return;
     hedge->halved_ms += times * HEDGE_HALF_MS;
+    hedge->begun = times < 32 ? hedge->begun >> times : 0;
+    hedge->won = times < 32 ? hedge->won >> times : 0;
     hedge->samples = 0;
     for (unsigned i = 0; i < HEDGE_BUCKETS; i++) {
         hedge->counts[i] = times < 32 ? hedge->counts[i] >> times : 0;
@@ -38,7 +40,9 @@ void hedge_note(struct hedge *hedge, uint64_t first_byte_us, uint64_t now_ms)
     halve(hedge, now_ms);
     hedge->counts[bucket_of(first_byte_us)]++;
     hedge->samples++;
-    hedge->milli = MIN(hedge->milli + HEDGE_EARN_MILLI, HEDGE_BUDGET_MAX * 1000u);
+    bool pays = hedge->begun < HEDGE_JUDGED || hedge->won >= hedge->begun / 4;
+    hedge->milli = MIN(hedge->milli + (pays ? HEDGE_EARN_MILLI : HEDGE_EARN_MILLI / 10),
+                       HEDGE_BUDGET_MAX * 1000u);
 }
 
 /* Returns a time that at least so many per cent of the samples do not exceed. */
@@ -65,5 +69,11 @@ bool hedge_spend(struct hedge *hedge)
     if (hedge->milli < 1000)
         return false;
     hedge->milli -= 1000;
+    hedge->begun++;
     return true;
+}
+
+void hedge_won(struct hedge *hedge)
+{
+    hedge->won++;
 }

@@ -9,7 +9,9 @@
  * longer than twice their median. (If all times are nearly the same, a percentile alone would call
  * answers late that come a millisecond later.) A histogram has the times of the last minutes. A
  * budget limits hedges to 3 % of the answers, because more requests would make an origin slower
- * that is slow as a whole. Nothing here does I/O: time is an argument (rule H9 in src/README.md).
+ * that is slow as a whole. While few second requests win, the budget grows by a tenth only: then
+ * slow answers do not come from a slow server, but for example from a prefix that is always slow.
+ * Nothing here does I/O: time is an argument (rule H9 in src/README.md).
  * The caller holds a lock. */
 #ifndef ORIGIN_HEDGE_H
 #define ORIGIN_HEDGE_H
@@ -27,6 +29,8 @@
 #define HEDGE_HALF_MS 60000u
 /* Each answer adds 0.03 of a hedge to the budget, which is empty at first. */
 #define HEDGE_EARN_MILLI 30u
+/* If fewer than a quarter of so many hedges, or of more, have won, each answer adds a tenth. */
+#define HEDGE_JUDGED 8u
 /* The number of hedges that can be saved. If all connections of an origin stall at once, no more
  * requests than these are added. */
 #define HEDGE_BUDGET_MAX 10u
@@ -43,6 +47,7 @@ struct hedge {                      /* all zeroes at first */
     uint32_t samples;               /* the sum of the counts */
     uint64_t halved_ms;
     uint32_t milli;                 /* the budget, in thousandths of a hedge */
+    uint32_t begun, won;            /* hedges; halved as the counts */
 };
 
 /* Takes the time to the first byte of an answer, from the start of the first try of its request. So
@@ -52,5 +57,6 @@ void hedge_note(struct hedge *hedge, uint64_t first_byte_us, uint64_t now_ms);
  * known. */
 unsigned hedge_delay_ms(struct hedge *hedge, uint64_t now_ms) MUST_USE;
 bool hedge_spend(struct hedge *hedge) MUST_USE;    /* false: the budget is used up */
+void hedge_won(struct hedge *hedge);    /* a second request brought the answer */
 
 #endif

@@ -86,7 +86,8 @@ struct origin_call {
     /* Called on an origin thread, perhaps often: before a request waits for a connection, while it
      * waits, and right before its first byte is sent. Returns OK, or the error that ends the call.
      * `again` is true if a request of this call was sent before, or a try has failed. Once this
-     * function has refused, it must always refuse. NULL: always OK. */
+     * function has refused, it must always refuse. It is not called for a request that is sent a
+     * second time because its answer is late (is_awaited). NULL: always OK. */
     enum err (*may_send)(struct origin_call *call, bool again);
     /* Called on an origin thread, while a request is in progress. Returns false if nobody waits for
      * its answer, so it is not sent a second time when the answer is late. NULL: always true. */

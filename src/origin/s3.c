@@ -85,7 +85,7 @@ static enum err s3_open(void *shared, const struct origin_options *options, stru
         .wait_ms = options->wait_ms, .total_ms = options->total_ms,
     };
     s3->tries_max = MAX(options->tries_max, 1u);
-    s3->hedge.off = !options->hedges;
+    s3->hedges[0].off = s3->hedges[1].off = !options->hedges;
     s3->carriers = shared;
     limiter_init(&s3->limiter, options->connections_max);
     pthread_mutex_init(&s3->lock, NULL);

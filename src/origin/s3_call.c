@@ -39,6 +39,8 @@
 #define HELD_BYTES_MAX (16 * 1024)
 #define RENEW_MS 11000u             /* longest RENEWING; more than the 10 s limit of STS */
 #define RENEW_LOOK_MS 20u
+#define HEDGE_LOOK_MS_MAX 10000u
+#define SECOND_MS 100u              /* a second exchange has so long after the first has failed */
 #define GROW_LOOK_MS 1000u          /* while the limit of connections is low (limiter_grow) */
 
 /* The current try of a call. The carrier writes it when it sends the try, and while the answer
@@ -61,7 +63,15 @@ struct hedging {
     struct limiter_pass pass;
     bool inside;                    /* the pass has a place in the limiter */
     unsigned delay_ms;              /* 0: the try is not sent a second time */
+    unsigned waited_ms;             /* before the second exchange began */
     uint64_t look_ms;               /* when the call looks whether it is */
+    /* The first exchange has failed, while the second one was in progress. */
+    struct hedging_failure {
+        bool present;
+        enum err err;
+        int status;
+        uint64_t until_ms;          /* the second one may take so long */
+    } failure;
 };
 
 /* The wait for newer own credentials. The carrier writes it when RENEWING begins. */
@@ -102,6 +112,7 @@ struct s3_call {
 static const struct exchange_pair_events events;
 
 static bool renew(struct s3_call *call);
+static void try_again(struct s3_call *call);
 static void finish(struct s3_call *call, enum err err);
 
 /* Sets when the call looks at the exchange that it has just started: at the call's deadline, or
@@ -110,7 +121,8 @@ static void wait_for_answer(struct s3_call *call)
 {
     struct hedging *hedging = &call->hedging;
     hedging->look_ms = hedging->delay_ms ? mono_ms() + hedging->delay_ms : UINT64_MAX;
-    errand_due(&call->errand, MIN(call->deadline_ms, hedging->look_ms));
+    uint64_t due_ms = hedging->failure.present ? hedging->failure.until_ms : hedging->look_ms;
+    errand_due(&call->errand, MIN(call->deadline_ms, due_ms));
 }
 
 static void send_try(struct s3_call *call)
@@ -133,6 +145,7 @@ static void send_try(struct s3_call *call)
     s3_ask_make(call->s3, &try->keep, call->hook.call, as ? as : &try->with, try->region, &ask);
     call->where = SENDING;
     call->hedging.delay_ms = s3_hedge_delay_ms(call->s3, call->hook.call);
+    call->hedging.failure.present = false;
     wait_for_answer(call);
     try->again_ms = try->swallowed = try->retry_after_ms = 0;
     try->pair = exchange_pair_start(&call->errand, &ask, &events, call);
@@ -246,22 +259,40 @@ static void hedge(struct s3_call *call)
     if (!exchange_pair_may_hedge(call->try.pair)) {
         hedging->delay_ms = 0;
     } else if ((!asked->is_awaited || asked->is_awaited(asked)) &&
-               s3_hedge_begins(call->s3, &hedging->pass)) {
-        hedging->inside = true;
+               s3_hedge_begins(call->s3, asked, &hedging->pass)) {
+        hedging->inside = call->sent = true;
+        hedging->waited_ms = hedging->delay_ms;
         hedging->delay_ms = 0;
         exchange_pair_hedge(call->try.pair);
+    } else {
+        hedging->delay_ms = MIN(2 * hedging->delay_ms, HEDGE_LOOK_MS_MAX);    /* later, perhaps */
     }
-    wait_for_answer(call);    /* if it was not hedged now, it may be later */
+    wait_for_answer(call);
 }
+
+/* Gives back the second place if only one exchange is in progress, or if another call needs it. */
+static void settle_second(struct s3_call *call)
+{
+    bool two = exchange_pair_settle(call->try.pair);
+    if (two && !limiter_stay(&call->s3->limiter, &call->hedging.pass, false)) {
+        exchange_pair_end_second(call->try.pair);
+        two = false;
+    }
+    if (!two)
+        leave_second_place(call);
+}
+
+static bool repeats_first(struct s3_call *call);
 
 /* Called when the call was woken while sending: it was resumed, must give its place to another
  * call, has a late answer, or one of its two exchanges is out. */
 static void go_on_or_yield(struct s3_call *call)
 {
+    if (repeats_first(call))
+        return;
     if (mono_ms() >= call->hedging.look_ms)
         hedge(call);
-    if (!exchange_pair_settle(call->try.pair))
-        leave_second_place(call);
+    settle_second(call);
     bool resumed = atomic_exchange(&call->resumed, false);
     if (!limiter_stay(&call->s3->limiter, &call->pass, resumed))
         finish(call, ERR_YIELDED);
@@ -395,6 +426,22 @@ static bool decide_again(struct s3_call *call, enum err err, int status,
     return true;
 }
 
+/* The first exchange failed in a way that the call is repeated for, and the second one has not
+ * answered soon after that. Returns true if the call is repeated now. */
+static bool repeats_first(struct s3_call *call)
+{
+    const struct hedging_failure *failure = &call->hedging.failure;
+    if (!failure->present || mono_ms() < failure->until_ms)
+        return false;
+    call->hedging.failure.present = false;
+    if (call->hook.headed || !decide_again(call, failure->err, failure->status, NULL))
+        return false;
+    exchange_pair_drop(&call->try.pair);
+    leave_second_place(call);
+    try_again(call);
+    return true;
+}
+
 static void try_again(struct s3_call *call)
 {
     if (!call->try.again_ms) {
@@ -460,16 +507,33 @@ static void let_go(struct s3_call *call)
         hook_body(&call->hook, body);
 }
 
+/* Of two answers, the longer time counts. */
+static void note_retry_after(struct s3_call *call, const struct origin_reply *reply)
+{
+    uint64_t after_ms = retry_after_ms(origin_reply_get(reply, S("retry-after")), wall_s());
+    call->try.retry_after_ms = MAX(call->try.retry_after_ms, after_ms);
+}
+
+/* If both exchanges have failed, the call is repeated if the first failure is one that it is
+ * repeated for. `status` is that of the second, or 0. */
+static bool decide_by_first(struct s3_call *call, int status)
+{
+    const struct hedging_failure *failure = &call->hedging.failure;
+    return failure->present && (!status || status >= 300) && status != 304 &&
+           decide_again(call, failure->err, failure->status, NULL);
+}
+
 static enum exchange_take on_head(void *arg, const struct origin_reply *got)
 {
     struct s3_call *call = sending(arg);
     struct origin_reply reply = *got;
-    call->try.retry_after_ms = retry_after_ms(origin_reply_get(got, S("retry-after")), wall_s());
+    note_retry_after(call, got);
     judge_try(call, OK, got->status);
     s3_hedge_note(call->s3, call->hook.call, got);
     if (must_stop(call))
         return EXCHANGE_END;
-    if (tells_region(call, got) || decide_again(call, OK, got->status, NULL)) {
+    if (tells_region(call, got) || decide_by_first(call, got->status) ||
+        decide_again(call, OK, got->status, NULL)) {
         call->try.again = true;
         return EXCHANGE_TAKEN;
     }
@@ -548,7 +612,8 @@ static void on_end(void *arg, const struct exchange_end *end)
     enum err stop = unsent ? must_not_send(call) : must_stop(call);
     if (stop && (end->err || call->try.again)) {
         finish(call, stop);
-    } else if (call->try.again || (end->err && decide_again(call, end->err, 0, end))) {
+    } else if (call->try.again || (end->err && (decide_by_first(call, 0) ||
+                                                decide_again(call, end->err, 0, end)))) {
         try_again(call);
     } else if (!end->err && call->held.present) {
         if (!may_be_renewed(call) || !renew(call))
@@ -569,16 +634,33 @@ static bool on_wins(void *arg, bool is_second, int status)
 }
 
 /* Tells the breaker the result of one exchange of two. The other one has a result of its own, so
- * the trial of this try is not judged by this one. */
-static void on_out(void *arg, enum err err, int status)
+ * the trial of this try is not judged by this one. An error of the second exchange is no news for
+ * the breaker, which counts calls. */
+static void on_out(void *arg, bool is_second, enum err err, const struct origin_reply *reply)
 {
     struct s3_call *call = sending(arg);
     struct s3_trial trial = call->try.trial;
-    s3_down_judge(call->s3, call->hook.call, &trial, err, status);
+    int status = reply ? reply->status : 0;
+    if (reply)
+        note_retry_after(call, reply);
+    if (!is_second || reply)
+        s3_down_judge(call->s3, call->hook.call, &trial, err, status);
+    if (is_second || call->hook.headed)
+        return;
+    call->hedging.failure = (struct hedging_failure){
+        .present = true, .err = err, .status = status,
+        .until_ms = mono_ms() + MAX(call->hedging.waited_ms, SECOND_MS) };
+    errand_due(&call->errand, MIN(call->deadline_ms, call->hedging.failure.until_ms));
+}
+
+static void on_second_won(void *arg)
+{
+    struct s3_call *call = sending(arg);
+    s3_hedge_won(call->s3, call->hook.call);
 }
 
 static const struct exchange_pair_events events = {
-    { on_ready, on_head, on_body, on_end }, on_wins, on_out
+    { on_ready, on_head, on_body, on_end }, on_wins, on_out, on_second_won
 };
 
 /* ---- the functions of the kind ---- */

@@ -3,7 +3,8 @@
  * hedge.c decides when a request is sent a second time; this file gives it the time and the times
  * of answers. Only reads of objects are hedged: a second one has no effect, and they are what
  * clients wait for. While the origin is down or overloaded, nothing is hedged, because its trouble
- * is not one slow server. A hedge only uses a connection that no call waits for. The code runs on
+ * is not one slow server. A hedge uses a connection that no call waits for, and
+ * gives it up when a call waits. The code runs on
  * carriers, the threads that talk to origins. */
 #include "base/clock.h"
 #include "origin/s3.h"
@@ -14,24 +15,31 @@ static bool may_be_hedged(const struct origin_call *asked)
     return reads && !asked->body && !asked->no_retry && s3_effect(asked) == EFFECT_NONE;
 }
 
+static struct hedge *hedge_of(struct s3 *s3, const struct origin_call *asked)
+{
+    return &s3->hedges[asked->op == S3_HEAD_OBJECT];
+}
+
 unsigned s3_hedge_delay_ms(struct s3 *s3, const struct origin_call *asked)
 {
-    if (s3->hedge.off || !may_be_hedged(asked))
+    if (!may_be_hedged(asked))
         return 0;
     pthread_mutex_lock(&s3->lock);
-    unsigned delay_ms = hedge_delay_ms(&s3->hedge, mono_ms());
+    unsigned delay_ms = hedge_delay_ms(hedge_of(s3, asked), mono_ms());
     pthread_mutex_unlock(&s3->lock);
     return delay_ms;
 }
 
-bool s3_hedge_begins(struct s3 *s3, struct limiter_pass *pass)
+bool s3_hedge_begins(struct s3 *s3, const struct origin_call *asked, struct limiter_pass *pass)
 {
     if (!limiter_enter_free(&s3->limiter, pass))
         return false;
     pthread_mutex_lock(&s3->lock);
-    bool begins = !s3->breaker.open && hedge_spend(&s3->hedge);
+    bool begins = !s3->breaker.open && hedge_spend(hedge_of(s3, asked));
     pthread_mutex_unlock(&s3->lock);
-    if (!begins)
+    if (begins)
+        limiter_spare(&s3->limiter, pass);
+    else
         limiter_leave(&s3->limiter, pass);
     return begins;
 }
@@ -42,13 +50,20 @@ void s3_hedge_note(struct s3 *s3, const struct origin_call *asked,
     if (!may_be_hedged(asked) || reply->status >= 500 || reply->status == 429)
         return;
     pthread_mutex_lock(&s3->lock);
-    hedge_note(&s3->hedge, reply->first_byte_ns / 1000, mono_ms());
+    hedge_note(hedge_of(s3, asked), reply->first_byte_ns / 1000, mono_ms());
     pthread_mutex_unlock(&s3->lock);
 }
 
+void s3_hedge_won(struct s3 *s3, const struct origin_call *asked)
+{
+    pthread_mutex_lock(&s3->lock);
+    hedge_won(hedge_of(s3, asked));
+    pthread_mutex_unlock(&s3->lock);
+}
+
+/* A second answer that is no good one might come from a server that lacks the object. */
 bool s3_hedge_wins(bool is_second, int status)
 {
-    bool fails = status >= 500 || status == 429;
-    bool moves = status >= 300 && status < 400 && status != 304;
-    return !fails && (!is_second || (!moves && !s3_keys_in_doubt(status)));
+    bool fails = status >= 500 || status == 429, good = status < 300 || status == 304;
+    return is_second ? good : !fails;
 }

@@ -85,7 +85,7 @@ with Story("o09 hedged requests", seconds=120) as story:
 
     # ---- a reader that leaves, and one that comes later ----
     for _ in range(200):    # each answer adds to the budget of hedges
-        server.head(fresh("calm"))
+        server.get(fresh("calm"))
     origin.tell("first_byte_ms=900")
     keys, before = [fresh("later") for _ in range(4)], hedges(server)
     together(*[lambda key=key: Client(server.port, timeout=0.02).get(key) for key in keys])    # sooner than a hedge
@@ -103,7 +103,7 @@ with Story("o09 hedged requests", seconds=120) as story:
         origin.calm()
         before, keys = hedges(server), [fresh("worthless") for _ in range(4)]
         for _ in range(100):    # each answer adds to the budget of hedges
-            server.head(fresh("calm"))
+            server.get(fresh("calm"))
         for key in keys:
             origin.tell("reset=rules", "first_byte_ms=30", f"match={key} GET", *lines, f"match={key} GET",
                         "first_byte_ms=600", "status=0", "hang=0", "times=1")
@@ -117,7 +117,7 @@ with Story("o09 hedged requests", seconds=120) as story:
     server = house()
     origin.calm()
     for _ in range(400):
-        server.head(fresh("calm"))
+        server.get(fresh("calm"))
     before = hedges(server)
     origin.tell("first_byte_ms=700")
     # Without the cache, a client that leaves cancels its call (customer's key: SSEC). With it, the fetch goes on.
@@ -131,9 +131,27 @@ with Story("o09 hedged requests", seconds=120) as story:
     story.fact("... which canceled the calls that had no use any more", canceled >= 4, canceled)
     all_places_are_free(server, "clients left")
 
+    # ---- calls that come after hedges ----
+    story.same("the daemon ends cleanly", server.stop(), 0)
+    server = house()    # no hedge has lost there
+    for _ in range(400):
+        server.get(fresh("calm"))
+    before = hedges(server)
+    origin.tell("match=bucket/hangs/* GET", "hang=1")
+    hanging = [threading.Thread(target=Client(server.port, timeout=20).get, args=(fresh("hangs"),)) for _ in range(CONNECTIONS - 4)]
+    for client in hanging:
+        client.start()
+    wait_for("hedges use the connections that are left", lambda: hedges(server) >= before + 4)
+    reply = server.get(fresh("good"))
+    story.fact("a call that comes later gets the connection of a hedge", reply.status == 200 and
+               origin.totals()["requests_open"] >= CONNECTIONS - 4, (reply, origin.totals()["requests_open"]))
+    for client in hanging:
+        client.join()
+    origin.calm()
+
     # ---- the end ----
     for _ in range(400):
-        server.head(fresh("calm"))
+        server.get(fresh("calm"))
     before = hedges(server)
     origin.tell("hang=1")
     last = [threading.Thread(target=Client(server.port, timeout=20).get, args=(fresh("last"),)) for _ in range(4)]

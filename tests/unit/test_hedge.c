@@ -87,10 +87,22 @@ TEST(hedges_are_at_most_3_percent_of_the_answers)
     begin();
     for (unsigned answers = 1; answers <= 100000; answers++, now_ms += 7) {
         note(1, 30);
-        hedges += hedge_spend(&hedge);
+        if (hedge_spend(&hedge) && ++hedges % 3 == 0)
+            hedge_won(&hedge);
         ok(hedges * 100 <= answers * 3);
     }
     ok(hedges == 3000);
+}
+
+TEST(hedges_that_do_not_win_are_few)
+{
+    unsigned hedges = 0;
+    begin();
+    for (unsigned answers = 1; answers <= 100000; answers++, now_ms += 7) {
+        note(1, 30);
+        hedges += hedge_spend(&hedge);
+    }
+    ok(hedges > 100 && hedges < 700);    /* 0.3 %, and a few each time that the counts halve */
 }
 
 TEST(few_hedges_can_be_saved)
@@ -168,6 +180,7 @@ RUN(cmocka_unit_test(no_request_is_hedged_before_enough_samples),
     cmocka_unit_test(the_delay_is_the_95th_percentile_or_twice_the_median),
     cmocka_unit_test(any_time_has_a_bucket_that_is_at_most_an_eighth_wide),
     cmocka_unit_test(hedges_are_at_most_3_percent_of_the_answers),
+    cmocka_unit_test(hedges_that_do_not_win_are_few),
     cmocka_unit_test(few_hedges_can_be_saved),
     cmocka_unit_test(what_is_minutes_ago_counts_little),
     cmocka_unit_test(an_origin_with_few_requests_is_not_hedged),
