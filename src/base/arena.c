@@ -120,6 +120,18 @@ void text_char(struct text *text, char c)
     text_add(text, (slice){ &c, 1 });
 }
 
+void text_number(struct text *text, uint64_t number, unsigned digits)
+{
+    char all[20];    /* enough for UINT64_MAX */
+    size_t at = sizeof(all);
+    check(digits <= sizeof(all));
+    while (number || at > sizeof(all) - MAX(digits, 1u)) {
+        all[--at] = (char)('0' + number % 10);
+        number /= 10;
+    }
+    text_add(text, (slice){ all + at, sizeof(all) - at });
+}
+
 /* A short text, as most texts are, is formatted once. A longer text is formatted again, when its
  * length is known. */
 static void text_vprintf(struct text *text, const char *fmt, va_list args)

@@ -35,6 +35,9 @@ struct text {
 struct text text_in(struct arena *arena);
 void text_add(struct text *text, slice s);
 void text_char(struct text *text, char c);
+/* Adds a number in decimal digits, with zeroes before it if it has fewer than `digits`. Much cheaper
+ * than text_printf: for what is written with each request. */
+void text_number(struct text *text, uint64_t number, unsigned digits);
 void text_printf(struct text *text, const char *fmt, ...) PRINTF_LIKE(2, 3);
 slice text_slice(const struct text *text);
 

@@ -32,6 +32,7 @@ bool log_enabled(enum log_level level);                /* true if lines of this 
  * order. Does not wait: if the thread's ring is full, the line is dropped and counted, and an event
  * "log_dropped" reports the number. If the writer does not run, the line is written at once. */
 void log_access(const char *event, const char *fmt, ...) PRINTF_LIKE(2, 3);
+void log_access_line(const char *event, slice facts);    /* the same, with text that is complete */
 /* Starts and stops the writer, a thread of its own. log_access_start returns false if the thread
  * could not be started. log_access_stop writes the lines that are left, for at most 2 s. */
 bool log_access_start(void) MUST_USE;

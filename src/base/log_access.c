@@ -165,17 +165,13 @@ static void publish(struct ring *ring, uint64_t head)
         wake();
 }
 
-void log_access(const char *event, const char *fmt, ...)
+void log_access_line(const char *event, slice facts)
 {
     if (!log_enabled(LOG_LEVEL_INFO))
         return;
-    va_list args;
-    va_start(args, fmt);
+    facts = slice_sub(facts, 0, PIPE_BUF - 1u);
     if (!atomic_load_explicit(&writer.runs, memory_order_relaxed)) {
-        char facts[PIPE_BUF];
-        vsnprintf(facts, sizeof(facts), fmt, args);
-        log_info(event, "%s", facts);
-        va_end(args);
+        log_info(event, "%.*s", SLICE_ARG(facts));
         return;
     }
     if (!mine)
@@ -185,9 +181,7 @@ void log_access(const char *event, const char *fmt, ...)
     metric_add(M_ACCESS_LINES, 1);
     if (has_room(ring, begin)) {
         struct record *record = record_at(ring, begin);
-        int len = vsnprintf(record->facts, PIPE_BUF, fmt, args);
-        check(len >= 0);
-        record->len = MIN((uint64_t)len, PIPE_BUF - 1u);
+        record->len = slice_put(record->facts, facts);
         record->event = event;
         record->when_ns = clock_ns(CLOCK_REALTIME);
         publish(ring, end_of(begin, record->len));
@@ -195,7 +189,19 @@ void log_access(const char *event, const char *fmt, ...)
         metric_add(M_ACCESS_DROPPED, 1);
         atomic_fetch_add_explicit(&ring->dropped, 1, memory_order_relaxed);
     }
+}
+
+void log_access(const char *event, const char *fmt, ...)
+{
+    char facts[PIPE_BUF];
+    if (!log_enabled(LOG_LEVEL_INFO))
+        return;
+    va_list args;
+    va_start(args, fmt);
+    int len = vsnprintf(facts, sizeof(facts), fmt, args);
+    check(len >= 0);
     va_end(args);
+    log_access_line(event, (slice){ facts, MIN((size_t)len, sizeof(facts) - 1) });
 }
 
 /* ---- the writer ---- */

@@ -211,6 +211,12 @@ bool slice_unhex(slice s, uint8_t *ret, size_t bytes)
     return true;
 }
 
+void hex_number_write(uint64_t number, unsigned digits, char *ret)
+{
+    for (char *at = ret + digits; at > ret; number >>= 4)
+        *--at = "0123456789ABCDEF"[number & 15];
+}
+
 void hex_write(const uint8_t *bytes, size_t count, char *ret)
 {
     static const char digits[] = "0123456789abcdef";

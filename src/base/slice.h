@@ -57,6 +57,8 @@ bool slice_u64(slice s, uint64_t *ret) MUST_USE;
 /* Reads hex digits in lower or upper case, exactly two for each of the bytes. */
 bool slice_unhex(slice s, uint8_t *ret, size_t bytes) MUST_USE;
 void hex_write(const uint8_t *bytes, size_t count, char *ret);    /* 2 * count chars, lower case */
+/* Writes the last hex digits of a number, in upper case. */
+void hex_number_write(uint64_t number, unsigned digits, char *ret);
 static inline char char_lower(char c)                    /* ASCII only */
 {
     return c >= 'A' && c <= 'Z' ? (char)(c + ('a' - 'A')) : c;

@@ -34,23 +34,44 @@ void access_line_refused(struct front *front, struct arena *keep, const struct h
                err_name(what->err), what->why);
 }
 
+static void add_word(struct text *line, slice name, slice word)
+{
+    text_add(line, name);
+    text_add(line, word);
+}
+
+static void add_number(struct text *line, slice name, uint64_t number)
+{
+    text_add(line, name);
+    text_number(line, number, 1);
+}
+
+/* Not by printf: each request has such a line. */
 void access_line_write(const struct call *call, const struct http_outcome *outcome)
 {
     const struct access_line *access = &call->access;
-    slice more = call->s3.op == S3_BATCH
-        ? arena_printf(call->keep, " items=%zu failed=%zu", access->items, access->failed) : S("");
-    slice access_key = fact(call->keep, call->access_key);
-    slice bucket = fact(call->keep, call->s3.bucket);
-    slice key = fact(call->keep, call->s3.key.len ? call->s3.key : access->listed_key);
-    log_access("request",
-               "id=%.*s peer=%.*s access_key=%.*s op=%s bucket=%.*s key=%.*s status=%d err=%s"
-               " cache=%s sent=%" PRIu64 " from_cache=%" PRIu64 " from_origin=%" PRIu64
-               " decided_us=%" PRIu64 " first_us=%" PRIu64 " took_us=%" PRIu64 " complete=%d%.*s",
-               SLICE_ARG(call->id), SLICE_ARG(access->peer), SLICE_ARG(access_key),
-               call->s3.op < S3_OP_COUNT ? s3_op_name(call->s3.op) : "-", SLICE_ARG(bucket),
-               SLICE_ARG(key), outcome->status, call->err ? err_name(call->err) : "-",
-               access->cache_result, outcome->body_bytes_sent, access->cost.cache_bytes,
-               access->cost.origin_bytes, access->cost.decided_ns / 1000,
-               access->cost.first_ns / 1000, outcome->took_ns / 1000, outcome->complete,
-               SLICE_ARG(more));
+    struct text line = text_in(call->keep);
+    add_word(&line, S("id="), call->id);
+    add_word(&line, S(" peer="), access->peer);
+    add_word(&line, S(" access_key="), fact(call->keep, call->access_key));
+    add_word(&line, S(" op="),
+             slice_of(call->s3.op < S3_OP_COUNT ? s3_op_name(call->s3.op) : "-"));
+    add_word(&line, S(" bucket="), fact(call->keep, call->s3.bucket));
+    add_word(&line, S(" key="),
+             fact(call->keep, call->s3.key.len ? call->s3.key : access->listed_key));
+    add_number(&line, S(" status="), (uint64_t)outcome->status);
+    add_word(&line, S(" err="), slice_of(call->err ? err_name(call->err) : "-"));
+    add_word(&line, S(" cache="), slice_of(access->cache_result));
+    add_number(&line, S(" sent="), outcome->body_bytes_sent);
+    add_number(&line, S(" from_cache="), access->cost.cache_bytes);
+    add_number(&line, S(" from_origin="), access->cost.origin_bytes);
+    add_number(&line, S(" decided_us="), access->cost.decided_ns / 1000);
+    add_number(&line, S(" first_us="), access->cost.first_ns / 1000);
+    add_number(&line, S(" took_us="), outcome->took_ns / 1000);
+    add_number(&line, S(" complete="), outcome->complete);
+    if (call->s3.op == S3_BATCH) {
+        add_number(&line, S(" items="), access->items);
+        add_number(&line, S(" failed="), access->failed);
+    }
+    log_access_line("request", text_slice(&line));
 }

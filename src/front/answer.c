@@ -33,7 +33,11 @@ struct http_field fields_cut(slice *rest)
 slice request_id_new(struct front *front, struct arena *keep)
 {
     uint64_t number = atomic_fetch_add(&front->request_number, 1);
-    return arena_printf(keep, "%08" PRIX32 "%08" PRIX64, (uint32_t)front->boot, number);
+    unsigned digits = number >> 32 ? 16 : 8;
+    char *id = arena_alloc(keep, 8 + 16);
+    hex_number_write(front->boot, 8, id);
+    hex_number_write(number, digits, id + 8);
+    return (slice){ id, 8 + digits };
 }
 
 /* Returns a text that says which origin fails, why, and since when. The text is empty if the error
