@@ -377,7 +377,7 @@ struct get *get_start(struct cache_loop *loop, const struct get_ask *ask,
     get->ask = *ask;
     get->of = (struct reading){
         .loop = loop, .flights = loop->cache->flights, .rules = ask->rules,
-        .began_ms = ageing_ms(), .changed = changed, .changed_arg = arg,
+        .began_ms = ageing_ms(), .changed = changed, .changed_arg = arg, .lends = ask->lends,
         .name = { .endpoint = origin_endpoint(ask->rules->origin), .bucket = ask->bucket,
                   .key = ask->key, .version = ask->version },
     };
@@ -415,6 +415,16 @@ enum err get_next(struct get *get, slice *ret)
     *(is_hit ? &get->cost.cache_bytes : &get->cost.origin_bytes) += ret->len;
     plan_advance(plan);
     return OK;
+}
+
+bool get_run_file(const struct get *get, int *ret_fd, uint64_t *ret_offset)
+{
+    return object_bytes_file(&get->plan.run.held, ret_fd, ret_offset);
+}
+
+enum err get_run_copy(const struct get *get, slice bytes, void *to)
+{
+    return object_bytes_copy(&get->plan.run.held, bytes, to);
 }
 
 bool gets_are_scarce(const struct cache_loop *loop)

@@ -31,6 +31,7 @@ struct get_ask {
     /* All gets of one list have the same list_id. Their calls to the origin take turns with other
      * calls as if they were one call. 0: the get belongs to no list. */
     uint64_t list_id;
+    bool lends;                   /* as store_to.lends */
     /* NULL, or memory for the bytes. An object with more bytes is ERR_TOO_LARGE. Where it can, the
      * store reads directly into this memory (store_read). If get_next returns bytes that lie
      * elsewhere, the caller copies them. */
@@ -103,6 +104,12 @@ enum err get_forecast(struct get *get, struct get_forecast *ret) MUST_USE;
  * ERR_WAIT; or another error if the rest can't be delivered. Must not be called after the last
  * byte. */
 enum err get_next(struct get *get, slice *ret) MUST_USE;
+/* True if the bytes that get_next handed out last lie in a file, at this offset. They do not change
+ * there while they are valid. */
+bool get_run_file(const struct get *get, int *ret_fd, uint64_t *ret_offset);
+/* Copies these of the bytes that get_next handed out last. Returns ERR_FAULT if `to` can't be
+ * written, or ERR_IO if the bytes lay in a file, which another program truncated. */
+enum err get_run_copy(const struct get *get, slice bytes, void *to) MUST_USE;
 /* True if readers hold more memory than they should. A caller with several gets in progress should
  * then end those that it can spare. */
 bool gets_are_scarce(const struct cache_loop *loop);

@@ -172,9 +172,10 @@ static void take_short_copy(struct plan *plan)
 }
 
 /* In the caller's memory, where the next byte belongs. */
-static void *place_for(const struct plan *plan)
+static struct store_to place_for(const struct plan *plan)
 {
-    return plan->to ? plan->to + (plan->pos - plan->first) : NULL;
+    return (struct store_to){ plan->to ? plan->to + (plan->pos - plan->first) : NULL,
+                              plan->of->lends };
 }
 
 static enum err from_store(struct plan *plan)
@@ -186,7 +187,7 @@ static enum err from_store(struct plan *plan)
         plan->run.bytes = plan->run.held.bytes;
         plan->run.is_cached = true;
         check(plan->run.bytes.len > 0 && plan->run.bytes.len <= plan->end - plan->pos);
-        if (scarce)
+        if (scarce && !object_bytes_are_lent(&plan->run.held))    /* lent bytes need no buffer */
             take_short_copy(plan);
     }
     return err;

@@ -21,6 +21,7 @@ struct reading {
     struct object_name name;
     struct object_id id;
     struct asker asker;
+    bool lends;                   /* as store_to.lends */
     uint64_t began_ms;            /* ageing time, as fetch->sent.at_ms */
     void (*changed)(void *arg);   /* to be called when the get should go on */
     void *changed_arg;
@@ -109,7 +110,7 @@ struct fetch_span plan_gap(const struct plan *plan, uint64_t from, uint64_t to);
 /* Gets the store's bytes at pos, up to `end`. Returns OK with *ret, or ERR_WAIT: changed() is called
  * when the bytes are there. Any other result is that of store_read; what was read ahead is then
  * dropped. `to` is memory for the bytes, as for store_read. */
-enum err read_ahead_take(struct plan *plan, uint64_t end, void *to,
+enum err read_ahead_take(struct plan *plan, uint64_t end, struct store_to to,
                          struct object_bytes *ret) MUST_USE;
 void read_ahead_go_on(struct plan *plan);    /* begins reads of the bytes after these, if that pays */
 void read_ahead_drop(struct plan *plan);

@@ -33,7 +33,7 @@ static void bytes_came(void *arg, enum err err, struct object_bytes held)
 }
 
 /* As store_read; OK and ERR_WAIT: it is in the queue. */
-static enum err begin(struct plan *plan, uint64_t pos, uint64_t end, void *to)
+static enum err begin(struct plan *plan, uint64_t pos, uint64_t end, struct store_to to)
 {
     struct read_ahead *ahead = &plan->ahead;
     check(ahead->count < AHEAD_READS);
@@ -49,7 +49,8 @@ static enum err begin(struct plan *plan, uint64_t pos, uint64_t end, void *to)
     return err;
 }
 
-enum err read_ahead_take(struct plan *plan, uint64_t end, void *to, struct object_bytes *ret)
+enum err read_ahead_take(struct plan *plan, uint64_t end, struct store_to to,
+                         struct object_bytes *ret)
 {
     struct read_ahead *ahead = &plan->ahead;
     bool was_begun = ahead->count > 0;
@@ -81,7 +82,7 @@ void read_ahead_go_on(struct plan *plan)
     uint64_t pos = ahead->count ? read_at(ahead, ahead->count - 1)->end : plan->pos;
     while (ahead->disk_was_asked && ahead->count <= ahead->more && pos < plan->end &&
            !store_held_bytes_scarce(plan->of->loop->io)) {
-        enum err err = begin(plan, pos, plan->end, NULL);
+        enum err err = begin(plan, pos, plan->end, (struct store_to){ NULL, plan->of->lends });
         if (err && err != ERR_WAIT)
             return;
         metric_add(M_CACHE_READ_AHEAD, 1);

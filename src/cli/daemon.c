@@ -34,14 +34,16 @@
 #define FILES_CLIENTS_SHARE 4u         /* at least a quarter is for the connections of clients */
 
 /* Lets the allocator give large buffers back to the system when they are freed. Raises the limits
- * of open files and of file sizes to the largest that the host allows. */
+ * of open files, of file sizes and of locked memory to the largest that the host allows. */
 static enum err limits_up(struct serve *serve)
 {
-    struct rlimit files = { 1024, 1024 }, size;
+    struct rlimit files = { 1024, 1024 }, size, locked;
     mallopt(M_MMAP_THRESHOLD, 128 * 1024);
     mallopt(M_ARENA_MAX, 4);
     if (getrlimit(RLIMIT_FSIZE, &size) == 0)
         (void)!setrlimit(RLIMIT_FSIZE, &(struct rlimit){ size.rlim_max, size.rlim_max });
+    if (getrlimit(RLIMIT_MEMLOCK, &locked) == 0)
+        (void)!setrlimit(RLIMIT_MEMLOCK, &(struct rlimit){ locked.rlim_max, locked.rlim_max });
     getrlimit(RLIMIT_NOFILE, &files);
     const struct rlimit most = { files.rlim_max, files.rlim_max };
     serve->files_max = setrlimit(RLIMIT_NOFILE, &most) == 0 ? most.rlim_cur : files.rlim_cur;

@@ -231,6 +231,7 @@ static struct store_options options_of(struct serve *serve)
                       : *config->cold_reads == 'd' ? COLD_DIRECT
                                                    : COLD_BUFFERED,
         .memory_bytes = serve->memory.allowed_bytes,
+        .locked_bytes = serve->memory.locked_bytes,
         .engine = serve->engine,
     };
 }

@@ -7,6 +7,8 @@
 
 #include "base/cores.h"
 
+#define LOCKED_SHARE 4u    /* the most of the allowed memory that is locked */
+
 /* If a test or an old setting gives the size of a single budget, this size replaces the budget's
  * share of `memory`. No such budget may be larger than the memory of the machine or the cgroup: the
  * budget of grants (proofs that a client may read an object) is allocated at the start, and a
@@ -38,6 +40,9 @@ struct memory memory_of(const struct config *config, struct arena *keep)
         ? config_where(where, keep)
         : arena_printf(keep, "default: half of %" PRIu64 " MiB, which is %s%.*s",
                        allowed.bytes / MIB, allowed.by, SLICE_ARG(but));
+    memory.locked_bytes = allowed.bytes / LOCKED_SHARE;
+    if (config->memory_locked_bytes)
+        memory.locked_bytes = MIN(memory.locked_bytes, config->memory_locked_bytes);
     memory.budgets = budgets_divide(memory.bytes);
     take_given(config, allowed.bytes, &memory.budgets);
     return memory;

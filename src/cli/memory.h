@@ -12,6 +12,7 @@ struct memory {
     uint64_t allowed_bytes;     /* memory that this process may use */
     slice allowed_by;           /* the file that limits it, or "this machine's RAM" */
     struct budgets budgets;
+    uint64_t locked_bytes;      /* the setting memory_locked, or its default */
 };
 
 /* Reads the limits of the machine and of this process's cgroups. */

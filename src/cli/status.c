@@ -120,6 +120,8 @@ static void add_memory(struct status_document *to, struct arena *keep,
     for (size_t i = 0; i < BUDGET_COUNT; i++)
         document_number(to, arena_printf(keep, "memory.budgets.%s_bytes", budget_rows[i].name).ptr,
                      memory->budgets.bytes[i]);
+    document_number(to, "memory.locked_bytes", (uint64_t)metric_read(M_STORE_LOCKED_BYTES));
+    document_number(to, "memory.locked_max_bytes", memory->locked_bytes);
 }
 
 void status_tell(void *arg, struct status_document *to)

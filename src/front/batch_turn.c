@@ -184,7 +184,10 @@ static enum err put_piece(struct batch *batch, struct slot *slot)
         load_lend(load, piece);
         load_take_get(load, &slot->get);
     } else if (length <= COPY_BYTES_MAX) {
-        load->len += slice_put(load_room(load), piece);
+        enum err err = get_run_copy(slot->get, piece, load_room(load));
+        if (err)
+            return err;
+        load->len += piece.len;
     } else if (batch->loads.sending) {
         return ERR_BUSY;
     } else {

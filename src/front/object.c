@@ -14,6 +14,8 @@
 #include "front/inside.h"
 #include "s3/encode.h"
 
+#define SENDFILE_LEAST (64 * KIB)
+
 struct object {
     struct call *call;
     struct get *get;
@@ -109,6 +111,15 @@ void object_count(slice bucket, enum get_source source)
         metric_bucket_add(number, BUCKET_HITS, 1);
 }
 
+/* In milliseconds, as server-timing has it. */
+static void add_duration(struct text *text, slice name, uint64_t ns)
+{
+    text_add(text, name);
+    text_number(text, ns / 1000000, 1);
+    text_char(text, '.');
+    text_number(text, ns / 1000 % 1000, 3);
+}
+
 static void add_cache_fields(struct fields *fields, struct call *call,
                              const struct get_answer *answer, const struct get_cost *cost)
 {
@@ -117,12 +128,15 @@ static void add_cache_fields(struct fields *fields, struct call *call,
     object_count(call->s3.bucket, answer->source);
     fields_add(fields, S("x-amz-request-id"), call->id);
     fields_add(fields, S("x-cache"), slice_of(call->access.cache_result));
-    if (answer->source != GET_MISS && answer->validated_s)
-        fields_add(fields, S("age"), arena_printf(call->keep, "%" PRId64, age_s));
-    fields_add(fields, S("server-timing"),
-               arena_printf(call->keep, "decide;dur=%" PRIu64 ".%03u, first;dur=%" PRIu64 ".%03u",
-                            cost->decided_ns / 1000000, (unsigned)(cost->decided_ns / 1000 % 1000),
-                            cost->first_ns / 1000000, (unsigned)(cost->first_ns / 1000 % 1000)));
+    if (answer->source != GET_MISS && answer->validated_s) {
+        struct text age = text_in(call->keep);
+        text_number(&age, (uint64_t)age_s, 1);
+        fields_add(fields, S("age"), text_slice(&age));
+    }
+    struct text timing = text_in(call->keep);
+    add_duration(&timing, S("decide;dur="), cost->decided_ns);
+    add_duration(&timing, S(", first;dur="), cost->first_ns);
+    fields_add(fields, S("server-timing"), text_slice(&timing));
 }
 
 static void add_fields(struct call *call, const struct get_answer *answer,
@@ -134,10 +148,16 @@ static void add_fields(struct call *call, const struct get_answer *answer,
         fields_add(fields, S("etag"), answer->metadata->etag);
     fields_add(fields, S("last-modified"), slice_of(date));
     fields_add(fields, S("accept-ranges"), S("bytes"));
-    if (answer->partial)
-        fields_add(fields, S("content-range"),
-                   arena_printf(call->keep, "bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64, answer->first,
-                                answer->end - 1, answer->metadata->size));
+    if (answer->partial) {
+        struct text range = text_in(call->keep);
+        text_add(&range, S("bytes "));
+        text_number(&range, answer->first, 1);
+        text_char(&range, '-');
+        text_number(&range, answer->end - 1, 1);
+        text_char(&range, '/');
+        text_number(&range, answer->metadata->size, 1);
+        fields_add(fields, S("content-range"), text_slice(&range));
+    }
     if (answer->parts)
         fields_add(fields, S("x-amz-mp-parts-count"),
                    arena_printf(call->keep, "%u", answer->parts));
@@ -260,7 +280,12 @@ static void step(void *arg)
     check(bytes.len <= object->left);
     object->sending = true;
     object->left -= bytes.len;
-    http_reply_send(object->call->http, bytes);
+    int fd;
+    uint64_t offset;
+    if (bytes.len > SENDFILE_LEAST && get_run_file(object->get, &fd, &offset))
+        http_reply_send_file(object->call->http, bytes, fd, offset);
+    else
+        http_reply_send(object->call->http, bytes);
 }
 
 struct get_ask object_ask(const struct call *call, slice version)
@@ -286,6 +311,7 @@ void object_read(struct call *call)
     struct object *object = arena_alloc(call->keep, sizeof(*object));
     const struct s3_param *version = s3_param_get(&call->s3, S("versionId"));
     struct get_ask ask = object_ask(call, version ? version->value : S(""));
+    ask.lends = !http_request_is_tls(call->http);
     object->call = call;
     call->gone = over;
     call->gone_arg = object;

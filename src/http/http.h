@@ -213,6 +213,9 @@ void http_reply_send(struct http_request *request, slice bytes);
  * runs end a body of unknown length. */
 #define HTTP_RUNS_MAX 64
 void http_reply_send_runs(struct http_request *request, const slice *runs, size_t count, bool last);
+/* As http_reply_send, for bytes that lie in a file, too: at this offset. They are sent from the file,
+ * or from memory if the file can't be read any more. Only without TLS. */
+void http_reply_send_file(struct http_request *request, slice bytes, int fd, uint64_t offset);
 /* For a failure in the middle of a body: resets the connection (rule H10). No callback follows. */
 void http_reply_abort(struct http_request *request);
 

@@ -182,6 +182,8 @@ void conn_written(struct conn *conn, bool ok);
 /* Removes the framing from the next bytes of a chunked body, in place. Returns the number of bytes
  * of the body among them. After these lie the *ret_rest bytes that came after the body's end. */
 size_t conn_unchunk(struct conn *conn, char *bytes, size_t len, size_t *ret_rest);
+/* As conn_write, for request->reply.file. Without TLS. */
+void conn_write_file(struct conn *conn);
 /* The most runs of bytes in one write: head, a chunk's line, its runs, its end. */
 #define CONN_WRITE_MAX (HTTP_RUNS_MAX + 3)
 /* Only one write may be in progress at a time. done(sock, err) is called in a later turn of the
@@ -229,6 +231,16 @@ struct request_body {
     unsigned client;                    /* the bodies of one client count together; 0: no client */
 };
 
+/* A write of bytes of a file, in progress. Written by the loop (send_file.c). */
+struct reply_file {
+    slice head;                         /* comes before them, and is not written yet */
+    slice left;                         /* of the bytes: in memory */
+    int fd;
+    off_t at;                           /* of `left` in the file */
+    h2o_socket_cb done;
+    const char *failed;
+};
+
 /* The answer to a request. The loop writes it from http_reply or http_reply_start until the request
  * ends (reply.c). */
 struct reply {
@@ -239,6 +251,7 @@ struct reply {
     char chunk[24];                     /* the line before a chunk */
     slice head;                         /* until the first bytes leave */
     uint64_t length, sent_bytes;        /* of the body on the wire; length 0: no body */
+    struct reply_file file;
     const struct http_source *source;
     void *source_arg;
 };

@@ -119,17 +119,28 @@ struct text response_head(struct http_loop *loop, struct arena *keep, int status
                           uint64_t length)
 {
     struct text head = text_in(keep);
-    text_printf(&head, "HTTP/1.1 %d %s\r\nDate: %.*s\r\nConnection: %s\r\n", status, reason(status),
-                SLICE_ARG(date_of_now(loop)), close ? "close" : "keep-alive");
-    if (length != HTTP_OPEN)
-        text_printf(&head, "Content-Length: %" PRIu64 "\r\n", length);
+    text_add(&head, S("HTTP/1.1 "));
+    text_number(&head, (uint64_t)status, 3);
+    text_char(&head, ' ');
+    text_add(&head, slice_of(reason(status)));
+    text_add(&head, S("\r\nDate: "));
+    text_add(&head, date_of_now(loop));
+    text_add(&head, close ? S("\r\nConnection: close\r\n") : S("\r\nConnection: keep-alive\r\n"));
+    if (length != HTTP_OPEN) {
+        text_add(&head, S("Content-Length: "));
+        text_number(&head, length, 1);
+        text_add(&head, S("\r\n"));
+    }
     text_add(&head, S("Server: penstock\r\n"));
     return head;
 }
 
 static bool is_clean(slice text)
 {
-    return !slice_has(text, '\r') && !slice_has(text, '\n') && !slice_has(text, '\0');
+    for (size_t i = 0; i < text.len; i++)
+        if (text.ptr[i] == '\r' || text.ptr[i] == '\n' || text.ptr[i] == '\0')
+            return false;
+    return true;
 }
 
 /* A field with a line break could begin a second answer. So a field with CR, LF or NUL is left
@@ -188,6 +199,17 @@ static slice end_of_chunk(const struct reply *reply, size_t bytes)
     return reply->ended_open && bytes ? S("\r\n0\r\n\r\n") : S("\r\n");
 }
 
+static void begin_send(struct http_request *request, size_t bytes)
+{
+    struct reply *reply = &request->reply;
+    struct conn *conn = request->conn;
+    check(reply->begun && !reply->sending && bytes <= reply->length - reply->sent_bytes);
+    reply->sending = true;
+    reply->sent_bytes += bytes;
+    conn->stalls = 0;
+    timer_start(&conn->loop->timers, ROW_SEND, &conn->timer);
+}
+
 static void push_runs(struct http_request *request, const slice *runs, size_t run_count)
 {
     struct reply *reply = &request->reply;
@@ -196,12 +218,8 @@ static void push_runs(struct http_request *request, const slice *runs, size_t ru
     h2o_iovec_t bufs[CONN_WRITE_MAX];
     for (size_t i = 0; i < run_count; i++)
         bytes += runs[i].len;
-    check(reply->begun && !reply->sending && run_count <= HTTP_RUNS_MAX);
-    check(bytes <= reply->length - reply->sent_bytes);
-    reply->sending = true;
-    reply->sent_bytes += bytes;
-    conn->stalls = 0;
-    timer_start(&conn->loop->timers, ROW_SEND, &conn->timer);
+    check(run_count <= HTTP_RUNS_MAX);
+    begin_send(request, bytes);
     if (reply->head.len)
         bufs[count++] = iovec_of(reply->head);
     if (reply->chunked) {
@@ -256,6 +274,17 @@ void http_reply_send(struct http_request *request, slice bytes)
 {
     check(bytes.len > 0);
     http_reply_send_runs(request, &bytes, 1, false);
+}
+
+void http_reply_send_file(struct http_request *request, slice bytes, int fd, uint64_t offset)
+{
+    struct reply *reply = &request->reply;
+    check(request->magic == REQUEST_MAGIC && reply->source && !reply->open && bytes.len > 0);
+    begin_send(request, bytes.len);
+    reply->file = (struct reply_file){ .head = reply->head, .left = bytes, .fd = fd,
+                                       .at = (off_t)offset, .done = on_sent };
+    reply->head = S("");
+    conn_write_file(request->conn);
 }
 
 void http_reply_end(struct http_request *request)

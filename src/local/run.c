@@ -10,7 +10,6 @@
  * Threads: the worker's thread calls these functions. */
 #include <stdlib.h>
 
-#include "base/trap.h"
 #include "local/inside.h"
 
 /* A worker is full when it has about SESSIONS_FULL * gets_max items in progress (gets_max: the
@@ -34,12 +33,13 @@ struct run {
 
 /* ---- bytes ---- */
 
-/* Returns false if the buffer's memory was removed. */
-static bool put(struct run *run, slice bytes)
+/* Returns ERR_FAULT if the buffer's memory was removed, or as get_run_copy. */
+static enum err put(struct run *run, slice bytes)
 {
     char *to = run->to + run->at;
-    return !run->to || bytes.ptr == to ||    /* the store has read them to this place */
-           trap_copy_to(to, bytes.ptr, bytes.len);
+    if (!run->to || bytes.ptr == to)    /* the store has read them to this place */
+        return OK;
+    return get_run_copy(run->get, bytes, to);
 }
 
 /* ---- an item ---- */
@@ -120,8 +120,9 @@ static enum err move(struct run *run)
         if (err)
             return err;
         check(bytes.len <= run->want - run->at);  /* else they would end beyond the item's place */
-        if (!put(run, bytes))
-            return ERR_FAULT;
+        err = put(run, bytes);
+        if (err)
+            return err;
         run->at += bytes.len;
     }
     return OK;
@@ -172,6 +173,7 @@ static enum err ask_for(struct run *run, struct get_ask *ret)
     enum err err = judge->may_get(judge->arg, &worker->scratch, &reader, fill->message->bucket,
                                   item, ret);
     ret->list_id = (uintptr_t)fill->session;
+    ret->lends = true;
     atomic_fetch_add(&fill->refused, err == ERR_POLICY);
     arena_free(&worker->scratch);
     ret->to = run->to;

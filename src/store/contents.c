@@ -121,15 +121,15 @@ void extent_recognize(struct extent *extent)
     }
     extent->kind = kind;
     atomic_store(&extent->rows, sealed ? footer.count : ROWS_UNKNOWN);
-    atomic_store(&extent->unread, at_end == ERR_IO || at_start == ERR_IO);
+    atomic_store(&extent->faults.unread, at_end == ERR_IO || at_start == ERR_IO);
     atomic_store(&extent->sealed, (sealed || at_end == ERR_IO) && version);
     atomic_store(&extent->version, version);
-    atomic_store(&extent->unusable, !version && !atomic_load(&extent->unread));
+    atomic_store(&extent->faults.unusable, !version && !atomic_load(&extent->faults.unread));
 }
 
 bool extent_is_unusable(const struct extent *extent)
 {
-    return atomic_load(&extent->unusable);
+    return atomic_load(&extent->faults.unusable);
 }
 
 bool extent_is_empty(const struct extent *extent)
@@ -142,7 +142,7 @@ enum err extent_state(struct extents *all, uint32_t number)
 {
     struct extent *extent = extent_ref(all, number);
     enum err e = !extent ? ERR_NOT_FOUND
-                 : atomic_load(&extent->unread) ? ERR_IO
+                 : atomic_load(&extent->faults.unread) ? ERR_IO
                  : atomic_load(&extent->version) ? OK : ERR_GONE;
     extent_release(&extent);
     return e;
@@ -293,7 +293,7 @@ static enum err gather(void *arg, const struct record *record, uint32_t offset)
 static void note_damage(struct extent *extent)
 {
     struct extent_files *files = &extent->all->files;
-    if (atomic_exchange(&extent->damaged, true))
+    if (atomic_exchange(&extent->faults.damaged, true))
         return;
     metric_add(M_STORE_CRC_BAD, 1);
     atomic_store(&files->damaged_last, extent->number);

@@ -49,7 +49,7 @@ struct extents *extents_new(uint64_t memory_bytes)
     for (size_t i = 0; i < CLOCK_COUNT; i++)
         list_init(&all->clocks[i]);
     all->epochs = read_epochs_new();
-    all->mapped_bytes_max = extent_mapped_allowed(memory_bytes);
+    all->mapped.bytes_max = extent_mapped_allowed(memory_bytes);
     all->fds_max = extent_fds_allowed();
     all->folder_fd = -1;
     for (size_t i = 0; i < OPEN_COUNT; i++)
@@ -195,7 +195,7 @@ void extent_release(struct extent **held)
     if (atomic_load(&extent->direct_fd) >= 0)
         extent_close_fd(extent->all, atomic_load(&extent->direct_fd));
     atomic_fetch_sub(&extent->all->bytes, atomic_load(&extent->bytes));
-    atomic_fetch_sub(&extent->all->held_bytes, extent->held_bytes);
+    atomic_fetch_sub(&extent->all->held_bytes, atomic_load(&extent->held_bytes));
     for (size_t i = 0; i < MARK_COUNT * TIME_CHUNKS; i++)
         free(atomic_load_explicit(&extent->times[i / TIME_CHUNKS][i % TIME_CHUNKS],
                                   memory_order_relaxed));
@@ -376,8 +376,8 @@ static void unlist(struct extents *all, uint32_t number)
         return;
     atomic_fetch_sub(&all->files.count, 1);
     atomic_fetch_sub(&all->files.unusable, extent_is_unusable(extent));
-    extent->held_bytes = extent_size(extent);
-    atomic_fetch_add(&all->held_bytes, extent->held_bytes);
+    atomic_store(&extent->held_bytes, extent_size(extent));
+    atomic_fetch_add(&all->held_bytes, extent_size(extent));
     read_epochs_wait(all->epochs);    /* H1: a reader may have found it before */
     extent_release(&extent);
 }

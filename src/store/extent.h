@@ -66,6 +66,23 @@ bool extent_time_set(struct extents *all, uint32_t number, uint32_t ordinal, int
 uint32_t extent_granted_raise(struct extents *all, uint32_t number, uint32_t ordinal,
                               uint32_t granted);
 
+/* ---- lend.c: bytes that stay in memory. Any thread, for a held extent ---- */
+
+void extent_count_read(struct extent *extent, uint32_t bytes);
+/* Lends the map of the extent, until extent_lend_end. A page that was touched under a lease stays in
+ * memory. Returns NULL if the extent is not locked. */
+const uint8_t *extent_lend(struct extent *extent) MUST_USE;
+void extent_lend_end(struct extent *extent);
+/* For a lent map: true if the block that begins at this offset was verified there, with this
+ * checksum. */
+bool extent_is_verified(const struct extent *extent, uint64_t at, uint32_t crc) MUST_USE;
+/* The same for any checksum. */
+bool extent_was_verified(const struct extent *extent, uint64_t at) MUST_USE;
+void extent_set_verified(struct extent *extent, uint64_t at, uint32_t crc);
+/* For a lent map: true if all of these bytes are known to have been touched. */
+bool extent_is_resident(const struct extent *extent, uint64_t at, uint64_t len) MUST_USE;
+void extent_set_resident(struct extent *extent, uint64_t at, uint64_t len);
+
 /* ---- for the committer only, unless a comment says "any thread" ---- */
 
 /* Finds the extents in the folder `extents` of the cache folder, whose descriptor is `folder`. It is

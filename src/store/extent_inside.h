@@ -13,6 +13,7 @@
 #include "store/extent.h"
 
 #define CHAINS 4096u
+#define EXTENTS_LATELY 1024u
 #define TIMES_A_CHUNK 64u             /* in the first chunk; each further one has twice as many */
 #define TIME_CHUNKS 14u
 
@@ -33,6 +34,21 @@ struct turn {
     atomic_bool used;                 /* the extent was held since its last turn */
 };
 
+#define LOCK_LENDS 0x80000000u        /* in leases: the extent is locked, and gives new leases */
+
+/* Of an extent that may be locked (lend.c). */
+struct extent_lock {
+    atomic_uint reads;                /* since the latest look of locker.c */
+    atomic_uint leases;               /* readers that use lent bytes, and LOCK_LENDS */
+    _Atomic(struct lock_page *) pages;    /* of the file; NULL: not locked. Readers have a lease */
+};
+
+/* A page of a locked extent. */
+struct lock_page {
+    _Atomic uint32_t verified;        /* checksum of the block that begins here; 0: none */
+    atomic_bool resident;             /* it was touched */
+};
+
 struct extent {
     _Atomic(struct extent *) next;    /* in its chain; changes under the lock */
     struct extents *all;
@@ -49,17 +65,20 @@ struct extent {
     atomic_uchar version;
     uint8_t kind;                     /* enum extent_kind */
     atomic_bool sealed;               /* the file ends with its table of contents */
-    atomic_bool unread;               /* the disk failed when the extent was recognized */
-    atomic_bool unusable;             /* extent_is_unusable */
-    atomic_bool damaged;              /* it counts in extents_damaged */
+    struct extent_faults {
+        atomic_bool unread;           /* the disk failed when the extent was recognized */
+        atomic_bool unusable;         /* extent_is_unusable */
+        atomic_bool damaged;          /* it counts in extents_damaged */
+    } faults;
     atomic_uint rows;                 /* of its table; ROWS_UNKNOWN: not sealed, or not read */
     struct ages *ages;
     _Atomic uint64_t bytes;           /* of the file */
-    uint64_t held_bytes;              /* of the file when it was unlinked */
+    _Atomic uint64_t held_bytes;      /* of the file, after it was unlinked */
     _Atomic(_Atomic uint32_t *) times[MARK_COUNT][TIME_CHUNKS];
     /* The number of references, and REF_OPEN. In a cache line of its own, because each read
      * writes it. */
     _Alignas(64) atomic_uint refs;
+    struct extent_lock lock;
 };
 /* The file is open, and a new holder may use it. The last holder to leave keeps the bit. A thread
  * that closes the file first takes the bit from an extent that no reader holds (extent_claim). */
@@ -89,8 +108,12 @@ struct extents {
     _Atomic(struct extent *) chains[CHAINS];    /* change under the lock */
     /* The extents with an open descriptor, and those with a map, in the order of their turns. */
     struct list clocks[CLOCK_COUNT];
-    uint64_t mapped_bytes_max;
-    _Atomic uint64_t mapped_bytes;
+    struct extents_mapped {
+        uint64_t bytes_max;
+        _Atomic uint64_t bytes;
+    } mapped;
+    /* Numbers of extents that were read lately; of two with the same place, one may be missing. */
+    _Atomic uint32_t lately[EXTENTS_LATELY];
     uint32_t fds_max;
     atomic_bool direct_refused;
     /* descriptors that are open or being opened, including those of dropped extents */
@@ -178,12 +201,29 @@ enum err extent_open_held(struct extent *extent) MUST_USE;
 bool extent_close_idle(struct extents *all);
 void extent_close_fd(struct extents *all, int fd);
 
+/* ---- lend.c, for locker.c: one thread, with a reference to a held extent ---- */
+
+/* True of a sealed extent, on a file system that keeps locked pages. The caller holds it. */
+bool extent_can_lock(const struct extent *extent) MUST_USE;
+/* Returns OK; ERR_LIMIT if the kernel allows no more locked memory; or ERR_BUSY if there is no room
+ * for another map now (maps.c). */
+enum err extent_lock(struct extent *extent) MUST_USE;
+void extent_lend_no_more(struct extent *extent);    /* for a locked extent: before extent_unlock */
+/* Gives the disk space of a dropped extent back. Readers that still use lent bytes then fail. */
+void extent_empty_file(struct extent *extent);
+/* Returns false while readers still use lent bytes. */
+bool extent_unlock(struct extent *extent) MUST_USE;
+/* The bytes that extent_lock locks. */
+uint64_t extent_lock_bytes(const struct extent *extent);
+
 /* ---- maps.c ---- */
 
 uint64_t extent_mapped_allowed(uint64_t memory_bytes);
 /* Takes the map from the extent, and the extent out of the clock. Returns NULL if there is no map.
  * To be called under the lock. The caller must unmap it. */
 uint8_t *extent_take_map(struct extent *extent) MUST_USE;
+/* Returns the map of the extent, which is made if necessary, or NULL if it can't be mapped. */
+const uint8_t *extent_map(struct extent *extent);
 void extent_unmap(struct extents *all, uint8_t *map, uint64_t bytes);    /* accepts NULL */
 
 #endif

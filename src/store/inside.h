@@ -22,6 +22,7 @@ struct store {
     _Atomic uint32_t *lately;         /* marks of bytes read around the page cache (gather.c) */
     size_t lately_count;
     pthread_t sweep;                  /* 0: not started */
+    struct locker *locker;
     pthread_mutex_t readers_lock;     /* guards `readers` */
     struct list readers;              /* the store_io of each thread that reads */
 };

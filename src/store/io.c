@@ -133,25 +133,30 @@ void read_plan_disown(const struct read_plan *plan)
 }
 
 /* A lack of descriptors is a miss for now. The entries stay: the extent may be good. */
-enum err read_plan_hold(struct store_io *io, struct read_plan *plan, size_t bytes)
+enum err read_plan_hold(struct read_plan *plan)
 {
     struct extents *extents = plan->volume->extents;
     enum err e = extent_hold_record(extents, plan->entries[0].extent, plan->entries[0].ordinal,
                                     &plan->extent);    /* H1 */
     if (e == ERR_NOT_FOUND && volume_is_serving(plan->volume))    /* otherwise it has no extents */
         forget(plan);
-    if (e)
-        return ERR_NOT_FOUND;
-    if (!bytes)
+    return e ? ERR_NOT_FOUND : OK;
+}
+
+enum err read_plan_take_buffer(struct store_io *io, struct read_plan *plan, size_t bytes)
+{
+    plan->buffer = bytes ? read_buffer_take(io, bytes) : NULL;
+    if (!bytes || plan->buffer)
         return OK;
-    plan->buffer = read_buffer_take(io, bytes);
-    if (!plan->buffer)
-        extent_release(&plan->extent);
-    return plan->buffer ? OK : ERR_NOT_FOUND;
+    extent_release(&plan->extent);
+    return ERR_NOT_FOUND;
 }
 
 void read_plan_end(struct read_plan *plan)
 {
+    if (plan->lent)
+        extent_lend_end(plan->extent);
+    plan->lent = NULL;
     extent_release(&plan->extent);
     read_buffer_give(plan->buffer);
     plan->buffer = NULL;
@@ -160,6 +165,8 @@ void read_plan_end(struct read_plan *plan)
 const uint8_t *read_plan_found(const struct read_plan *plan, uint32_t at)
 {
     const struct read_plan_straight *straight = &plan->straight;
+    if (plan->lent)
+        return plan->lent + plan->spans[0].at + at;
     if (straight->mapped && at >= straight->at && at - straight->at < straight->len)
         return straight->mapped + (at - straight->at);
     return read_plan_place(plan, at);
@@ -236,6 +243,8 @@ static enum err read_span(const struct read_plan *plan, uint32_t i)
 
 enum err read_plan_cached(struct store_io *io, struct read_plan *plan)
 {
+    if (plan->lent)
+        return OK;
     if (!is_cached(io, plan))
         return ERR_WAIT;
     struct read_plan_straight *straight = &plan->straight;
@@ -268,7 +277,9 @@ static bool header_is(const struct read_plan *plan, const struct record *record)
 
 bool read_plan_header(const struct read_plan *plan, uint32_t len, struct record *ret)
 {
-    slice bytes = { (const char *)plan->buffer->bytes + plan->header_at, len };
+    const uint8_t *at = plan->lent ? plan->lent + plan->spans[plan->span_count - 1].at
+                                   : plan->buffer->bytes + plan->header_at;
+    slice bytes = { (const char *)at, len };
     return record_decode(bytes, ret) == OK && header_is(plan, ret);
 }
 

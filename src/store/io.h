@@ -25,13 +25,14 @@ static_assert(LARGE_BYTES - READ_BYTES_MAX >= RECORD_HEADER_MAX,
 static_assert(LARGE_BYTES >= RECORD_HEADER_MAX + METADATA_BLOCK_MAX,
               "a large buffer has room for a metadata record");
 
-enum buffer_kind { TINY, SMALL, LARGE, MERGED, BUFFER_KINDS };
+enum buffer_kind { TINY, SMALL, LARGE, MERGED, BUFFER_KINDS, LENT };
 struct read_buffer {
     struct store_io *io;
     struct read_buffer *next;         /* in the list of kept buffers */
     enum buffer_kind kind;
-    uint8_t *bytes;
+    uint8_t *bytes;                   /* of LENT: the map */
     struct huge_page *page;           /* the page that has `bytes`; NULL: `bytes` was allocated */
+    struct extent *lender;            /* of LENT; a reference, and a lease */
 };
 
 struct span {
@@ -70,6 +71,7 @@ struct read_plan {
     struct read_plan_blocks blocks;
     uint32_t skip, give;              /* bytes of the blocks to skip, and then to give */
     uint8_t *to;                      /* the caller's memory for the bytes given */
+    const uint8_t *lent;              /* the map of the locked extent, under a lease; or NULL */
     struct read_plan_straight straight;
     /* the entries of the units from `unit` on, or one WHOLE entry, or one of metadata */
     struct entry entries[RECORD_UNITS];
@@ -128,13 +130,22 @@ struct store_io {
 /* Returns NULL if the limit of read buffers is reached. */
 struct read_buffer *read_buffer_take(struct store_io *io, size_t bytes) MUST_USE;
 void read_buffer_give(struct read_buffer *buffer);    /* accepts NULL */
+/* Makes an owner for bytes in the plan's lent map. It takes the extent and the lease. */
+struct read_buffer *read_buffer_lent(struct store_io *io, struct read_plan *plan) MUST_USE;
 void read_buffers_free(struct store_io *io);    /* no buffer may be in use */
 
-/* Takes a reference to the extent (rule H1 in src/README.md), and a buffer unless `bytes` is 0.
- * Returns OK, or ERR_NOT_FOUND, which is a miss. If the extent is gone, the index forgets the
- * entries. */
-enum err read_plan_hold(struct store_io *io, struct read_plan *plan, size_t bytes) MUST_USE;
+/* Takes a reference to the extent (rule H1 in src/README.md). Returns OK, or ERR_NOT_FOUND, which
+ * is a miss. If the extent is gone, the index forgets the entries. */
+enum err read_plan_hold(struct read_plan *plan) MUST_USE;
+/* Takes a buffer unless `bytes` is 0. ERR_NOT_FOUND: there is none; the plan has ended then. */
+enum err read_plan_take_buffer(struct store_io *io, struct read_plan *plan, size_t bytes) MUST_USE;
 void read_plan_end(struct read_plan *plan);
+/* True if all spans lie in the extent. An entry of a damaged index may name other bytes. */
+bool read_plan_is_inside(const struct read_plan *plan) MUST_USE;
+/* Verifies the blocks of the plan in the map of its locked extent, and forgets the entries if they
+ * are wrong. Returns OK; ERR_WAIT if not all of them are in memory; ERR_NOT_FOUND if the extent is
+ * not locked; or as the blocks are wrong. Any thread, with a plan of its own. */
+enum err read_plan_verify(struct read_plan *plan);
 /* To be called if the bytes fail their checks. Counts that, and lets the index forget the entries
  * of the plan. */
 void read_plan_disown(const struct read_plan *plan);

@@ -31,7 +31,7 @@ uint64_t extent_mapped_allowed(uint64_t memory_bytes)
 
 static void let_go(struct extents *all, uint64_t bytes)
 {
-    atomic_fetch_sub(&all->mapped_bytes, bytes);
+    atomic_fetch_sub(&all->mapped.bytes, bytes);
     metric_gauge_add(M_STORE_MAPPED_BYTES, -(int64_t)bytes);
 }
 
@@ -69,7 +69,7 @@ static bool reserve(struct extents *all, uint64_t bytes)
 {
     do {
         metric_gauge_add(M_STORE_MAPPED_BYTES, (int64_t)bytes);
-        if (atomic_fetch_add(&all->mapped_bytes, bytes) + bytes <= all->mapped_bytes_max)
+        if (atomic_fetch_add(&all->mapped.bytes, bytes) + bytes <= all->mapped.bytes_max)
             return true;
         let_go(all, bytes);
     } while (unmap_idle(all));
@@ -92,8 +92,7 @@ static void set_map(struct extent *extent, uint8_t *map)
         extent_unmap(all, map, extent->map_bytes);
 }
 
-/* Returns the map of the extent, which is made if necessary, or NULL if it can't be mapped. */
-static const uint8_t *map_of(struct extent *extent)
+const uint8_t *extent_map(struct extent *extent)
 {
     const uint8_t *map = atomic_load(&extent->map);
     if (map || !reserve(extent->all, extent->map_bytes))
@@ -131,7 +130,7 @@ const uint8_t *extent_cached(struct extent *extent, uint64_t at, uint64_t len)
         return NULL;
     if (!atomic_load(&extent->map) && !disk_is_cached(extent->fd, at, len))
         return NULL;    /* a map would be of no use yet */
-    const uint8_t *map = map_of(extent);
+    const uint8_t *map = extent_map(extent);
     metric_add(M_STORE_NO_MAP, map == NULL);
     return map && is_in_memory(map + at, len) ? map + at : NULL;
 }

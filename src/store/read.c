@@ -25,6 +25,7 @@
 #include "base/metric.h"
 #include "base/trap.h"
 #include "store/io.h"
+#include "store/locker.h"
 
 #define STRIPE_BLOCKS (STRIPE_UNITS * (UNIT_BYTES / BLOCK_BYTES))
 
@@ -33,31 +34,47 @@ static_assert(STORE_OBJECT_BYTES_MAX / BLOCK_BYTES <= (uint64_t)1 << 31,
 static_assert((STRIPE_BLOCKS & (STRIPE_BLOCKS - 1)) == 0,
               "STRIPE_BLOCKS is a power of two, for first | (STRIPE_BLOCKS - 1)");
 
-/* Verifies each block in its place; a block in the map is copied there first. Returns ERR_CHANGED
- * if the record is right, but has other metadata than the plan. */
+/* Reads the header of a WHOLE record. Returns OK; ERR_GONE if it is wrong; or ERR_CHANGED if the
+ * record is right, but has other metadata than the plan. */
+static enum err read_header(const struct read_plan *plan, struct record *ret)
+{
+    if (!plan->entries[0].whole)
+        return OK;
+    if (!read_plan_header(plan, record_header_bytes(plan->entries[0].len), ret))
+        return ERR_GONE;
+    return ret->metadata_len == metadata_block_bytes(plan->metadata) ? OK : ERR_CHANGED;
+}
+
+/* Returns the checksum that block i of the plan must have. */
+static uint32_t wanted_crc(const struct read_plan *plan, const struct record *record, uint32_t i)
+{
+    uint32_t block = plan->blocks.first + i;
+    if (plan->entries[0].whole)
+        return record->crc[block];
+    return (uint32_t)(plan->entries[block / 2 - plan->unit].mark >> (block % 2 * 32));
+}
+
+/* Verifies each block in its place; a block in the map is copied there first. In a locked map,
+ * nothing is copied, and it is noted that the block is right. Returns as read_header. */
 static enum err settle_blocks(const struct read_plan *plan)
 {
     struct record record;
-    bool whole = plan->entries[0].whole;
-    if (whole && !read_plan_header(plan, record_header_bytes(plan->entries[0].len), &record))
-        return ERR_GONE;
-    if (whole && record.metadata_len != metadata_block_bytes(plan->metadata))
-        return ERR_CHANGED;
-    for (uint32_t i = 0; i < plan->blocks.count; i++) {
+    enum err e = read_header(plan, &record);
+    for (uint32_t i = 0; i < plan->blocks.count && !e; i++) {
         uint32_t in_span = plan->blocks.at + i * BLOCK_BYTES;
-        const uint8_t *found = read_plan_found(plan, in_span);
-        uint8_t *at = read_plan_place(plan, in_span);
-        uint32_t block = plan->blocks.first + i, unit = block / 2;
+        const uint8_t *at = read_plan_found(plan, in_span);
+        uint8_t *place = plan->lent ? NULL : read_plan_place(plan, in_span);
+        uint32_t unit = (plan->blocks.first + i) / 2, want = wanted_crc(plan, &record, i);
         uint32_t len = MIN(BLOCK_BYTES, plan->blocks.len - i * BLOCK_BYTES);
-        uint64_t unit_crcs = plan->entries[whole ? 0 : unit - plan->unit].mark;
-        uint32_t want = whole ? record.crc[block] : (uint32_t)(unit_crcs >> (block % 2 * 32));
-        if (found != at)
-            memcpy(at, found, len);
+        if (place && place != at)
+            at = memcpy(place, at, len);
         if (guard_on(GUARD_CRC) &&
             block_crc(&plan->id, plan->entries[0].etag_hash, unit, at, len) != want)
-            return ERR_GONE;
+            e = ERR_GONE;
+        else if (plan->lent)
+            extent_set_verified(plan->extent, plan->spans[0].at + in_span, want);
     }
-    return OK;
+    return e;
 }
 
 /* Returns how many of the entries are of this metadata, and lie side by side in one record. */
@@ -91,9 +108,10 @@ static void find_units(struct read_plan *plan, uint32_t count)
 
 /* Sets the spans of the wanted blocks and, for WHOLE, of the header. They are one span if the
  * buffer has room for the bytes between them. Returns the number of bytes that need a buffer. */
-static uint32_t read_plan_spans(struct read_plan *plan, uint64_t blocks_start)
+static uint32_t read_plan_spans(struct read_plan *plan)
 {
     const struct entry *entry = &plan->entries[0];
+    uint64_t blocks_start = (uint64_t)plan->blocks.first * BLOCK_BYTES;
     uint64_t at = entry->offset + blocks_start - (uint64_t)plan->unit * UNIT_BYTES;
     uint64_t before = 0;
     if (entry->whole) {
@@ -107,6 +125,7 @@ static uint32_t read_plan_spans(struct read_plan *plan, uint64_t blocks_start)
     plan->spans[0] = (struct span){ .at = at - before,
                                     .len = (uint32_t)(before + plan->blocks.len) };
     plan->span_count = 1;
+    plan->header_at = 0;
     plan->blocks.at = (uint32_t)before;
     uint32_t buffered = plan->spans[0].len - plan->straight.len;
     if (!entry->whole || before)
@@ -132,9 +151,110 @@ static void read_plan_straight(struct read_plan *plan, void *to)
     plan->straight.len = end - from;
 }
 
+/* ---- bytes in a locked map ---- */
+
+/* Runs the call in a trap: a file that another program truncates must not end the process. */
+static enum err in_locked_map(trap_call *call, struct read_plan *plan)
+{
+    int e;
+    slice map = { (const char *)plan->lent, extent_size(plan->extent) };
+    return trap_read(call, plan, map, &e) ? (enum err)e : ERR_IO;
+}
+
+/* Shortens the plan to its first blocks. */
+static void keep_blocks(struct read_plan *plan, uint32_t count)
+{
+    if (count >= plan->blocks.count)
+        return;
+    plan->blocks.count = count;
+    plan->blocks.len = count * BLOCK_BYTES;
+    plan->give = MIN(plan->give, plan->blocks.len - MIN(plan->skip, plan->blocks.len));
+    if (!plan->entries[0].whole)
+        plan->unit_count = (plan->blocks.first + count - 1) / 2 - plan->unit + 1;
+}
+
+/* Shortens the plan to the blocks that were verified in the map. ERR_NOT_FOUND: the first was
+ * not. */
+static int keep_verified(void *ask)
+{
+    struct read_plan *plan = ask;
+    struct record record;
+    enum err e = read_header(plan, &record);
+    uint64_t at = plan->spans[0].at + plan->blocks.at;
+    uint32_t count = 0;
+    while (!e && count < plan->blocks.count &&
+           extent_is_verified(plan->extent, at + count * BLOCK_BYTES,
+                              wanted_crc(plan, &record, count)))
+        count++;
+    if (e || !count)
+        return (int)(e ? e : ERR_NOT_FOUND);
+    keep_blocks(plan, count);
+    return OK;
+}
+
+bool read_plan_is_inside(const struct read_plan *plan)
+{
+    uint64_t bytes = extent_size(plan->extent);
+    uint32_t i = 0;
+    while (i < plan->span_count && plan->spans[i].at <= bytes &&
+           plan->spans[i].len <= bytes - plan->spans[i].at)
+        i++;
+    return i == plan->span_count;
+}
+
+/* Lends the first bytes of the plan, as many as were verified in the locked map. Their pages are in
+ * memory, so the loop never waits for the disk. */
+static bool read_plan_lend(struct read_plan *plan)
+{
+    uint64_t header_at = plan->entries[0].offset;
+    uint32_t header_len = record_header_bytes(plan->entries[0].len);
+    plan->lent = extent_lend(plan->extent);
+    if (!plan->lent)
+        return false;
+    (void)read_plan_spans(plan);
+    if (read_plan_is_inside(plan) &&
+        (!plan->entries[0].whole || extent_is_resident(plan->extent, header_at, header_len)) &&
+        in_locked_map(keep_verified, plan) == OK)
+        return true;
+    extent_lend_end(plan->extent);
+    plan->lent = NULL;
+    return false;
+}
+
+static int settle_lent(void *ask)
+{
+    return (int)settle_blocks(ask);
+}
+
+enum err read_plan_verify(struct read_plan *plan)
+{
+    enum err e = ERR_WAIT;
+    plan->lent = extent_lend(plan->extent);
+    if (!plan->lent)
+        return ERR_NOT_FOUND;
+    bool there = read_plan_is_inside(plan);
+    for (uint32_t i = 0; i < plan->span_count && there; i++)
+        there = extent_cached(plan->extent, plan->spans[i].at, plan->spans[i].len) != NULL;
+    if (there)
+        e = in_locked_map(settle_lent, plan);
+    for (uint32_t i = 0; i < plan->span_count && !e; i++)
+        extent_set_resident(plan->extent, plan->spans[i].at, plan->spans[i].len);
+    if (e == ERR_GONE || e == ERR_IO)
+        read_plan_disown(plan);
+    extent_lend_end(plan->extent);
+    plan->lent = NULL;
+    return e;
+}
+
+static void finish_lent(const struct read_plan *plan, struct object_bytes *ret)
+{
+    const uint8_t *bytes = plan->lent + plan->spans[0].at + plan->blocks.at + plan->skip;
+    *ret = (struct object_bytes){ { (const char *)bytes, plan->give }, NULL };
+}
+
 /* Makes the plan of a read. `to` is the caller's memory for the bytes, or NULL. */
 static enum err read_plan_bytes(struct store_io *io, const struct metadata *metadata, uint64_t offset,
-                           uint64_t end, void *to, struct read_plan *plan)
+                           uint64_t end, struct store_to to, struct read_plan *plan)
 {
     memset(plan, 0, offsetof(struct read_plan, entries));
     if (metadata->size > STORE_OBJECT_BYTES_MAX)
@@ -147,7 +267,8 @@ static enum err read_plan_bytes(struct store_io *io, const struct metadata *meta
     end = MIN(end, metadata->size);
     if (offset >= end || !volume_is_serving(plan->volume))
         return ERR_NOT_FOUND;
-    uint64_t last = MIN((end - 1) / BLOCK_BYTES, first + (to ? RECORD_BLOCKS : BLOCKS_MAX) - 1);
+    uint64_t last = MIN((end - 1) / BLOCK_BYTES,
+                        first + (to.memory || to.lends ? RECORD_BLOCKS : BLOCKS_MAX) - 1);
     last = MIN(last, first | (STRIPE_BLOCKS - 1));    /* another volume may have the next stripe */
     find_units(plan, MIN((uint32_t)(last / 2) - plan->unit + 1, RECORD_UNITS));
     if (!plan->unit_count)
@@ -162,11 +283,16 @@ static enum err read_plan_bytes(struct store_io *io, const struct metadata *meta
                                          .len = (uint32_t)(blocks_end - first * BLOCK_BYTES) };
     plan->skip = (uint32_t)(offset - first * BLOCK_BYTES);
     plan->give = (uint32_t)(MIN(end, blocks_end) - offset);
-    read_plan_straight(plan, to);
-    uint32_t buffered = read_plan_spans(plan, first * BLOCK_BYTES);
+    enum err e = read_plan_hold(plan);
+    if (e || (to.lends && read_plan_lend(plan)))
+        return e;
+    if (!to.memory)
+        keep_blocks(plan, BLOCKS_MAX);
+    read_plan_straight(plan, to.memory);
+    uint32_t buffered = read_plan_spans(plan);
     if (plan->straight.len)
         plan->straight.at += plan->blocks.at;
-    return read_plan_hold(io, plan, buffered);
+    return read_plan_take_buffer(io, plan, buffered);
 }
 
 /* Copies the wanted bytes before and after the direct blocks to the caller's memory. */
@@ -235,6 +361,7 @@ static void touch(struct store_io *io, const struct read_plan *plan)
     const struct tallies *tallies = volume_tallies(plan->volume);
     uint32_t ordinal = plan->entries[0].ordinal;
     extent_touch(plan->extent, ordinal, rule_stamp(rule));
+    extent_count_read(plan->extent, plan->give);
     if (tallies_any_expire(tallies)) {
         struct ages *ages = extent_ages_of(plan->extent);
         uint8_t now = tallies_expire_now(tallies, ages_tally(ages, ordinal));
@@ -252,12 +379,18 @@ static enum err finish_bytes(struct store_io *io, struct read_plan *plan, enum e
                              struct object_bytes *ret)
 {
     enum err e = read;
-    if (!e)
+    if (!e && plan->lent)
+        finish_lent(plan, ret);
+    else if (!e)
         e = plan->straight.len ? finish_straight(plan, ret) : finish_buffered(plan, ret);
     if (e == ERR_GONE || e == ERR_IO)
         read_plan_disown(plan);
     if (!e)
         touch(io, plan);
+    if (!e && plan->lent)
+        ret->owner = read_buffer_lent(io, plan);
+    else if (!e)
+        locker_wants(io->store->locker, plan);
     read_plan_end(plan);
     return e == OK || e == ERR_FAULT || e == ERR_MORE ? e : ERR_GONE;
 }
@@ -269,7 +402,8 @@ static enum err read_again(struct store_io *io, struct read_plan *plan, const st
 {
     uint64_t offset = (uint64_t)plan->blocks.first * BLOCK_BYTES + plan->skip;
     metric_add(M_STORE_REREADS, 1);
-    enum err e = read_plan_bytes(io, metadata, offset, offset + plan->give, NULL, plan);
+    enum err e = read_plan_bytes(io, metadata, offset, offset + plan->give,
+                               (struct store_to){ 0 }, plan);
     if (e)
         return ERR_GONE;
     e = read_plan_cached(io, plan);
@@ -293,7 +427,7 @@ static void op_finish(struct store_op *op)
 }
 
 enum err store_read(struct store_io *io, const struct metadata *metadata, uint64_t offset,
-                    uint64_t end, void *to, object_bytes_done *done, void *arg,
+                    uint64_t end, struct store_to to, object_bytes_done *done, void *arg,
                     struct object_bytes *ret, struct store_op **ret_op)
 {
     struct read_plan plan;

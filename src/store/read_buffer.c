@@ -16,6 +16,7 @@
 #include <sys/mman.h>
 
 #include "base/metric.h"
+#include "base/trap.h"
 #include "store/io.h"
 
 #define KEPT_MAX 8u
@@ -154,6 +155,12 @@ void read_buffer_give(struct read_buffer *buffer)
     if (!buffer)
         return;
     struct store_io *io = buffer->io;
+    if (buffer->kind == LENT) {
+        extent_lend_end(buffer->lender);
+        extent_release(&buffer->lender);
+        free(buffer);
+        return;
+    }
     if (io->kept_count[buffer->kind] >= (buffer->kind == TINY ? TINY_KEPT_MAX : KEPT_MAX) ||
         store_held_bytes_scarce(io)) {
         buffer_free(buffer);
@@ -164,6 +171,18 @@ void read_buffer_give(struct read_buffer *buffer)
     io->kept_count[buffer->kind]++;
 }
 
+struct read_buffer *read_buffer_lent(struct store_io *io, struct read_plan *plan)
+{
+    struct read_buffer *buffer = must_alloc(sizeof(*buffer));
+    *buffer = (struct read_buffer){ .io = io, .kind = LENT, .lender = plan->extent,
+                                    .bytes = (uint8_t *)(uintptr_t)plan->lent };
+    check(plan->lent && plan->extent);
+    metric_add(M_STORE_LENT, 1);
+    plan->extent = NULL;
+    plan->lent = NULL;
+    return buffer;
+}
+
 void read_buffers_free(struct store_io *io)
 {
     for (size_t kind = 0; kind < BUFFER_KINDS; kind++)
@@ -172,6 +191,43 @@ void read_buffers_free(struct store_io *io)
             buffer_free(at);
         }
     check(list_empty(&io->huge_pages));    /* all buffers were given back before */
+}
+
+bool object_bytes_are_lent(const struct object_bytes *held)
+{
+    const struct read_buffer *owner = held->owner;
+    return owner && owner->kind == LENT;
+}
+
+bool object_bytes_file(const struct object_bytes *held, int *ret_fd, uint64_t *ret_offset)
+{
+    const struct read_buffer *owner = held->owner;
+    if (!object_bytes_are_lent(held))
+        return false;
+    *ret_fd = extent_fd(owner->lender);
+    *ret_offset = (uint64_t)((const uint8_t *)held->bytes.ptr - owner->bytes);
+    return true;
+}
+
+struct copying {
+    void *to;
+    slice bytes;
+};
+
+static int copy(void *ask)
+{
+    const struct copying *copying = ask;
+    slice_put(copying->to, copying->bytes);
+    return OK;
+}
+
+enum err object_bytes_copy(const struct object_bytes *held, slice bytes, void *to)
+{
+    slice maps[] = { { to, bytes.len }, object_bytes_are_lent(held) ? bytes : S("") };
+    int e, failed;
+    if (trap_read_two(copy, &(struct copying){ to, bytes }, maps, &e, &failed))
+        return OK;
+    return failed == 0 ? ERR_FAULT : ERR_IO;
 }
 
 void object_bytes_release(struct object_bytes *held)

@@ -36,7 +36,8 @@ static enum err read_plan_metadata(struct store_io *io, const struct object_id *
     }
     len = MIN(len, LARGE_BYTES);
     plan->spans[plan->span_count++] = (struct span){ .at = entry->offset, .len = (uint32_t)len };
-    return read_plan_hold(io, plan, len);
+    enum err e = read_plan_hold(plan);
+    return e ? e : read_plan_take_buffer(io, plan, len);
 }
 
 /* Returns ERR_MORE if the metadata is longer than the span that was read; the span then has the

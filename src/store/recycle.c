@@ -721,12 +721,17 @@ static void note_room(struct volume *volume, enum mean_age_verdict why)
  * readers that don't end, for example because the disk hangs, could make the cache larger without
  * end: each recycling adds a copy. Beyond a limit no extent is recycled, and records that find no
  * room are not stored. Taking the extents from their readers is not needed for that, and would fail
- * their requests. */
-static bool too_much_is_held(const struct volume *volume)
+ * their requests. Exception: clients that are lent bytes may read as slowly as they like (locker.c). */
+bool volume_holds_too_much(const struct volume *volume)
 {
     uint64_t most = MAX(atomic_load(&volume->space.size_bytes) / HELD_SHARE,
                         (uint64_t)HELD_EXTENTS * atomic_load(&volume->space.extent_bytes));
-    bool much = extents_held_bytes(volume->extents) > most;
+    return extents_held_bytes(volume->extents) > most;
+}
+
+static bool too_much_is_held(const struct volume *volume)
+{
+    bool much = volume_holds_too_much(volume);
     metric_add(M_STORE_HELD_LIMITED, much);
     return much;
 }

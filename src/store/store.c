@@ -16,6 +16,7 @@
 
 #include "base/thread.h"
 #include "store/events.h"
+#include "store/locker.h"
 #include "store/pin_pass.h"
 #include "store/pins.h"
 #include "store/split.h"
@@ -105,6 +106,7 @@ enum err store_open(const struct store_options *options, struct arena *keep, str
     }
     check(thread_start(&store->sweep, sweep_run, store, "sweep"));
     pin_pass_start(store->pin_pass);
+    store->locker = locker_new(store->volumes, store->volume_count, options->locked_bytes);
     *ret = store;
     return OK;
 }
@@ -128,6 +130,7 @@ void store_close(struct store **store)
     *store = NULL;
     if (!mine)
         return;
+    locker_free(&mine->locker);
     stop_sweep(mine);
     pin_pass_stop(mine->pin_pass);
     for (size_t i = 0; i < mine->volume_count; i++)

@@ -70,6 +70,7 @@ struct store_options {
      * bytes than half of memory_bytes. */
     enum cold_reads { COLD_BUFFERED, COLD_AUTO, COLD_DIRECT } cold_reads;
     uint64_t memory_bytes;            /* of this process; also the limit for maps of extents */
+    uint64_t locked_bytes;            /* H8: of extents that stay in memory */
     enum disk_engine engine;
     unsigned pin_percent;             /* of the size, that pinned records may take (pins.h) */
 };
@@ -209,11 +210,28 @@ struct object_bytes {
     slice bytes;
     void *owner;                      /* the store's */
 };
+/* True if the bytes lie in the map of a file. */
+bool object_bytes_are_lent(const struct object_bytes *held);
+/* The same, and finds the file, which has them at this offset. The descriptor is valid
+ * until object_bytes_release. */
+bool object_bytes_file(const struct object_bytes *held, int *ret_fd, uint64_t *ret_offset);
+/* Copies these bytes of *held, which may lie in the map of a file. Returns ERR_IO if the file was
+ * truncated, so that they are gone, or ERR_FAULT if `to` is a map and can't be written. */
+enum err object_bytes_copy(const struct object_bytes *held, slice bytes, void *to) MUST_USE;
 /* To be called on the thread that read the bytes. `held` may be empty. */
 void object_bytes_release(struct object_bytes *held);
 /* True if readers hold more than they should: a caller should then copy a little, and release the
  * rest. Cheap. */
 bool store_held_bytes_scarce(const struct store_io *io);
+
+/* Where a read puts the bytes. */
+struct store_to {
+    void *memory;                     /* the caller's memory for them; NULL: none */
+    /* The bytes may lie in the map of a file (object_bytes_file). The caller only gives them to the
+     * kernel, or copies them with object_bytes_copy, because a program that touches them ends with
+     * SIGBUS if the file was truncated. */
+    bool lends;
+};
 
 /* Reads bytes of an object from `offset` on, up to `end` and at most READ_BYTES_MAX. Returns as
  * many as the store has in a row, at least one.
@@ -224,15 +242,16 @@ bool store_held_bytes_scarce(const struct store_io *io);
  *                           Also ERR_GONE if the read was given up, or if the kernel refused it: a
  *                           miss, and the entry stays
  *
- * `to` is memory for all bytes up to `end`, or NULL. A read with a whole 64 KiB block in it (the
+ * If to.memory is set, it has room for all bytes up to `end`. A read with a whole 64 KiB block in it (the
  * object's last block may be short) goes directly to that memory, up to RECORD_BYTES_MAX at once.
- * The held bytes are then at `to`, and have no owner. The bytes of any other read lie elsewhere,
- * and the caller copies them. A process that can't be trusted may share the memory at `to`. So if
+ * The held bytes are then there, and have no owner. The bytes of any other read lie elsewhere,
+ * and the caller copies them. A process that can't be trusted may share this memory. So if
  * bytes fail their checks there, they are read once more, elsewhere, before the record counts as
- * bad. done() gets ERR_FAULT if the memory can't be written; the record is not bad then. */
+ * bad. done() gets ERR_FAULT if the memory can't be written; the record is not bad then. If to.lends
+ * is set, up to RECORD_BYTES_MAX come at once; they may lie in a map even if to.memory is set. */
 typedef void object_bytes_done(void *arg, enum err err, struct object_bytes take_bytes);
 enum err store_read(struct store_io *io, const struct metadata *metadata, uint64_t offset,
-                    uint64_t end, void *to, object_bytes_done *done, void *arg,
+                    uint64_t end, struct store_to to, object_bytes_done *done, void *arg,
                     struct object_bytes *ret, struct store_op **ret_op) MUST_USE;
 
 /* Returns the number of consecutive units from `first` on, at most `count`, that the store has for

@@ -380,6 +380,8 @@ static inline void volume_read_ended(struct volume *volume, bool answered)
         atomic_store(&volume->service.reads_hang, false);
 }
 
+/* True if dropped extents that readers hold take so much space that no room is made. Any thread. */
+bool volume_holds_too_much(const struct volume *volume) MUST_USE;
 /* To be called when the recycler, which has its lock, makes progress. */
 static inline void recycler_moves(struct volume *volume)
 {

@@ -150,7 +150,7 @@ static uint64_t get(const struct options *options, struct store *store, struct r
                                               &reader->metadata, &op));
     check(e == OK);
     reader->came = false;
-    e = ended(reader, store_read(reader->io, reader->metadata, 0, DATA_BYTES, NULL, bytes_came,
+    e = ended(reader, store_read(reader->io, reader->metadata, 0, DATA_BYTES, (struct store_to){ 0 }, bytes_came,
                                  reader, &reader->held, &op));
     check(e == OK && reader->held.bytes.len == DATA_BYTES);
     object_bytes_release(&reader->held);

@@ -342,7 +342,7 @@ static size_t read_bytes(struct unit_store *unit, const struct metadata *metadat
 {
     struct unit_answer answer = { 0 };
     struct store_op *op = NULL;
-    enum err e = store_read(unit->io, metadata, offset, end, NULL, bytes_came, &answer,
+    enum err e = store_read(unit->io, metadata, offset, end, (struct store_to){ 0 }, bytes_came, &answer,
                             &answer.held, &op);
     while (e == ERR_WAIT && !answer.came)
         unit_turn(unit);

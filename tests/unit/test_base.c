@@ -1,6 +1,7 @@
 /* test_base.c - slices, arenas, lists, mailboxes; what we may use. SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
+#include <inttypes.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -14,6 +15,7 @@
 #include "base/arena.h"
 #include "base/budget.h"
 #include "base/cores.h"
+#include "base/pressure.h"
 #include "base/list.h"
 #include "base/mailbox.h"
 #include "base/read_epoch.h"
@@ -51,6 +53,24 @@ TEST(text_grows_and_keeps_what_it_had)
     ok(slice_ends(text_slice(&text), S("998,999,")));
     arena_free(&arena);
     ok(arena.newest == NULL);
+}
+
+TEST(a_number_is_written_as_printf_writes_it)
+{
+    static const uint64_t numbers[] = { 0, 7, 10, 99, 100, 4294967295u, 4294967296u, 10000000000000000000u,
+                                        UINT64_MAX };
+    struct arena arena = { 0 };
+    for (size_t i = 0; i < countof(numbers); i++)
+        for (unsigned digits = 0; digits <= 20; digits++) {
+            struct text text = text_in(&arena);
+            char hex[16];
+            text_number(&text, numbers[i], digits);
+            same(text_slice(&text),
+                 arena_printf(&arena, "%0*" PRIu64, (int)MAX(digits, 1u), numbers[i]));
+            hex_number_write(numbers[i], 16, hex);
+            same(((slice){ hex, 16 }), arena_printf(&arena, "%016" PRIX64, numbers[i]));
+        }
+    arena_free(&arena);
 }
 
 TEST(two_texts_of_one_arena_grow_apart)
@@ -305,6 +325,20 @@ TEST(without_cgroups_the_machine_has_so_much_memory)
     tree_end();
 }
 
+TEST(the_worst_pressure_of_the_groups_and_of_the_machine_counts)
+{
+    tree_begin("0::/pods/box\n", "30 23 0:26 / /cg rw,nosuid - cgroup2 cgroup2 rw\n");
+    ok(memory_pressure(tree) == 0);    /* a kernel without PSI */
+    tree_file("/proc/pressure/memory", "some avg10=1.99 avg60=50.00 avg300=0.00 total=9\n");
+    ok(memory_pressure(tree) == 1);
+    tree_file("/cg/pods/box/memory.pressure", "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n");
+    tree_file("/cg/pods/memory.pressure", "some avg10=12.34 avg60=0.00 avg300=0.00 total=7\n");
+    ok(memory_pressure(tree) == 12);
+    tree_file("/cg/pods/memory.pressure", "nonsense\n");
+    ok(memory_pressure(tree) == 1);
+    tree_end();
+}
+
 /* ---- budgets ---- */
 
 static uint64_t sum_of(const struct budgets *budgets)
@@ -419,6 +453,7 @@ RUN(cmocka_unit_test(a_writer_waits_for_all_readers_that_are_in_an_epoch_and_for
     cmocka_unit_test(the_tightest_group_of_version_1_allows_so_much_memory),
     cmocka_unit_test(a_container_that_sees_a_part_of_the_tree_finds_its_group_there),
     cmocka_unit_test(without_cgroups_the_machine_has_so_much_memory),
+    cmocka_unit_test(the_worst_pressure_of_the_groups_and_of_the_machine_counts),
     cmocka_unit_test(budgets_have_their_least_and_never_more_than_memory_together),
     cmocka_unit_test(memory_is_half_of_what_is_allowed_between_its_least_and_its_most),
     cmocka_unit_test(a_header_is_known_by_its_row_or_by_how_it_begins),
@@ -426,6 +461,7 @@ RUN(cmocka_unit_test(a_writer_waits_for_all_readers_that_are_in_an_epoch_and_for
     cmocka_unit_test(cutting_tells_an_empty_rest_from_none),
     cmocka_unit_test(text_grows_and_keeps_what_it_had),
     cmocka_unit_test(two_texts_of_one_arena_grow_apart),
+    cmocka_unit_test(a_number_is_written_as_printf_writes_it),
     cmocka_unit_test(a_list_grows_and_keeps_its_items),
     cmocka_unit_test(a_part_is_found_where_it_begins_first),
     cmocka_unit_test(wakes_between_two_deliveries_are_one),

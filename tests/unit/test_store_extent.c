@@ -293,7 +293,7 @@ TEST(no_more_is_mapped_than_may_be_and_what_was_not_held_lately_gives_way)
 {
     struct extents *all = open_with(4);
     struct extent *held[4];
-    all->mapped_bytes_max = 2 * EXTENT + 1;
+    all->mapped.bytes_max = 2 * EXTENT + 1;
     for (uint32_t n = 1; n <= 4; n++)
         held[n - 1] = hold(all, n);
     ok(maps(held[0]) && maps(held[1]) && !maps(held[2]) && maps(held[0]));
@@ -302,13 +302,13 @@ TEST(no_more_is_mapped_than_may_be_and_what_was_not_held_lately_gives_way)
     ok(can_hold(all, 1));
     ok(maps(held[2]) && !is_mapped(all, 2) && is_mapped(all, 1) && is_open(all, 2));
     ok(maps(held[3]) && !is_mapped(all, 1) && is_mapped(all, 3));
-    ok(atomic_load(&all->mapped_bytes) == 2 * EXTENT);
+    ok(atomic_load(&all->mapped.bytes) == 2 * EXTENT);
     ok(can_hold(all, 1) && can_hold(all, 2));
     extent_release(&held[2]);
     extent_release(&held[3]);
-    all->mapped_bytes_max = 0;
+    all->mapped.bytes_max = 0;
     held[0] = hold(all, 1);
-    ok(!maps(held[0]) && atomic_load(&all->mapped_bytes) == 0);
+    ok(!maps(held[0]) && atomic_load(&all->mapped.bytes) == 0);
     extent_release(&held[0]);
     extents_free(&all);
 }
@@ -332,10 +332,10 @@ TEST(a_map_is_there_while_its_extent_is_held_and_goes_with_its_descriptor)
     extent_drop(all, 1);
     extent_drop(all, 2);
     ok(maps(second));    /* out of the table by now */
-    ok(maps(first) && reads(first, 1) && atomic_load(&all->mapped_bytes) == 3 * EXTENT);
+    ok(maps(first) && reads(first, 1) && atomic_load(&all->mapped.bytes) == 3 * EXTENT);
     extent_release(&first);
     extent_release(&second);
-    ok(atomic_load(&all->mapped_bytes) == EXTENT);
+    ok(atomic_load(&all->mapped.bytes) == EXTENT);
     ok(all->clocks[CLOCK_MAPS].next == &third->turns[CLOCK_MAPS].link &&
        all->clocks[CLOCK_MAPS].prev == &third->turns[CLOCK_MAPS].link);
     while (extent_close_idle(all))
@@ -343,13 +343,13 @@ TEST(a_map_is_there_while_its_extent_is_held_and_goes_with_its_descriptor)
     extent_release(&third);
     while (extent_close_idle(all))
         ;
-    ok(!is_mapped(all, 3) && atomic_load(&all->mapped_bytes) == 0);
+    ok(!is_mapped(all, 3) && atomic_load(&all->mapped.bytes) == 0);
     third = hold(all, 3);
     ok(maps(third));
     extents_close(all);
     ok(maps(third));
     extent_release(&third);
-    ok(atomic_load(&all->mapped_bytes) == 0);
+    ok(atomic_load(&all->mapped.bytes) == 0);
     extents_free(&all);
 }
 
@@ -377,14 +377,14 @@ TEST(maps_come_and_go_under_many_readers)
     struct mapper mappers[3];
     pthread_t threads[countof(mappers)];
     atomic_uint found = 0;
-    all->mapped_bytes_max = 2 * EXTENT;
+    all->mapped.bytes_max = 2 * EXTENT;
     for (uint32_t i = 0; i < countof(mappers); i++) {
         mappers[i] = (struct mapper){ all, i, &found };
         ok(pthread_create(&threads[i], NULL, map_some, &mappers[i]) == 0);
     }
     for (size_t i = 0; i < countof(threads); i++)
         pthread_join(threads[i], NULL);
-    ok(found > 0 && atomic_load(&all->mapped_bytes) <= 2 * EXTENT);
+    ok(found > 0 && atomic_load(&all->mapped.bytes) <= 2 * EXTENT);
     extents_free(&all);
 }
 
@@ -526,7 +526,7 @@ TEST(a_file_is_closed_and_a_map_removed_only_while_nobody_holds_the_extent)
     struct racer racers[2];
     pthread_t threads[countof(racers)];
     unsigned closed = 0;
-    all->mapped_bytes_max = EXTENT;    /* so that the maps displace each other */
+    all->mapped.bytes_max = EXTENT;    /* so that the maps displace each other */
     for (size_t i = 0; i < countof(racers); i++) {
         racers[i] = (struct racer){ .all = all, .oldest = &go_on };
         ok(pthread_create(&threads[i], NULL, read_one, &racers[i]) == 0);

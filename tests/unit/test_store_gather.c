@@ -86,7 +86,7 @@ static bool cold(struct batch *batch)
     batch->merged = metric_read(M_STORE_MERGED);
     batch->beyond = metric_read(M_STORE_BEYOND);
     store_io_plug(batch->unit.io);    /* looked up, not tried: else the kernel reads it */
-    enum err e = store_read(batch->unit.io, batch->metadata[OBJECTS - 1], 0, UINT64_MAX, NULL,
+    enum err e = store_read(batch->unit.io, batch->metadata[OBJECTS - 1], 0, UINT64_MAX, (struct store_to){ 0 },
                             bytes_came, &answer, &answer.held, &op);
     store_op_drop(&op);
     object_bytes_release(&answer.held);
@@ -100,7 +100,7 @@ static bool cold(struct batch *batch)
 static void start(struct batch *batch, size_t i)
 {
     batch->answers[i] = (struct unit_answer){ 0 };
-    ok(store_read(batch->unit.io, batch->metadata[i], 0, UINT64_MAX, batch->memory[i],
+    ok(store_read(batch->unit.io, batch->metadata[i], 0, UINT64_MAX, (struct store_to){ batch->memory[i], false },
                   bytes_came, &batch->answers[i], &batch->answers[i].held, &batch->ops[i]) ==
                   ERR_WAIT);
 }
@@ -404,7 +404,7 @@ static struct store_op *second_start(const struct unit_store *second, const stru
                                      size_t i, struct unit_answer *answer)
 {
     struct store_op *op = NULL;
-    ok(store_read(second->io, batch->metadata[i], 0, UINT64_MAX, NULL, bytes_came, answer,
+    ok(store_read(second->io, batch->metadata[i], 0, UINT64_MAX, (struct store_to){ 0 }, bytes_came, answer,
                   &answer->held, &op) == ERR_WAIT);
     return op;
 }

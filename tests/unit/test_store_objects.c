@@ -157,7 +157,7 @@ TEST(a_dropped_read_calls_nobody)
     for (int i = 0; i < 20; i++) {
         struct store_op *op = NULL;
         cool();
-        if (store_read(unit.io, metadata, 0, MIB, NULL, bytes_came, &answer, &answer.held, &op) ==
+        if (store_read(unit.io, metadata, 0, MIB, (struct store_to){ 0 }, bytes_came, &answer, &answer.held, &op) ==
             ERR_WAIT)
             store_op_drop(&op);
         else

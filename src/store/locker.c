@@ -1,0 +1,363 @@
+/* locker.c - chooses the extents that stay in memory. SPDX-License-Identifier: Apache-2.0
+ *
+ * Once a second the thread `lock` looks which sealed extents were read most, and locks them
+ * (lend.c) as long as the limit has room. Without room, an extent takes the place of the locked one
+ * that was read least, if it was itself read twice as often: otherwise two extents that are read
+ * equally often would change places for ever. If programs wait for memory, locked extents are given
+ * up. */
+#include "store/locker.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/pressure.h"
+#include "base/thread.h"
+#include "store/extent_inside.h"
+#include "store/io.h"
+
+#define LOOK_MS 1000u
+#define LOCKED_MAX 4096u              /* H8 */
+#define READS_LEAST 32u               /* between two looks, of an extent that is worth it */
+#define LOCKS_A_LOOK 16u
+#define REST_LOOKS 60u
+#define SLOW_LOOKS 5u                 /* that a client may take to read what it was lent */
+#define PRESSURE_MAX 5u               /* per cent of the time, when a thread waits for memory */
+
+struct locked {
+    struct extent *extent;            /* a reference */
+    uint64_t bytes;
+    unsigned reads;                   /* since the latest look, and half of those before */
+    struct timespec written;          /* the file's time when it was locked */
+    bool leaves;                      /* it waits for its last lease to end */
+    unsigned looks;                   /* since it leaves */
+};
+
+#define WANTED_MAX 256u               /* H8: plans that wait to be verified; others are lost */
+
+struct locker {
+    struct volume *const *volumes;
+    size_t volume_count;
+    uint64_t bytes_max, bytes;
+    unsigned rests;                   /* looks without a new lock, because the kernel refused one */
+    struct locked *list;
+    size_t count;
+    bool told;                        /* the log has that the kernel refused a lock */
+    struct read_plan wanted[WANTED_MAX];    /* under the lock; with references */
+    size_t wanted_count;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    bool stopping;                    /* under the lock */
+};
+
+/* ---- the locked extents ---- */
+
+static void leave(struct locked *locked)
+{
+    extent_lend_no_more(locked->extent);
+    locked->leaves = true;
+}
+
+/* Returns true if it was unlocked, so that another one is in its place in the list. */
+static bool try_unlock(struct locker *locker, struct locked *locked)
+{
+    if (!locked->leaves || !extent_unlock(locked->extent))
+        return false;
+    locker->bytes -= locked->bytes;
+    extent_release(&locked->extent);
+    *locked = locker->list[--locker->count];
+    return true;
+}
+
+static bool is_dropped(const struct extent *extent)
+{
+    struct extent *now = extent_ref(extent->all, extent->number);
+    bool dropped = now != extent;
+    extent_release(&now);
+    return dropped;
+}
+
+/* True of a dropped extent, of one of a folder that went out of service, and of a file that another
+ * program has written to or truncated: reads that are not lent then find out what is wrong. */
+static bool must_leave(const struct locked *locked)
+{
+    struct stat file;
+    return is_dropped(locked->extent) || fstat(extent_fd(locked->extent), &file) != 0 ||
+           (uint64_t)file.st_size < extent_size(locked->extent) ||
+           file.st_mtim.tv_sec != locked->written.tv_sec ||
+           file.st_mtim.tv_nsec != locked->written.tv_nsec;
+}
+
+static bool too_much_is_held(const struct locker *locker, const struct extents *all)
+{
+    for (size_t v = 0; v < locker->volume_count; v++)
+        if (locker->volumes[v]->extents == all)
+            return volume_holds_too_much(locker->volumes[v]);
+    return false;
+}
+
+/* Clients that read slowly may keep leases of dropped extents. If so much space is held that the
+ * cache stores nothing more, these clients lose their connections. */
+static void cut_slow_clients(const struct locker *locker, struct locked *locked)
+{
+    struct extent *extent = locked->extent;
+    if (locked->leaves && locked->looks++ >= SLOW_LOOKS && is_dropped(extent) &&
+        too_much_is_held(locker, extent->all))
+        extent_empty_file(extent);
+}
+
+static void look_at_locked(struct locker *locker)
+{
+    for (size_t i = 0; i < locker->count;) {
+        struct locked *locked = &locker->list[i];
+        cut_slow_clients(locker, locked);
+        locked->reads = locked->reads / 2 + atomic_exchange(&locked->extent->lock.reads, 0);
+        if (!locked->leaves && must_leave(locked))
+            leave(locked);
+        i += !try_unlock(locker, locked);
+    }
+}
+
+static struct locked *coldest(struct locker *locker)
+{
+    struct locked *found = NULL;
+    for (size_t i = 0; i < locker->count; i++)
+        if (!locker->list[i].leaves && (!found || locker->list[i].reads < found->reads))
+            found = &locker->list[i];
+    return found;
+}
+
+/* ---- the other extents ---- */
+
+/* An extent that was read since the latest look. */
+struct candidate {
+    struct extent *extent;            /* a reference */
+    unsigned reads;
+};
+
+static int by_reads(const void *a, const void *b)
+{
+    unsigned x = ((const struct candidate *)a)->reads, y = ((const struct candidate *)b)->reads;
+    return (x < y) - (x > y);
+}
+
+/* Finds the extents that are not locked, and counts their reads from nothing again. Returns the
+ * number of those that are worth it; these come first, the most read one at their head. */
+static size_t find_candidates(struct locker *locker, struct candidate *ret)
+{
+    size_t count = 0;
+    for (size_t v = 0; v < locker->volume_count; v++) {
+        struct extents *all = locker->volumes[v]->extents;
+        for (size_t i = 0; i < EXTENTS_LATELY; i++) {
+            uint32_t number = atomic_exchange(&all->lately[i], 0);
+            struct extent *extent = number ? extent_ref(all, number) : NULL;
+            unsigned reads = 0;
+            if (extent && atomic_load(&extent->sealed) && !atomic_load(&extent->lock.pages))
+                reads = atomic_exchange(&extent->lock.reads, 0);
+            if (reads >= READS_LEAST)
+                ret[count++] = (struct candidate){ extent, reads };
+            else
+                extent_release(&extent);
+        }
+    }
+    qsort(ret, count, sizeof(*ret), by_reads);
+    return count;
+}
+
+static void tell_limit(struct locker *locker)
+{
+    if (!locker->told)
+        log_warn("store_lock_limit", "locked_bytes=%" PRIu64 " wanted_bytes=%" PRIu64 " why=\"the "
+                 "kernel does not let Penstock lock more memory, so reads from the cache cost more "
+                 "CPU time: raise the limit (LimitMEMLOCK in the unit, ulimit -l, or memlock of "
+                 "the container), or lower memory_locked\"", locker->bytes, locker->bytes_max);
+    locker->told = true;
+}
+
+/* Takes the reference. */
+static void lock_extent(struct locker *locker, struct extent *take_held, unsigned reads)
+{
+    uint64_t bytes = extent_lock_bytes(take_held);
+    struct stat file;
+    enum err err = fstat(extent_fd(take_held), &file) == 0 ? extent_lock(take_held) : ERR_BUSY;
+    if (!err) {
+        locker->list[locker->count++] = (struct locked){ .extent = take_held, .bytes = bytes,
+                                                         .reads = 2 * reads,
+                                                         .written = file.st_mtim };
+        locker->bytes += bytes;
+        return;
+    }
+    if (err == ERR_LIMIT) {
+        tell_limit(locker);
+        locker->rests = REST_LOOKS;
+    }
+    extent_release(&take_held);
+}
+
+/* Locks the extent. Returns ERR_NOT_FOUND if it can't be locked, or ERR_LIMIT if there is no room.
+ * If a locked extent is read less than half as often, there will be room at the next look. */
+static enum err place(struct locker *locker, const struct candidate *candidate)
+{
+    struct extent *held;
+    if (extent_hold(candidate->extent->all, candidate->extent->number, &held) != OK)
+        return ERR_NOT_FOUND;
+    uint64_t bytes = extent_lock_bytes(held);
+    bool can = held == candidate->extent && extent_can_lock(held);
+    if (can && !locker->rests && locker->bytes + bytes <= locker->bytes_max &&
+        locker->count < LOCKED_MAX) {
+        lock_extent(locker, held, candidate->reads);
+        return OK;
+    }
+    extent_release(&held);
+    if (!can)
+        return ERR_NOT_FOUND;
+    struct locked *cold = coldest(locker);
+    if (cold && candidate->reads > cold->reads && bytes <= locker->bytes_max) {
+        leave(cold);
+        (void)try_unlock(locker, cold);
+    }
+    return ERR_LIMIT;
+}
+
+/* ---- blocks to verify ---- */
+
+/* True if nothing is locked, or if all blocks were verified: a reader by TLS is lent nothing. */
+static bool needs_nothing(const struct read_plan *plan)
+{
+    if (!extent_lend(plan->extent))
+        return true;
+    uint64_t at = plan->spans[0].at + plan->blocks.at;
+    uint32_t i = 0, count = read_plan_is_inside(plan) ? plan->blocks.count : 0;
+    while (i < count && extent_was_verified(plan->extent, at + i * BLOCK_BYTES))
+        i++;
+    extent_lend_end(plan->extent);
+    return i == count;
+}
+
+void locker_wants(struct locker *locker, const struct read_plan *plan)
+{
+    if (needs_nothing(plan) || pthread_mutex_trylock(&locker->lock) != 0)
+        return;
+    struct extent *held;
+    if (locker->wanted_count < WANTED_MAX &&
+        extent_hold(plan->extent->all, plan->extent->number, &held) == OK) {
+        struct read_plan *wanted = &locker->wanted[locker->wanted_count++];
+        *wanted = *plan;
+        wanted->extent = held;
+        wanted->buffer = NULL;
+        wanted->metadata = metadata_ref((struct metadata *)(uintptr_t)plan->metadata);
+        pthread_cond_signal(&locker->wake);
+    }
+    pthread_mutex_unlock(&locker->lock);
+}
+
+static void end_wanted(struct read_plan *plan)
+{
+    struct metadata *metadata = (struct metadata *)(uintptr_t)plan->metadata;
+    extent_release(&plan->extent);
+    metadata_unref(&metadata);
+}
+
+/* Called with the lock, which it gives up while it works. */
+static void verify_wanted(struct locker *locker, uint64_t until_ms)
+{
+    while (locker->wanted_count && !locker->stopping && mono_ms() < until_ms) {
+        struct read_plan plan = locker->wanted[--locker->wanted_count];
+        pthread_mutex_unlock(&locker->lock);
+        (void)read_plan_verify(&plan);
+        end_wanted(&plan);
+        pthread_mutex_lock(&locker->lock);
+    }
+}
+
+/* ---- the thread ---- */
+
+static void give_up_some(struct locker *locker)
+{
+    for (size_t n = locker->count / 8 + 1; n > 0; n--) {
+        struct locked *cold = coldest(locker);
+        if (!cold)
+            return;
+        leave(cold);
+        (void)try_unlock(locker, cold);
+    }
+}
+
+static void look(struct locker *locker, struct candidate *candidates)
+{
+    look_at_locked(locker);
+    size_t count = find_candidates(locker, candidates);
+    bool short_of_memory = memory_pressure("") > PRESSURE_MAX;
+    locker->rests -= locker->rests > 0;
+    if (short_of_memory)
+        give_up_some(locker);
+    enum err err = short_of_memory ? ERR_LIMIT : OK;
+    for (size_t i = 0, placed = 0; i < count && err != ERR_LIMIT && placed < LOCKS_A_LOOK; i++) {
+        err = place(locker, &candidates[i]);
+        placed += err == OK;
+    }
+    for (size_t i = 0; i < count; i++)
+        extent_release(&candidates[i].extent);
+}
+
+static void *run(void *arg)
+{
+    struct locker *locker = arg;
+    struct candidate *candidates =
+        must_alloc(locker->volume_count * EXTENTS_LATELY * sizeof(*candidates));
+    uint64_t looks_ms = mono_ms() + LOOK_MS;
+    pthread_mutex_lock(&locker->lock);
+    while (!locker->stopping) {
+        verify_wanted(locker, looks_ms);
+        if (mono_ms() >= looks_ms) {
+            pthread_mutex_unlock(&locker->lock);
+            look(locker, candidates);
+            looks_ms = mono_ms() + LOOK_MS;
+            pthread_mutex_lock(&locker->lock);
+        } else if (!locker->wanted_count && !locker->stopping) {
+            cond_wait_until(&locker->wake, &locker->lock, looks_ms * 1000000u);
+        }
+    }
+    pthread_mutex_unlock(&locker->lock);
+    free(candidates);
+    return NULL;
+}
+
+struct locker *locker_new(struct volume *const *volumes, size_t count, uint64_t bytes_max)
+{
+    struct locker *locker = must_alloc(sizeof(*locker));
+    locker->volumes = volumes;
+    locker->volume_count = count;
+    locker->bytes_max = bytes_max;
+    locker->list = must_alloc(LOCKED_MAX * sizeof(*locker->list));
+    pthread_mutex_init(&locker->lock, NULL);
+    pthread_cond_init(&locker->wake, NULL);
+    check(thread_start(&locker->thread, run, locker, "lock"));
+    return locker;
+}
+
+void locker_free(struct locker **locker)
+{
+    struct locker *mine = *locker;
+    *locker = NULL;
+    if (!mine)
+        return;
+    pthread_mutex_lock(&mine->lock);
+    mine->stopping = true;
+    pthread_cond_signal(&mine->wake);
+    pthread_mutex_unlock(&mine->lock);
+    pthread_join(mine->thread, NULL);
+    while (mine->wanted_count)
+        end_wanted(&mine->wanted[--mine->wanted_count]);
+    while (mine->count) {
+        leave(&mine->list[0]);
+        check(try_unlock(mine, &mine->list[0]));
+    }
+    pthread_cond_destroy(&mine->wake);
+    pthread_mutex_destroy(&mine->lock);
+    free(mine->list);
+    free(mine);
+}

@@ -1,0 +1,401 @@
+/* test_store_lend.c - extents that stay in memory, and lend their bytes.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "store_unit.h"
+
+#include <sys/mman.h>
+
+#include "base/metric.h"
+#include "store/extent_inside.h"
+#include "store/inside.h"
+#include "store/io.h"
+
+/* The extent that holds the object's first bytes, held. */
+static struct extent *extent_of(struct unit_store *unit, const struct metadata *metadata,
+                                uint32_t *ret_offset)
+{
+    struct entry entry;
+    struct extent *extent;
+    ok(find_unit(unit->store->volumes[0]->index, &metadata->id, 0, &entry) == OK);
+    ok(extent_hold(unit->store->volumes[0]->extents, entry.extent, &extent) == OK);
+    *ret_offset = entry.offset;
+    return extent;
+}
+
+/* A store with the object `key` in a sealed extent, which is held. */
+struct lending {
+    struct unit_store unit;
+    struct metadata *metadata;
+    struct extent *extent;
+    uint32_t offset;                  /* of the record, or of its first unit */
+};
+
+static struct lending begin(uint64_t size, uint64_t locked_bytes)
+{
+    struct lending all = { 0 };
+    struct store_options options = options_of(64 * MIB, 4 * MIB);
+    options.locked_bytes = locked_bytes;
+    ok(unit_try(&all.unit, options) == OK);
+    ok(put_object(&all.unit, "key", "\"v\"", size) == OK);
+    all.metadata = get_metadata(&all.unit, "key");
+    all.extent = extent_of(&all.unit, all.metadata, &all.offset);
+    for (int i = 0; !atomic_load(&all.extent->sealed); i++) {
+        char key[16];
+        snprintf(key, sizeof(key), "fill-%d", i);
+        ok(i < 20 && put_object(&all.unit, key, "\"v\"", MIB) == OK);
+    }
+    return all;
+}
+
+static void end(struct lending *all)
+{
+    extent_release(&all->extent);
+    metadata_unref(&all->metadata);
+    unit_close(&all->unit);
+}
+
+/* Begins a read that may be lent. The caller releases the bytes. */
+static enum err read_to(struct lending *all, uint64_t from, uint64_t to, void *memory,
+                        struct object_bytes *ret)
+{
+    struct unit_answer answer = { 0 };
+    struct store_op *op = NULL;
+    enum err e = store_read(all->unit.io, all->metadata, from, to,
+                            (struct store_to){ memory, true }, bytes_came, &answer, ret, &op);
+    while (e == ERR_WAIT && !answer.came)
+        unit_turn(&all->unit);
+    if (e == ERR_WAIT)
+        *ret = answer.held;
+    return e == ERR_WAIT ? answer.err : e;
+}
+
+static enum err read_lent(struct lending *all, uint64_t from, uint64_t to, struct object_bytes *ret)
+{
+    return read_to(all, from, to, NULL, ret);
+}
+
+/* Reads, and verifies each byte. Returns true if they were lent. */
+static bool is_lent(struct lending *all, uint64_t from, uint64_t to)
+{
+    struct object_bytes held;
+    int fd;
+    uint64_t offset;
+    ok(read_lent(all, from, to, &held) == OK && held.bytes.len > 0 && held.bytes.len <= to - from);
+    uint8_t *want = must_alloc(held.bytes.len), *got = must_alloc(held.bytes.len);
+    object_fill("key", "\"v\"", from, want, held.bytes.len);
+    ok(memcmp(want, held.bytes.ptr, held.bytes.len) == 0);
+    bool lent = object_bytes_file(&held, &fd, &offset);
+    if (lent) {    /* as sendfile finds them */
+        ok(pread(fd, got, held.bytes.len, (off_t)offset) == (ssize_t)held.bytes.len);
+        ok(memcmp(want, got, held.bytes.len) == 0);
+    }
+    object_bytes_release(&held);
+    free(want);
+    free(got);
+    return lent;
+}
+
+/* The thread `lock` verifies what was read, and then it is lent. */
+static bool becomes_lent(struct lending *all, uint64_t from, uint64_t to)
+{
+    for (int i = 0; i < 2000; i++) {
+        if (is_lent(all, from, to))
+            return true;
+        usleep(5000);
+    }
+    return false;
+}
+
+/* A direct read leaves nothing in the page cache, where the thread looks for the bytes. */
+static void warm(const struct lending *all)
+{
+    char *bytes = must_alloc(4 * MIB);
+    ok(pread(extent_fd(all->extent), bytes, 4 * MIB, 0) > 0);
+    free(bytes);
+}
+
+static void lock(struct lending *all)
+{
+    warm(all);
+    ok(extent_lock(all->extent) == OK);
+}
+
+static void unlock(struct lending *all)
+{
+    extent_lend_no_more(all->extent);
+    soon(extent_unlock(all->extent));    /* the thread may have a lease */
+}
+
+static const uint64_t sizes[] = { 1, 4096, 70000, 131072, 300000, MIB, 2 * MIB };
+
+TEST(a_locked_extent_lends_what_others_copy)
+{
+    for (size_t i = 0; i < countof(sizes); i++) {
+        struct lending all = begin(sizes[i], 0);
+        uint64_t locked = metric_read(M_STORE_LOCKED_BYTES);
+        ok(!is_lent(&all, 0, sizes[i]));
+        lock(&all);
+        ok(metric_read(M_STORE_LOCKED_BYTES) == locked + extent_lock_bytes(all.extent));
+        for (uint64_t at = 0; at < sizes[i]; at += READ_BYTES_MAX)
+            ok(becomes_lent(&all, at, sizes[i]));
+        uint64_t lent = metric_read(M_STORE_LENT);
+        const uint64_t ranges[][2] = { { 0, sizes[i] }, { 0, 1 }, { sizes[i] - 1, sizes[i] },
+                                       { sizes[i] / 3, sizes[i] / 2 + 1 } };
+        for (size_t k = 0; k < 2 * countof(ranges); k++)
+            ok(is_lent(&all, ranges[k % countof(ranges)][0], ranges[k % countof(ranges)][1]));
+        ok(metric_read(M_STORE_LENT) == lent + 2 * countof(ranges));
+        extent_lend_no_more(all.extent);
+        ok(!is_lent(&all, 0, sizes[i]));
+        unlock(&all);
+        ok(metric_read(M_STORE_LOCKED_BYTES) == locked);
+        end(&all);
+    }
+}
+
+/* The plan of a read of the object's first unit, as locker_wants gets it. */
+static struct read_plan plan_of(struct lending *all)
+{
+    struct volume *volume = all->unit.store->volumes[0];
+    struct read_plan plan = { .volume = volume, .extent = all->extent, .id = all->metadata->id,
+                              .metadata = all->metadata, .unit_count = 1, .span_count = 1,
+                              .blocks = { .count = 2, .len = UNIT_BYTES }, .give = UNIT_BYTES };
+    ok(index_get_run(volume->index, &plan.id, 0, 1, plan.entries) == 1 && !plan.entries[0].whole);
+    plan.spans[0] = (struct span){ .at = plan.entries[0].offset, .len = UNIT_BYTES };
+    return plan;
+}
+
+TEST(a_block_is_verified_in_the_locked_map_before_it_is_lent)
+{
+    for (uint64_t i = 0; i < 2 * BLOCK_BYTES; i += BLOCK_BYTES - 1) {
+        struct lending all = begin(2 * MIB, 0);
+        struct read_plan plan = plan_of(&all);
+        struct object_bytes held;
+        uint64_t bad = metric_read(M_STORE_CRC_BAD);
+        uint32_t first = (uint32_t)plan.entries[0].mark;
+        uint8_t byte;
+        ok(read_plan_verify(&plan) == ERR_NOT_FOUND);    /* it is not locked */
+        lock(&all);
+        /* The disk gave a wrong byte. */
+        off_t at = (off_t)(plan.entries[0].offset + i);
+        ok(pread(extent_fd(all.extent), &byte, 1, at) == 1);
+        byte ^= 1;
+        ok(pwrite(extent_fd(all.extent), &byte, 1, at) == 1);
+        ok(read_plan_verify(&plan) == ERR_GONE && metric_read(M_STORE_CRC_BAD) == bad + 1);
+        ok(extent_lend(all.extent) != NULL);
+        ok(extent_is_verified(all.extent, plan.entries[0].offset, first) == (i >= BLOCK_BYTES));
+        extent_lend_end(all.extent);
+        enum err e;
+        while ((e = read_lent(&all, 0, UNIT_BYTES, &held)) == OK)    /* until the index forgets it */
+            object_bytes_release(&held);
+        ok(e == ERR_NOT_FOUND || e == ERR_GONE);
+        unlock(&all);
+        end(&all);
+    }
+}
+
+TEST(a_verified_block_is_none_for_another_checksum)
+{
+    struct lending all = begin(2 * MIB, 0);
+    lock(&all);
+    ok(becomes_lent(&all, 0, MIB) && extent_lend(all.extent) != NULL);
+    struct entry entry;
+    ok(find_unit(all.unit.store->volumes[0]->index, &all.metadata->id, 0, &entry) == OK);
+    uint32_t crc = (uint32_t)entry.mark;
+    ok(!entry.whole && extent_is_verified(all.extent, entry.offset, crc));
+    ok(!extent_is_verified(all.extent, entry.offset, crc + 1));
+    ok(!extent_is_verified(all.extent, entry.offset, 0));
+    ok(!extent_is_verified(all.extent, 0, crc));
+    extent_lend_end(all.extent);
+    unlock(&all);
+    end(&all);
+}
+
+TEST(an_extent_that_is_larger_than_a_map_is_not_locked)
+{
+    struct lending all = begin(MIB, 0);
+    uint64_t map_bytes = all.extent->map_bytes;
+    all.extent->map_bytes = extent_size(all.extent) - 1;
+    ok(!extent_can_lock(all.extent));
+    all.extent->map_bytes = map_bytes;
+    ok(extent_can_lock(all.extent) && extent_lock(all.extent) == OK);
+    unlock(&all);
+    end(&all);
+}
+
+TEST(an_extent_stays_locked_until_its_last_reader_has_gone)
+{
+    struct lending all = begin(MIB, 0);
+    struct object_bytes first, second;
+    lock(&all);
+    ok(becomes_lent(&all, 0, MIB));
+    ok(read_lent(&all, 0, MIB, &first) == OK && read_lent(&all, 0, MIB, &second) == OK);
+    extent_lend_no_more(all.extent);
+    ok(!extent_lend(all.extent) && !is_lent(&all, 0, MIB) && !extent_unlock(all.extent));
+    object_bytes_release(&first);
+    ok(!extent_unlock(all.extent));
+    object_bytes_release(&second);
+    unlock(&all);
+    lock(&all);
+    ok(becomes_lent(&all, 0, MIB));    /* and again */
+    unlock(&all);
+    end(&all);
+}
+
+TEST(lent_bytes_outlive_the_extent)
+{
+    struct lending all = begin(MIB, 0);
+    struct object_bytes held;
+    int fd;
+    uint64_t offset;
+    uint8_t *want = must_alloc(MIB);
+    lock(&all);
+    ok(becomes_lent(&all, 0, MIB) && read_lent(&all, 0, MIB, &held) == OK);
+    ok(object_bytes_file(&held, &fd, &offset));
+    extent_drop(all.unit.store->volumes[0]->extents, all.extent->number);
+    object_fill("key", "\"v\"", 0, want, held.bytes.len);
+    ok(memcmp(held.bytes.ptr, want, held.bytes.len) == 0);
+    struct object_bytes again;
+    ok(read_lent(&all, 0, MIB, &again) == ERR_NOT_FOUND);
+    object_bytes_release(&held);
+    unlock(&all);
+    free(want);
+    end(&all);
+}
+
+TEST(a_truncated_file_ends_no_process)
+{
+    struct lending all = begin(MIB, 0);
+    struct object_bytes held;
+    lock(&all);
+    ok(becomes_lent(&all, 0, MIB));
+    ok(ftruncate(extent_fd(all.extent), 4096) == 0);
+    for (int i = 0; i < 10; i++)    /* the header of a WHOLE record is read in the map */
+        if (read_lent(&all, 0, MIB, &held) == OK)
+            object_bytes_release(&held);
+    unlock(&all);
+    end(&all);
+}
+
+/* ---- lent bytes for a caller with memory ---- */
+
+TEST(a_reader_with_memory_is_lent_the_bytes_and_copies_them)
+{
+    struct lending all = begin(MIB, 0);
+    struct object_bytes held;
+    uint8_t *want = must_alloc(MIB), *got = must_alloc(MIB);
+    object_fill("key", "\"v\"", 0, want, MIB);
+    ok(read_to(&all, 0, MIB, got, &held) == OK && held.bytes.ptr == (const char *)got);
+    ok(memcmp(got, want, held.bytes.len) == 0);
+    lock(&all);
+    ok(becomes_lent(&all, 0, MIB));
+    memset(got, 0, MIB);
+    ok(read_to(&all, 100, MIB, got, &held) == OK && held.bytes.len > 65536);
+    ok(held.bytes.ptr != (const char *)got && got[0] == 0);
+    slice later = slice_from(held.bytes, 1000);
+    ok(object_bytes_copy(&held, later, got) == OK);
+    ok(memcmp(got, want + 1100, later.len) == 0);
+    object_bytes_release(&held);
+    unlock(&all);
+    free(want);
+    free(got);
+    end(&all);
+}
+
+/* Memory of a file, as a client shares it. */
+static char *map_of(uint64_t bytes, int *ret_file)
+{
+    *ret_file = memfd_create("shared", MFD_CLOEXEC);
+    ok(*ret_file >= 0 && ftruncate(*ret_file, (off_t)bytes) == 0);
+    char *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, *ret_file, 0);
+    ok(map != MAP_FAILED);
+    return map;
+}
+
+TEST(a_copy_of_lent_bytes_fails_if_either_file_is_truncated)
+{
+    struct lending all = begin(MIB, 0);
+    struct object_bytes held;
+    int file;
+    char *map = map_of(MIB, &file);
+    lock(&all);
+    ok(becomes_lent(&all, 0, 131072) && read_lent(&all, 0, 131072, &held) == OK);
+    ok(object_bytes_copy(&held, held.bytes, map) == OK);
+    ok(ftruncate(file, 4096) == 0);
+    ok(object_bytes_copy(&held, held.bytes, map) == ERR_FAULT);
+    ok(ftruncate(file, MIB) == 0 && ftruncate(extent_fd(all.extent), 4096) == 0);
+    ok(object_bytes_copy(&held, held.bytes, map) == ERR_IO);
+    object_bytes_release(&held);
+    unlock(&all);
+    munmap(map, MIB);
+    close(file);
+    end(&all);
+}
+
+/* ---- the choice of extents ---- */
+
+TEST(extents_that_are_read_are_locked)
+{
+    struct lending all = begin(MIB, 64 * MIB);
+    warm(&all);
+    ok(becomes_lent(&all, 0, MIB));
+    ok(metric_read(M_STORE_LOCKED_BYTES) > 0);
+    /* It is unlocked after it was dropped. */
+    extent_drop(all.unit.store->volumes[0]->extents, all.extent->number);
+    soon(metric_read(M_STORE_LOCKED_BYTES) == 0);
+    end(&all);
+}
+
+TEST(without_room_nothing_is_locked)
+{
+    struct lending all = begin(MIB, 1);
+    for (int i = 0; i < 300; i++) {
+        ok(!is_lent(&all, 0, MIB));
+        usleep(10000);
+    }
+    ok(metric_read(M_STORE_LOCKED_BYTES) == 0);
+    end(&all);
+}
+
+TEST(an_extent_that_is_read_more_takes_the_place_of_another)
+{
+    struct lending all = begin(MIB, 5 * MIB);    /* room for one */
+    warm(&all);
+    ok(becomes_lent(&all, 0, MIB));
+    struct metadata *first = all.metadata;
+    ok(put_object(&all.unit, "second", "\"v\"", MIB) == OK);
+    all.metadata = get_metadata(&all.unit, "second");
+    uint32_t offset;
+    struct extent *second = extent_of(&all.unit, all.metadata, &offset);
+    ok(second != all.extent);
+    for (int i = 0; !atomic_load(&second->sealed); i++) {
+        char key[16];
+        snprintf(key, sizeof(key), "more-%d", i);
+        ok(i < 20 && put_object(&all.unit, key, "\"v\"", MIB) == OK);
+    }
+    bool lent = false;
+    for (int i = 0; i < 2000 && !lent; i++) {
+        struct object_bytes held;
+        int fd;
+        uint64_t at;
+        ok(read_lent(&all, 0, MIB, &held) == OK);
+        lent = object_bytes_file(&held, &fd, &at);
+        object_bytes_release(&held);
+        usleep(5000);
+    }
+    ok(lent && metric_read(M_STORE_LOCKED_BYTES) <= 5 * MIB);
+    extent_release(&second);
+    metadata_unref(&first);
+    end(&all);
+}
+
+RUN_STORE_COLD(STORE_TEST(a_locked_extent_lends_what_others_copy),
+               STORE_TEST(a_block_is_verified_in_the_locked_map_before_it_is_lent),
+               STORE_TEST(a_verified_block_is_none_for_another_checksum),
+               STORE_TEST(an_extent_that_is_larger_than_a_map_is_not_locked),
+               STORE_TEST(an_extent_stays_locked_until_its_last_reader_has_gone),
+               STORE_TEST(lent_bytes_outlive_the_extent),
+               STORE_TEST(a_truncated_file_ends_no_process),
+               STORE_TEST(a_reader_with_memory_is_lent_the_bytes_and_copies_them),
+               STORE_TEST(a_copy_of_lent_bytes_fails_if_either_file_is_truncated),
+               STORE_TEST(extents_that_are_read_are_locked),
+               STORE_TEST(without_room_nothing_is_locked),
+               STORE_TEST(an_extent_that_is_read_more_takes_the_place_of_another))
