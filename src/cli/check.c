@@ -6,12 +6,14 @@
  * changes nothing, and its time is bounded. It is for people and their scripts, and not for an
  * ExecStartPre, because a service must start with its cache even if an origin is down. */
 #include <stdio.h>
+#include <sys/resource.h>
 
 #include "base/log.h"
 #include "cli/check.h"
 #include "cli/credentials.h"
 #include "cli/fills.h"
 #include "cli/serve.h"
+#include "cli/show.h"
 #include "http/tls.h"
 #include "origin/origin.h"
 #include "s3/encode.h"
@@ -138,6 +140,15 @@ static void check_fills(struct check *check)
         check_report(check, MISTAKEN, "%.*s", SLICE_ARG(why));
 }
 
+/* The limit is that of the shell that runs the check. The service may have another one. */
+static slice locked_limit(struct arena *keep)
+{
+    struct rlimit locked;
+    if (getrlimit(RLIMIT_MEMLOCK, &locked) != 0)
+        return S("unknown");
+    return locked.rlim_max == RLIM_INFINITY ? S("none") : show_bytes(keep, locked.rlim_max);
+}
+
 static void check_memory(struct check *check)
 {
     const struct memory *memory = &check->memory;
@@ -145,9 +156,12 @@ static void check_memory(struct check *check)
     for (size_t i = 0; i < BUDGET_COUNT; i++)
         text_printf(&parts, "%s%s %ju", i ? ", " : "", budget_rows[i].name,
                     (uintmax_t)(memory->budgets.bytes[i] / MIB));
-    check_report(check, NOTED, "memory: %ju MiB (%.*s); budgets in MiB: %.*s",
+    check_report(check, NOTED, "memory: %ju MiB (%.*s); budgets in MiB: %.*s; locked memory: at most "
+                 "%ju MiB of the cache (memory_locked), and the kernel's limit here is %.*s (ulimit -Hl; "
+                 "the unit has LimitMEMLOCK)",
                  (uintmax_t)(memory->bytes / MIB), SLICE_ARG(memory->from),
-                 SLICE_ARG(text_slice(&parts)));
+                 SLICE_ARG(text_slice(&parts)), (uintmax_t)(memory->locked_bytes / MIB),
+                 SLICE_ARG(locked_limit(check->keep)));
 }
 
 /* ---- the whole ---- */
