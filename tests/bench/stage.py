@@ -161,7 +161,7 @@ def files_max():
     return max(8192, min(65536, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 
 
-NGINX = """{user} worker_rlimit_nofile {files}; daemon off; worker_processes 1;
+NGINX = """{user} worker_rlimit_nofile {files}; daemon off; worker_processes {workers};
 pid {folder}/nginx.pid; error_log {folder}/nginx-error.log;
 events {{ worker_connections 2048; }}
 http {{ access_log off; sendfile on; keepalive_requests 100000000; keepalive_timeout 600s;
@@ -169,8 +169,9 @@ http {{ access_log off; sendfile on; keepalive_requests 100000000; keepalive_tim
     uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;
 {body} }}
 """
-STATIC = """    server {{ listen 127.0.0.1:{port}; root {root}; }}
-    server {{ listen 127.0.0.1:{cached_port}; root {root};
+STATIC = """    server {{ listen 127.0.0.1:{port}; root {root}; access_log {{folder}}/access.log; }}
+    server {{ listen 127.0.0.1:{quiet_port}; root {root}; }}
+    server {{ listen 127.0.0.1:{cached_port}; root {root}; access_log {{folder}}/access.log;
         open_file_cache max={open_max} inactive=600s; open_file_cache_valid 600s; }}
 """
 PROXY = """    proxy_cache_path {folder}/cache keys_zone=all:64m max_size={size} inactive=1d;
@@ -184,14 +185,14 @@ PROXY = """    proxy_cache_path {folder}/cache keys_zone=all:64m max_size={size}
 
 
 class Nginx(harness.Process):
-    def __init__(self, stage, body, port):
+    def __init__(self, stage, body, port, workers=1):
         if not shutil.which("nginx"):
             raise Failed("nginx is not installed")
         folder = tempfile.mkdtemp(prefix="nginx-", dir=stage.folder)
         config = os.path.join(folder, "nginx.conf")
         with open(config, "w") as f:
             f.write(NGINX.format(folder=folder, user="user root;" if os.geteuid() == 0 else "",
-                                 files=files_max(), body=body.replace("{folder}", folder)))
+                                 files=files_max(), workers=workers, body=body.replace("{folder}", folder)))
         super().__init__(stage, "nginx", ["nginx", "-p", folder, "-c", config])
         self.port = port
         wait_for("nginx answers", lambda: plain(port, "GET", "/_/health/ready", timeout=2).status)
@@ -230,18 +231,18 @@ class Stage:
         return harness.Origin(self, *lines)
 
     def static(self, root):
-        """nginx with sendfile; .cached_port has the open_file_cache."""
-        port, cached_port = free_port(), free_port()
-        body = STATIC.format(port=port, cached_port=cached_port, root=root,
+        """nginx with sendfile and its access log; .cached_port has the open_file_cache, .quiet_port no access log."""
+        port, cached_port, quiet_port = free_port(), free_port(), free_port()
+        body = STATIC.format(port=port, cached_port=cached_port, quiet_port=quiet_port, root=root,
                              open_max=files_max() - 4096)
-        server = pinned(0, lambda: Nginx(self, body, port))
-        server.cached_port = cached_port
+        server = Nginx(self, body, port, workers="auto")
+        server.cached_port, server.quiet_port = cached_port, quiet_port
         return server
 
-    def subject(self, origin, cache_bytes, cpu=None, binary=None, **settings):
-        """The server under test, in front of the origin, with a cache of its own. binary: another
-        build of it."""
-        folder = tempfile.mkdtemp(prefix="cache-", dir=self.folder)
+    def subject(self, origin, cache_bytes, cpu=None, binary=None, folder=None, **settings):
+        """The server under test, in front of the origin, with a cache of its own, or with that of this folder.
+        binary: another build of it."""
+        folder = folder or tempfile.mkdtemp(prefix="cache-", dir=self.folder)
         port = free_port()
         if self.subject_name == "nginx":
             size = f"{cache_bytes // MIB}m"
