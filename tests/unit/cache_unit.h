@@ -168,9 +168,7 @@ static inline bool read_some(struct client *client, uint64_t most)
         client->err = err;
         if (err)
             return false;
-        for (size_t i = 0; i < bytes.len; i++)
-            check((uint8_t)bytes.ptr[i] ==
-                  fake_byte(version, client->answer->first + client->got + i));
+        check(fake_is(version, client->answer->first + client->got, bytes));
         if (house.to && bytes.ptr == (char *)house.to + client->got)
             client->in_place += bytes.len;
         client->got += bytes.len;
