@@ -733,7 +733,7 @@ TEST(who_comes_while_another_goes_is_answered)
     new_house(5000);
     client_begin(&client);
     ok(pthread_create(&thread, NULL, come_and_go, &other) == 0);
-    for (unsigned round = 1; round <= 2000; round++) {
+    for (unsigned round = 1; round <= rounds_of(2000, 500); round++) {
         char key[20];
         snprintf(key, sizeof(key), "key%u", round);
         atomic_store(&fake.queued, round % 2);

@@ -234,14 +234,14 @@ static void fill_and_compare(int driver, uint64_t seed)
 
 TEST(copies_land_where_they_were_sent_and_nowhere_else)
 {
-    for (uint64_t seed = 1; seed <= 10; seed++)
+    for (uint64_t seed = 1; seed <= rounds_of(10u, 3u); seed++)
         fill_and_compare(12090, seed);
 }
 
 TEST(a_driver_without_the_batch_call_copies_one_by_one)
 {
     long before = fake_calls_batch();
-    for (uint64_t seed = 1; seed <= 5; seed++)
+    for (uint64_t seed = 1; seed <= rounds_of(5u, 2u); seed++)
         fill_and_compare(12000, seed);
     ok(fake_calls_batch() == before);
     fill_and_compare(13000, 1);
@@ -364,7 +364,7 @@ static void release_under_copies(uint64_t seed)
 
 TEST(release_waits_for_the_copies_in_flight)
 {
-    for (uint64_t seed = 1; seed <= 20; seed++)
+    for (uint64_t seed = 1; seed <= rounds_of(20u, 5u); seed++)
         release_under_copies(seed);
 }
 

@@ -362,7 +362,7 @@ struct mapper {
 static void *map_some(void *arg)
 {
     struct mapper *mapper = arg;
-    for (unsigned i = 0; i < 4000; i++) {
+    for (unsigned i = 0; i < rounds_of(4000, 400); i++) {
         mapper->seed = mapper->seed * 1103515245 + 12345;
         struct extent *extent = hold(mapper->all, 1 + (mapper->seed >> 16) % 4);
         atomic_fetch_add(mapper->found, maps(extent));
@@ -457,15 +457,17 @@ static void race(struct extents *all, uint32_t rounds)
     ok(found > 0);
 }
 
+#define RACE_ROUNDS rounds_of(2000u, 400u)
+
 TEST(extents_are_held_while_they_are_dropped_and_their_files_closed)
 {
     unsigned before = files_open();
     struct extents *all = open_with(8);
     uint32_t first = extents_count(all);
-    race(all, 2000);
+    race(all, RACE_ROUNDS);
     ok(extents_count(all) == first);
     uint64_t bytes = 0;
-    for (uint32_t n = 2001; n <= extents_highest(all); n++) {
+    for (uint32_t n = RACE_ROUNDS + 1; n <= extents_highest(all); n++) {
         struct extent *held = hold(all, n);
         bytes += extent_size(held);
         extent_release(&held);
@@ -531,7 +533,7 @@ TEST(a_file_is_closed_and_a_map_removed_only_while_nobody_holds_the_extent)
         racers[i] = (struct racer){ .all = all, .oldest = &go_on };
         ok(pthread_create(&threads[i], NULL, read_one, &racers[i]) == 0);
     }
-    while (closed < 1000)
+    while (closed < rounds_of(1000, 200))
         closed += extent_close_idle(all);
     atomic_store(&go_on, 0);
     for (size_t i = 0; i < countof(racers); i++) {

@@ -214,11 +214,12 @@ TEST(each_damaged_field_on_the_way_to_a_key_is_found)
                      (int)damages[i].value);
 }
 
+/* Under a sanitizer, one or two bits of each byte. */
 TEST(no_bit_flipped_anywhere_leads_beyond_the_map)
 {
     struct index_pages pages = crafted();
-    uint32_t found = 0;
-    for (uint32_t bit = 0; bit < PAGES * PAGE * 8; bit++) {
+    uint32_t found = 0, step = rounds_of(1, 7);
+    for (uint32_t bit = 0; bit < PAGES * PAGE * 8; bit += step) {
         uint8_t *byte = bytes_of(&pages, 0) + bit / 8;
         *byte ^= (uint8_t)(1u << bit % 8);
         bool begun = index_pages_begin(&pages, TRANSACTION);
@@ -228,7 +229,7 @@ TEST(no_bit_flipped_anywhere_leads_beyond_the_map)
                    index_pages_delete(&pages, key_of(150)));
         *byte ^= (uint8_t)(1u << bit % 8);
     }
-    ok(found > 2 * 60 * 8 * 8);       /* in the leaves' nodes alone */
+    ok(found > 2 * 60 * 8 * 8 / step);    /* in the leaves' nodes alone */
     drop(&pages);
 }
 

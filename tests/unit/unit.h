@@ -40,6 +40,22 @@
         return cmocka_run_group_tests(tests, NULL, NULL);                                      \
     }
 
+/* True in a build with the address or the thread sanitizer. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define UNDER_SANITIZER 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define UNDER_SANITIZER 1
+#endif
+#endif
+#ifndef UNDER_SANITIZER
+#define UNDER_SANITIZER 0
+#endif
+
+/* The count of a loop. A sanitizer checks the paths that run and makes each of them slow, so under
+ * one the loop ends after `fewer`, a count that still reaches every path. */
+#define rounds_of(plain, fewer) (UNDER_SANITIZER ? (fewer) : (plain))
+
 /* Drops a file's pages from the page cache. The kernel skips pages that it is still busy with, so
  * this goes on until none is resident, for half a second at most: false then. */
 __attribute__((unused)) static bool cool_file(const char *path)
