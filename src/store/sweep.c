@@ -347,7 +347,7 @@ static void note_end(struct sweep *sweep)
         if (row->failed || row->unread)
             row->lacks = 0;
     }
-    turn->late_ms = mono_ms() + LATE_MS;
+    turn->late_ms = ageing_ms() + LATE_MS;
 }
 
 /* Returns true if all could be decided. Otherwise the turn says what could not. */
@@ -435,10 +435,10 @@ static bool is_due(const struct store *store, const struct volume *volume,
 {
     bool due = turn->failed || atomic_load(&volume->bans->followed) != turn->version ||
                atomic_load(&volume->bans->opening) != turn->opening ||
-               (turn->incomplete && mono_ms() >= turn->late_ms);
+               (turn->incomplete && ageing_ms() >= turn->late_ms);
     for (size_t i = 0; i < store->volume_count; i++)
         due |= turn->lacks & bit_of(i) && volume_is_serving(store->volumes[i]);
-    return due && mono_ms() >= turn->again_ms;
+    return due && ageing_ms() >= turn->again_ms;
 }
 
 /* Sweeps the volumes whose time has come. Returns true if there may be more to do at once. */
@@ -453,7 +453,7 @@ static bool sweep_all(struct store *store, struct sweep_turn turns[VOLUMES_MAX])
         if (done)
             turn->failed = true;    /* the next bans are swept at once */
         else
-            turn->again_ms = mono_ms() + REPEAT_MS;
+            turn->again_ms = ageing_ms() + REPEAT_MS;
         more |= done;
     }
     return more;

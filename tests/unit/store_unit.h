@@ -287,12 +287,18 @@ static enum err put_wait(struct unit_put *put)
     return e;
 }
 
+/* A commit would wait 100 ms for more records. */
+__attribute__((unused)) static void commit_now(struct unit_store *unit)
+{
+    for (size_t i = 0; i < unit->store->volume_count; i++)
+        volume_wants_turn(unit->store->volumes[i]);
+}
+
 __attribute__((unused)) static enum err put_object(struct unit_store *unit, const char *key,
                                                    const char *etag, uint64_t size)
 {
     struct unit_put put = put_begin(unit, key, etag, size);
-    for (size_t i = 0; i < unit->store->volume_count; i++)
-        volume_wants_turn(unit->store->volumes[i]);    /* a commit waits 100 ms for more */
+    commit_now(unit);
     return put_wait(&put);
 }
 

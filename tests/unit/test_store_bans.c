@@ -1,6 +1,7 @@
 /* test_store_bans.c - purges: what they hide at once, and delete later.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "store_unit.h"
+#include "testing_unit.h"
 
 #include <signal.h>
 #include <sys/resource.h>
@@ -58,6 +59,7 @@ static enum err put_again(struct unit_store *unit, const char *key, const char *
             .done = append_done };
         sem_init(&append.ended, 0, 0);
         ok(store_append(unit->store, &append.append) == OK);
+        commit_now(unit);
         e = append_wait(&append);
     }
     free(bytes);
@@ -77,6 +79,7 @@ static enum err put_metadata(struct unit_store *unit, const char *key, const cha
                                            .compared = store_compared(unit->store) };
     sem_init(&append.ended, 0, 0);
     ok(store_append(unit->store, &append.append) == OK);
+    commit_now(unit);
     enum err e = append_wait(&append);
     metadata_unref(&metadata);
     return e;
@@ -439,8 +442,8 @@ TEST(a_purge_covers_an_extent_that_could_not_be_opened)
     soon(metric_read(M_STORE_SWEPT) > swept);    /* the others are */
     ok(put_again(&unit, "more/1", "\"1\"", 5000) == OK && purge(&unit, "more/") == OK);
     swept = metric_read(M_STORE_SWEPT);
-    soon(metric_read(M_STORE_SWEPT) > swept);    /* so the first sweep has ended */
-    soon(!atomic_load(&unit.store->volumes[0]->bans->dirty));
+    soon_in_a_hurry(metric_read(M_STORE_SWEPT) > swept);    /* so the first sweep has ended */
+    soon_in_a_hurry(!atomic_load(&unit.store->volumes[0]->bans->dirty));
     unit_close(&unit);
     hide_extent(false);
     unit = unit_open();
@@ -696,7 +699,7 @@ TEST(a_purge_of_another_bucket_waits_for_no_names)
     ok(store_purge(unit.store, &prefix, 1, &result) == OK);
     soon(count_set(state_of(&unit).waiting) == 1);
     ok(store_purge(unit.store, &other, 1, &result) == OK);
-    soon(count_set(state_at(&unit, 1).folders) == 1);
+    soon_in_a_hurry(count_set(state_at(&unit, 1).folders) == 1);
     struct purge_state first = state_of(&unit), second = state_at(&unit, 1);
     ok(count_set(first.folders) == 2 && count_set(first.waiting) == 1);
     ok(second.serial == result.serial && second.folders[home] && second.out[home]);
@@ -758,6 +761,7 @@ static void put_records(struct unit_store *unit, const char *prefix, unsigned fi
         if (store_append(unit->store, &appends[i].append) != OK)
             appends[i].refuse = true;
     }
+    commit_now(unit);
     for (unsigned i = 0; i < RECORDS; i++) {
         if (!appends[i].refuse)
             (void)!append_wait(&appends[i]);
@@ -1267,7 +1271,7 @@ TEST(no_copy_of_a_purged_record_outlives_the_purge)
 {
     struct unit_store unit = unit_open_sized(32 * MIB, 4 * MIB);
     uint64_t copied = metric_read(M_STORE_COPIED);
-    for (unsigned round = 0; round < 20; round++) {
+    for (unsigned round = 0; round < rounds_of(20, 5); round++) {
         put_records(&unit, "train/", 0);
         for (unsigned i = 0; i < RECORDS; i++)    /* touched, so that they are copied */
             (void)!read_range(&unit, key_of("train/", i), 0, RECORD_SIZE);

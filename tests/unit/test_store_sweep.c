@@ -1,7 +1,8 @@
 /* test_store_sweep.c - sweeps of purges that meet extents which can't be read.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A sweep that could not decide all is repeated after 10 seconds, so these tests wait. */
+ * A sweep that could not decide all is repeated after 10 seconds, so the clock runs faster while a
+ * test waits for it. */
 #include "store_unit.h"
 #include "testing_unit.h"
 
@@ -90,20 +91,20 @@ TEST(a_sweep_waits_for_an_extent_that_can_t_be_opened_but_for_none_that_is_gone)
     ok(unlink(in_folder("extents/00000002")) == 0);
     hold_next(FAIL_SWEPT);
     ok(purge(&unit, "train/") == OK);
-    soon(is_held(FAIL_SWEPT));
+    soon_in_a_hurry(is_held(FAIL_SWEPT));
     ok(entries_of(&unit) == entries - of_extent - of_object && !says_unread(&unit));
     for (unsigned sweeps = 2; sweeps <= 3; sweeps++) {
         hold_next(FAIL_SWEPT);
         let_go(FAIL_SWEPT);
-        soon(is_held(FAIL_SWEPT));
+        soon_in_a_hurry(is_held(FAIL_SWEPT));
         ok(entries_of(&unit) == entries - of_extent - of_object && in_progress(&unit));
     }
     let_go(FAIL_SWEPT);
-    soon(says_unread(&unit));    /* it is tried again much later */
+    soon_in_a_hurry(says_unread(&unit));    /* it is tried again much later */
     hide_extent(false);
     ok(has(&unit, 1, 0) && !knows(&unit, key_of(1, 2)));
     ok(purge(&unit, "none/") == OK);    /* the sweep need not wait */
-    soon(!in_progress(&unit));
+    soon_in_a_hurry(!in_progress(&unit));
     ok(entries_of(&unit) == entries - of_extent - 2 * of_object && !says_unread(&unit));
     ok(has(&unit, 1, 0) && !knows(&unit, key_of(1, 2)) && has(&unit, 3, 1));
     unit_close(&unit);
@@ -118,15 +119,15 @@ TEST(one_read_error_costs_no_entries_although_another_extent_can_never_be_read)
     uint64_t entries = entries_of(&unit), of_object = entries / 2 / OBJECTS;
     fail_next(FAIL_FOOTER_READ, 0, ALWAYS, EIO);
     ok(purge(&unit, "none/") == OK);
-    soon(!in_progress(&unit));
+    soon_in_a_hurry(!in_progress(&unit));
     ok(entries_of(&unit) == entries - 2 * of_object);
     flip_header(2, 1);
     hold_next(FAIL_SWEPT);
     ok(purge(&unit, "none/either/") == OK);
-    soon(is_held(FAIL_SWEPT));
+    soon_in_a_hurry(is_held(FAIL_SWEPT));
     fail_next(FAIL_FOOTER_READ, 0, 0, 0);
     let_go(FAIL_SWEPT);
-    soon(!in_progress(&unit));
+    soon_in_a_hurry(!in_progress(&unit));
     ok(entries_of(&unit) == entries - 2 * of_object && has(&unit, 2, 0) && has(&unit, 2, 2));
     unit_close(&unit);
 }
