@@ -14,8 +14,8 @@ class Jobs:
     def start(self, **job):
         """Returns the id of a job that was started."""
         lines = job.pop("lines", ())
-        body = "\n".join([json.dumps(job), *map(json.dumps, lines)])
-        reply = self.ask("POST", body=body.encode())
+        body = "\n".join([json.dumps(job), *map(json.dumps, lines)]).encode()
+        reply = self.known("POST", body=body)
         if reply.status != 202:
             raise Wrong(f"a job is refused: {reply} {reply.body.decode()}")
         return json.loads(reply.body)["id"]
@@ -24,12 +24,16 @@ class Jobs:
         reply = self.ask("POST", body=body if isinstance(body, bytes) else json.dumps(body).encode())
         return reply.status, re.search(rb"<Code>(\w+)", reply.body).group(1).decode(), reply.body.decode()
 
-    def read(self, id=""):
-        """A report, or the list. It is 503 SlowDown after a start until the states of jobs were read."""
+    def known(self, method, id="", body=b""):
+        """An answer. It is 503 SlowDown after the daemon's start, until the states of jobs were read."""
         def answered():
-            reply = self.ask("GET", id)
+            reply = self.ask(method, id, body)
             return reply.status != 503 and reply
         return wait_for("the states of jobs were read", answered)
+
+    def read(self, id=""):
+        """A report, or the list."""
+        return self.known("GET", id)
 
     def report(self, id):
         reply = self.read(id)
