@@ -380,6 +380,8 @@ static void unlist(struct extents *all, uint32_t number)
     atomic_fetch_add(&all->held_bytes, extent_size(extent));
     read_epochs_wait(all->epochs);    /* H1: a reader may have found it before */
     extent_release(&extent);
+    if (all->locker.dropped)
+        all->locker.dropped(all->locker.arg);
 }
 
 bool extent_remove_file(struct extents *all, uint32_t number)

@@ -112,8 +112,13 @@ struct extents {
         uint64_t bytes_max;
         _Atomic uint64_t bytes;
     } mapped;
-    /* Numbers of extents that were read lately; of two with the same place, one may be missing. */
-    _Atomic uint32_t lately[EXTENTS_LATELY];
+    struct extents_locker {           /* for locker.c */
+        /* Numbers of extents that were read; of two with the same place, one may be missing. */
+        _Atomic uint32_t lately[EXTENTS_LATELY];
+        /* Called after each drop. Set before there are threads; NULL: nobody wants to know. */
+        void (*dropped)(void *arg);
+        void *arg;
+    } locker;
     uint32_t fds_max;
     atomic_bool direct_refused;
     /* descriptors that are open or being opened, including those of dropped extents */

@@ -27,7 +27,7 @@
 
 void extent_count_read(struct extent *extent, uint32_t bytes)
 {
-    _Atomic uint32_t *row = &extent->all->lately[extent->number % EXTENTS_LATELY];
+    _Atomic uint32_t *row = &extent->all->locker.lately[extent->number % EXTENTS_LATELY];
     /* By bytes, because one read of lent bytes may be as much as four other reads. */
     atomic_fetch_add_explicit(&extent->lock.reads, 1 + bytes / BLOCK_BYTES, memory_order_relaxed);
     if (atomic_load_explicit(row, memory_order_relaxed) != extent->number)

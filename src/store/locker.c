@@ -41,7 +41,8 @@ struct locker {
     struct volume *const *volumes;
     size_t volume_count;
     uint64_t bytes_max, bytes;
-    unsigned rests;                   /* looks without a new lock, because the kernel refused one */
+    uint64_t room;                    /* bytes_max, or less since the kernel refused more */
+    unsigned rests;                   /* looks until room is bytes_max again */
     struct locked *list;
     size_t count;
     bool told;                        /* the log has that the kernel refused a lock */
@@ -50,7 +51,7 @@ struct locker {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t wake;
-    bool stopping;                    /* under the lock */
+    bool dropped, stopping;           /* under the lock; dropped: an extent was */
 };
 
 /* ---- the locked extents ---- */
@@ -121,6 +122,16 @@ static void look_at_locked(struct locker *locker)
     }
 }
 
+static void unlock_dropped(struct locker *locker)
+{
+    for (size_t i = 0; i < locker->count;) {
+        struct locked *locked = &locker->list[i];
+        if (!locked->leaves && is_dropped(locked->extent))
+            leave(locked);
+        i += !try_unlock(locker, locked);
+    }
+}
+
 static struct locked *coldest(struct locker *locker)
 {
     struct locked *found = NULL;
@@ -152,7 +163,7 @@ static size_t find_candidates(struct locker *locker, struct candidate *ret)
     for (size_t v = 0; v < locker->volume_count; v++) {
         struct extents *all = locker->volumes[v]->extents;
         for (size_t i = 0; i < EXTENTS_LATELY; i++) {
-            uint32_t number = atomic_exchange(&all->lately[i], 0);
+            uint32_t number = atomic_exchange(&all->locker.lately[i], 0);
             struct extent *extent = number ? extent_ref(all, number) : NULL;
             unsigned reads = 0;
             if (extent && atomic_load(&extent->sealed) && !atomic_load(&extent->lock.pages))
@@ -192,6 +203,7 @@ static void lock_extent(struct locker *locker, struct extent *take_held, unsigne
     }
     if (err == ERR_LIMIT) {
         tell_limit(locker);
+        locker->room = locker->bytes;
         locker->rests = REST_LOOKS;
     }
     extent_release(&take_held);
@@ -206,8 +218,7 @@ static enum err place(struct locker *locker, const struct candidate *candidate)
         return ERR_NOT_FOUND;
     uint64_t bytes = extent_lock_bytes(held);
     bool can = held == candidate->extent && extent_can_lock(held);
-    if (can && !locker->rests && locker->bytes + bytes <= locker->bytes_max &&
-        locker->count < LOCKED_MAX) {
+    if (can && locker->bytes + bytes <= locker->room && locker->count < LOCKED_MAX) {
         lock_extent(locker, held, candidate->reads);
         return OK;
     }
@@ -215,7 +226,7 @@ static enum err place(struct locker *locker, const struct candidate *candidate)
     if (!can)
         return ERR_NOT_FOUND;
     struct locked *cold = coldest(locker);
-    if (cold && candidate->reads > cold->reads && bytes <= locker->bytes_max) {
+    if (cold && candidate->reads > cold->reads && bytes <= locker->room) {
         leave(cold);
         (void)try_unlock(locker, cold);
     }
@@ -237,21 +248,25 @@ static bool needs_nothing(const struct read_plan *plan)
     return i == count;
 }
 
+/* The extent is held before the lock is taken: on_dropped takes it under other locks. */
 void locker_wants(struct locker *locker, const struct read_plan *plan)
 {
-    if (needs_nothing(plan) || pthread_mutex_trylock(&locker->lock) != 0)
-        return;
     struct extent *held;
-    if (locker->wanted_count < WANTED_MAX &&
-        extent_hold(plan->extent->all, plan->extent->number, &held) == OK) {
-        struct read_plan *wanted = &locker->wanted[locker->wanted_count++];
-        *wanted = *plan;
-        wanted->extent = held;
-        wanted->buffer = NULL;
-        wanted->metadata = metadata_ref((struct metadata *)(uintptr_t)plan->metadata);
-        pthread_cond_signal(&locker->wake);
+    if (needs_nothing(plan) || extent_hold(plan->extent->all, plan->extent->number, &held) != OK)
+        return;
+    if (pthread_mutex_trylock(&locker->lock) == 0) {
+        if (locker->wanted_count < WANTED_MAX) {
+            struct read_plan *wanted = &locker->wanted[locker->wanted_count++];
+            *wanted = *plan;
+            wanted->extent = held;
+            wanted->buffer = NULL;
+            wanted->metadata = metadata_ref((struct metadata *)(uintptr_t)plan->metadata);
+            held = NULL;
+            pthread_cond_signal(&locker->wake);
+        }
+        pthread_mutex_unlock(&locker->lock);
     }
-    pthread_mutex_unlock(&locker->lock);
+    extent_release(&held);
 }
 
 static void end_wanted(struct read_plan *plan)
@@ -264,7 +279,8 @@ static void end_wanted(struct read_plan *plan)
 /* Called with the lock, which it gives up while it works. */
 static void verify_wanted(struct locker *locker, uint64_t until_ms)
 {
-    while (locker->wanted_count && !locker->stopping && mono_ms() < until_ms) {
+    while (locker->wanted_count && !locker->stopping && !locker->dropped &&
+           mono_ms() < until_ms) {
         struct read_plan plan = locker->wanted[--locker->wanted_count];
         pthread_mutex_unlock(&locker->lock);
         (void)read_plan_verify(&plan);
@@ -291,7 +307,8 @@ static void look(struct locker *locker, struct candidate *candidates)
     look_at_locked(locker);
     size_t count = find_candidates(locker, candidates);
     bool short_of_memory = memory_pressure("") > PRESSURE_MAX;
-    locker->rests -= locker->rests > 0;
+    if (locker->rests && --locker->rests == 0)
+        locker->room = locker->bytes_max;
     if (short_of_memory)
         give_up_some(locker);
     enum err err = short_of_memory ? ERR_LIMIT : OK;
@@ -311,13 +328,19 @@ static void *run(void *arg)
     uint64_t looks_ms = mono_ms() + LOOK_MS;
     pthread_mutex_lock(&locker->lock);
     while (!locker->stopping) {
+        if (locker->dropped) {
+            locker->dropped = false;
+            pthread_mutex_unlock(&locker->lock);
+            unlock_dropped(locker);
+            pthread_mutex_lock(&locker->lock);
+        }
         verify_wanted(locker, looks_ms);
         if (mono_ms() >= looks_ms) {
             pthread_mutex_unlock(&locker->lock);
             look(locker, candidates);
             looks_ms = mono_ms() + LOOK_MS;
             pthread_mutex_lock(&locker->lock);
-        } else if (!locker->wanted_count && !locker->stopping) {
+        } else if (!locker->wanted_count && !locker->dropped && !locker->stopping) {
             cond_wait_until(&locker->wake, &locker->lock, looks_ms * 1000000u);
         }
     }
@@ -326,17 +349,54 @@ static void *run(void *arg)
     return NULL;
 }
 
+/* A dropped extent takes space until it is unlocked, and the recycler waits for that
+ * (recycle.c). */
+static void on_dropped(void *arg)
+{
+    struct locker *locker = arg;
+    pthread_mutex_lock(&locker->lock);
+    locker->dropped = true;
+    pthread_cond_signal(&locker->wake);
+    pthread_mutex_unlock(&locker->lock);
+}
+
 struct locker *locker_new(struct volume *const *volumes, size_t count, uint64_t bytes_max)
 {
     struct locker *locker = must_alloc(sizeof(*locker));
     locker->volumes = volumes;
     locker->volume_count = count;
-    locker->bytes_max = bytes_max;
+    locker->bytes_max = locker->room = bytes_max;
     locker->list = must_alloc(LOCKED_MAX * sizeof(*locker->list));
     pthread_mutex_init(&locker->lock, NULL);
     pthread_cond_init(&locker->wake, NULL);
-    check(thread_start(&locker->thread, run, locker, "lock"));
+    for (size_t v = 0; v < count; v++) {
+        volumes[v]->extents->locker.dropped = on_dropped;
+        volumes[v]->extents->locker.arg = locker;
+    }
     return locker;
+}
+
+void locker_start(struct locker *locker)
+{
+    check(thread_start(&locker->thread, run, locker, "lock"));
+}
+
+void locker_stop(struct locker *locker)
+{
+    if (!locker || !locker->thread)
+        return;
+    pthread_mutex_lock(&locker->lock);
+    locker->stopping = true;
+    pthread_cond_signal(&locker->wake);
+    pthread_mutex_unlock(&locker->lock);
+    pthread_join(locker->thread, NULL);
+    locker->thread = 0;
+    while (locker->wanted_count)
+        end_wanted(&locker->wanted[--locker->wanted_count]);
+    while (locker->count) {
+        leave(&locker->list[0]);
+        check(try_unlock(locker, &locker->list[0]));
+    }
 }
 
 void locker_free(struct locker **locker)
@@ -345,17 +405,7 @@ void locker_free(struct locker **locker)
     *locker = NULL;
     if (!mine)
         return;
-    pthread_mutex_lock(&mine->lock);
-    mine->stopping = true;
-    pthread_cond_signal(&mine->wake);
-    pthread_mutex_unlock(&mine->lock);
-    pthread_join(mine->thread, NULL);
-    while (mine->wanted_count)
-        end_wanted(&mine->wanted[--mine->wanted_count]);
-    while (mine->count) {
-        leave(&mine->list[0]);
-        check(try_unlock(mine, &mine->list[0]));
-    }
+    check(!mine->count && !mine->wanted_count);
     pthread_cond_destroy(&mine->wake);
     pthread_mutex_destroy(&mine->lock);
     free(mine->list);

@@ -98,6 +98,7 @@ enum err store_open(const struct store_options *options, struct arena *keep, str
         if (store->installation.route[i].weight)    /* before any folder opens */
             peek(store->volumes[i]);
     }
+    store->locker = locker_new(store->volumes, store->volume_count, options->locked_bytes);
     for (size_t i = 0; i < options->folder_count && !e; i++)
         e = volume_start(store->volumes[i], keep, &ret_whys[i]);
     if (e) {
@@ -106,7 +107,7 @@ enum err store_open(const struct store_options *options, struct arena *keep, str
     }
     check(thread_start(&store->sweep, sweep_run, store, "sweep"));
     pin_pass_start(store->pin_pass);
-    store->locker = locker_new(store->volumes, store->volume_count, options->locked_bytes);
+    locker_start(store->locker);
     *ret = store;
     return OK;
 }
@@ -130,13 +131,14 @@ void store_close(struct store **store)
     *store = NULL;
     if (!mine)
         return;
-    locker_free(&mine->locker);
+    locker_stop(mine->locker);
     stop_sweep(mine);
     pin_pass_stop(mine->pin_pass);
     for (size_t i = 0; i < mine->volume_count; i++)
         volume_stop(mine->volumes[i]);
     for (size_t i = 0; i < mine->volume_count; i++)
         volume_free(&mine->volumes[i]);
+    locker_free(&mine->locker);
     tallies_free(&mine->installation.tallies);
     ban_list_end(&mine->installation.bans);
     pin_pass_free(&mine->pin_pass);
