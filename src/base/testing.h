@@ -1,8 +1,9 @@
 /* testing.h - functions that only the tests' daemon has. SPDX-License-Identifier: Apache-2.0
  *
  * Some tests need things that no user may have: a safety guard that is off, an hour that passes at
- * once, a GPU that does not exist, a disk that fails at one step. Only the functions below,
- * guard_on() and failpoint() provide such things, and they have two implementations. The shipped
+ * once, a GPU that does not exist, a disk that fails at one step. Three headers provide such
+ * things, and no other: this one, guard.h and failpoint.h. Each of their functions has two
+ * implementations. The shipped
  * program has base/testing.c: each answer is a constant, so no variable and no file can change it.
  * build/tests/daemon/penstock is linked from the same objects, but with tests/daemon/testing.c in
  * place of base/testing.c. scripts/linkage checks that the shipped program holds no part of

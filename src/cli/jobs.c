@@ -116,6 +116,6 @@ const struct command command_jobs = {
     .takes_settings = true, .options = options,
     .help = "show the jobs of a bucket (penstock warm), or cancel one",
     .more = SERVER_MORE
-            "An access key sees its own jobs; with the right cache, it sees all jobs of the\n"
-            "bucket. Reports are kept for 7 days after the end of a job.",
+            "An access key sees its own jobs. A key that has the right \"cache\" sees all jobs of\n"
+            "the bucket. Reports are kept for 7 days after the end of a job.",
 };

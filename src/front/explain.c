@@ -179,7 +179,8 @@ static void set_outcome(json_t *to, const struct explain *explain,
     if (!forecast->metadata) {
         now = "miss";
         why = forecast->in_flight
-                  ? "the object is being fetched, and a client that may read it shares that fetch"
+                  ? "the object is being fetched now: a GET joins this fetch, if its client may read "
+                    "the object"
             : explain->listed
                   ? "the cache has no copy of the version that the origin lists to this client: a "
                     "GET goes to the origin"

@@ -19,7 +19,8 @@
 #define TURN_BYTES (4 * MIB)          /* of one item before other items have a turn */
 #define TRIES_MAX 5u                  /* of an item, while the origin answers other calls */
 #define LANDS_MS 30000u
-#define NAMED_UNITS 8192u             /* get_answer.source covers no more units (1 GiB) */
+#define NAMED_UNITS 8192u             /* get_answer.source tells only where the first 8,192 units
+                                       * (1 GiB) of an answer come from */
 
 void job_item_init(struct job_item *job_item, struct job_run *run, const struct item *item,
                    const struct item_position *position)
@@ -172,8 +173,8 @@ static void end_range(struct job_item *job_item)
     uint64_t origin_bytes = get_cost(job_item->get)->origin_bytes;
     job_item->result.bytes += job_item->want;
     job_item->result.fetched |= origin_bytes > 0;
-    /* If even the metadata was missing, all bytes came from the origin. Some of them may have been
-     * in the store before this thread read them, so the get's own count may lack them. */
+    /* If even the metadata was missing, all bytes came from the origin. But the store may have had
+     * some of them before this thread read them. The get counts these as bytes of the cache. */
     job_item->result.origin_bytes += job_item->unknown ? job_item->want : origin_bytes;
     end_get(job_item);
     if (++job_item->range < range_count(job_item)) {
