@@ -46,7 +46,7 @@
     "the file 'bans' in the folder can't be written; check the free space and the health of the disk"
 
 static_assert(TAKEN_ENTRIES >= COMMIT_ENTRIES && TAKEN_BYTES >= COMMIT_BYTES,
-              "a commit can take at least the entries and bytes at which it is closed");
+              "the most that a commit takes is not below the numbers at which it begins");
 
 struct commit {
     struct volume *volume;
