@@ -408,12 +408,15 @@ static bool begin_again(struct volume *volume)
     uint32_t layout = tallies_layout(volume_tallies(volume));
     struct counting *counting = &volume->upkeep.counting;
     bool again = layout != counting->layout;
+    if (again)    /* before the layout changes: the two together say that all is counted in it */
+        set_counted(volume, false);
     counting->again = again;
     counting->layout = layout;
     counting->extent = 0;
     if (again)
         list_extents(volume);
-    set_counted(volume, !again);
+    else
+        set_counted(volume, true);
     return again;
 }
 

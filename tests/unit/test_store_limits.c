@@ -86,8 +86,8 @@ static void wait_for_tallies(struct unit_store *unit)
     uint64_t until_ms = mono_ms() + 60000;
     for (size_t i = 0; i < unit->store->volume_count; i++) {
         struct volume *volume = unit->store->volumes[i];
-        while ((!atomic_load(&volume->service.counted) ||
-                volume->upkeep.counting.layout != tallies_layout(tallies)) && mono_ms() < until_ms)
+        while ((volume->upkeep.counting.layout != tallies_layout(tallies) ||
+                !atomic_load(&volume->service.counted)) && mono_ms() < until_ms)
             usleep(10000);
         ok(atomic_load(&volume->service.counted));
     }
