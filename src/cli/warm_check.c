@@ -122,7 +122,8 @@ static void print(const struct server *server, const struct tally *tally, struct
                tally->cached_objects, tally->cached_bytes);
         return;
     }
-    printf("%.*s: %.*s of %.*s in the cache (%.*s), of %" PRIu64 " of %" PRIu64 " objects\n",
+    printf("%.*s: %.*s of %.*s in the cache (%.*s); %" PRIu64 " of %" PRIu64 " objects are "
+           "cached completely\n",
            SLICE_ARG(show_s3(keep, server->of.bucket, server->of.key)),
            SLICE_ARG(show_bytes_as(keep, tally->cached_bytes, tally->bytes)),
            SLICE_ARG(show_bytes(keep, tally->bytes)),

@@ -167,7 +167,7 @@ static enum err lender_profile(struct seek *seek, slice name, struct credentials
     lender.depth++;
     if (lender.depth > DEPTH_MAX)
         return seek_fail(seek, ERR_BAD_ARGUMENT, "profile %.*s: the chain of source_profile is a "
-                         "circle, or has more than %d profiles: shorten the chain",
+                         "circle, or has more than %d source profiles: shorten the chain",
                          SLICE_ARG(name), DEPTH_MAX);
     static enum err (*const ways[])(struct seek *seek, struct credentials *ret) = {
         source_role, source_web_identity, source_profile, source_process,
@@ -225,7 +225,7 @@ enum err source_web_identity(struct seek *seek, struct credentials *ret)
     ret->from = arena_printf(seek->keep, "role %.*s by the token in %.*s", SLICE_ARG(role),
                              SLICE_ARG(path));
     ret->kind = CREDENTIALS_LENT;
-    bool from_profile = seek->ask->profile.len ||
+    bool from_profile = seek->ask->profile.len || seek->depth ||
                         !seek_env(seek, "AWS_WEB_IDENTITY_TOKEN_FILE").len;
     if (!role.len && from_profile)
         return seek_fail(seek, ERR_BAD_ARGUMENT, "profile %.*s has web_identity_token_file, and no "

@@ -35,7 +35,7 @@ with Story("j04 penstock warm and penstock jobs", seconds=90) as story:
     story.same("--ranges, --json", (status, report["state"], report["objects"], report["bytes"]), (0, "done", 10, 200))
 
     story.same("--check says how much is there", penstock("warm", "--check", "s3://pile/a/")[:2],
-               (0, "s3://pile/a/: 4.3 MiB of 4.3 MiB in the cache (100 %), of 30 of 30 objects\n"))
+               (0, "s3://pile/a/: 4.3 MiB of 4.3 MiB in the cache (100 %); 30 of 30 objects are cached completely\n"))
     status, out, err = penstock("warm", "--check", "--json", "s3://pile/")
     report = json.loads(out)
     story.fact("... and what is missing", status == 3 and report["objects"] == 61 and report["bytes"] == 61 * SIZE and
