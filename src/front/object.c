@@ -170,7 +170,7 @@ static void add_fields(struct call *call, const struct get_answer *answer,
 /* Returns true if the origin must be asked again, to get the document of its refusal. The answer to
  * a HEAD has no document, and a HEAD comes first in three cases: for a part, for a GET whose
  * conditions may make the GET unnecessary, and to prove a client's permission. A missing key needs
- * no document, unless the client has its own identity or names a version. */
+ * no document, unless the client has its own identity, names a version, or asks for a part. */
 static bool is_for_origin(const struct call *call, const struct get_answer *answer)
 {
     const struct refusal *refusal = answer->refusal;
