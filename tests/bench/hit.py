@@ -132,8 +132,8 @@ def count_calls(figures, stage, kind, static, subject):
     counted = {}
     for name, server in (("nginx", static), ("subject", subject)):
         calls = syscalls(stage.folder, server.pids(),
-                         lambda at=server.port: load(at, kind.asked(), 1, True, conns=4,
-                                                     requests=requests))
+                         lambda at=server.port: load(at, {**kind.asked(), "requests": requests},
+                                                     1, True, conns=4))
         if calls is None:
             return
         counted[name] = [calls / requests]
