@@ -193,21 +193,27 @@ bool trap_read(trap_call *call, void *ask, slice map, int *ret)
 
 struct copying {
     void *to;
-    const void *from;
-    size_t bytes;
+    slice bytes;
 };
 
 static int copy(void *ask)
 {
     const struct copying *copying = ask;
-    memcpy(copying->to, copying->from, copying->bytes);
+    slice_put(copying->to, copying->bytes);
     return 0;
+}
+
+bool trap_copy(void *to, slice bytes, int *ret_failed)
+{
+    const slice maps[] = { { to, bytes.len }, bytes };
+    int none;
+    return trap_read_two(copy, &(struct copying){ to, bytes }, maps, &none, ret_failed);
 }
 
 bool trap_copy_to(void *to, const void *from, size_t bytes)
 {
     int none;
-    return trap_read(copy, &(struct copying){ to, from, bytes }, (slice){ to, bytes }, &none);
+    return trap_read(copy, &(struct copying){ to, { from, bytes } }, (slice){ to, bytes }, &none);
 }
 
 void trap_spring(void)

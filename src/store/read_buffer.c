@@ -209,23 +209,12 @@ bool object_bytes_file(const struct object_bytes *held, int *ret_fd, uint64_t *r
     return true;
 }
 
-struct copying {
-    void *to;
-    slice bytes;
-};
-
-static int copy(void *ask)
-{
-    const struct copying *copying = ask;
-    slice_put(copying->to, copying->bytes);
-    return OK;
-}
-
 enum err object_bytes_copy(const struct object_bytes *held, slice bytes, void *to)
 {
-    slice maps[] = { { to, bytes.len }, object_bytes_are_lent(held) ? bytes : S("") };
-    int e, failed;
-    if (trap_read_two(copy, &(struct copying){ to, bytes }, maps, &e, &failed))
+    int failed;
+    if (!object_bytes_are_lent(held))
+        return trap_copy_to(to, bytes.ptr, bytes.len) ? OK : ERR_FAULT;
+    if (trap_copy(to, bytes, &failed))
         return OK;
     return failed == 0 ? ERR_FAULT : ERR_IO;
 }
