@@ -20,43 +20,36 @@ static void on_done(h2o_socket_t *sock, const char *err)
 
 static void on_room(h2o_socket_t *sock, const char *err);
 
-/* Returns false if the socket has no room now. */
-static bool put_head(struct reply_file *file, int fd)
+/* Sends from memory, and cuts off what was sent. */
+static ssize_t put_memory(int fd, slice *bytes, int flags)
 {
-    while (file->head.len && !file->failed) {
-        ssize_t sent = send(fd, file->head.ptr, file->head.len,
-                            MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE);
-        if (sent > 0)
-            file->head = slice_from(file->head, (size_t)sent);
-        else if (sent < 0 && errno == EAGAIN)
-            return false;
-        else if (sent == 0 || errno != EINTR)
-            file->failed = "send failed";
-    }
-    return true;
-}
-
-/* If the disk has failed, the bytes are still right in memory: locked pages outlive it. */
-static ssize_t put_some(struct reply_file *file, int fd)
-{
-    ssize_t sent = sendfile(fd, file->fd, &file->at, file->left.len);
-    if (sent >= 0 || errno == EAGAIN || errno == EINTR)
-        return sent;
-    sent = send(fd, file->left.ptr, file->left.len, MSG_DONTWAIT | MSG_NOSIGNAL);
-    file->at += MAX(sent, 0);
+    ssize_t sent = send(fd, bytes->ptr, bytes->len, MSG_DONTWAIT | MSG_NOSIGNAL | flags);
+    *bytes = slice_from(*bytes, (size_t)MAX(sent, 0));
     return sent;
 }
 
-static bool put_bytes(struct reply_file *file, int fd)
+/* If the disk has failed, the bytes are still right in memory: locked pages outlive it. */
+static ssize_t put_bytes(struct reply_file *file, int fd)
+{
+    ssize_t sent = sendfile(fd, file->fd, &file->at, file->left.len);
+    if (sent < 0 && errno != EAGAIN && errno != EINTR) {
+        sent = put_memory(fd, &file->left, 0);
+        file->at += MAX(sent, 0);
+        return sent;
+    }
+    file->left = slice_from(file->left, (size_t)MAX(sent, 0));
+    return sent;
+}
+
+/* Returns false if the socket has no room now. */
+static bool put(struct reply_file *file, int fd)
 {
     while (file->left.len && !file->failed) {
-        ssize_t sent = put_some(file, fd);
-        if (sent > 0)
-            file->left = slice_from(file->left, (size_t)sent);
-        else if (sent < 0 && errno == EAGAIN)
+        ssize_t sent = file->head.len ? put_memory(fd, &file->head, MSG_MORE) : put_bytes(file, fd);
+        if (sent < 0 && errno == EAGAIN)
             return false;
-        else if (sent == 0 || errno != EINTR)
-            file->failed = "sendfile failed";    /* sent 0: the file was truncated */
+        if (sent == 0 || (sent < 0 && errno != EINTR))
+            file->failed = "sending a file failed";    /* sent 0: the file was truncated */
     }
     return true;
 }
@@ -65,7 +58,7 @@ static void push(struct conn *conn)
 {
     struct reply_file *file = file_of(conn);
     int fd = h2o_socket_get_fd(conn->sock);
-    if (put_head(file, fd) && put_bytes(file, fd))
+    if (put(file, fd))
         h2o_socket_write(conn->sock, NULL, 0, on_done);    /* on_done comes next turn */
     else
         h2o_socket_notify_write(conn->sock, on_room);
