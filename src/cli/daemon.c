@@ -33,20 +33,28 @@
 #define FILES_BODIES_SHARE 8u          /* an eighth is for bodies in the cache folder */
 #define FILES_CLIENTS_SHARE 4u         /* at least a quarter is for the connections of clients */
 
+/* Raises a limit to the largest that the host allows. *ret becomes the limit that holds then; it
+ * does not change if the limit is unknown. */
+static void limit_up(int resource, struct rlimit *ret)
+{
+    if (getrlimit(resource, ret) != 0)
+        return;
+    const struct rlimit most = { ret->rlim_max, ret->rlim_max };
+    if (setrlimit(resource, &most) == 0)
+        *ret = most;
+}
+
 /* Lets the allocator give large buffers back to the system when they are freed. Raises the limits
  * of open files, of file sizes and of locked memory to the largest that the host allows. */
 static enum err limits_up(struct serve *serve)
 {
-    struct rlimit files = { 1024, 1024 }, size, locked;
+    struct rlimit files = { 1024, 1024 }, other;
     mallopt(M_MMAP_THRESHOLD, 128 * 1024);
     mallopt(M_ARENA_MAX, 4);
-    if (getrlimit(RLIMIT_FSIZE, &size) == 0)
-        (void)!setrlimit(RLIMIT_FSIZE, &(struct rlimit){ size.rlim_max, size.rlim_max });
-    if (getrlimit(RLIMIT_MEMLOCK, &locked) == 0)
-        (void)!setrlimit(RLIMIT_MEMLOCK, &(struct rlimit){ locked.rlim_max, locked.rlim_max });
-    getrlimit(RLIMIT_NOFILE, &files);
-    const struct rlimit most = { files.rlim_max, files.rlim_max };
-    serve->files_max = setrlimit(RLIMIT_NOFILE, &most) == 0 ? most.rlim_cur : files.rlim_cur;
+    limit_up(RLIMIT_FSIZE, &other);
+    limit_up(RLIMIT_MEMLOCK, &other);
+    limit_up(RLIMIT_NOFILE, &files);
+    serve->files_max = files.rlim_cur;
     return OK;
 }
 
