@@ -28,6 +28,7 @@
 
 struct locked {
     struct extent *extent;            /* a reference */
+    struct volume *volume;
     uint64_t bytes;
     unsigned reads;                   /* since the latest look, and half of those before */
     struct timespec written;          /* the file's time when it was locked */
@@ -73,6 +74,13 @@ static bool try_unlock(struct locker *locker, struct locked *locked)
     return true;
 }
 
+/* Gives a locked extent up. It stays in the list until its last lease has ended. */
+static void give_up(struct locker *locker, struct locked *locked)
+{
+    leave(locked);
+    (void)try_unlock(locker, locked);
+}
+
 static bool is_dropped(const struct extent *extent)
 {
     struct extent *now = extent_ref(extent->all, extent->number);
@@ -92,29 +100,20 @@ static bool must_leave(const struct locked *locked)
            file.st_mtim.tv_nsec != locked->written.tv_nsec;
 }
 
-static bool too_much_is_held(const struct locker *locker, const struct extents *all)
-{
-    for (size_t v = 0; v < locker->volume_count; v++)
-        if (locker->volumes[v]->extents == all)
-            return volume_holds_too_much(locker->volumes[v]);
-    return false;
-}
-
 /* Clients that read slowly may keep leases of dropped extents. If so much space is held that the
  * cache stores nothing more, these clients lose their connections. */
-static void cut_slow_clients(const struct locker *locker, struct locked *locked)
+static void cut_slow_clients(struct locked *locked)
 {
-    struct extent *extent = locked->extent;
-    if (locked->leaves && locked->looks++ >= SLOW_LOOKS && is_dropped(extent) &&
-        too_much_is_held(locker, extent->all))
-        extent_empty_file(extent);
+    if (locked->leaves && locked->looks++ >= SLOW_LOOKS && is_dropped(locked->extent) &&
+        volume_holds_too_much(locked->volume))
+        extent_empty_file(locked->extent);
 }
 
 static void look_at_locked(struct locker *locker)
 {
     for (size_t i = 0; i < locker->count;) {
         struct locked *locked = &locker->list[i];
-        cut_slow_clients(locker, locked);
+        cut_slow_clients(locked);
         locked->reads = locked->reads / 2 + atomic_exchange(&locked->extent->lock.reads, 0);
         if (!locked->leaves && must_leave(locked))
             leave(locked);
@@ -146,6 +145,7 @@ static struct locked *coldest(struct locker *locker)
 /* An extent that was read since the latest look. */
 struct candidate {
     struct extent *extent;            /* a reference */
+    struct volume *volume;
     unsigned reads;
 };
 
@@ -161,7 +161,8 @@ static size_t find_candidates(struct locker *locker, struct candidate *ret)
 {
     size_t count = 0;
     for (size_t v = 0; v < locker->volume_count; v++) {
-        struct extents *all = locker->volumes[v]->extents;
+        struct volume *volume = locker->volumes[v];
+        struct extents *all = volume->extents;
         for (size_t i = 0; i < EXTENTS_LATELY; i++) {
             uint32_t number = atomic_exchange(&all->locker.lately[i], 0);
             struct extent *extent = number ? extent_ref(all, number) : NULL;
@@ -169,7 +170,7 @@ static size_t find_candidates(struct locker *locker, struct candidate *ret)
             if (extent && atomic_load(&extent->sealed) && !atomic_load(&extent->lock.pages))
                 reads = atomic_exchange(&extent->lock.reads, 0);
             if (reads >= READS_LEAST)
-                ret[count++] = (struct candidate){ extent, reads };
+                ret[count++] = (struct candidate){ extent, volume, reads };
             else
                 extent_release(&extent);
         }
@@ -188,16 +189,17 @@ static void tell_limit(struct locker *locker)
     locker->told = true;
 }
 
-/* Takes the reference. */
-static void lock_extent(struct locker *locker, struct extent *take_held, unsigned reads)
+/* Takes the reference, which is to the candidate's extent. */
+static void lock_extent(struct locker *locker, const struct candidate *candidate,
+                        struct extent *take_held)
 {
     uint64_t bytes = extent_lock_bytes(take_held);
     struct stat file;
     enum err err = fstat(extent_fd(take_held), &file) == 0 ? extent_lock(take_held) : ERR_BUSY;
     if (!err) {
-        locker->list[locker->count++] = (struct locked){ .extent = take_held, .bytes = bytes,
-                                                         .reads = 2 * reads,
-                                                         .written = file.st_mtim };
+        locker->list[locker->count++] = (struct locked){
+            .extent = take_held, .volume = candidate->volume, .bytes = bytes,
+            .reads = 2 * candidate->reads, .written = file.st_mtim };
         locker->bytes += bytes;
         return;
     }
@@ -219,17 +221,15 @@ static enum err place(struct locker *locker, const struct candidate *candidate)
     uint64_t bytes = extent_lock_bytes(held);
     bool can = held == candidate->extent && extent_can_lock(held);
     if (can && locker->bytes + bytes <= locker->room && locker->count < LOCKED_MAX) {
-        lock_extent(locker, held, candidate->reads);
+        lock_extent(locker, candidate, held);
         return OK;
     }
     extent_release(&held);
     if (!can)
         return ERR_NOT_FOUND;
     struct locked *cold = coldest(locker);
-    if (cold && candidate->reads > cold->reads && bytes <= locker->room) {
-        leave(cold);
-        (void)try_unlock(locker, cold);
-    }
+    if (cold && candidate->reads > cold->reads && bytes <= locker->room)
+        give_up(locker, cold);
     return ERR_LIMIT;
 }
 
@@ -297,8 +297,7 @@ static void give_up_some(struct locker *locker)
         struct locked *cold = coldest(locker);
         if (!cold)
             return;
-        leave(cold);
-        (void)try_unlock(locker, cold);
+        give_up(locker, cold);
     }
 }
 
@@ -306,7 +305,7 @@ static void look(struct locker *locker, struct candidate *candidates)
 {
     look_at_locked(locker);
     size_t count = find_candidates(locker, candidates);
-    bool short_of_memory = memory_pressure("") > PRESSURE_MAX;
+    bool short_of_memory = (locker->count || count) && memory_pressure("") > PRESSURE_MAX;
     if (locker->rests && --locker->rests == 0)
         locker->room = locker->bytes_max;
     if (short_of_memory)
