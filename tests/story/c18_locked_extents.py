@@ -1,7 +1,6 @@
 """Extents that are read most stay in memory, and clients get their bytes without a copy: over plain HTTP, in ranges, with slow
 clients, after a purge, when the file is cut, and where the kernel allows no locked memory."""
 import random
-import select
 
 import harness
 from harness import *
@@ -52,15 +51,8 @@ with Story("c18 locked extents", seconds=180) as story:
         return is_right(f"bucket/{i % 4}", server.get(f"bucket/{i % 4}", pace=4 * MIB))
     story.same("slow clients get all bytes", together(*[lambda i=i: slow(i) for i in range(16)]), [True] * 16)
 
-    def stops(i):
-        """A client that has asked for an object, and does not read."""
-        wire = Wire(server.port, receive_buffer=4096)
-        wire.send(server.client.head_of("GET", f"bucket/{i}"))
-        select.select([wire.socket], [], [], PATIENCE)    # the first bytes have come
-        return wire
-
     # ---- clients that stop reading, and a cache that turns over meanwhile ----
-    stalled = [stops(i) for i in range(8)]
+    stalled = [server.stalled(f"bucket/{i}") for i in range(8)]
     story.same("a purge, with clients in the middle of the bytes", server.client.ask("POST", "bucket", [("penstock-purge", ""), ("prefix", "")]).status, 200)
     read_all()
     for i, wire in enumerate(stalled):
@@ -77,7 +69,7 @@ with Story("c18 locked extents", seconds=180) as story:
         time.sleep(0.5)
 
     # ---- a file that is cut while its bytes are sent ----
-    wires = [stops(i) for i in range(4)]
+    wires = [server.stalled(f"bucket/{i}") for i in range(4)]
     for name in os.listdir(story.path("cache/extents")):
         os.truncate(story.path(f"cache/extents/{name}"), 0)
     for i, wire in enumerate(wires):

@@ -1,6 +1,5 @@
 """Clients that stop reading keep evicted extents, whose bytes they were lent. The cache goes on storing: it cuts these clients off
 before their extents take too much space. And a cache whose extents are smaller than before does not lend the larger ones."""
-import select
 
 from harness import *
 
@@ -22,15 +21,8 @@ with Story("c19 slow clients that are lent bytes", seconds=200) as story:
             read(i)
         return server.metric("penstock_store_lent_reads_total") - before >= HOT
 
-    def stops(i):
-        """A client that has asked for an object, and does not read."""
-        wire = Wire(server.port, receive_buffer=4096)
-        wire.send(server.client.head_of("GET", f"bucket/{i}"))
-        select.select([wire.socket], [], [], PATIENCE)    # the first bytes have come
-        return wire
-
     wait_for("the hot extents are lent", is_lent, 60, every=0.3)
-    stalled = [stops(i) for i in range(CLIENTS)]
+    stalled = [server.stalled(f"bucket/{i}") for i in range(CLIENTS)]
     for i in range(HOT, COUNT):    # they evict what the clients were lent
         read(i)
 

@@ -2,7 +2,6 @@
 Then the disk fails while clients are lent bytes of it: nobody notices.
 Usage: d19_flips_under_locked.py [FLIPS], by default 300."""
 import fcntl
-import select
 import struct
 
 from damage import flip_bit
@@ -90,13 +89,6 @@ with Story(f"d19 {FLIPS} bits flip under locked extents", seconds=120 + FLIPS) a
         def read_large():
             return [server.get(f"bucket/large-{i}") for i in range(LARGE_COUNT)]
 
-        def stops(i):
-            """A client that has asked for an object, and does not read."""
-            wire = Wire(server.port, receive_buffer=4096)
-            wire.send(server.client.head_of("GET", f"bucket/large-{i}"))
-            select.select([wire.socket], [], [], PATIENCE)    # the first bytes have come
-            return wire
-
         def is_right(i, reply):
             return not reply.error and reply.body == expect(f"bucket/large-{i}", 1, 0, LARGE)
 
@@ -105,7 +97,7 @@ with Story(f"d19 {FLIPS} bits flip under locked extents", seconds=120 + FLIPS) a
             read_large()
             return lent() - before >= LARGE_COUNT * LARGE / (2 * MIB)
         wait_for("large objects are lent", large_are_lent, 60, every=0.2)
-        wires = [stops(i) for i in range(LARGE_COUNT)]
+        wires = [server.stalled(f"bucket/large-{i}") for i in range(LARGE_COUNT)]
         folder = os.open(mount, os.O_RDONLY)
         fcntl.ioctl(folder, EXT4_IOC_SHUTDOWN, struct.pack("I", NO_FLUSH))
         os.close(folder)

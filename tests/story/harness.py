@@ -24,6 +24,7 @@ import json
 import os
 import random
 import re
+import select
 import shutil
 import signal
 import socket
@@ -706,6 +707,13 @@ class Penstock(Process):
             return plain(self.port, "GET", "/_/health/ready", timeout=10).status == 200
         wait_for("penstock is ready", ready, seconds)
         self.ready_s = time.monotonic() - start
+
+    def stalled(self, key):
+        """A client that has asked for an object, and does not read the answer, of which the first bytes have come."""
+        wire = Wire(self.port, receive_buffer=4096)
+        wire.send(self.client.head_of("GET", key))
+        select.select([wire.socket], [], [], PATIENCE)
+        return wire
 
     def kill(self):
         self.killed = True
