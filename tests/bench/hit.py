@@ -219,7 +219,11 @@ def against(figures, stage, kind, origin, binary, pairs):
 
 
 def run(figures, quick, subject, binary=None, chosen=()):
-    kinds = [kind for kind in (QUICK if quick else FULL) + (() if binary or quick and not chosen else HOT) if not chosen or kind.name in chosen]
+    kinds = QUICK if quick else FULL
+    if not binary and (chosen or not quick):
+        kinds += HOT
+    if chosen:
+        kinds = [kind for kind in kinds if kind.name in chosen]
     if binary:
         for kind in kinds:
             with Stage(quick, subject) as stage:
