@@ -116,6 +116,9 @@ with Story("y02 commands say what is cached", seconds=150) as story:
     answers = [json.loads(text) for text in (penstock("explain", "--json", "--range", "5-", "s3://pile/a/01")[1], ask.body)]
     for document in answers:
         story.fact("the permission counts down", 3500 < document["permission"].pop("proved_for") <= 3600)
+        # The age grows with each write of the cache.
+        for record in (document["metadata"], *document["bytes"]["records"]):
+            story.fact("an age is a part of the cache", 0 <= record.pop("age", 0) <= 1, record)
     story.same("--json is what the service says", *answers)
     story.same("a key with odd bytes", json.loads(penstock("explain", "--json", "s3://" + ODD[1])[1])["key"], ODD[1][5:])
     refused("a wrong range", 2, ["range must be FIRST-LAST"], "explain", "--range", "x", "s3://pile/a/01")
