@@ -20,17 +20,19 @@ static void ring_init(struct rule_ring *ring)
 /* Returns true if the ring is half full. */
 static bool ring_put(struct rule_ring *ring, uint64_t hash, uint64_t now)
 {
-    uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed), turn;
+    uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
     struct rule_touch *place;
-    do {
+    for (;;) {
         place = &ring->places[head % RULE_RING];
-        turn = atomic_load_explicit(&place->turn, memory_order_acquire);
+        uint64_t turn = atomic_load_explicit(&place->turn, memory_order_acquire);
         if (turn < head)
             return true;    /* full */
-        if (turn > head)
+        if (turn > head)    /* another thread has taken this place */
             head = atomic_load_explicit(&ring->head, memory_order_relaxed);
-    } while (turn > head || !atomic_compare_exchange_weak_explicit(
-                 &ring->head, &head, head + 1, memory_order_relaxed, memory_order_relaxed));
+        else if (atomic_compare_exchange_weak_explicit(&ring->head, &head, head + 1,
+                                                       memory_order_relaxed, memory_order_relaxed))
+            break;
+    }
     place->hash = hash;
     place->now = now;
     atomic_store_explicit(&place->turn, head + 1, memory_order_release);

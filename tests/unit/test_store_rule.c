@@ -139,6 +139,43 @@ TEST(ticks_wait_for_a_sweep_that_is_overdue)
     ok(mean_age_tick(rule.policy) == 1004 + MEAN_AGE_UNSWEPT && !atomic_load(&rule.due));
 }
 
+/* ---- the ring ---- */
+
+#define ROUNDS 3000u
+static pthread_barrier_t round_begins, round_ends;
+
+static void *put_many(void *arg)
+{
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        pthread_barrier_wait(&round_begins);
+        for (uint64_t k = 0; k < RULE_RING / 2; k++)
+            (void)ring_put(&rule.ring, k, k);
+        pthread_barrier_wait(&round_ends);
+    }
+    return arg;
+}
+
+/* A place that was never filled would stop the ring for ever. */
+TEST(threads_that_put_touches_at_the_same_time_leave_no_gap)
+{
+    pthread_t threads[2];
+    pthread_barrier_init(&round_begins, NULL, countof(threads) + 1);
+    pthread_barrier_init(&round_ends, NULL, countof(threads) + 1);
+    for (size_t i = 0; i < countof(threads); i++)
+        ok(pthread_create(&threads[i], NULL, put_many, NULL) == 0);
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        pthread_barrier_wait(&round_begins);
+        pthread_barrier_wait(&round_ends);
+        rule_drain(&rule);
+    }
+    for (size_t i = 0; i < countof(threads); i++)
+        pthread_join(threads[i], NULL);
+    ok(rule.ring.tail == atomic_load(&rule.ring.head));
+    ok(rule.ring.tail == ROUNDS * countof(threads) * (RULE_RING / 2));
+    pthread_barrier_destroy(&round_begins);
+    pthread_barrier_destroy(&round_ends);
+}
+
 #define RULE_TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -152,6 +189,7 @@ int main(void)
         RULE_TEST(dead_records_are_no_room_while_room_is_made_for_hot_records),
         RULE_TEST(a_disk_without_space_for_copies_counts_only_extents_that_are_all_dead),
         RULE_TEST(ticks_wait_for_a_sweep_that_is_overdue),
+        RULE_TEST(threads_that_put_touches_at_the_same_time_leave_no_gap),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
