@@ -41,6 +41,7 @@ struct extent_lock {
     atomic_uint reads;                /* since the latest look of locker.c */
     atomic_uint leases;               /* readers that use lent bytes, and LOCK_LENDS */
     _Atomic(struct lock_page *) pages;    /* of the file; NULL: not locked. Readers have a lease */
+    uint64_t bytes;                   /* that are locked; for the thread that locks */
 };
 
 /* A page of a locked extent. */
@@ -208,7 +209,8 @@ void extent_close_fd(struct extents *all, int fd);
 
 /* ---- lend.c, for locker.c: one thread, with a reference to a held extent ---- */
 
-/* True of a sealed extent, on a file system that keeps locked pages. The caller holds it. */
+/* True if the file system keeps locked pages, and the extent fits into its map. The caller holds
+ * it. */
 bool extent_can_lock(const struct extent *extent) MUST_USE;
 /* Returns OK; ERR_LIMIT if the kernel allows no more locked memory; or ERR_BUSY if there is no room
  * for another map now (maps.c). */
@@ -218,7 +220,7 @@ void extent_lend_no_more(struct extent *extent);    /* for a locked extent: befo
 void extent_empty_file(struct extent *extent);
 /* Returns false while readers still use lent bytes. */
 bool extent_unlock(struct extent *extent) MUST_USE;
-/* The bytes that extent_lock locks. */
+/* The bytes that extent_lock would lock now: all that an open extent may get. */
 uint64_t extent_lock_bytes(const struct extent *extent);
 
 /* ---- maps.c ---- */

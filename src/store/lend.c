@@ -11,7 +11,10 @@
  * them counts.)
  *
  * Each reader has a lease. A locked extent first refuses new leases, and is unlocked after the last
- * one has ended. Threads: any, under a reference to the extent. */
+ * one has ended. Threads: any, under a reference to the extent.
+ *
+ * An open extent may be locked, too: an append starts at a new page, so no page that was verified
+ * changes any more. */
 #include <sys/mman.h>
 #include <sys/vfs.h>
 #include <linux/magic.h>
@@ -99,14 +102,15 @@ static bool file_system_keeps_pages(int fd)
 
 uint64_t extent_lock_bytes(const struct extent *extent)
 {
+    if (!atomic_load(&extent->sealed))
+        return extent->map_bytes;
     return MIN(round_up(extent_size(extent), PAGE_BYTES), extent->map_bytes);
 }
 
 /* A map is as large as extents are now. This one may be from a time when they were larger. */
 bool extent_can_lock(const struct extent *extent)
 {
-    return atomic_load(&extent->sealed) && file_system_keeps_pages(extent->fd) &&
-           extent_size(extent) <= extent->map_bytes;
+    return file_system_keeps_pages(extent->fd) && extent_size(extent) <= extent->map_bytes;
 }
 
 enum err extent_lock(struct extent *extent)
@@ -120,6 +124,7 @@ enum err extent_lock(struct extent *extent)
     if (mlock2((void *)(uintptr_t)map, bytes, MLOCK_ONFAULT) != 0)
         return ERR_LIMIT;
     struct lock_page *pages = must_alloc(bytes / PAGE_BYTES * sizeof(*pages));
+    extent->lock.bytes = bytes;
     atomic_store(&extent->lock.pages, pages);
     atomic_fetch_or(&extent->lock.leases, LOCK_LENDS);
     metric_gauge_add(M_STORE_LOCKED_BYTES, (int64_t)bytes);
@@ -139,7 +144,7 @@ void extent_empty_file(struct extent *extent)
 
 bool extent_unlock(struct extent *extent)
 {
-    uint64_t bytes = extent_lock_bytes(extent);
+    uint64_t bytes = extent->lock.bytes;
     if (atomic_load(&extent->lock.leases) > 0)
         return false;
     free(atomic_exchange(&extent->lock.pages, NULL));

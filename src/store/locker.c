@@ -1,7 +1,7 @@
 /* locker.c - chooses the extents that stay in memory. SPDX-License-Identifier: Apache-2.0
  *
- * Once a second the thread `lock` looks which sealed extents were read most, and locks them
- * (lend.c) as long as the limit has room. Without room, an extent takes the place of the locked one
+ * Once a second the thread `lock` looks which extents were read most, and locks them (lend.c) as
+ * long as the limit has room. Without room, an extent takes the place of the locked one
  * that was read least, if it was itself read twice as often: otherwise two extents that are read
  * equally often would change places for ever. If programs wait for memory, locked extents are given
  * up. */
@@ -29,9 +29,9 @@
 struct locked {
     struct extent *extent;            /* a reference */
     struct volume *volume;
-    uint64_t bytes;
     unsigned reads;                   /* since the latest look, and half of those before */
-    struct timespec written;          /* the file's time when it was locked */
+    bool is_sealed;                   /* `written` is known */
+    struct timespec written;          /* the file's time after it was sealed */
     bool leaves;                      /* it waits for its last lease to end */
     unsigned looks;                   /* since it leaves */
 };
@@ -68,7 +68,7 @@ static bool try_unlock(struct locker *locker, struct locked *locked)
 {
     if (!locked->leaves || !extent_unlock(locked->extent))
         return false;
-    locker->bytes -= locked->bytes;
+    locker->bytes -= locked->extent->lock.bytes;
     extent_release(&locked->extent);
     *locked = locker->list[--locker->count];
     return true;
@@ -89,15 +89,27 @@ static bool is_dropped(const struct extent *extent)
     return dropped;
 }
 
-/* True of a dropped extent, of one of a folder that went out of service, and of a file that another
- * program has written to or truncated: reads that are not lent then find out what is wrong. */
-static bool must_leave(const struct locked *locked)
+/* True of a file that another program has written to or truncated, and of one of a folder that went
+ * out of service. To an open extent Penstock itself writes, so only its size is judged. */
+static bool was_changed(struct locked *locked)
 {
+    struct extent *extent = locked->extent;
+    bool is_sealed = atomic_load(&extent->sealed), was_sealed = locked->is_sealed;
+    uint64_t bytes = extent_size(extent);
+    struct timespec before = locked->written;
     struct stat file;
-    return is_dropped(locked->extent) || fstat(extent_fd(locked->extent), &file) != 0 ||
-           (uint64_t)file.st_size < extent_size(locked->extent) ||
-           file.st_mtim.tv_sec != locked->written.tv_sec ||
-           file.st_mtim.tv_nsec != locked->written.tv_nsec;
+    if (fstat(extent_fd(extent), &file) != 0 || (uint64_t)file.st_size < bytes)
+        return true;
+    locked->is_sealed = is_sealed;
+    locked->written = file.st_mtim;
+    return was_sealed && (before.tv_sec != file.st_mtim.tv_sec ||
+                          before.tv_nsec != file.st_mtim.tv_nsec);
+}
+
+/* Reads that are not lent find out what is wrong. */
+static bool must_leave(struct locked *locked)
+{
+    return is_dropped(locked->extent) || was_changed(locked);
 }
 
 /* Clients that read slowly may keep leases of dropped extents. If so much space is held that the
@@ -167,7 +179,7 @@ static size_t find_candidates(struct locker *locker, struct candidate *ret)
             uint32_t number = atomic_exchange(&all->locker.lately[i], 0);
             struct extent *extent = number ? extent_ref(all, number) : NULL;
             unsigned reads = 0;
-            if (extent && atomic_load(&extent->sealed) && !atomic_load(&extent->lock.pages))
+            if (extent && !atomic_load(&extent->lock.pages))
                 reads = atomic_exchange(&extent->lock.reads, 0);
             if (reads >= READS_LEAST)
                 ret[count++] = (struct candidate){ extent, volume, reads };
@@ -193,14 +205,12 @@ static void tell_limit(struct locker *locker)
 static void lock_extent(struct locker *locker, const struct candidate *candidate,
                         struct extent *take_held)
 {
-    uint64_t bytes = extent_lock_bytes(take_held);
-    struct stat file;
-    enum err err = fstat(extent_fd(take_held), &file) == 0 ? extent_lock(take_held) : ERR_BUSY;
+    struct locked locked = { .extent = take_held, .volume = candidate->volume,
+                             .reads = 2 * candidate->reads };
+    enum err err = was_changed(&locked) ? ERR_BUSY : extent_lock(take_held);
     if (!err) {
-        locker->list[locker->count++] = (struct locked){
-            .extent = take_held, .volume = candidate->volume, .bytes = bytes,
-            .reads = 2 * candidate->reads, .written = file.st_mtim };
-        locker->bytes += bytes;
+        locker->list[locker->count++] = locked;
+        locker->bytes += take_held->lock.bytes;
         return;
     }
     if (err == ERR_LIMIT) {

@@ -3,6 +3,7 @@
 #include "store_unit.h"
 
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 #include "base/metric.h"
 #include "store/extent_inside.h"
@@ -21,28 +22,40 @@ static struct extent *extent_of(struct unit_store *unit, const struct metadata *
     return extent;
 }
 
-/* A store with the object `key` in a sealed extent, which is held. */
+/* A store with the object `key` in an extent, which is held. */
 struct lending {
     struct unit_store unit;
+    const char *key;
     struct metadata *metadata;
     struct extent *extent;
     uint32_t offset;                  /* of the record, or of its first unit */
 };
 
-static struct lending begin(uint64_t size, uint64_t locked_bytes)
+static struct lending begin_open(uint64_t size, uint64_t locked_bytes)
 {
-    struct lending all = { 0 };
+    struct lending all = { .key = "key" };
     struct store_options options = options_of(64 * MIB, 4 * MIB);
     options.locked_bytes = locked_bytes;
     ok(unit_try(&all.unit, options) == OK);
     ok(put_object(&all.unit, "key", "\"v\"", size) == OK);
     all.metadata = get_metadata(&all.unit, "key");
     all.extent = extent_of(&all.unit, all.metadata, &all.offset);
-    for (int i = 0; !atomic_load(&all.extent->sealed); i++) {
-        char key[16];
-        snprintf(key, sizeof(key), "fill-%d", i);
-        ok(i < 20 && put_object(&all.unit, key, "\"v\"", MIB) == OK);
+    return all;
+}
+
+static void seal(struct unit_store *unit, const struct extent *extent)
+{
+    for (int i = 0; !atomic_load(&extent->sealed); i++) {
+        char key[48];
+        snprintf(key, sizeof(key), "fill-%u-%d", extent->number, i);
+        ok(i < 20 && put_object(unit, key, "\"v\"", MIB) == OK);
     }
+}
+
+static struct lending begin(uint64_t size, uint64_t locked_bytes)
+{
+    struct lending all = begin_open(size, locked_bytes);
+    seal(&all.unit, all.extent);
     return all;
 }
 
@@ -81,7 +94,7 @@ static bool is_lent(struct lending *all, uint64_t from, uint64_t to)
     uint64_t offset;
     ok(read_lent(all, from, to, &held) == OK && held.bytes.len > 0 && held.bytes.len <= to - from);
     uint8_t *want = must_alloc(held.bytes.len), *got = must_alloc(held.bytes.len);
-    object_fill("key", "\"v\"", from, want, held.bytes.len);
+    object_fill(all->key, "\"v\"", from, want, held.bytes.len);
     ok(memcmp(want, held.bytes.ptr, held.bytes.len) == 0);
     bool lent = object_bytes_file(&held, &fd, &offset);
     if (lent) {    /* as sendfile finds them */
@@ -221,6 +234,33 @@ TEST(an_extent_that_is_larger_than_a_map_is_not_locked)
     end(&all);
 }
 
+/* The object becomes the one that is read. */
+static void choose(struct lending *all, const char *key)
+{
+    metadata_unref(&all->metadata);
+    all->key = key;
+    all->metadata = get_metadata(&all->unit, key);
+}
+
+TEST(what_is_appended_to_a_locked_extent_is_lent_too)
+{
+    struct lending all = begin_open(70000, 0);
+    uint64_t locked = metric_read(M_STORE_LOCKED_BYTES);
+    lock(&all);
+    ok(metric_read(M_STORE_LOCKED_BYTES) == locked + all.extent->map_bytes);
+    ok(!atomic_load(&all.extent->sealed) && becomes_lent(&all, 0, 70000));
+    ok(put_object(&all.unit, "later", "\"v\"", 300000) == OK);
+    ok(is_lent(&all, 0, 70000));
+    choose(&all, "later");
+    ok(!is_lent(&all, 0, 300000) && becomes_lent(&all, 0, 300000));
+    ok(!atomic_load(&all.extent->sealed));
+    seal(&all.unit, all.extent);
+    ok(is_lent(&all, 0, 300000));
+    unlock(&all);
+    ok(metric_read(M_STORE_LOCKED_BYTES) == locked);
+    end(&all);
+}
+
 TEST(an_extent_stays_locked_until_its_last_reader_has_gone)
 {
     struct lending all = begin(MIB, 0);
@@ -344,6 +384,23 @@ TEST(extents_that_are_read_are_locked)
     end(&all);
 }
 
+/* A set of objects that fits into one extent would never be locked, if the extent had to be full. */
+TEST(an_open_extent_is_locked_if_it_is_read)
+{
+    struct lending all = begin_open(MIB, 64 * MIB);
+    warm(&all);
+    ok(becomes_lent(&all, 0, MIB) && !atomic_load(&all.extent->sealed));
+    seal(&all.unit, all.extent);
+    for (int i = 0; i < 300; i++) {    /* three looks: its file may have changed until it was sealed */
+        ok(is_lent(&all, 0, MIB));
+        usleep(10000);
+    }
+    /* Another program writes to the file. */
+    ok(futimens(extent_fd(all.extent), NULL) == 0);
+    soon(!is_lent(&all, 0, MIB));
+    end(&all);
+}
+
 TEST(without_room_nothing_is_locked)
 {
     struct lending all = begin(MIB, 1);
@@ -366,11 +423,7 @@ TEST(an_extent_that_is_read_more_takes_the_place_of_another)
     uint32_t offset;
     struct extent *second = extent_of(&all.unit, all.metadata, &offset);
     ok(second != all.extent);
-    for (int i = 0; !atomic_load(&second->sealed); i++) {
-        char key[16];
-        snprintf(key, sizeof(key), "more-%d", i);
-        ok(i < 20 && put_object(&all.unit, key, "\"v\"", MIB) == OK);
-    }
+    seal(&all.unit, second);
     bool lent = false;
     for (int i = 0; i < 2000 && !lent; i++) {
         struct object_bytes held;
@@ -391,11 +444,13 @@ RUN_STORE_COLD(STORE_TEST(a_locked_extent_lends_what_others_copy),
                STORE_TEST(a_block_is_verified_in_the_locked_map_before_it_is_lent),
                STORE_TEST(a_verified_block_is_none_for_another_checksum),
                STORE_TEST(an_extent_that_is_larger_than_a_map_is_not_locked),
+               STORE_TEST(what_is_appended_to_a_locked_extent_is_lent_too),
                STORE_TEST(an_extent_stays_locked_until_its_last_reader_has_gone),
                STORE_TEST(lent_bytes_outlive_the_extent),
                STORE_TEST(a_truncated_file_ends_no_process),
                STORE_TEST(a_reader_with_memory_is_lent_the_bytes_and_copies_them),
                STORE_TEST(a_copy_of_lent_bytes_fails_if_either_file_is_truncated),
                STORE_TEST(extents_that_are_read_are_locked),
+               STORE_TEST(an_open_extent_is_locked_if_it_is_read),
                STORE_TEST(without_room_nothing_is_locked),
                STORE_TEST(an_extent_that_is_read_more_takes_the_place_of_another))
