@@ -15,6 +15,7 @@
 #include "cache/lists.h"
 #include "cache/missing.h"
 #include "cache/parts.h"
+#include "cache/read_trace.h"
 #include "cache/streams.h"
 
 #define AHEAD_LEAST (2 * GROUP_BYTES)
@@ -32,6 +33,7 @@ struct cache *cache_new(const struct cache_options *options)
     cache->streams = streams_new();
     cache->grants = grants_new(options->grants_bytes);
     cache->began_ms = ageing_ms();
+    cache->trace = read_trace_new();
     cache->lists = lists_new(cache, options->lists_ms, options->lists_bytes);
     return cache;
 }
@@ -51,6 +53,7 @@ void cache_free(struct cache **cache)
     while (flights_objects(mine->flights) > 0)    /* the committer has them for a moment yet */
         nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL);
     lists_free(&mine->lists);
+    read_trace_free(&mine->trace);
     missing_free(&mine->missing);
     parts_free(&mine->parts);
     streams_free(&mine->streams);
@@ -59,6 +62,11 @@ void cache_free(struct cache **cache)
     flights_free(&mine->flights);
     check(atomic_load(&mine->fetches) == 0);    /* the origins are gone before us */
     free(mine);
+}
+
+struct read_trace *cache_trace(struct cache *cache)
+{
+    return cache->trace;
 }
 
 struct store *cache_store(struct cache *cache)

@@ -47,6 +47,7 @@ void cache_free(struct cache **cache);
 /* Cancels the fetches in progress. From now on no fetch begins. */
 void cache_stop(struct cache *cache);
 struct store *cache_store(struct cache *cache);
+struct read_trace *cache_trace(struct cache *cache);    /* lives as long as the cache */
 /* True if no bytes of this object are being fetched, or are on their way into the store. So it is
  * known by now which of them the store keeps. Any thread. */
 bool cache_is_idle(struct cache *cache, const struct object_id *id);

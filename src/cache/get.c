@@ -13,6 +13,7 @@
 #include "base/metric.h"
 #include "cache/missing.h"
 #include "cache/parts.h"
+#include "cache/read_trace.h"
 
 #define RESTARTS_MAX 3
 #define PART_TRIES_MAX 3
@@ -389,9 +390,20 @@ struct get *get_start(struct cache_loop *loop, const struct get_ask *ask,
     return get;
 }
 
+/* For follow jobs. */
+static void trace_read(const struct get *get)
+{
+    struct read_trace *trace = cache_trace(get->of.loop->cache);
+    const struct get_ask *ask = &get->ask;
+    if (ask->reader.ptr && !ask->head_only && !get->answer.err && read_trace_is_watched(trace))
+        read_trace_add(trace, read_trace_hash(trace, ask->reader, ask->bucket, ask->key,
+                                              get->answer.first));
+}
+
 enum err get_decide(struct get *get, const struct get_answer **ret)
 {
     check(get->magic == GET_MAGIC);
+    bool is_new = get->phase != GET_READY;
     while (get->phase != GET_READY) {
         if (get->search.op)    /* the disk will call */
             return ERR_WAIT;
@@ -399,6 +411,8 @@ enum err get_decide(struct get *get, const struct get_answer **ret)
         if (err)
             return err;
     }
+    if (is_new)
+        trace_read(get);
     *ret = &get->answer;
     return OK;
 }

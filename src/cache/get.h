@@ -28,6 +28,8 @@ struct get_ask {
     /* x-amz-checksum-mode: if the metadata has no checksums, it is completed first */
     bool want_checksums;
     bool background;              /* no client waits: revalidate, even within the grace */
+    /* The access key of a client whose reads count for its follow jobs, or a null slice. */
+    slice reader;
     /* All gets of one list have the same list_id. Their calls to the origin take turns with other
      * calls as if they were one call. 0: the get belongs to no list. */
     uint64_t list_id;

@@ -20,6 +20,7 @@ struct cache {
     struct grants *grants;
     uint64_t began_ms;
     struct lists *lists;
+    struct read_trace *trace;
     unsigned fetches_max;
     atomic_uint fetches;          /* number in progress, including those for list pages */
     atomic_bool stopping;

@@ -288,6 +288,13 @@ static void step(void *arg)
         http_reply_send(object->call->http, bytes);
 }
 
+/* Of a client that can start jobs. All lent keys are one client. */
+static slice reader_of(const struct client *client)
+{
+    slice key = client->key.access_key;
+    return key.len ? key : client->number == CLIENT_LENT ? S("") : (slice){ NULL, 0 };
+}
+
 struct get_ask object_ask(const struct call *call, slice version)
 {
     return (struct get_ask){
@@ -303,6 +310,7 @@ struct get_ask object_ask(const struct call *call, slice version)
         .revalidate = call->s3.no_cache ||
                       (call->rules->freshness == FRESH_TTL && !alias_is_plain(call->s3.key)),
         .want_checksums = call->s3.checksum_mode,
+        .reader = reader_of(call->client),
     };
 }
 
