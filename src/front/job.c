@@ -95,8 +95,13 @@ static void add_report(struct text *to, const struct job_view *view, bool with_f
         line_add_name(to, "prefix", file->spec.prefix);
     text_char(to, ',');
     line_add_name(to, "access_key", file->spec.owner);
-    text_printf(to, ",\"mode\":\"warm\",\"state\":\"%s\"", job_state_name(file->state));
+    text_printf(to, ",\"mode\":\"%s\",\"state\":\"%s\"", job_mode_name(file->spec.mode),
+                job_state_name(file->state));
     add_sums(to, &file->sums);
+    if (file->spec.mode == JOB_FOLLOW)
+        text_printf(to, ",\"skipped\":%" PRIu64 ",\"read\":%" PRIu64 ",\"unread_bytes\":%" PRIu64
+                    ",\"window\":%" PRIu64, file->sums.skipped, file->readers.read,
+                    file->readers.unread_bytes, file->spec.window);
     if (view->total.known)
         text_printf(to, ",\"total_objects\":%" PRIu64, view->total.objects);
     if (view->total.known && !file->spec.by_list)

@@ -17,11 +17,12 @@
 #include <stdatomic.h>
 
 #include "base/list.h"
+#include "jobs/follow.h"
 #include "jobs/jobs.h"
 #include "s3/list_pages.h"
 #include "store/route.h"
 
-#define RUN_ITEMS 512u               /* H8: items of a window */
+#define RUN_ITEMS 512u                /* H8: items of a window */
 
 /* The part of a job that changes. Under the lock. */
 struct job_report {
@@ -30,6 +31,7 @@ struct job_report {
     int64_t ended_s;
     struct job_sums done;             /* of all items that are done */
     struct job_sums settled;          /* of those before the cursor */
+    struct job_readers readers;       /* of JOB_FOLLOW */
     char after[S3_KEY_BYTES_MAX];     /* the bytes of cursor.after */
     struct job_cursor cursor;
     struct job_failure failures[JOB_FAILURES_MAX];    /* settled ones; texts of job->keep */
@@ -182,6 +184,7 @@ enum job_item_phase {
 struct job_item_result {
     uint64_t bytes, origin_bytes;
     bool fetched, not_kept;             /* fetched: some bytes were missing when the item began */
+    bool skipped;                     /* of JOB_FOLLOW: nobody is expected to read it any more */
     enum err err;                     /* OK: the item did not fail */
     int status;
 };
@@ -200,6 +203,7 @@ struct job_item {
     char *key;                        /* the memory of item.key */
     struct item item;
     struct item_position position;
+    uint64_t follow_index;            /* of JOB_FOLLOW */
     size_t range;                     /* index of the job's range that is read now */
     struct get_ask ask;
     struct get *get;
@@ -215,6 +219,7 @@ struct job_item {
 void job_item_init(struct job_item *job_item, struct job_run *run, const struct item *item,
                    const struct item_position *position);
 void job_item_begin(struct job_item *job_item);    /* from JOB_ITEM_WAITS */
+void job_item_skip(struct job_item *job_item);     /* the same: it ends without being read */
 void job_item_go_on(struct job_item *job_item);    /* an item of jobs->ready */
 void job_item_look(struct job_item *job_item);     /* JOB_ITEM_LANDS: has the store decided? */
 void job_item_free(struct job_item *job_item);     /* in any phase */
@@ -240,6 +245,7 @@ struct job_run {
     uint64_t looked_ms;               /* the latest look at the items that land */
     uint64_t successes;               /* answers of the origin */
     unsigned not_kept_row;              /* settled items in a row that the cache did not keep */
+    struct run_follow *follow;        /* of JOB_FOLLOW; else NULL */
     struct job_outage outage;
     enum job_state state;             /* the end of the run; JOB_RUNNING: none yet */
     slice why;                        /* in the memory of the job */
@@ -262,5 +268,32 @@ bool job_run_begin_one(struct job_run *run);
 bool job_run_turn(struct job_run *run);
 /* The time at which job_run_turn is to be called at the latest; UINT64_MAX: none. */
 uint64_t job_run_due_ms(const struct job_run *run, uint64_t now_ms);
+
+/* ---- run_follow.c: the readers of a job of JOB_FOLLOW ---- */
+
+void run_follow_begin(struct job_run *run);    /* makes run->follow */
+void run_follow_end(struct job_run *run);      /* does nothing if there is none */
+/* Returns the window of a job now: at most half of the cache. Any thread. */
+uint64_t run_follow_window(const struct jobs *jobs, const struct job_spec *spec);
+/* Tells all runs what clients have read. */
+void run_follow_take_reads(struct jobs *jobs);
+/* Reads further items of the list, so that reads of them count. */
+void run_follow_look_ahead(struct job_run *run);
+/* True if the source may be asked for an item. After it has given one, run_follow_took returns the
+ * item's follow_index. */
+bool run_follow_may_take(const struct job_run *run);
+uint64_t run_follow_took(struct job_run *run);
+/* True if the window has room for an item. */
+bool run_follow_may_begin(const struct job_run *run);
+/* True if the item is to be skipped. */
+bool run_follow_is_past(const struct job_run *run, const struct job_item *job_item);
+void run_follow_brought(struct job_run *run, const struct job_item *job_item);    /* it is done */
+/* Brings the report up to date. */
+void run_follow_turn(struct job_run *run);
+/* Returns a static text that says why no item begins, or NULL. */
+const char *run_follow_waits(const struct job_run *run);
+/* Returns how the job ends now, or JOB_RUNNING. `all_brought`: no item is left. */
+enum job_state run_follow_judge(const struct job_run *run, bool all_brought);
+void run_follow_log_waste(const struct job_run *run);
 
 #endif

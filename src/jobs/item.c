@@ -321,6 +321,7 @@ static void begin_range(struct job_item *job_item)
         fail(job_item, err, 0);
         return;
     }
+    job_item->ask.reader = (slice){ NULL, 0 };    /* a job does not read for anybody */
     job_item->ask.list_id = (uintptr_t)jobs;    /* all jobs together take turns as one list */
     job_item->at = job_item->want = 0;
     run->reading++;
@@ -334,6 +335,13 @@ void job_item_begin(struct job_item *job_item)
     check(job_item->phase == JOB_ITEM_WAITS && !job_item->get);
     job_item->phase = JOB_ITEM_READS;
     begin_range(job_item);
+}
+
+void job_item_skip(struct job_item *job_item)
+{
+    check(job_item->phase == JOB_ITEM_WAITS && !job_item->get);
+    job_item->result.skipped = true;
+    finish(job_item);
 }
 
 void job_item_go_on(struct job_item *job_item)

@@ -44,10 +44,21 @@ static enum err read_mode(struct arena *keep, const json_t *value, struct job_sp
                           slice *ret_why)
 {
     (void)keep;
-    (void)ret;
-    if (json_is_string(value) && slice_eq(json_text(value), S("warm")))
-        return OK;
-    return bad(ret_why, S("\"mode\" must be \"warm\""));
+    for (ret->mode = 0; ret->mode < JOB_MODES; ret->mode++)
+        if (json_is_string(value) &&
+            slice_eq(json_text(value), slice_of(job_mode_name(ret->mode))))
+            return OK;
+    return bad(ret_why, S("\"mode\" must be \"warm\" or \"follow\""));
+}
+
+static enum err read_window(struct arena *keep, const json_t *value, struct job_spec *ret,
+                            slice *ret_why)
+{
+    json_int_t bytes = json_integer_value(value);
+    (void)keep;
+    ret->window = (uint64_t)bytes;
+    return bytes > 0 ? OK : bad(ret_why, S("\"window\" must be a whole number of bytes, at "
+                                          "least 1, as in 2147483648"));
 }
 
 static enum err read_pin(struct arena *keep, const json_t *value, struct job_spec *ret,
@@ -91,13 +102,13 @@ static const struct {
                      slice *ret_why);
 } members[] = {
     { "prefix", read_prefix }, { "keys", skip }, { "ranges", read_ranges }, { "mode", read_mode },
-    { "pin", read_pin },
+    { "pin", read_pin }, { "window", read_window },
 };
 
 static enum err unknown(struct arena *keep, slice name, slice *ret_why)
 {
     return bad(ret_why, arena_printf(keep, "no such member: \"%.*s\" (the members are \"prefix\", "
-                                     "\"keys\", \"ranges\", \"mode\" and \"pin\")",
+                                     "\"keys\", \"ranges\", \"mode\", \"pin\" and \"window\")",
                                      SLICE_ARG(slice_sub(name, 0, NAME_BYTES_MAX))));
 }
 
@@ -131,6 +142,23 @@ static enum err read_keys(struct arena *keep, const json_t *list, struct items *
                             : err;
 }
 
+/* The order of a follow job is that of its list. */
+static enum err judge_mode(struct job_spec *spec, slice *ret_why)
+{
+    bool follows = spec->mode == JOB_FOLLOW;
+    if (!follows && spec->window)
+        return bad(ret_why, S("only a job with \"mode\": \"follow\" can have \"window\""));
+    if (follows && !spec->by_list)
+        return bad(ret_why, S("a job with \"mode\": \"follow\" needs \"keys\": the order in "
+                              "which they will be read"));
+    if (follows && spec->range_count)
+        return bad(ret_why, S("a job with \"mode\": \"follow\" can't have \"ranges\": give each "
+                              "item an offset and a length of its own"));
+    if (follows && !spec->window)
+        spec->window = JOB_WINDOW_DEFAULT;
+    return OK;
+}
+
 static enum err read_head(struct arena *keep, json_t *object, struct job_spec *ret,
                           struct items *ret_items, slice *ret_why)
 {
@@ -143,6 +171,8 @@ static enum err read_head(struct arena *keep, json_t *object, struct job_spec *r
         err = bad(ret_why, S("a job needs \"prefix\" or \"keys\", but not both"));
     if (!err && keys && ret->pins)
         err = bad(ret_why, S("only a prefix can be pinned: leave \"pin\" out"));
+    if (!err)
+        err = judge_mode(ret, ret_why);
     if (!err && keys)
         err = read_keys(keep, keys, ret_items, ret_why);
     return err;

@@ -13,6 +13,8 @@
 #define STATE_MAGIC 0x4a545350u       /* "PSTJ" */
 #define BLOCK_MAGIC 0x4b545350u       /* "PSTK" */
 #define VERSION 1u
+#define FOLLOW_VERSION 2u             /* of JOB_FOLLOW: a Penstock that knows only version 1 leaves
+                                       * such a job alone */
 #define NAME_BYTES_MAX 4096u          /* limit of each text, except keys */
 
 struct state_head {
@@ -25,6 +27,9 @@ struct state_head {
     uint64_t block;
     uint32_t row, ranges, failures, zero;
 };
+struct follow_row {                   /* behind the head, in FOLLOW_VERSION */
+    uint64_t window, skipped, read, unread_bytes;
+};
 struct range_row {
     uint64_t kind, first, last, suffix;
 };
@@ -36,6 +41,7 @@ struct item_row {
     uint64_t first, length;
 };
 static_assert(sizeof(struct state_head) == 128, "on disk");
+static_assert(sizeof(struct follow_row) == 32, "on disk");
 static_assert(sizeof(struct range_row) == 32, "on disk");
 static_assert(sizeof(struct block_head) == 16, "on disk");
 static_assert(sizeof(struct item_row) == 24, "on disk");
@@ -47,9 +53,16 @@ const char *job_state_name(enum job_state state)
     static const char *const names[] = {
         [JOB_RUNNING] = "running", [JOB_DONE] = "done", [JOB_CANCELED] = "canceled",
         [JOB_FULL] = "full", [JOB_REFUSED] = "refused", [JOB_FAILED] = "failed",
+        [JOB_UNREAD] = "unread",
     };
     check(state < JOB_STATES);
     return names[state];
+}
+
+const char *job_mode_name(enum job_mode mode)
+{
+    check(mode < JOB_MODES);
+    return mode == JOB_FOLLOW ? "follow" : "warm";
 }
 
 bool job_id_read(slice text, uint64_t *ret)
@@ -98,7 +111,8 @@ static struct state_head head_of(const struct job_file *file)
 {
     const struct job_sums *sums = &file->sums;
     return (struct state_head){
-        .magic = STATE_MAGIC, .version = VERSION, .id = file->id,
+        .magic = STATE_MAGIC, .id = file->id,
+        .version = file->spec.mode == JOB_FOLLOW ? FOLLOW_VERSION : VERSION,
         .began_s = file->began_s, .ended_s = file->ended_s, .state = file->state,
         .by_list = file->spec.by_list, .listed = file->spec.listed,
         .objects = sums->objects, .bytes = sums->bytes, .hits = sums->hits,
@@ -113,6 +127,11 @@ slice job_file_encode(const struct job_file *file, struct arena *keep)
     struct text text = text_in(keep);
     check(file->spec.range_count <= JOB_RANGES_MAX && file->failure_count <= JOB_FAILURES_MAX);
     text_add(&text, (slice){ (char *)&head, sizeof(head) });
+    if (file->spec.mode == JOB_FOLLOW) {
+        struct follow_row row = { file->spec.window, file->sums.skipped, file->readers.read,
+                                  file->readers.unread_bytes };
+        text_add(&text, (slice){ (char *)&row, sizeof(row) });
+    }
     for (size_t i = 0; i < file->spec.range_count; i++) {
         const struct s3_range *range = &file->spec.ranges[i];
         struct range_row row = { range->kind, range->first, range->last, range->suffix };
@@ -135,9 +154,23 @@ slice job_file_encode(const struct job_file *file, struct arena *keep)
 
 static bool is_possible(const struct state_head *head)
 {
-    return head->magic == STATE_MAGIC && head->version == VERSION && head->state < JOB_STATES &&
+    return head->magic == STATE_MAGIC && head->version && head->state < JOB_STATES &&
            head->by_list <= 1 && head->ranges <= JOB_RANGES_MAX &&
            head->failures <= JOB_FAILURES_MAX && !head->zero && head->block <= INT64_MAX;
+}
+
+static bool take_follow(slice *rest, uint32_t version, struct job_file *file)
+{
+    struct follow_row row;
+    if (version != FOLLOW_VERSION)
+        return true;
+    if (!take(rest, &row, sizeof(row)) || !row.window || !file->spec.by_list)
+        return false;
+    file->spec.mode = JOB_FOLLOW;
+    file->spec.window = row.window;
+    file->sums.skipped = row.skipped;
+    file->readers = (struct job_readers){ row.read, row.unread_bytes };
+    return true;
 }
 
 static bool take_ranges(slice *rest, struct job_spec *spec)
@@ -186,7 +219,7 @@ enum err job_file_decode(slice bytes, struct arena *keep, struct job_file *ret)
     bool whole = crc == crc32c(0, rest.ptr, rest.len);
     if (!whole || !take(&rest, &head, sizeof(head)))
         return ERR_GONE;
-    if (head.magic == STATE_MAGIC && head.version > VERSION)
+    if (head.magic == STATE_MAGIC && head.version > FOLLOW_VERSION)
         return ERR_FORMAT;
     if (!is_possible(&head))
         return ERR_GONE;
@@ -195,12 +228,12 @@ enum err job_file_decode(slice bytes, struct arena *keep, struct job_file *ret)
         .state = (enum job_state)head.state,
         .spec = { .by_list = head.by_list, .listed = head.listed, .range_count = head.ranges },
         .sums = { head.objects, head.bytes, head.hits, head.fetched, head.origin_bytes,
-                  head.not_kept, head.failed },
+                  head.not_kept, head.failed, 0 },
         .cursor = { .block = head.block, .row = head.row },
         .failures = arena_alloc(keep, (head.failures + 1) * sizeof(*ret->failures)),
         .failure_count = head.failures };
-    bool good = take_ranges(&rest, &ret->spec) && take_texts(&rest, ret) &&
-                take_failures(&rest, ret) && !rest.len;
+    bool good = take_follow(&rest, head.version, ret) && take_ranges(&rest, &ret->spec) &&
+                take_texts(&rest, ret) && take_failures(&rest, ret) && !rest.len;
     return good ? OK : ERR_GONE;
 }
 

@@ -9,15 +9,25 @@
 
 #include "s3/items.h"
 
+#define JOB_WINDOW_DEFAULT (2 * GIB)
 #define JOB_RANGES_MAX 16u            /* H8: ranges of each object */
 #define JOB_FAILURES_MAX 100u         /* H8: failures that are listed; all are counted */
 #define JOB_FILE_MAX (512 * KIB)      /* more than any state file has */
 #define JOB_LIST_MAX (64 * MIB)       /* H8: the file of a list; the body that brings it */
 
+enum job_mode {
+    JOB_WARM,                         /* brings all items, as fast as the origin allows */
+    /* Readers will read the items in this order. The job keeps a window of bytes ahead of them. */
+    JOB_FOLLOW,
+    JOB_MODES
+};
+
 /* The task of a job. It never changes. */
 struct job_spec {
     slice owner;                      /* an access key; empty: a lent key. Never a secret */
     slice bucket, prefix;
+    enum job_mode mode;
+    uint64_t window;                  /* bytes; of JOB_FOLLOW, which is by_list */
     bool by_list;                     /* the keys are those of the list, not those of the prefix */
     bool pins;                        /* the prefix is to be pinned first; not in the file */
     uint64_t listed;                  /* the number of items in the list */
@@ -33,18 +43,27 @@ enum job_state {
     JOB_FULL,                         /* the cache does not keep what the job brings */
     JOB_REFUSED,                      /* its owner is gone, or may not list the prefix */
     JOB_FAILED,                       /* its other items can't be found, or it took 7 days */
+    JOB_UNREAD,                       /* of JOB_FOLLOW: what it brings is not read */
     JOB_STATES
 };
 
 const char *job_state_name(enum job_state state);    /* "running", "done" ... */
+const char *job_mode_name(enum job_mode mode);       /* "warm", "follow" */
 
-/* Counts of items. Each item is a hit, was fetched, or has failed. */
+/* Counts of items. Each item is a hit, was fetched, was skipped, or has failed. */
 struct job_sums {
     uint64_t objects, bytes;          /* of hits and fetched items: the bytes that were wanted */
     uint64_t hits;                    /* all bytes were in the cache already */
     uint64_t fetched, origin_bytes;   /* items with bytes from the origin; these bytes */
     uint64_t not_kept;                  /* of the fetched items: the cache did not keep all bytes */
     uint64_t failed;
+    uint64_t skipped;                 /* of JOB_FOLLOW: nobody is expected to read them any more */
+};
+
+/* Of JOB_FOLLOW: what its readers did with the items. */
+struct job_readers {
+    uint64_t read;                    /* items that were read */
+    uint64_t unread_bytes;            /* bytes that the job brought, and the readers have passed */
 };
 
 /* All items before the cursor are in the sums, and no other item. */
@@ -66,6 +85,7 @@ struct job_file {
     slice why;                        /* why it ended: a sentence for people, or empty */
     int64_t began_s, ended_s;         /* wall clock; ended_s 0: it runs */
     struct job_sums sums;
+    struct job_readers readers;
     struct job_cursor cursor;
     struct job_failure *failures;     /* the first ones */
     size_t failure_count;

@@ -79,6 +79,7 @@ struct job *jobs_add(struct jobs *jobs, const struct job_file *file, size_t fold
     report->why = arena_copy(&job->keep, file->why);
     report->ended_s = file->ended_s;
     report->done = report->settled = file->sums;
+    report->readers = file->readers;
     report->cursor = file->cursor;
     if (file->spec.by_list)
         report->total = (struct job_total){ .objects = file->spec.listed, .known = true };
@@ -115,7 +116,7 @@ struct job_file job_file_of(const struct job *job, bool with_failures, struct ar
     struct job_file file = {
         .id = job->id, .spec = copy_spec(&job->spec, keep), .state = report->state,
         .began_s = job->began_s, .ended_s = report->ended_s, .sums = report->settled,
-        .cursor = report->cursor,
+        .readers = report->readers, .cursor = report->cursor,
         .failure_count = with_failures ? report->failure_count : 0 };
     file.failures = arena_alloc(keep, (file.failure_count + 1) * sizeof(*file.failures));
     file.cursor.after = arena_copy(keep, report->cursor.after);
@@ -160,13 +161,16 @@ static void sample(struct job *job, uint64_t now_ms)
     pace->new_bytes = job->report.done.bytes;
 }
 
-static struct job_view view_of(struct job *job, bool with_failures, struct arena *keep)
+static struct job_view view_of(const struct jobs *jobs, struct job *job, bool with_failures,
+                               struct arena *keep)
 {
     struct job_view view = { .file = job_file_of(job, with_failures, keep), .rate = rate_of(job),
                              .waits = slice_of(job->report.waits) };
     view.file.sums = job->report.done;
     if (job->report.state == JOB_RUNNING)
         view.total = job->report.total;
+    if (job->spec.mode == JOB_FOLLOW)
+        view.file.spec.window = run_follow_window(jobs, &job->spec);
     return view;
 }
 
@@ -180,7 +184,7 @@ bool jobs_find(struct jobs *jobs, uint64_t id, struct arena *keep, struct job_vi
     pthread_mutex_lock(&jobs->lock);
     struct job *job = jobs_get(jobs, id);
     if (job)
-        *ret = view_of(job, true, keep);
+        *ret = view_of(jobs, job, true, keep);
     pthread_mutex_unlock(&jobs->lock);
     return job != NULL;
 }
@@ -192,7 +196,7 @@ size_t jobs_list(struct jobs *jobs, slice bucket, struct arena *keep, struct job
     *ret = arena_alloc(keep, (jobs->count + 1) * sizeof(**ret));
     list_each(struct job, job, &jobs->all, link)
         if (slice_eq(job->spec.bucket, bucket))
-            (*ret)[count++] = view_of(job, false, keep);
+            (*ret)[count++] = view_of(jobs, job, false, keep);
     pthread_mutex_unlock(&jobs->lock);
     return count;
 }
@@ -244,6 +248,7 @@ static int turn(struct jobs *jobs)
 {
     uint64_t now_ms = mono_ms(), due_ms = now_ms + REST_MS;
     adopt(jobs);
+    run_follow_take_reads(jobs);
     go_on(jobs);
     list_each_safe(struct job_run, run, &jobs->runs, link)
         (void)job_run_turn(run);

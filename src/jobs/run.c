@@ -23,6 +23,8 @@
 #define NOT_KEPT_MAX 64u                /* after so many items in a row that the cache did not
                                          * keep, the cache counts as full */
 
+#define FOLLOW_LOOK_MS 20u             /* between two looks at what was read */
+
 static struct job_item *item_at(const struct job_run *run, size_t i)
 {
     return &run->ring[(run->first + i) % RUN_ITEMS];
@@ -37,6 +39,8 @@ void job_run_new(struct jobs *jobs, struct job *job)
     list_init(&run->link);
     list_add(&jobs->runs, &run->link);
     job_source_begin(&run->source, run);
+    if (job->spec.mode == JOB_FOLLOW)
+        run_follow_begin(run);
 }
 
 void job_run_free(struct job_run **run)
@@ -47,6 +51,7 @@ void job_run_free(struct job_run **run)
         job_item_free(item_at(mine, i));
     job_source_end(&mine->source);
     prefix_size_end(&mine->size);
+    run_follow_end(mine);
     list_del(&mine->link);
     free(mine->ring);
     free(mine);
@@ -130,17 +135,38 @@ static struct job_item *next_item(struct job_run *run)
 {
     struct item item;
     struct item_position position;
-    if (run->count == RUN_ITEMS || job_source_next(&run->source, &item, &position) != OK)
+    if (run->count == RUN_ITEMS || (run->follow && !run_follow_may_take(run)) ||
+        job_source_next(&run->source, &item, &position) != OK)
         return NULL;
     struct job_item *job_item = item_at(run, run->count++);
     job_item_init(job_item, run, &item, &position);
+    if (run->follow)
+        job_item->follow_index = run_follow_took(run);
     return job_item;
+}
+
+/* Begins or skips an item of JOB_FOLLOW. Returns false if there is none. */
+static bool follow_one(struct job_run *run)
+{
+    run_follow_look_ahead(run);
+    while (next_item(run))
+        run->waiting++;
+    struct job_item *job_item = run_follow_may_begin(run) ? waiting_item(run) : NULL;
+    if (!job_item)
+        return false;
+    if (run_follow_is_past(run, job_item))
+        job_item_skip(job_item);
+    else
+        job_item_begin(job_item);
+    return true;
 }
 
 bool job_run_begin_one(struct job_run *run)
 {
     if (!job_run_may_ask(run))
         return false;
+    if (run->follow)
+        return follow_one(run);
     /* During an outage, a new item comes first: one item that always fails must not be the only
      * one that is tried. */
     struct job_item *job_item = run->outage.tries ? next_item(run) : waiting_item(run);
@@ -158,11 +184,12 @@ static void add_sums(struct job_sums *sums, const struct job_item_result *result
 {
     sums->objects++;
     sums->bytes += result->err ? 0 : result->bytes;
-    sums->hits += !result->err && !result->fetched;
+    sums->hits += !result->err && !result->fetched && !result->skipped;
     sums->fetched += !result->err && result->fetched;
     sums->origin_bytes += result->origin_bytes;
     sums->not_kept += result->not_kept;
     sums->failed += result->err != OK;
+    sums->skipped += result->skipped;
 }
 
 static void add_failure(struct job *job, const struct job_item *job_item)
@@ -205,7 +232,10 @@ static void count(struct job_run *run, struct job_item *job_item)
     pthread_mutex_lock(&run->jobs->lock);
     add_sums(&run->job->report.done, result);
     pthread_mutex_unlock(&run->jobs->lock);
-    metric_add(result->err ? M_JOB_FAILED : result->fetched ? M_JOB_FETCHED : M_JOB_HITS, 1);
+    if (!result->skipped)
+        metric_add(result->err ? M_JOB_FAILED : result->fetched ? M_JOB_FETCHED : M_JOB_HITS, 1);
+    if (run->follow)
+        run_follow_brought(run, job_item);
     metric_add(M_JOB_NOT_KEPT, result->not_kept);
     job_item->counted = true;
 }
@@ -265,10 +295,25 @@ static bool is_canceled(struct job_run *run)
     return canceled;
 }
 
+/* A job of JOB_FOLLOW goes on until its readers have read what it brought. */
+static void judge_follow_end(struct job_run *run, bool all_brought)
+{
+    enum job_state state = run_follow_judge(run, all_brought);
+    if (state == JOB_UNREAD) {
+        run_follow_log_waste(run);
+        job_run_stop(run, state, S("the readers read less than half of what the job brought. Check "
+                                   "that the list has the order in which they read, and that they "
+                                   "use the access key of the job"));
+    } else if (state != JOB_RUNNING) {
+        job_run_stop(run, state, S(""));
+    }
+}
+
 static void judge_end(struct job_run *run)
 {
+    bool all_brought = !run->count && run->source.over;
     if (is_canceled(run))
-        job_run_stop(run, JOB_CANCELED, S(""));
+        job_run_stop(run, run->follow && all_brought ? JOB_DONE : JOB_CANCELED, S(""));
     else if (run->not_kept_row >= NOT_KEPT_MAX)
         job_run_stop(run, JOB_FULL, S("the cache kept none of 64 objects that were fetched one "
                                       "after another, because it is full, or because a limit "
@@ -277,8 +322,18 @@ static void judge_end(struct job_run *run)
     else if (wall_s() - run->job->began_s > RUN_S)
         job_run_stop(run, JOB_FAILED, S("the job was still in progress after 7 days: start it "
                                         "again, and it goes on with what is missing"));
-    else if (!run->count && run->source.over)
+    else if (run->follow)
+        judge_follow_end(run, all_brought);
+    else if (all_brought)
         job_run_stop(run, JOB_DONE, S(""));
+}
+
+/* Says in the report whether the window is full, unless the report has an outage. */
+static void tell_window(struct job_run *run)
+{
+    const char *waits = run_follow_waits(run);
+    if (!run->outage.tries && waits != run->job->report.waits)
+        tell_waits(run, waits);
 }
 
 bool job_run_turn(struct job_run *run)
@@ -300,6 +355,10 @@ bool job_run_turn(struct job_run *run)
     while (run->count && item_at(run, 0)->phase == JOB_ITEM_DONE)
         settle(run, item_at(run, 0));
     prefix_size_go_on(&run->size);
+    if (run->follow) {
+        run_follow_turn(run);
+        tell_window(run);
+    }
     judge_end(run);
     if (run->state == JOB_RUNNING)
         return true;
@@ -309,6 +368,7 @@ bool job_run_turn(struct job_run *run)
 
 uint64_t job_run_due_ms(const struct job_run *run, uint64_t now_ms)
 {
-    uint64_t due_ms = run->landing ? now_ms + LOOK_MS : UINT64_MAX;
+    uint64_t due_ms = run->follow  ? now_ms + FOLLOW_LOOK_MS
+                      : run->landing ? now_ms + LOOK_MS : UINT64_MAX;
     return run->outage.tries ? MIN(due_ms, MAX(run->outage.until_ms, now_ms + LOOK_MS)) : due_ms;
 }

@@ -45,7 +45,8 @@ static void try_body(slice bytes)
     size_t len;
     slice why;
     if (job_body_read(&keep, bytes, &spec, &items, &len, &why) == OK)
-        check(len <= bytes.len && spec.range_count <= JOB_RANGES_MAX);
+        check(len <= bytes.len && spec.range_count <= JOB_RANGES_MAX &&
+              (spec.mode == JOB_FOLLOW) == (spec.window > 0));
     if (bytes.len && job_body_read_line(&keep, bytes, &item, &why) == OK)
         check(item.key.len > 0);
     arena_free(&keep);
@@ -57,6 +58,7 @@ static void mend(const uint8_t *data, size_t size)
     uint8_t *copy = malloc(size);
     memcpy(copy, data, size);
     memcpy(copy, "PSTJ\1\0\0", 8);
+    copy[4] = 1 + (data[4] & 1);    /* version 2 is that of mode follow */
     uint32_t crc = crc32c(0, copy, size - 4);
     memcpy(copy + size - 4, &crc, 4);
     try_state((slice){ (char *)copy, size });

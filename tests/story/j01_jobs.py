@@ -82,7 +82,7 @@ with Story("j01 a job warms a prefix or a list", seconds=120) as story:
 
     # ---- bad requests ----
     for body, word in (({}, "prefix"), ({"prefix": "a", "keys": []}, "both"), ({"keys": []}, "no keys"), ({"prefx": "a"}, "prefx"), (b"", "JSON"),
-                       (b'{"prefix": "a/"}\n"b"', "keys"), (b'{"keys": []}\n"a"\n7\n', "item 3"), ({"prefix": "a", "mode": "follow"}, "warm"),
+                       (b'{"prefix": "a/"}\n"b"', "keys"), (b'{"keys": []}\n"a"\n7\n', "item 3"), ({"prefix": "a", "mode": "fast"}, "warm"),
                        (b'{"keys": []}\n"' + b"k" * 300_000 + b'"', "too long")):
         got = jobs.refused(body)
         story.fact(f"refused: {str(body)[:50]}", got[:2] == (400, "InvalidArgument") and word in got[2], got)

@@ -52,6 +52,15 @@ class Jobs:
         return self.ended(self.start(**job))
 
 
+def rests(origin):
+    """The bytes that the origin has sent, once it sends no more."""
+    def same():
+        before = origin.totals()["bytes"]
+        time.sleep(0.5)
+        return origin.totals()["bytes"] == before and before + 1
+    return wait_for("the origin has nothing to send", same) - 1
+
+
 def sums(report):
     """objects, hits, fetched, failed, not_kept"""
     return tuple(report[name] for name in ("objects", "hits", "fetched", "failed", "not_kept"))

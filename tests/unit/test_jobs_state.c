@@ -18,7 +18,7 @@ static struct job_file example(void)
                   .ranges = { { RANGE_SPAN, 0, 65535, 0 }, { RANGE_SUFFIX, 0, 0, 100 } },
                   .range_count = 2 },
         .state = JOB_FULL, .why = S("the cache is full"), .began_s = 1000, .ended_s = 2000,
-        .sums = { 1, 2, 3, 4, 5, 6, 7 }, .cursor = { S("train/07"), 8, 9 },
+        .sums = { 1, 2, 3, 4, 5, 6, 7, 0 }, .cursor = { S("train/07"), 8, 9 },
         .failures = failures, .failure_count = 2 };
 }
 
@@ -86,10 +86,34 @@ TEST(a_state_of_a_later_version_is_not_damaged)
     struct job_file file = example(), back;
     slice bytes = job_file_encode(&file, &keep);
     uint8_t *later = (uint8_t *)(uintptr_t)bytes.ptr;
-    later[4] = 2;
+    later[4] = 3;
     uint32_t crc = crc32c(0, later, bytes.len - 4);
     memcpy(later + bytes.len - 4, &crc, 4);
     ok(job_file_decode(bytes, &keep, &back) == ERR_FORMAT);
+    arena_free(&keep);
+}
+
+TEST(a_state_of_follow_has_a_version_of_its_own)
+{
+    struct job_file file = example(), back;
+    ok(job_file_encode(&file, &keep).ptr[4] == 1);    /* as earlier versions of Penstock wrote */
+    file.spec.mode = JOB_FOLLOW;
+    file.spec.by_list = true;
+    file.spec.window = 1u << 30;
+    file.state = JOB_UNREAD;
+    file.sums.skipped = 8;
+    file.readers = (struct job_readers){ 9, 10 };
+    slice bytes = job_file_encode(&file, &keep);
+    ok(bytes.ptr[4] == 2 && job_file_decode(bytes, &keep, &back) == OK);
+    ok(back.spec.mode == JOB_FOLLOW && back.spec.window == 1u << 30 && back.state == JOB_UNREAD);
+    ok(memcmp(&back.sums, &file.sums, sizeof(back.sums)) == 0);
+    ok(back.readers.read == 9 && back.readers.unread_bytes == 10);
+    same(back.why, S("the cache is full"));
+    file.spec.window = 0;
+    ok(job_file_decode(job_file_encode(&file, &keep), &keep, &back) == ERR_GONE);
+    file.spec.window = 1;
+    file.spec.by_list = false;
+    ok(job_file_decode(job_file_encode(&file, &keep), &keep, &back) == ERR_GONE);
     arena_free(&keep);
 }
 
@@ -169,6 +193,31 @@ TEST(a_wrong_body_is_refused_with_a_reason)
     arena_free(&keep);
 }
 
+TEST(a_list_to_follow_has_a_window)
+{
+    wrong("{\"keys\": [\"a\"], \"mode\": \"follow\"}", OK);
+    ok(spec.mode == JOB_FOLLOW && spec.by_list && spec.window == JOB_WINDOW_DEFAULT);
+    wrong("{\"mode\": \"follow\", \"window\": 9223372036854775807, \"keys\": []}", OK);
+    ok(spec.window == INT64_MAX);
+    wrong("{\"keys\": [\"a\"]}", OK);
+    ok(spec.mode == JOB_WARM && spec.window == 0);
+    static const char *const bodies[] = {
+        "{\"mode\": \"follow\", \"prefix\": \"a\"}", "{\"mode\": 1, \"keys\": [\"a\"]}",
+        "{\"mode\": \"follow\", \"keys\": [\"a\"], \"window\": 0}",
+        "{\"mode\": \"follow\", \"keys\": [\"a\"], \"window\": -1}",
+        "{\"mode\": \"follow\", \"keys\": [\"a\"], \"window\": 9223372036854775808}",
+        "{\"mode\": \"follow\", \"keys\": [\"a\"], \"window\": \"2GiB\"}",
+        "{\"mode\": \"follow\", \"keys\": [\"a\"], \"window\": 1.5}",
+        "{\"mode\": \"follow\", \"keys\": [\"a\"], \"ranges\": [\"bytes=0-1\"]}",
+        "{\"mode\": \"follow\", \"keys\": [\"a\"], \"pin\": true}",
+        "{\"mode\": \"warm\", \"keys\": [\"a\"], \"window\": 5}",
+        "{\"keys\": [\"a\"], \"window\": 5}",
+    };
+    for (size_t i = 0; i < countof(bodies); i++)
+        wrong(bodies[i], ERR_BAD_ARGUMENT);
+    arena_free(&keep);
+}
+
 TEST(a_line_is_an_item)
 {
     struct item item;
@@ -187,7 +236,9 @@ RUN(cmocka_unit_test(a_state_comes_back),
     cmocka_unit_test(any_flip_or_cut_of_a_state_is_found),
     cmocka_unit_test(a_state_with_impossible_fields_is_refused),
     cmocka_unit_test(a_state_of_a_later_version_is_not_damaged),
+    cmocka_unit_test(a_state_of_follow_has_a_version_of_its_own),
     cmocka_unit_test(a_list_comes_back_block_by_block),
     cmocka_unit_test(a_body_names_a_prefix_or_keys),
     cmocka_unit_test(a_wrong_body_is_refused_with_a_reason),
+    cmocka_unit_test(a_list_to_follow_has_a_window),
     cmocka_unit_test(a_line_is_an_item))
