@@ -9,7 +9,7 @@ SIZE = 131_072
 
 
 def blocks():
-    """The Python blocks of penstock-python(7): of a fill, and of the loader."""
+    """The Python blocks of penstock-python(7): of a fill, of a list that is followed, of a sampler, and of the loader."""
     with open(os.path.join(ROOT, "man", "penstock-python.7.md")) as f:
         return re.findall(r"^```python\n(.*?)^```$", f.read(), re.M | re.S)
 
@@ -41,15 +41,18 @@ with Story("x12 the Python package", 240) as story:
     origin = story.origin(*[f"object=demo/train/sample-{i:02}.bin {SIZE}" for i in range(1, 13)])
     path = story.path("fill.sock")
     server = story.penstock(origin=origin.url, fill_socket=path)
-    bytes_, tensors = blocks()
+    bytes_, followed, sampler, tensors = blocks()
     python = install(story)
     status, out, err = example(story, bytes_, python, server, path)
     story.fact("the example runs as it stands", status == 0, err)
     story.fact("and prints what was filled", f"12 objects, {12 * SIZE} bytes" in out, out)
-    story.same("it has ten lines at most", max(len(text.splitlines()) for text in (bytes_, tensors)) <= 10, True)
+    story.same("it has ten lines at most", max(len(text.splitlines()) for text in (bytes_, followed, sampler, tensors)) <= 10, True)
     status, out, err = example(story, bytes_, python, server, "")
     story.fact("also where there is no fill socket", status == 0 and f"12 objects, {12 * SIZE} bytes" in out,
                (out, err))
+    for text, wanted in ((followed, "12 objects, in this order"), (sampler, f"12 objects, {12 * SIZE} bytes")):
+        status, out, err = example(story, text, python, server, path)
+        story.fact("an example of lists that are followed runs, and warns of nothing", status == 0 and wanted in out and not err, (out, err))
     status, out, err = example(story, tensors, python, server, path)
     story.fact("without torch the loader says what is missing", status != 0 and "torch" in err, err)
     torch = glob.glob(os.path.join(TOOLS, "torch-*", ".whole"))

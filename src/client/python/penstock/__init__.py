@@ -7,7 +7,7 @@
     filled.views[1], filled.tensors("uint8")         # a memoryview and tensors: views of the buffer
 
 In reading order: errors.py, keys.py (credentials, SigV4), session.py (the fill socket), memory.py and
-dlpack.py (buffers), items.py, client.py, http.py (batches over HTTP), ring.py. The package imports cuda.py
+dlpack.py (buffers), items.py, client.py, http.py (batches over HTTP), follow.py, ring.py. The package imports cuda.py
 only when a program asks for GPU memory. It never imports torch.py: programs import `penstock.torch`.
 """
 from .client import Client, connect

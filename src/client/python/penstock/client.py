@@ -270,6 +270,13 @@ class Client:
         """Reads an object, or a part of it, with one signed GET. Returns bytes."""
         return self._endpoint.get(bucket, key, offset, length)
 
+    def follow(self, bucket, items, prefix="", window=None):
+        """Tells Penstock in which order these items will be read. Penstock brings them into its cache ahead of
+        the reads, up to `window` bytes (2 GiB if not given). Returns a Follow (follow.py): close it after the
+        reads. Needs no fill socket."""
+        from .follow import Follow
+        return Follow(self, bucket, items, prefix, window)
+
     def request(self, method, path, query=(), headers=(), body=b""):
         """Sends a signed HTTP request. path: "/BUCKET/KEY", not encoded. Returns (status, headers, body)."""
         return self._endpoint.request(method, path, query, headers, body)

@@ -24,6 +24,7 @@ from torch.utils import data
 
 from . import items as layout
 from .errors import PenstockError
+from .follow import PlannedSampler    # noqa: F401 (programs import it from here)
 from .ring import Ring
 
 SLOT_BYTES = 64 << 20
