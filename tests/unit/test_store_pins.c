@@ -136,13 +136,13 @@ TEST(what_is_pinned_outlives_20_times_the_cache_and_goes_when_it_is_unpinned)
     ok(pin(&unit, "keep/", true) && !pin(&unit, "keep/", true));
     uint64_t before = weight(&unit).pinned;
     ok(before > 16 * MIB && before < 18 * MIB && weight(&unit).budget == SIZE / 100 * 50);
-    stream(&unit, "noise", 20 * 64);
+    stream(&unit, "noise", rounds_of(20, 5) * 64);
     ok(count_many(&unit, "keep/small", 50, 20000) == 50);
     ok(count_many(&unit, "keep/large", 5, 3 * MIB + 100) == 5);
     ok(count_many(&unit, "other/", 10, 500000) == 0);
     ok(weight(&unit).pinned == before && metric_read(M_PINS_LOST) == 0);
     ok(pin(&unit, "keep/", false) && weight(&unit).pinned == 0);
-    stream(&unit, "more", 5 * 64);
+    stream(&unit, "more", rounds_of(5, 3) * 64);
     ok(count_many(&unit, "keep/small", 50, 20000) + count_many(&unit, "keep/large", 5, 3 * MIB + 100) == 0);
     unit_close(&unit);
 }
