@@ -24,8 +24,8 @@ int file_open(int dir, const char *name, int flags) MUST_USE;
 /* Makes a new file for writing. Removes a file that already has the name. */
 int file_make_new(int dir, const char *name) MUST_USE;
 /* Says what the errno of a failed call for a file means. ERR_FULL: the file system or a quota is
- * full. ERR_LIMIT: the process or the system has no file descriptor or no memory left, so the file
- * may be good. ERR_IO: anything else. */
+ * full, or the process may not make a file so large. ERR_LIMIT: the process or the system has no
+ * file descriptor or no memory left, so the file may be good. ERR_IO: anything else. */
 enum err file_err(int error);
 /* If something other than an ordinary file has this name, returns what it is, such as "a FIFO".
  * Returns NULL for an ordinary file, and if nothing has the name. */

@@ -1,7 +1,7 @@
 /* stat.c - the subcommand stat: the figures of the running service, for people.
  * SPDX-License-Identifier: Apache-2.0
  *
- * It prints the document of /status (status.c), one figure on a line. A few lines above the figures
+ * It prints the document of /status (status_document.c), one figure on a line. A few lines above the figures
  * answer the first questions of people: which service is this, does it work, what does it save? */
 #include <jansson.h>
 #include <stdio.h>
