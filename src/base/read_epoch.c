@@ -9,7 +9,7 @@
  * slot odd, it waits; the reader's last store releases all that it did in the epoch.
  *
  * Each thread begins its search for a free slot at a slot of its own. So two threads share no cache
- * line until more than SLOTS threads have read. */
+ * line until more than SLOTS threads have ever read. */
 #include "base/read_epoch.h"
 
 #include <sched.h>

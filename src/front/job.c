@@ -137,8 +137,8 @@ static bool find(struct call *call, struct job_view *ret)
            slice_eq(ret->file.spec.bucket, call->s3.bucket) && may_see(call, &ret->file.spec);
 }
 
-#define STARTING "Please reduce your request rate until Penstock has read its jobs from the " \
-                 "disk: it has just started."
+#define STARTING "Penstock has just started, and has not read its jobs from the disk yet. Try " \
+                 "again in a few seconds."
 
 /* Replies that there is no such job, or that Penstock has not read its jobs from the disk yet. */
 static void reply_unknown(struct call *call)

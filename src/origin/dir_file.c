@@ -1,8 +1,8 @@
 /* dir_file.c - files and folders as buckets and objects. SPDX-License-Identifier: Apache-2.0
  *
- * openat2 resolves the client's key beneath the bucket: with "..", an absolute symbolic link or a
- * link that leads out of the bucket, it finds nothing. A key that can't be a file name ("a//b",
- * "./x", "x/", a component of more than 255 bytes) gets a 404 that says so.
+ * openat2 resolves the client's key beneath the bucket: with an absolute symbolic link or a link
+ * that leads out of the bucket, it finds nothing. A key that can't be a file name ("a//b", "./x",
+ * "../x", "x/", a component of more than 255 bytes) gets a 404 that says so.
  *
  * Nothing locks a file while it is read. So after every read, before the caller gets the block,
  * fstat compares the file with its state at opening. If the file has changed, the call ends with

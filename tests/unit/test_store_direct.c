@@ -59,13 +59,24 @@ TEST(what_is_cold_is_read_past_the_page_cache_and_stays_cold)
     unit_close(&unit);
 }
 
+/* True if the object is read without the disk. */
+static bool is_in_memory(struct unit_store *unit)
+{
+    uint64_t before = metric_read(M_STORE_DIRECT), reads = metric_read(M_DISK_READS);
+    ok(has_object(unit, "k", "\"v\"", 2 * MIB));
+    return metric_read(M_STORE_DIRECT) == before && metric_read(M_DISK_READS) == reads;
+}
+
+/* On a busy machine, the kernel may refuse a read that must not wait, although the pages are in
+ * memory. */
 TEST(what_is_warm_is_read_from_memory)
 {
     struct unit_store unit = unit_open_cold(COLD_DIRECT, 0);
+    unsigned tries = 1;
     ok(put_object(&unit, "k", "\"v\"", 2 * MIB) == OK);
-    uint64_t before = metric_read(M_STORE_DIRECT), reads = metric_read(M_DISK_READS);
-    ok(has_object(&unit, "k", "\"v\"", 2 * MIB));
-    ok(metric_read(M_STORE_DIRECT) == before && metric_read(M_DISK_READS) == reads);
+    while (tries < 10 && !is_in_memory(&unit))
+        tries++;
+    ok(tries < 10);
     unit_close(&unit);
 }
 
