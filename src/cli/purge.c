@@ -285,9 +285,10 @@ static int run(struct cli *cli)
 static const struct command_option options[] = {
     { "--key", NULL, "the URL names exactly one key, not a prefix" },
     { "--dry-run", NULL, "change nothing; show how much a purge would remove" },
-    { "--wait", NULL, "also wait until the purge has ended in each cache folder. The command does "
-                      "not wait for a folder that is out of service, has files that Penstock can't "
-                      "open, or needs the names of objects from a folder that is out of service" },
+    { "--wait", NULL, "also wait until the purge has ended in each cache folder. Three kinds of "
+                      "folders are not waited for: folders that are out of service; folders with "
+                      "files that Penstock can't open; and folders where the purge can't end, because "
+                      "another folder has the names of some objects, and is out of service" },
     { "--list", NULL, "show the purges that are still in progress" },
     { "--yes", NULL, "do not ask before a whole bucket is purged" },
     SERVER_OPTIONS,

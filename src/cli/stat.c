@@ -320,7 +320,7 @@ static int run_stat(struct cli *cli)
 
 static const struct command_option options[] = {
     { "--json", NULL, "print the JSON document as the service sent it" },
-    { "--watch", NULL, "print only the summary, every 2 s" },
+    { "--watch", NULL, "print only the summary, every 2 s; with --json, the whole document" },
     { "--url", "URL", "ask this URL: http://HOST:PORT, where HOST:PORT is admin_listen of the "
                       "service" },
     { 0 },

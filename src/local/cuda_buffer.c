@@ -78,7 +78,8 @@ static enum err measure(const struct gpu *gpu, const uint64_t *chunks, size_t co
         if (chunks[i] == 0 || chunks[i] % gpu->granule != 0 || chunks[i] > INT64_MAX ||
             __builtin_add_overflow(sum, chunks[i], &sum) || sum > INT64_MAX)
             return cuda_say(why, ERR_BAD_ARGUMENT, "chunks[%zu] must be above 0, and a multiple of "
-                            "%llu bytes, the granularity of this GPU", i,
+                            "%llu bytes, the granularity of this GPU, and the sum of all chunks "
+                            "below 2^63", i,
                             (unsigned long long)gpu->granule);
     if (bytes == 0 || bytes > sum)
         return cuda_say(why, ERR_BAD_ARGUMENT, "\"bytes\" must be 1 to %llu, the sum of the chunks",
