@@ -93,7 +93,7 @@ struct call {
     const struct form *form;      /* of a PostObject, after the form was read; else NULL */
     slice content_range;          /* the header Content-Range of an error answer; empty: none */
 
-    void (*gone)(void *arg);      /* called once if the request ends before it was answered */
+    void (*gone)(void *arg);      /* called once when the request ends; NULL: no call */
     void *gone_arg;
 
     enum err err;                 /* why the request was refused, or failed; for the access line */

@@ -1,9 +1,10 @@
 /* reply.c - answers, whole or in parts. SPDX-License-Identifier: Apache-2.0
  *
- * The head of an answer leaves with the first bytes of its body, in one write. If an app sends a
- * body in parts, it gives a source (struct http_source), whose proceed() is called after each send.
- * When all bytes are out, proceed() is called for the last time, and the request is over (finish).
- * Only one send is in progress at a time (rule H5 in src/README.md). */
+ * The head of an answer leaves with the first bytes of its body, in one write. (Bytes of a file
+ * follow it by sendfile: send_file.c.) If an app sends a body in parts, it gives a source (struct
+ * http_source), whose proceed() is called after each send. When all bytes are out, proceed() is
+ * called for the last time, and the request is over (finish). Only one send is in progress at a
+ * time (rule H5 in src/README.md). */
 #include "http/inside.h"
 
 #include <inttypes.h>

@@ -25,7 +25,7 @@
 #define RECORD_BYTES_MAX (UNIT_BYTES * RECORD_UNITS)
 /* An object up to this size is one record, with the metadata before the data. */
 #define WHOLE_BYTES_MAX RECORD_BYTES_MAX
-#define READ_BYTES_MAX 262144u        /* the most bytes of one store_read */
+#define READ_BYTES_MAX 262144u        /* the most bytes of one read into a buffer of the store */
 
 /* Advice at the end of messages about a folder. An operator sets one of the two settings. */
 #define SET_ANOTHER "set another folder in cache_dir or cache_dirs"
