@@ -63,6 +63,7 @@ TEST(a_name_is_all_its_parts)
     ok(hash != read_trace_hash(trace, reader, bucket, key, 1));
     ok(read_trace_hash(trace, (slice){ NULL, 0 }, bucket, key, 0) ==
        read_trace_hash(trace, S(""), bucket, key, 0));
+    read_trace_free(&trace);
 }
 
 /* ---- two writers and a taker. A hash names its writer (the high half), and its number ---- */
