@@ -38,7 +38,7 @@ struct memory memory_of(const struct config *config, struct arena *keep)
         ? S("") : arena_printf(keep, ", but at %s %" PRIu64 " MiB", bound, memory.bytes / MIB);
     memory.from = config->memory_bytes
         ? config_where(where, keep)
-        : arena_printf(keep, "default: half of %" PRIu64 " MiB, which is %s%.*s",
+        : arena_printf(keep, "default: half of the limit of %" PRIu64 " MiB (from %s)%.*s",
                        allowed.bytes / MIB, allowed.by, SLICE_ARG(but));
     memory.locked_bytes = allowed.bytes / LOCKED_SHARE;
     if (config->memory_locked_bytes)

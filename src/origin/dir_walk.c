@@ -259,7 +259,7 @@ static enum err walk_dir(struct walk *walk, DIR *take_dir, slice path);
 static enum err walk_entry(struct walk *walk, int dir, slice key, const struct entry *entry)
 {
     if (behind_cursor(walk, key, entry->is_dir))
-        return OK;    /* a prefix that was listed after the window was read covers the key */
+        return OK;    /* the window is older: a listed prefix includes the key */
     if (!entry->is_dir) {
         list_file(walk, dir, entry, key);
         return OK;

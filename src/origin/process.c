@@ -1,8 +1,8 @@
 /* process.c - credentials that a program prints. SPDX-License-Identifier: Apache-2.0
  *
  * This file runs the credential_process of a profile. It uses no shell, but splits the command into
- * words as a shell does. The program prints JSON on standard output. Its standard error is the same
- * as Penstock's. */
+ * words as a shell does. (But a backslash always goes, if it is not in single quotes.) The program
+ * prints JSON on standard output. Its standard error is the same as Penstock's. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>

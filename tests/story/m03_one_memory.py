@@ -37,7 +37,7 @@ with Story("m03 one setting for memory", seconds=100) as story:
     shares = [int(rows[f"in_force.{name}"][0].removesuffix("MiB")) for name in leasts]
     story.fact("... and how it is divided", 1000 < sum(shares) <= 1024, rows)
     told = run("config", "--origin", "dir:/tmp")[1]
-    story.fact("... where nobody sets it, too", re.search(r"in_force\.memory +\d+MiB +size +default: half of \d+ MiB, which is ", told), told)
+    story.fact("... where nobody sets it, too", re.search(r"in_force\.memory +\d+MiB +size +default: half of the limit of \d+ MiB \(from ", told), told)
     out = run("check", "--offline", "--memory", "60TiB", "--origin", "dir:/tmp", "--access-key", "A", "--secret-key", "B")[1]
     story.fact("more than is allowed is a warning", "warning: memory is 62914560 MiB" in out and "may kill Penstock" in out, out)
 
