@@ -301,9 +301,8 @@ static void judge_follow_end(struct job_run *run, bool all_brought)
     enum job_state state = run_follow_judge(run, all_brought);
     if (state == JOB_UNREAD) {
         run_follow_log_waste(run);
-        job_run_stop(run, state, S("the readers read less than half of what the job brought. Check "
-                                   "that the list has the order in which they read, and that they "
-                                   "use the access key of the job"));
+        job_run_stop(run, state, S("the readers read less than half of what the job brought. "
+                                   CHECK_THE_LIST));
     } else if (state != JOB_RUNNING) {
         job_run_stop(run, state, S(""));
     }

@@ -199,8 +199,7 @@ void run_follow_log_waste(const struct job_run *run)
     const struct follow_use *use = follow_use(run->follow->items);
     log_warn("job_follow_wasted", "job=%016" PRIx64 " items_read=%" PRIu64 " read_bytes=%" PRIu64
              " passed_bytes=%" PRIu64 " ahead_bytes=%" PRIu64 " why=\"the readers of this job read "
-             "less than half of what it brought, so it brings no more. Check that the list has the "
-             "order in which they read, and that they use the access key of the job\"",
+             "less than half of what it brought, so it brings no more. " CHECK_THE_LIST "\"",
              run->job->id, use->items_read, use->read, use->behind + use->skipped,
              use->ahead);
 }

@@ -90,7 +90,8 @@ static bool is_dropped(const struct extent *extent)
 }
 
 /* True of a file that another program has written to or truncated, and of one of a folder that went
- * out of service. To an open extent Penstock itself writes, so only its size is judged. */
+ * out of service. To an open extent Penstock itself writes, so only its size is judged. The file's
+ * time is kept for the next look. */
 static bool was_changed(struct locked *locked)
 {
     struct extent *extent = locked->extent;

@@ -17,15 +17,7 @@ with Story("j06 a job that follows its readers", seconds=180) as story:
         return jobs.start(mode="follow", keys=[], window=window, lines=[i if isinstance(i, list) else f"{i}" for i in items])
 
     def read(numbers, client=client, pace=0.005):
-        """Reads objects as a program does that computes something between two reads. Returns how many were hits."""
-        hits = 0
-        for n in numbers:
-            reply = client.ask("GET", f"pile/{n}")
-            if reply.status != 200 or reply.body != expect(f"pile/{n}", 1, 0, SIZE):
-                raise Wrong(f"{n}: {reply}")
-            hits += reply.cache == "hit"
-            time.sleep(pace)
-        return hits
+        return read_objects(client, numbers, SIZE, pace)
 
     def purge():
         story.same("(purged)", client.ask("POST", "pile", [("penstock-purge", ""), ("prefix", "")]).status, 200)

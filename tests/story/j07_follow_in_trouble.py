@@ -14,15 +14,8 @@ with Story("j07 lists that are late, wrong or abandoned", seconds=240) as story:
     def follow(numbers, window=WINDOW):
         return jobs.start(mode="follow", keys=[], window=window, lines=[f"{n}" for n in numbers])
 
-    def read(numbers, pace=0.002):
-        hits = 0
-        for n in numbers:
-            reply = server.get(f"pile/{n}")
-            if reply.status != 200 or reply.body != expect(f"pile/{n}", 1, 0, SIZE):
-                raise Wrong(f"{n}: {reply}")
-            hits += reply.cache == "hit"
-            time.sleep(pace)
-        return hits
+    def read(numbers):
+        return read_objects(server.client, numbers, SIZE, 0.002)
 
     def purge():
         server.client.ask("POST", "pile", [("penstock-purge", ""), ("prefix", "")])

@@ -52,6 +52,19 @@ class Jobs:
         return self.ended(self.start(**job))
 
 
+def read_objects(client, numbers, size, pace):
+    """Reads these objects of the bucket pile as a program does that computes something between two reads, for `pace` seconds.
+    Returns how many were hits."""
+    hits = 0
+    for n in numbers:
+        reply = client.ask("GET", f"pile/{n}")
+        if reply.status != 200 or reply.body != expect(f"pile/{n}", 1, 0, size):
+            raise Wrong(f"{n}: {reply}")
+        hits += reply.cache == "hit"
+        time.sleep(pace)
+    return hits
+
+
 def rests(origin):
     """The bytes that the origin has sent, once it sends no more."""
     def same():
