@@ -13,8 +13,8 @@ enum setting_source { FROM_DEFAULT, FROM_FILE, FROM_ENV, FROM_FLAG };
 struct setting_where {
     enum setting_source from;
     const char *name;        /* "--ttl", "PENSTOCK_TTL", or the path of the file */
-    /* 0: the value is not in a file. If an entry of "origins", "buckets" or "keys" does not set
-     * the value, these are the line and column of the entry. */
+    /* Of the value in a file; 0 if the value comes from elsewhere. If an entry of "origins",
+     * "buckets" or "keys" leaves the value out, these are the line and column of that entry. */
     unsigned line, column;
     const char *secret_file; /* the value was read from this file (NAME_file), or NULL */
 };

@@ -122,8 +122,8 @@ int server_ask(const struct server *server, const struct question *question, str
     }
     bool none = question->may_be_empty && !refused.body.len &&
                 slice_starts_nocase(refused.software, S("penstock"));
-    /* Penstock answers with JSON, or with nothing if the answer may be empty. Another S3 server
-     * ignores our query parameter, and answers 2xx with something else. */
+    /* Penstock answers with JSON or XML, or with nothing if the answer may be empty. Another S3
+     * server ignores our query parameter, and answers 2xx with something else. */
     if (none || slice_starts(refused.body, question->is_xml ? S("<") : S("{"))) {
         *ret_body = refused.body;
         return EXIT_GOOD;

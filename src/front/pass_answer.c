@@ -90,7 +90,7 @@ static void look(void *arg)
     pass->timer = http_timer_start(http_request_loop(pass->relaying->http), SLOW_READER_MS, look,
                                    pass);
     relay_spare(&pass->relay, slow);
-    if (slow)    /* relay_put is offered the next bytes, and returns ORIGIN_SPARE */
+    if (slow)    /* the origin then calls relay_put again, which now returns ORIGIN_SPARE */
         origin_resume(&pass->request.origin);
 }
 

@@ -62,9 +62,10 @@ static enum err container_url(struct seek *seek, slice *ret)
     if (!ret->len)
         return ERR_NOT_FOUND;
     if (!is_trusted(*ret))
-        return seek_fail(seek, ERR_BAD_ARGUMENT, "AWS_CONTAINER_CREDENTIALS_FULL_URI must be "
-                         "https, or an address of this machine or of AWS's credential services, "
-                         "not %.*s", SLICE_ARG(*ret));
+        return seek_fail(seek, ERR_BAD_ARGUMENT, "%s must be https, or an address of this machine "
+                         "or of AWS's credential services, not %.*s", relative.len ?
+                         "the URL with AWS_CONTAINER_CREDENTIALS_RELATIVE_URI" :
+                         "AWS_CONTAINER_CREDENTIALS_FULL_URI", SLICE_ARG(*ret));
     return OK;
 }
 

@@ -75,7 +75,7 @@ struct items {
 
 /* The effect of an element. TEXT keeps the element's text for the document; ITEM_TEXT keeps it for
  * the last item of a list. ITEM adds an item to a list; TEXT_ITEM adds an item with the element's
- * text. Only an element with HOLDS or ITEM may have elements inside. */
+ * text. An element with TEXT, ITEM_TEXT or TEXT_ITEM may not have elements inside. */
 struct step {
     const char *path;
     enum { HOLDS, TEXT, ITEM, ITEM_TEXT, TEXT_ITEM } does;
