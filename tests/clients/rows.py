@@ -11,6 +11,8 @@ from sequence import PART
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 FIRST, LAST = PART
+AWS_IMPORTS = "awscli.clidriver awscli.handlers awscli.customizations.s3.s3"
+S3CMD_IMPORTS = "S3.S3 S3.CloudFront S3.FileLists S3.MultiPart"
 
 
 class Failed(Exception):
@@ -54,12 +56,14 @@ def url_in(out):
 
 
 class Row:
-    """version: the command that prints it. styles: how a bucket can be named. parts: it writes
-    large objects in parts. writes: else what it reads is put there for it."""
+    """version: the command that prints it. imports: modules that a fork server imports, for a command
+    that is a Python program. styles: how a bucket can be named. parts: it writes large objects in
+    parts. writes: else what it reads is put there for it."""
 
-    def __init__(self, name, env, version, commands=None, script=None, python=None,
+    def __init__(self, name, env, version, commands=None, script=None, python=None, imports="",
                  styles="path host", pointed="", parts=True, writes=True):
         self.name, self.env, self.version, self.commands = name, env, version, commands
+        self.program, self.imports = version[0], imports.split()
         self.script, self.python, self.styles = script, python, styles.split()
         self.pointed, self.parts, self.writes = pointed, parts, writes
 
@@ -199,9 +203,9 @@ def rows(tool):
         Row("boto3", no_more, imported(new, "boto3"), script="by_boto3.py", python=new,
             pointed="`AWS_ENDPOINT_URL`"),
         Row("aws cli (Debian)", no_more, ["/usr/bin/aws", "--version"], aws("/usr/bin/aws"),
-            pointed="`--endpoint-url`"),
+            imports=AWS_IMPORTS, pointed="`--endpoint-url`"),
         Row("aws cli", no_more, [tool("aws"), "--version"], aws(tool("aws")),
-            pointed="`AWS_ENDPOINT_URL`"),
+            imports=AWS_IMPORTS, pointed="`AWS_ENDPOINT_URL`"),
         Row("s5cmd", no_more, [tool("s5cmd"), "version"], s5cmd(tool("s5cmd")), styles="path",
             pointed="`--endpoint-url`"),
         Row("rclone (Debian)", rclone_env, ["/usr/bin/rclone", "version"], rclone("/usr/bin/rclone"),
@@ -209,7 +213,7 @@ def rows(tool):
         Row("rclone", rclone_env, [rclone_new, "version"], rclone(rclone_new),
             pointed="`--s3-endpoint`"),
         Row("s3cmd", no_more, ["/usr/bin/s3cmd", "--version"], s3cmd_commands(),
-            pointed="`--host --host-bucket`"),
+            imports=S3CMD_IMPORTS, pointed="`--host --host-bucket`"),
         Row("pyarrow", no_more, imported(readers, "pyarrow"), script="by_pyarrow.py", python=readers,
             pointed="`endpoint_override=`"),
         Row("DuckDB", no_more, imported(readers, "duckdb"), script="by_duckdb.py", python=readers,

@@ -5,6 +5,7 @@ import json
 from harness import *
 
 sys.path.insert(0, os.path.join(ROOT, "tests", "clients"))
+from forkserver import ForkServer  # noqa: E402
 from rows import Commands, rows  # noqa: E402
 from sequence import play  # noqa: E402
 from authority import Authority  # noqa: E402
@@ -81,10 +82,17 @@ class Tried:
             self.words = []
         if not row.writes:
             place(origin, self.prefix, files)
+        self.program, self.server = row.program, None
+        if row.imports:
+            self.server = ForkServer(row.program, row.imports, self.words, self.env)
         self.seen = self._script(row, told) if row.script else \
             play(Commands(row, told, self._run), told)
+        if self.server:
+            self.server.end()
 
     def _run(self, argv, seconds=90):
+        if self.server and argv[0] == self.program:
+            return self.server.run(argv[1:], seconds)
         try:
             done = subprocess.run([*self.words, *argv], env=self.env, capture_output=True,
                                   timeout=seconds, stdin=subprocess.DEVNULL)

@@ -4,6 +4,10 @@ signs a digest, and over https, where it sends chunks with a trailer and no leng
 from authority import *
 from clients import *
 
+sys.path.insert(0, os.path.join(ROOT, "tests", "clients"))
+from forkserver import ForkServer  # noqa: E402
+from rows import AWS_IMPORTS  # noqa: E402
+
 SIZES = (0, 100, 5_000, 20_000, 300_000, 3_000_000, 12_000_000)
 
 with Story("w05 boto3, the aws cli, s5cmd and curl write", seconds=240) as story:
@@ -35,13 +39,14 @@ with Story("w05 boto3, the aws cli, s5cmd and curl write", seconds=240) as story
         written.extend((f"{name}-{scheme}/{how}/", path) for how in ("put", "upload") for path in sums)
 
     def by(client, path, *argv, scheme="http"):
-        status, out, err = run(argv, over[scheme], 30)
+        status, out, err = aws_over[scheme].run(argv[1:], 30) if argv[0] == aws else run(argv, over[scheme], 30)
         story.same(f"{client} writes {os.path.basename(path)}", (status, err[-300:]), (0, ""))
         written.append((f"{client}/", path))
 
     for name in pythons:
         for scheme in over:
             by_boto3(name, scheme)
+    aws_over = {scheme: ForkServer(aws, AWS_IMPORTS.split(), env={**own_env(), **env}) for scheme, env in over.items()}
     for path in sums:
         name = os.path.basename(path)
         by("aws", path, aws, "s3", "cp", "--only-show-errors", path, f"s3://bucket/aws/{name}")
@@ -52,6 +57,8 @@ with Story("w05 boto3, the aws cli, s5cmd and curl write", seconds=240) as story
            "aws:amz:us-east-1:s3", "--user", f"{server.client.key}:{server.client.secret}",
            "-H", "x-amz-content-sha256: UNSIGNED-PAYLOAD", "-H", "Expect: 100-continue",
            "-T", path, f"{server.endpoint}/bucket/curl/{name}")
+    for forks in aws_over.values():
+        forks.end()
     bad = [f"{prefix}{os.path.basename(path)}" for prefix, path in written
            if hashlib.sha256(origin.client.get(f"bucket/{prefix}{os.path.basename(path)}").body)
            .hexdigest() != sums[path]]
