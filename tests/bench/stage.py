@@ -264,6 +264,14 @@ class Stage:
 
 # ---- figures ----
 
+def in_turn(pair, first, second):
+    """Both, and which goes first changes from pair to pair; results in the order of the arguments."""
+    if pair % 2:
+        later = second()
+        return first(), later
+    return first(), second()
+
+
 def fraction(above, below):
     return above / below if below else float("nan")
 

@@ -11,7 +11,7 @@ in the order in which the batches are read. The time includes the request that s
 import json
 import time
 
-from stage import MIB, SIGN, Failed, Stage, facts, harness, tool
+from stage import MIB, SIGN, Failed, Stage, facts, harness, in_turn, tool
 
 BYTES_MEAN = 150000
 EXTENT = 4 * MIB
@@ -21,15 +21,6 @@ SLOW = ("first_byte_ms=30", "bandwidth=60000000")
 def epoch(port, prefix, objects, seed, signed, workers=8):
     return facts(tool("stall", *(SIGN if signed else []), port=port, prefix=prefix, objects=objects,
                       shuffle=seed, workers=workers))
-
-
-def in_turn(pair, first, second):
-    """Both, and which goes first changes from pair to pair; results in the order of the
-    arguments."""
-    if pair % 2:
-        later = second()
-        return first(), later
-    return first(), second()
 
 
 def put(figures, case, ours, direct):

@@ -1,12 +1,13 @@
 """Run:ai Model Streamer, as vLLM and SGLang load weights with it: its wheels' own Python in front of
 their C library, without the package's top, which needs torch. It reads and lists, and never writes.
-As a program of its own: story e03. SPDX-License-Identifier: Apache-2.0"""
+As a program of its own: story e03, and scripts/bench large. SPDX-License-Identifier: Apache-2.0"""
 import ctypes
 import hashlib
 import importlib.util
 import json
 import os
 import sys
+import time
 import types
 
 NAME = "runai_model_streamer"
@@ -27,21 +28,41 @@ class Streamer:
 
     def read(self, path, ranges):
         """The bytes of each (offset, length), read as one submission."""
+        return self.read_files([(path, ranges)])[0]
+
+    def read_files(self, wanted):
+        """The same for several files, which are one submission: [(path, ranges) ...]."""
+        ranges = [span for _, spans in wanted for span in spans]
         memory = ctypes.create_string_buffer(sum(length for _, length in ranges))
         starts, at = [], 0
         for _, length in ranges:
             starts.append(at)
             at += length
         base = ctypes.addressof(memory)
-        lib.runai_request(self.streamer, [path], [len(ranges)], [offset for offset, _ in ranges],
-                          [length for _, length in ranges], [base + start for start in starts])
+        lib.runai_request(self.streamer, [path for path, _ in wanted], [len(spans) for _, spans in wanted],
+                          [offset for offset, _ in ranges], [length for _, length in ranges],
+                          [base + start for start in starts])
         done = False
         while not done:
-            code, _, _, index, done = lib.runai_response(self.streamer, 60_000)
+            code, _, file, index, done = lib.runai_response(self.streamer, 60_000)
             if code:
-                raise OSError(f"range {index} of {path}: {lib.runai_response_str(code).decode()}")
+                raise OSError(f"range {index} of {wanted[file][0]}: {lib.runai_response_str(code).decode()}")
         view = memoryview(memory).cast("B")
-        return [view[start:start + length] for start, (_, length) in zip(starts, ranges)]
+        pieces = iter([view[start:start + length] for start, (_, length) in zip(starts, ranges)])
+        return [[next(pieces) for _ in spans] for _, spans in wanted]
+
+    def load(self, paths):
+        """The tensors of safetensors shards, as vLLM loads a model: the length of each header, then the headers, then
+        all tensors. Returns [{name: bytes} ...]."""
+        lengths = self.read_files([(path, [(0, 8)]) for path in paths])
+        heads = [(path, [(8, int.from_bytes(length, "little"))]) for path, (length,) in zip(paths, lengths)]
+        wanted, names = [], []
+        for (path, [(_, length)]), (text,) in zip(heads, self.read_files(heads)):
+            spans = {name: entry["data_offsets"] for name, entry in json.loads(bytes(text)).items()
+                     if name != "__metadata__"}
+            wanted.append((path, [(8 + length + first, end - first) for first, end in spans.values()]))
+            names.append(list(spans))
+        return [dict(zip(tensors, pieces)) for tensors, pieces in zip(names, self.read_files(wanted))]
 
     def names(self, prefix):
         seen = []
@@ -81,9 +102,19 @@ def sums(told):
             for path in told["paths"]]
 
 
+def load(told):
+    """Loads a model; the SHA-256 of each tensor, and how long the load took."""
+    began = time.monotonic()
+    shards = Streamer().load(told["paths"])
+    took = time.monotonic() - began
+    return {"s": took, "sums": [{name: hashlib.sha256(tensor).hexdigest() for name, tensor in shard.items()}
+                                for shard in shards]}
+
+
 if __name__ == "__main__":
-    if sys.argv[1] == "-":
-        print(json.dumps(sums(json.load(sys.stdin))), flush=True)
+    if sys.argv[1] in ("-", "load"):
+        told = json.load(sys.stdin)
+        print(json.dumps(load(told) if sys.argv[1] == "load" else sums(told)), flush=True)
         os._exit(0)    # its threads stay behind
     from sequence import main
     main(Client)

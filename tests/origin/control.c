@@ -9,6 +9,7 @@
  *     seed=N                    starts the sequence of chance() again
  *     object=KEY SIZE           the key exists (SIZE -1: no more)
  *     objects=FORMAT N SIZE     N keys, one %d-like place for the number; SIZE may be "A-B"
+ *     file=KEY PATH             the key exists, and has the bytes of this file
  *     flip=GLOB                 a new version of every such object, now
  *     match=GLOB [METHOD]       begins a new rule; without it a behaviour makes a new rule for all
  *     as=ACCESSKEY              the rule is for what is signed with it; "-": for what is not signed
@@ -185,6 +186,15 @@ static bool set_behaviour(struct rule **rule, const char *name, const char *valu
     return false;
 }
 
+static bool add_file(char *value)
+{
+    char *path = strrchr(value, ' ');
+    if (path == NULL || strchr(value, '/') == NULL)
+        return false;
+    *path = 0;
+    return object_map(value, path + 1);
+}
+
 static bool apply_line(struct rule **rule, const char *name, char *value)
 {
     if (strcmp(name, "reset") == 0) {
@@ -209,6 +219,8 @@ static bool apply_line(struct rule **rule, const char *name, char *value)
     }
     if (strcmp(name, "objects") == 0)
         return add_objects(value);
+    if (strcmp(name, "file") == 0)
+        return add_file(value);
     if (strcmp(name, "flip") == 0)
         return objects_flip(value) > 0;
     if (strcmp(name, "match") == 0)

@@ -9,14 +9,18 @@
  *                first 32 bytes of each of its 4 KiB pages overwritten with digest_b
  *
  * A page therefore tells whose it is, and no two places of any two objects read alike. A key exists
- * if it was told to us (object=, objects=, a PUT), or if the last part of its name begins with
- * "size-N-": those exist without being listed. */
+ * if it was told to us (object=, objects=, file=, a PUT), or if the last part of its name begins
+ * with "size-N-": those exist without being listed. */
 #include "scripted.h"
 
+#include <fcntl.h>
 #include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #define BLOCK 65536
 #define PAGE 4096
@@ -220,6 +224,7 @@ void object_set(const char *key, int64_t size)
     struct object *object = object_get(key);
     blob_unref(object->stored);
     object->stored = NULL;
+    object->mapped = NULL;
     if (object->size >= 0 && size >= 0 && object->size != size)
         object_flip(object);
     object->size = size;
@@ -233,7 +238,27 @@ void object_flip(struct object *object)
     object->modified_s++;
     blob_unref(object->stored);
     object->stored = NULL;
+    object->mapped = NULL;
     etag_of(object);
+}
+
+bool object_map(const char *key, const char *path)
+{
+    struct stat stat;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    void *map = MAP_FAILED;
+    if (fstat(fd, &stat) == 0 && stat.st_size > 0)
+        map = mmap(NULL, (size_t)stat.st_size, PROT_READ, MAP_SHARED, fd, 0);
+    close(fd);
+    if (map == MAP_FAILED)
+        return false;
+    object_set(key, stat.st_size);
+    pthread_mutex_lock(&lock);
+    object_get(key)->mapped = map;
+    pthread_mutex_unlock(&lock);
+    return true;
 }
 
 struct flipping {
@@ -319,6 +344,7 @@ bool view_open(const char *key, struct view *ret)
         ret->version = object->version;
         ret->modified_s = object->modified_s;
         ret->stored = object->stored;
+        ret->mapped = object->mapped;
         if (ret->stored)
             ret->stored->refs++;
         memcpy(ret->etag, object->etag, sizeof(ret->etag));
@@ -339,8 +365,9 @@ void view_close(struct view *view)
 
 void view_bytes(const struct view *view, uint64_t offset, char *to, size_t bytes)
 {
-    if (view->stored) {
-        memcpy(to, view->stored->ptr + offset, bytes);
+    const char *kept = view->stored ? view->stored->ptr : view->mapped;
+    if (kept) {
+        memcpy(to, kept + offset, bytes);
         return;
     }
     while (bytes > 0) {

@@ -48,7 +48,8 @@ struct object {
     int64_t size;                /* -1: does not exist */
     uint64_t version;
     int64_t modified_s;
-    struct blob *stored;         /* NULL: the bytes are synthetic */
+    struct blob *stored;
+    const char *mapped;          /* a file; without it and `stored`, the bytes are synthetic */
     char *fields;                /* header lines that came with a PUT, or NULL */
     char etag[36];               /* with its quotes */
     char sha256[65];             /* of a PUT body */
@@ -64,11 +65,13 @@ struct view {
     char etag[36];
     char fields[2048];
     struct blob *stored;
+    const char *mapped;
 };
 
 void objects_init(void);
 struct object *object_get(const char *key);                  /* under lock; makes an entry */
 void object_set(const char *key, int64_t size);              /* exists from now on; size -1: gone */
+bool object_map(const char *key, const char *path);          /* has a file's bytes; maps it for good */
 void object_flip(struct object *object);                     /* under lock: another version */
 size_t objects_flip(const char *glob);
 bool view_open(const char *key, struct view *ret);           /* false: no such key */
@@ -98,6 +101,7 @@ void hex(const uint8_t *bytes, size_t count, char *ret);
     X(first_byte_ms, 0, "wait this long before the head")                                        \
     X(late_ms, 0, "wait this long behind what an answer without an object's bytes was made from")  \
     X(bandwidth, 0, "body bytes a second and connection, 0: as fast as it goes")                 \
+    X(bandwidth_all, 0, "body bytes a second of all connections together, 0: any number")        \
     X(tail_ppm, 0, "how many of a million requests are slow ...")                                \
     X(tail_factor, 10, "... and by how much: times first_byte_ms")                               \
     X(cut_after, -1, "end the connection after so many body bytes")                              \

@@ -158,8 +158,14 @@ static bool parse_head(struct conn *conn)
 {
     char text[64], ignored[8];
     int minor;
-    if (sscanf(conn->in, "%15s %65535s HTTP/1.%d", conn->verb, conn->target, &minor) != 3
-        || conn->target[0] != '/')
+    if (sscanf(conn->in, "%15s %65535s HTTP/1.%d", conn->verb, conn->target, &minor) != 3)
+        return false;
+    if (strncmp(conn->target, "http://", 7) == 0) {    /* AWS's C client sends whole URLs */
+        const char *path = strchr(conn->target + 7, '/');
+        if (path)
+            memmove(conn->target, path, strlen(path) + 1);
+    }
+    if (conn->target[0] != '/')
         return false;
     conn->query = strchr(conn->target, '?');
     if (conn->query)
@@ -280,6 +286,33 @@ static void answer_told_status(struct conn *conn)
 
 /* ---- GET and HEAD of an object ---- */
 
+/* Takes the time of so many bytes from a bandwidth that all connections share; returns its end. */
+static double share_ends_s(int64_t bandwidth, uint64_t bytes)
+{
+    static double taken_s;
+    double now = now_s();
+    pthread_mutex_lock(&lock);
+    taken_s = (taken_s > now ? taken_s : now) + (double)bytes / (double)bandwidth;
+    double end_s = taken_s;
+    pthread_mutex_unlock(&lock);
+    return end_s;
+}
+
+/* Waits as long as the bandwidths want after `bytes` more; false once the other side has gone. */
+static bool pace(struct conn *conn, double start_s, uint64_t bytes)
+{
+    const struct behaviour *told = &conn->told;
+    double until_s = 0;
+    if (told->bandwidth > 0)
+        until_s = start_s + (double)conn->sent / (double)told->bandwidth;
+    if (told->bandwidth_all > 0) {
+        double share_s = share_ends_s(told->bandwidth_all, bytes);
+        until_s = share_s > until_s ? share_s : until_s;
+    }
+    double ahead_s = until_s > 0 ? until_s - now_s() : 0;
+    return ahead_s <= 0 || linger(conn, (int64_t)(ahead_s * 1000));
+}
+
 /* Sends the body as told: paced, cut, stalled, changed on the way. */
 static void send_body(struct conn *conn, const struct view *view, uint64_t first, uint64_t bytes)
 {
@@ -313,12 +346,9 @@ static void send_body(struct conn *conn, const struct view *view, uint64_t first
         view_bytes(view, at, conn->slice, take);
         if (!send_all(conn, conn->slice, take, &conn->sent))
             return;
-        if (told->bandwidth > 0) {
-            double ahead_s = start + (double)conn->sent / (double)told->bandwidth - now_s();
-            if (ahead_s > 0 && !linger(conn, (int64_t)(ahead_s * 1000))) {
-                conn->close = conn->aborted = true;
-                return;
-            }
+        if (!pace(conn, start, take)) {
+            conn->close = conn->aborted = true;
+            return;
         }
     }
     if (told->flip_after >= 0 && bytes >= (uint64_t)told->flip_after)
@@ -609,7 +639,8 @@ static int usage(FILE *to)
     fprintf(to, "usage: scripted-origin [--port N] [--bind ADDRESS] [CONTROL-LINE ...]\n"
             "An S3 origin for tests: synthetic objects, faults on demand, exact counts.\n"
             "Control lines: reset=rules, seed=N, object=KEY SIZE, objects=FORMAT N SIZE,\n"
-            "flip=GLOB, match=GLOB [METHOD], region=NAME, code=NAME, and behaviours:\n");
+            "file=KEY PATH, flip=GLOB, match=GLOB [METHOD], region=NAME, code=NAME, and\n"
+            "behaviours:\n");
     control_help(to);
     return to == stdout ? 0 : 2;
 }

@@ -33,6 +33,18 @@ with Story("a01 the scripted origin does what it is told") as story:
     reply = client.get(key, 0, 299999)
     story.in_time("a slow origin is slow", 0.45 < reply.ended - reply.began < 0.8,
                   f"{reply.ended - reply.began:.3f} s")
+    origin.tell("reset=rules", "bandwidth_all=2000000")
+    began = time.monotonic()
+    together(*(lambda: Client(origin.port).get(key, 0, 299999) for _ in range(4)))
+    took = time.monotonic() - began
+    story.in_time("connections share a bandwidth", 0.45 < took < 0.9, f"{took:.3f} s")
+    with open(story.path("file"), "wb") as f:
+        f.write(body := story.random.randbytes(200000))
+    origin.tell("reset=rules", f"file=bucket/of-a-file {f.name}")
+    story.same("an object with the bytes of a file", client.get("bucket/of-a-file").body, body)
+    story.same("and a range of it", client.get("bucket/of-a-file", 70000, 150000).body, body[70000:150001])
+    origin.tell("flip=bucket/of-a-file")
+    story.bytes("its next version is synthetic", client.get("bucket/of-a-file"), "bucket/of-a-file", 0, 200000, version=2, status=200)
     for name, lines in {"cut by reset": ["cut_after=1000"],
                         "cut by FIN": ["cut_after=1000", "cut_fin=1"],
                         "too long a length": ["length_error=7", "cut_fin=1"],

@@ -1,14 +1,17 @@
-"""Run:ai Model Streamer reads as vLLM loads a model: in its default chunks and in ranges of 64 KiB
-in any order, by 1, 8 and 16 requests at once, over http and https, cold and warm. Each byte is the one
-that it reads directly, and comes from the origin once. An argument is the object's size in MiB."""
+"""Run:ai Model Streamer reads as vLLM loads a model. One object: in its default chunks and in ranges of 64 KiB in any
+order, by 1, 8 and 16 requests at once, over http and https, cold and warm. Each byte is the one that it reads directly,
+and comes from the origin once. A model of four safetensors shards: cold, half cached (only the missing half comes from
+the origin), warm, and in other ranges. An argument is the size in MiB of the object, and of the model."""
 import json
 
+import model
 from authority import *
 
 SIZE = (int(sys.argv[1]) if len(sys.argv) > 1 else 24) * MIB
 FULL = SIZE >= 1 << 30
 CHUNK, RANGE = 128 * MIB, 64 * 1024    # of a submission; of a range of it
 BATCH = 64
+SHARDS = 4
 
 
 def streamer():
@@ -18,21 +21,24 @@ def streamer():
     return max(found, key=os.path.getmtime)
 
 
-def read(python, env, paths, ranges, batch, concurrency, chunk=None):
-    """What one process of it reads of these objects, one after the other: [[SHA-256 ...] ...]."""
+def start(python, env, concurrency, how, told, chunk=None):
+    """What a process of it prints."""
     env = {**env, "RUNAI_STREAMER_CONCURRENCY": str(concurrency),
            "RUNAI_STREAMER_S3_USE_VIRTUAL_ADDRESSING": "0", "RUNAI_STREAMER_LOG_TO_STDERR": "1",
            "AWS_EC2_METADATA_DISABLED": "true",
            **({"RUNAI_STREAMER_CHUNK_BYTESIZE": str(chunk)} if chunk else {})}
-    told = json.dumps({"paths": paths, "ranges": ranges, "batch": batch})
-    done = subprocess.run([python, os.path.join(ROOT, "tests", "clients", "by_runai.py"), "-"],
-                          input=told, env=env, capture_output=True, text=True, timeout=300)
+    done = subprocess.run([python, os.path.join(ROOT, "tests", "clients", "by_runai.py"), how],
+                          input=json.dumps(told), env=env, capture_output=True, text=True, timeout=300)
     check(done.returncode == 0, f"it ended with {done.returncode}: {done.stderr[-1000:]}")
     return json.loads(done.stdout)
 
 
-with Story("e03 Run:ai Model Streamer", seconds=1500 if FULL else 240) as story:
-    python = streamer()
+def read(python, env, paths, ranges, batch, concurrency, chunk=None):
+    """What one process of it reads of these objects, one after the other: [[SHA-256 ...] ...]."""
+    return start(python, env, concurrency, "-", {"paths": paths, "ranges": ranges, "batch": batch}, chunk)
+
+
+def one_object(story, python):
     ours = Authority(story, "ours")
     cert, key = ours.sign("listener")
     origin = story.versity()
@@ -57,8 +63,7 @@ with Story("e03 Run:ai Model Streamer", seconds=1500 if FULL else 240) as story:
     for text, (ranges, batch, chunk) in kinds.items():
         direct, = read(python, origin.env(), ["s3://models/first"], ranges, batch, 8, chunk)
         story.fact(f"directly, {text}: right", direct == [truth[r] for r in map(tuple, ranges)])
-    mine = {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
-            "AWS_REGION": "us-east-1", "AWS_CA_BUNDLE": ours.file}
+    mine = {**server.client_env(), "AWS_CA_BUNDLE": ours.file}
     for scheme, url in (("http", server.endpoint), ("https", f"https://127.0.0.1:{tls_port}")):
         for concurrency in (1, 8, 16) if FULL else (1, 16) if scheme == "http" else (8,):
             for text, (ranges, batch, chunk) in kinds.items():
@@ -82,3 +87,72 @@ with Story("e03 Run:ai Model Streamer", seconds=1500 if FULL else 240) as story:
                                asked > 1.95 * len(ranges), asked)
                 story.note(f"{what}: {took:.1f} s for both, {asked:.0f} requests")
     story.same("nothing was refused", server.metric("penstock_http_refused_total"), 0)
+    server.stop()
+
+
+def one_model(story, python):
+    """Reads through Penstock from an origin that counts bytes. The halves of a shard meet at a border of 128 KiB, the unit
+    in which Penstock fetches."""
+    shards = model.write(story.path("model"), SHARDS, SIZE // SHARDS)
+    origin = story.origin(*(f"file=models/{folder}/{n} {path}" for folder in ("all", "two", "ends")
+                            for n, (path, _) in enumerate(shards)))
+    server = story.penstock(origin=origin.url, cache_size=f"{5 * SIZE + (1 << 30)}")
+    right, size = [sums for _, sums in shards], SIZE // SHARDS
+
+    def paths(folder, numbers=range(SHARDS)):
+        return [f"s3://models/{folder}/{n}" for n in numbers]
+
+    def moved(what, want, work):
+        """Does the work, and checks that the origin sends `want` bytes meanwhile."""
+        before, began = origin.totals()["bytes"], time.monotonic()
+        got = work()
+        origin.quiet()
+        sent = origin.totals()["bytes"] - before
+        story.note(f"{what}: {time.monotonic() - began:.1f} s")
+        story.same(f"{what}: the origin sends {want} bytes", sent, want)
+        return got
+
+    def load(folder, concurrency, numbers=range(SHARDS)):
+        return start(python, server.client_env(), concurrency, "load", {"paths": paths(folder, numbers)})["sums"]
+
+    def ranges_of(path, ranges):
+        with open(path, "rb") as f:
+            return [(f.seek(at), hashlib.sha256(f.read(length)).hexdigest())[1] for at, length in ranges]
+
+    story.same("model, cold: all tensors are right", moved("model, cold", SIZE, lambda: load("all", 16)), right)
+    wait_stored(server, SIZE)
+    for concurrency in (1, 16):
+        story.same(f"model, warm, {concurrency} at once: all tensors are right",
+                   moved(f"model, warm, {concurrency} at once", 0, lambda n=concurrency: load("all", n)), right)
+    moved("model, two shards of four", SIZE // 2, lambda: load("two", 8, (1, 3)))
+    wait_stored(server, SIZE * 3 // 2)
+    story.same("model, half cached by shards: all tensors are right",
+               moved("model, half cached by shards", SIZE // 2, lambda: load("two", 8)), right)
+    end = [(size // 2, size // 2)]
+    got = moved("model, the second half of each shard", SIZE // 2,
+                lambda: read(python, server.client_env(), paths("ends"), end, 1, 8))
+    story.same("model, the second halves: right", got, [ranges_of(path, end) for path, _ in shards])
+    wait_stored(server, SIZE * 5 // 2)
+    story.same("model, second halves cached: all tensors are right",
+               moved("model, second halves cached", SIZE // 2, lambda: load("ends", 16)), right)
+    wait_stored(server, SIZE * 3)
+    step = size // 7 // 3 * 3 + 1    # no border of a tensor, a unit or a chunk
+    other = [(at, min(step, size - at)) for at in range(0, size, step)]
+    story.random.shuffle(other)
+    for folder in ("all", "ends"):
+        order = story.random.sample(range(SHARDS), SHARDS)
+        got = moved(f"model, other ranges of {folder} in another order", 0,
+                    lambda f=folder, o=order: read(python, server.client_env(), paths(f, o), other, 3, 4, 5 * MIB))
+        story.same(f"model, other ranges of {folder}: right", got, [ranges_of(shards[n][0], other) for n in order])
+    story.same("nothing of the model was refused", server.metric("penstock_http_refused_total"), 0)
+
+
+def wait_stored(server, bytes):
+    """Until the cache has so many bytes."""
+    wait_for("the bytes are stored", lambda: server.metric("penstock_store_live_bytes") >= bytes)
+
+
+with Story("e03 Run:ai Model Streamer", seconds=1500 if FULL else 240) as story:
+    python = streamer()
+    one_object(story, python)
+    one_model(story, python)
