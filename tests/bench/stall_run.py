@@ -1,14 +1,15 @@
 """stall_run.py - how long a training loop waits for data (B1). SPDX-License-Identifier: Apache-2.0
 
 The loop of tests/bench/stall.c, straight from an origin that takes 30 ms to the first byte and
-gives 60 MB/s a connection, and through the subject: cold (nothing is cached), warm (everything is),
-and half (the cache holds half of the data set; 24 workers, since 8 would stall on the origin either
+gives 60 MB/s a connection, and through the subject: cold (nothing is cached), warm (everything is;
+beside nginx, in turn, which serves files of the same sizes by sendfile and writes its access log), and half (the cache holds half of the data set; 24 workers, since 8 would stall on the origin either
 way). The case `half` has a second baseline, `ideal`: the same loop straight from an origin that
 gives half of the keys without delay, as a cache that holds the right half and costs nothing. In the case
 `cold-list`, a job has the list of the keys (penstock-job): it starts with the clock of the cold loop,
 in the order in which the batches are read. The time includes the request that starts the job. """
 
 import json
+import os
 import time
 
 from stage import MIB, SIGN, Failed, Stage, facts, harness, in_turn, tool
@@ -30,9 +31,26 @@ def put(figures, case, ours, direct):
                 [e["wall_ms"] for e in direct])
 
 
+def paths_of(prefix, objects, seed):
+    """The paths of the objects that the loop reads, in its order."""
+    return tool("stall", port=0, prefix=prefix, objects=objects, shuffle=seed, list=1).split()
+
+
+def static_files(stage, prefix, objects):
+    """nginx that has the objects as files."""
+    root, block = stage.path("root"), os.urandom(MIB)
+    os.makedirs(root + prefix)
+    for path in paths_of(prefix, objects, 1):
+        with open(root + path, "wb") as f:
+            f.write(block[:int(os.path.basename(path).split("-")[1])])
+    return stage.static(root)
+
+
 def cold_and_warm(figures, stage, origin, objects, pairs):
     subject = stage.subject(origin, pairs * objects * BYTES_MEAN * 2 + 512 * MIB)
-    direct, cold, warm = [], [], []
+    files = "/bench/stall-files"
+    static = static_files(stage, files, objects)
+    direct, cold, warm, nginx = [], [], [], []
     for pair in range(pairs):
         prefix = f"/bench/stall-{pair}"
         straight, through = in_turn(pair,
@@ -43,15 +61,23 @@ def cold_and_warm(figures, stage, origin, objects, pairs):
         direct.append(straight)
         cold.append(through)
         time.sleep(0.5)    # the last commit
-        warm.append(epoch(subject.port, prefix, objects, pair + 100, True))
+        hits, beside = in_turn(pair,
+                               lambda p=prefix, s=pair: epoch(subject.port, p, objects, s + 100,
+                                                              True),
+                               lambda s=pair: epoch(static.port, files, objects, s + 100, False))
+        warm.append(hits)
+        nginx.append(beside)
     put(figures, "cold", cold, direct)
     put(figures, "warm", warm, direct)
+    figures.put("stall", "warm", "stall", "%", [e["stall"] for e in warm], "nginx-sendfile", [e["stall"] for e in nginx])
+    figures.put("stall", "warm-nginx", "stall", "%", [e["stall"] for e in nginx], "direct", [e["stall"] for e in direct])
     subject.stop()
+    static.stop()
 
 
 def start_job(port, prefix, objects, seed):
     """Starts a job that brings the objects of the loop; returns how long that took, in ms."""
-    paths = tool("stall", port=port, prefix=prefix, objects=objects, shuffle=seed, list=1).split()
+    paths = paths_of(prefix, objects, seed)
     bucket = prefix.split("/")[1]
     lines = "".join("\n" + json.dumps(path[len(bucket) + 2:]) for path in paths)
     began = time.monotonic()
