@@ -1,5 +1,5 @@
 """With torch: the loader's batches are those of a plain DataLoader over S3 GET, by each way that bytes
-take to the host's memory; tensors are the buffer's own memory, and keep it."""
+take to the host's memory; tensors are the buffer's own memory, and keep it. The loader tells its order."""
 import subprocess
 
 from harness import *
@@ -19,12 +19,14 @@ def main():
     with Story("x13 batches as tensors", 180) as story:
         python = found()
         origin = story.origin(f"objects=data/same/%03d {COUNT} {SMALL}",
-                              *[f"object=data/odd/{i:03} {size}" for i, size in enumerate(ODD)])
+                              *[f"object=data/odd/{i:03} {size}" for i, size in enumerate(ODD)],
+                              *[f"objects=data/{name}/%03d {COUNT} {SMALL}" for name in ("told", "cut")],
+                              "match=data/told/*", "first_byte_ms=20")
         path = story.path("fill.sock")
         server = story.penstock(origin=origin.url, fill_socket=path)
         env = {n: v for n, v in {**os.environ, **server.client_env()}.items() if n != "PENSTOCK_DEBUG"}
-        env.update(PENSTOCK_FILL_SOCKET=path, PYTHONPATH=os.path.join(ROOT, "src", "client", "python"),
-                   PYTHONDONTWRITEBYTECODE="1", PYTHONWARNINGS="ignore")
+        env.update(PENSTOCK_FILL_SOCKET=path, ORIGIN_URL=origin.url, PYTHONDONTWRITEBYTECODE="1", PYTHONWARNINGS="ignore",
+                   PYTHONPATH=os.path.join(ROOT, "src", "client", "python"))
         done = subprocess.run([python, __file__, "inside"], env=env, capture_output=True, text=True, timeout=150)
         lines = done.stdout.splitlines()
         for line in lines:
@@ -33,6 +35,8 @@ def main():
                 story.fact(text, verdict == "ok")
         story.fact("it went to its end", done.returncode == 0 and lines[-1:] == ["end"],
                    f"{done.returncode}: {done.stderr[-3000:]}")
+        story.same("with its order told, a cold epoch has each object come once",
+                   [origin.counts(f"data/told/{i:03}")["get"] for i in range(COUNT)], [1] * COUNT)
 
 
 # ---- what follows runs where torch is ----
@@ -115,6 +119,68 @@ def loaders(torch, penstock):
         and skipping.errors[0].code == "NoSuchKey")
 
 
+def lists(torch, penstock):
+    import json
+    import logging
+
+    from penstock.follow import log
+    from penstock.torch import GpuBatchLoader
+    warnings = []
+    kept = logging.Handler()
+    kept.emit = lambda record: warnings.append(record.getMessage())
+    log.addHandler(kept)
+    order = random.Random(1).sample(range(COUNT), COUNT)
+    keys = [f"told/{i:03}" for i in order]
+    batches = [keys[i:i + BATCH] for i in range(0, COUNT, BATCH)]
+    client = penstock.connect()
+
+    def report(id):
+        return json.loads(client.request("GET", "/data", [("penstock-job", id)])[2])
+
+    def loader_of(batches, client=client, **more):
+        return GpuBatchLoader(client, "data", batches, shape=(3, 1000), device="cpu", **more)
+    loader, ids, want = loader_of(batches), [], []
+    for epoch in ("a cold epoch", "a warm epoch", "the next", "one more"):
+        got = []
+        if epoch == "the next":
+            say("after an epoch in which all is cached, one has no job",
+                all(loader.follow is None for _ in loader) and loader._untold == 0)
+            continue
+        for batch in loader:
+            got.append(batch)
+            ids.append(loader.follow.id)
+            time.sleep(0.01)
+        say(f"{epoch} has one job, which is over with the epoch",
+            len(set(ids[-len(batches):])) == 1 and loader.follow is None)
+        told = report(ids[-1])
+        say(f"{epoch}: the job has the order, and sees the reads: {told['read']} of {told['listed']}",
+            told["listed"] == COUNT and told["state"] in ("done", "canceled") and told["read"] > 0)
+        want = want or got
+        say(f"{epoch}: the batches are whole", equal(torch, got, want)
+            and [len(batch) for batch in got] == [len(batch) for batch in batches])
+    loader = loader_of([[key.replace("told", "cut") for key in batch] for batch in batches], window=20 * SMALL)
+    for batch in loader:
+        id = loader.follow.id
+        break
+    del batch
+    say("an epoch that is broken off has no job left", loader.follow is None and report(id)["state"] == "canceled")
+    quiet = [loader_of(iter(batches)), loader_of(batches, follow=False)]
+    for loader in quiet:
+        say("no order is told", all(loader.follow is None for _ in loader))
+    say("a Penstock that takes lists gets no warning", not warnings)
+    foreign = penstock.connect(endpoint_url=os.environ["ORIGIN_URL"])
+    nowhere = penstock.connect(endpoint_url="http://127.0.0.1:1")
+    secret = [os.environ["AWS_SECRET_ACCESS_KEY"]]
+    wrong = penstock.connect(credentials=lambda: (os.environ["AWS_ACCESS_KEY_ID"], *secret, None))
+    secret[0] = "wrong"    # the fill socket has taken the right one
+    for text, other in (("a server that has no jobs", foreign), ("no server", nowhere), ("wrong credentials", wrong)):
+        warnings.clear()
+        loader = loader_of(batches, other)
+        right = [equal(torch, list(loader), want) for _ in range(2)]
+        say(f"{text}: two epochs are right, with one warning: {'; '.join(warnings)[:160]}",
+            all(right) and len(warnings) == 1)
+
+
 def datasets(torch, penstock):
     from penstock.torch import Dataset, GpuBatchLoader
     from torch.utils import data
@@ -173,6 +239,7 @@ def inside():
     import torch
     import penstock
     loaders(torch, penstock)
+    lists(torch, penstock)
     datasets(torch, penstock)
     lifetimes(torch, penstock)
     print("end", flush=True)

@@ -52,7 +52,29 @@ class Follow:
         self.close()
 
 
-class PlannedSampler:
+class Planned:
+    """Tells Penstock the order of each epoch: the base of PlannedSampler and of torch.py's GpuBatchLoader. These have
+    the attributes client, bucket, prefix and window. `follow`: the Follow of this epoch, or None."""
+    follow = None
+
+    def _tell(self, items):
+        self.close()
+        try:
+            self.follow = self.client.follow(self.bucket, items, self.prefix, self.window) if items else None
+        except PenstockError as failure:
+            log.warning("Penstock does not bring the objects of this epoch ahead of the reads: %s", failure)
+
+    def close(self):
+        """Ends the job of the latest epoch, if it has not ended. The next epoch does this, too."""
+        follow, self.follow = self.follow, None
+        try:
+            if follow:
+                follow.close()
+        except PenstockError as failure:
+            log.warning("Penstock may go on to bring objects of an epoch that is over: %s", failure)
+
+
+class PlannedSampler(Planned):
     """A sampler that tells Penstock the order of each epoch. It is for a map-style data set that reads through
     Penstock by any client, and needs no torch itself:
 
@@ -67,14 +89,15 @@ class PlannedSampler:
 
     def __init__(self, sampler, client, bucket, key_of, *, prefix="", window=None):
         self.sampler, self.client, self.bucket, self.key_of = sampler, client, bucket, key_of
-        self.prefix, self.window, self.follow = prefix, window, None
+        self.prefix, self.window = prefix, window
 
     def __len__(self):
         return len(self.sampler)
 
     def __iter__(self):
         order = list(self.sampler)
-        self._tell(order)
+        indices = (index for drawn in order for index in (drawn if isinstance(drawn, (list, tuple)) else [drawn]))
+        self._tell([self.key_of(index) for index in indices])
         try:
             yield from order    # the readers may be behind at the end: the job ends when they are there
         except GeneratorExit:   # the epoch was broken off
@@ -83,24 +106,6 @@ class PlannedSampler:
 
     def set_epoch(self, epoch):
         self.sampler.set_epoch(epoch)
-
-    def _tell(self, order):
-        self.close()
-        indices = (index for drawn in order for index in (drawn if isinstance(drawn, (list, tuple)) else [drawn]))
-        items = [self.key_of(index) for index in indices]
-        try:
-            self.follow = self.client.follow(self.bucket, items, self.prefix, self.window) if items else None
-        except PenstockError as failure:
-            log.warning("Penstock does not bring the objects of this epoch ahead of the reads: %s", failure)
-
-    def close(self):
-        """Ends the job of the latest epoch, if it has not ended. The next epoch does this, too."""
-        follow, self.follow = self.follow, None
-        try:
-            if follow:
-                follow.close()
-        except PenstockError as failure:
-            log.warning("Penstock may go on to bring objects of an epoch that is over: %s", failure)
 
 
 def line_of(item, prefix):

@@ -11,6 +11,11 @@ memory. Without a fill socket, the bytes come over HTTP, by batches ("batch") or
 "memfd", "batch" and "get", torch then copies the bytes from host memory to the device, if the device is a
 GPU.
 
+If the batches have a length (a list or a BatchSampler has one), the loader draws all of them as an epoch begins, and
+tells Penstock their order (follow.py): Penstock then brings what is not cached ahead of the loader. It reads other
+batches, such as those of a generator, one after another, and tells nothing. If everything was cached in an epoch
+whose order was told, the next epochs do without: a list costs the daemon CPU for each item.
+
 Each batch is read into a slot, which is one of the loader's buffers (ring.py). By default the program gets a
 copy of the slot. With clone=False there is no copy, and a batch is valid only until the program takes the
 next batch. Exception: if the device is a GPU and the slot is in host memory, the copy to the GPU is always
@@ -24,10 +29,11 @@ from torch.utils import data
 
 from . import items as layout
 from .errors import PenstockError
-from .follow import PlannedSampler    # noqa: F401 (programs import it from here)
+from .follow import Planned, PlannedSampler    # noqa: F401 (programs import PlannedSampler from here)
 from .ring import Ring
 
 SLOT_BYTES = 64 << 20
+UNTOLD_MAX = 16    # epochs in a row whose order is not told
 
 
 def choose_device(device):
@@ -44,15 +50,17 @@ def check_worker(device):
                            "device=\"cpu\" in workers")
 
 
-class GpuBatchLoader:
+class GpuBatchLoader(Planned):
     """Yields batches as tensors. shape: the shape of every item; a batch is then one tensor. Without a shape,
     a batch is a list of one-dimensional tensors, each as long as its item. slot_bytes: the room for one
     batch, in bytes. The default is the size of the first batch. Without a shape, if an item of this batch
     has no length, the default is at least 64 MiB. With on_error "skip" (only without a shape), items that
-    failed are empty, and `errors` lists them."""
+    failed are empty, and `errors` lists them. follow: False if the loader is not to tell Penstock its order.
+    window: how many bytes Penstock may bring ahead. If Penstock does not take the order of an epoch, the loader
+    logs one warning, and tells no further orders."""
 
     def __init__(self, client, bucket, batches, *, dtype=torch.uint8, shape=None, device="auto", depth=3,
-                 clone=True, prefix="", slot_bytes=None, on_error="fail", deadline=None):
+                 clone=True, prefix="", slot_bytes=None, on_error="fail", deadline=None, follow=True, window=None):
         if shape is not None and on_error != "fail":
             raise ValueError("with shape, on_error=\"skip\" would leave holes in the tensor of a batch: leave "
                              "out shape, or use on_error=\"fail\"")
@@ -62,6 +70,8 @@ class GpuBatchLoader:
         self.device, self.depth, self.clone = choose_device(device), depth, clone
         check_worker(self.device)
         self.on_error, self.deadline = on_error, deadline
+        self.window, self._tells = window, follow
+        self._untold, self._untold_next = 0, 1    # epochs that are left, and those after the next list
         self.way = client.way(self.device)
         self.errors = []
         self._host = self.device != "cpu" and not self.way.startswith("cuda")
@@ -75,20 +85,46 @@ class GpuBatchLoader:
 
     def __iter__(self):
         check_worker(self.device)
-        if self._pid != os.getpid():
-            self._ring, self._pid = None, os.getpid()
+        if self._pid != os.getpid():    # the ring and the job are the parent's
+            self._ring, self.follow, self._pid = None, None, os.getpid()
         waiting = collections.deque()
         self.errors = []
         try:
-            for batch in self.batches:
+            for batch in self._planned():
                 self._begin(waiting, batch)
                 if len(waiting) > self.depth:
                     yield from self._take(waiting)
             while waiting:
                 yield from self._take(waiting)
+            self._learn()
         finally:
             for slot, _ in waiting:    # the caller left the loop before its end
                 slot.release()
+            self.close()
+
+    def _planned(self):
+        """Returns the batches, after their order was told."""
+        if not self._tells or not hasattr(self.batches, "__len__"):
+            return self.batches
+        if self._untold:
+            self._untold -= 1
+            return self.batches
+        batches = [list(batch) for batch in self.batches]
+        items = [item for batch in batches for item in batch]
+        self._tell(items)
+        self._tells = self.follow is not None or not items
+        return batches
+
+    def _learn(self):
+        """At the end of an epoch: if its job found everything in the cache, the next epochs have no job: first one of
+        them, then twice as many each time."""
+        try:
+            if self.follow and self.follow.report()["fetched"] == 0:
+                self._untold, self._untold_next = self._untold_next, min(2 * self._untold_next, UNTOLD_MAX)
+            elif self.follow:
+                self._untold_next = 1
+        except PenstockError:
+            pass    # the next epoch is told
 
     # ---- one batch ----
 
