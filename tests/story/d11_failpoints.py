@@ -7,12 +7,14 @@ Without an argument, the process ends at each step, and half of the failures are
 all: every failure at every step (7 minutes)."""
 from harness import *
 
-SETS, OBJECTS, SIZE = 3, 224, 512 * 1024
+SETS, OBJECTS, SIZE = 3, 160, 512 * 1024    # each set is larger than the cache, for the recycler
 IN_EXTENT = 7                 # records of that size in an extent of 4 MiB
 # A step that only another failure leads to.
 LEADS_TO = {"evict": "append enospc 0 1"}
 # Steps of penstock fsck and of the scrub (story d14).
 OF_FSCK = {"cold-read", "index-read", "repair"}
+# Steps that a start or a stop takes.
+OF_STARTS = ("index-build", "file-read", "file-write", "file-rename", "file-renamed", "clean-leave", "clean-take")
 # Steps of a purge, and of what it does afterwards.
 OF_PURGES = ("ban-listed", "ban-taken", "bans-write", "bans-written", "sweep", "swept", "ban-forgotten")
 
@@ -112,6 +114,8 @@ with Story("d11 a failure at each step of a write to the cache folder", seconds=
             epoch, and all that was cached is young after kept()."""
             if step in OF_PURGES:
                 deeds = 2 * [self.purge, self.epoch, self.next_set, *4 * [self.epoch], self.purge, self.restart, self.epoch]
+            elif step in OF_STARTS:
+                deeds = 2 * [self.next_set, self.restart, self.epoch, self.kill, self.epoch]
             else:
                 deeds = 2 * [self.next_set, *4 * [self.epoch], self.restart, self.epoch, self.kill, self.epoch]
             for deed in deeds:
