@@ -116,10 +116,11 @@ class GpuBatchLoader(Planned):
         return batches
 
     def _learn(self):
-        """At the end of an epoch: if its job found everything in the cache, the next epochs have no job: first one of
-        them, then twice as many each time."""
+        """At the end of an epoch: if its job had nothing to fetch, and not just because the loader was faster, the
+        next epochs have no job: first one of them, then twice as many each time."""
         try:
-            if self.follow and self.follow.report()["fetched"] == 0:
+            report = self.follow.report() if self.follow else {}
+            if report and report["fetched"] == 0 and 2 * report["hits"] > report["listed"]:
                 self._untold, self._untold_next = self._untold_next, min(2 * self._untold_next, UNTOLD_MAX)
             elif self.follow:
                 self._untold_next = 1
