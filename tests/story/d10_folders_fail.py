@@ -30,9 +30,10 @@ with Story("d10 a folder that fails costs what lies in it, and nothing else", se
         return run(["umount", "-l", mounted[name]])[0] == 0
 
     def mount_again(name):
-        """The disk is plugged in again, when nobody uses the old mount."""
+        """The disk is plugged in again, when nobody uses the old mount. A loop device that is just being released can
+        refuse the mount."""
         wait_for("the daemon has let go of it", lambda: not run(["losetup", "-j", image(name)])[1].strip())
-        return mount(name)
+        return wait_for(f"{name} is mounted again", lambda: mount(name))
 
     def shut_down(name):
         """From now on all writes, and reads of what is not in memory, fail with EIO."""
