@@ -61,6 +61,14 @@ struct commit {
 
 /* ---- bytes ---- */
 
+/* Makes room for further items after the log is full, or after an error `e` of the disk. */
+static enum err next_extent(struct volume *volume, enum err e)
+{
+    if (e)
+        e = pinned_is_known(volume) ? room_recycle(volume) : ERR_FULL;
+    return e ? e : room_next_extent(volume);
+}
+
 /* Writes items[] in order. *ret_done is the number of items on disk, also after an error. */
 static enum err write_items(struct volume *volume, struct append_item **items, uint32_t count,
                             uint32_t *ret_done)
@@ -81,9 +89,7 @@ static enum err write_items(struct volume *volume, struct append_item **items, u
         if (e && (e != ERR_FULL || recycled))
             break;
         recycled = recycled || e;
-        e = !e ? OK : pinned_is_known(volume) ? room_recycle(volume) : ERR_FULL;
-        if (!e)
-            e = room_next_extent(volume);
+        e = next_extent(volume, e);
         if (e)
             break;
     }

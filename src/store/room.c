@@ -36,7 +36,7 @@
 #define REMOVAL_TRIES 4u              /* extents to evict for a removal, at most */
 
 static enum err forget_extent(struct volume *volume, uint32_t number, const struct toc_entry *entries,
-                              uint32_t count)
+                              uint32_t count, enum event_why why)
 {
     const struct ages *ages = extent_ages(volume->extents, number);
     enum err e = OK;
@@ -49,7 +49,7 @@ static enum err forget_extent(struct volume *volume, uint32_t number, const stru
         for (uint32_t end = MIN(count, i + RECYCLE_BATCH); !e && i < end; i++) {
             e = publish_recycled(volume->index, &entries[i], number, i);
             if (!ages || !ages_is_dead(ages, i))
-                events_note(volume->events, &entries[i].id, entries[i].first_unit, EVENT_DISK_FULL);
+                events_note(volume->events, &entries[i].id, entries[i].first_unit, why);
         }
         if (!e)
             e = account_commit(volume);
@@ -70,7 +70,8 @@ static uint64_t pinned_in(struct volume *volume, uint32_t number)
     return ages ? ages_pinned_bytes(ages) : 0;
 }
 
-static enum err recycle(struct volume *volume, uint32_t number, struct arena *keep)
+static enum err evict(struct volume *volume, uint32_t number, enum event_why why,
+                      struct arena *keep)
 {
     struct toc_entry *entries = NULL;
     uint32_t count = 0;
@@ -81,7 +82,7 @@ static enum err recycle(struct volume *volume, uint32_t number, struct arena *ke
     if (!pins_are_none(volume->options.pins))
         held = give_held(volume->extents, number, entries, e ? 0 : count);
     if (!e)
-        e = forget_extent(volume, number, entries, count);
+        e = forget_extent(volume, number, entries, count, why);
     /* pinned_dropped counts the rest */
     pinned_lost(volume, pinned - MIN(pinned, pinned_in(volume, number)));
     bool full = e == ERR_FULL || e == ERR_LIMIT;
@@ -99,7 +100,15 @@ static enum err recycle(struct volume *volume, uint32_t number, struct arena *ke
     extent_drop(volume->extents, number);
     metric_add(M_STORE_RECYCLED, 1);
     atomic_fetch_add(&volume->recycler.recycled, 1);
-    return full ? forget_extent(volume, number, entries, count) : OK;
+    return full ? forget_extent(volume, number, entries, count, why) : OK;
+}
+
+enum err room_evict(struct volume *volume, uint32_t number, enum event_why why)
+{
+    struct arena keep = { 0 };
+    enum err e = evict(volume, number, why, &keep);
+    arena_free(&keep);
+    return e;
 }
 
 /* Finds the extent to evict (give.h), and the weight of the records in it that must stay. */
@@ -121,13 +130,10 @@ static void begin_beyond_unusable(struct volume *volume)
 enum err room_recycle(struct volume *volume)
 {
     (void)failpoint(FAIL_EVICT);
-    struct arena keep = { 0 };
     uint64_t pinned;
     begin_beyond_unusable(volume);
     uint32_t victim = oldest(volume, &pinned);
-    enum err e = victim ? recycle(volume, victim, &keep) : ERR_FULL;
-    arena_free(&keep);
-    return e;
+    return victim ? room_evict(volume, victim, EVENT_DISK_FULL) : ERR_FULL;
 }
 
 /* ---- removals without room ---- */
@@ -160,8 +166,7 @@ static bool is_ready(const struct volume *volume)
     return atomic_load(&volume->recycler.ready);
 }
 
-/* Returns how many more files the log may begin when the open extents are full. */
-static uint64_t free_extents(const struct volume *volume)
+uint64_t room_free_extents(const struct volume *volume)
 {
     uint64_t want = atomic_load(&volume->space.extent_bytes);
     uint64_t size = atomic_load(&volume->space.size_bytes);
@@ -186,7 +191,7 @@ static enum mean_age_room next_class(struct volume *volume)
     pthread_mutex_lock(&volume->rule.lock);
     enum mean_age_room class = volume->rule.next_class;
     pthread_mutex_unlock(&volume->rule.lock);
-    return !is_ready(volume) && free_extents(volume) > 1 ? ROOM_FOR_ANY : class;
+    return !is_ready(volume) && room_free_extents(volume) > 1 ? ROOM_FOR_ANY : class;
 }
 
 /* The copy takes the place of the log, and the recycler may go on. Returns false if no copy is
@@ -225,7 +230,7 @@ enum err room_next_extent(struct volume *volume)
     enum err e = OK;
     if (!adopt_copy(volume)) {
         seal(volume);    /* so that it may be recycled */
-        e = free_extents(volume) ? open_extent_begin(volume->extents, OPEN_LOG) : ERR_FULL;
+        e = room_free_extents(volume) ? open_extent_begin(volume->extents, OPEN_LOG) : ERR_FULL;
     }
     if (!e)
         atomic_store(&volume->rule.log_class, (uint32_t)class);
@@ -241,7 +246,7 @@ static uint64_t extent_room(const struct volume *volume)
 size_t room_places(const struct volume *volume, uint64_t ret[ROOM_PLACES])
 {
     size_t count = 0;
-    uint64_t more = free_extents(volume);
+    uint64_t more = room_free_extents(volume);
     ret[count++] = open_extent_left(volume->extents, OPEN_LOG);
     if (is_ready(volume))
         ret[count++] = open_extent_left(volume->extents, OPEN_COPY);
@@ -254,7 +259,7 @@ size_t room_places(const struct volume *volume, uint64_t ret[ROOM_PLACES])
 static uint64_t room_bytes(const struct volume *volume)
 {
     uint64_t bytes = open_extent_left(volume->extents, OPEN_LOG) +
-                     free_extents(volume) * extent_room(volume);
+                     room_free_extents(volume) * extent_room(volume);
     return bytes + (is_ready(volume) ? open_extent_left(volume->extents, OPEN_COPY) : 0);
 }
 

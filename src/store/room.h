@@ -21,6 +21,12 @@ size_t room_places(const struct volume *volume, uint64_t ret[ROOM_PLACES]);
 /* The bytes that a record takes at most, with its row in the table of contents. */
 uint64_t room_of_append(const struct store_append *append);
 
+/* Returns how many more files may be begun for new records when the open extents are full. */
+uint64_t room_free_extents(const struct volume *volume);
+/* Evicts an extent with all its records. Its entries are deleted first, in transactions beside the
+ * commits. Returns OK; ERR_FULL if it must stay, because it has the highest number or can't be read
+ * now; or an error of the index. */
+enum err room_evict(struct volume *volume, uint32_t number, enum event_why why) MUST_USE;
 /* Evicts the oldest extent with all its records: for a full disk, which has no room for copies.
  * Returns OK, or ERR_FULL if no extent may go. */
 enum err room_recycle(struct volume *volume) MUST_USE;
