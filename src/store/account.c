@@ -35,8 +35,8 @@ static enum ages_waste waste_of(const struct extent *extent)
     struct ages_dead dead = ages_dead(ages);
     if (extent_is_unusable(extent))
         return WASTE_ALL;
-    if (ages_are_counting(ages) || !ages_counted(ages))
-        return WASTE_LITTLE;
+    if (ages_are_counting(ages) || !ages_counted(ages) || extent_is_staging(extent))
+        return WASTE_LITTLE;    /* the recycler leaves staging extents to the committer */
     if (!ages_entries(ages))
         return WASTE_ALL;
     return mean_age_is_waste(dead.dead, dead.records) &&
@@ -193,7 +193,8 @@ void account_appended(struct volume *volume, struct append_item *const *items, s
         ages_add(ages, record->ordinal, &(struct ages_record){
             .stamp = rule_stamp(&volume->rule), .metadata = record->kind == KIND_HEAD,
             .tally = items[i]->tally });
-        items[i]->pinned = pins_have(volume->options.pins, items[i]->name);
+        items[i]->pinned = pins_have(volume->options.pins, items[i]->name) &&
+                           !extents_is_staging(volume->extents, record->extent);
         if (items[i]->pinned)
             pinned_appended(volume, ages, record);
     }

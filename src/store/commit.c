@@ -25,6 +25,7 @@
 #include "store/removal.h"
 #include "store/room.h"
 #include "store/service.h"
+#include "store/stage.h"
 
 #define COMMIT_MS 100u
 #define TAKEN_ENTRIES 1000u           /* a commit takes this many that wait: fewer commits */
@@ -61,26 +62,29 @@ struct commit {
 
 /* ---- bytes ---- */
 
-/* Makes room for further items after the log is full, or after an error `e` of the disk. */
-static enum err next_extent(struct volume *volume, enum err e)
+/* Makes room for further items after an open extent is full, or after an error `e` of the disk. A
+ * full disk has no room for staged records. */
+static enum err next_extent(struct volume *volume, enum open_which which, enum err e)
 {
+    if (which == OPEN_STAGING)
+        return e ? e : stage_next_extent(volume);
     if (e)
         e = pinned_is_known(volume) ? room_recycle(volume) : ERR_FULL;
     return e ? e : room_next_extent(volume);
 }
 
 /* Writes items[] in order. *ret_done is the number of items on disk, also after an error. */
-static enum err write_items(struct volume *volume, struct append_item **items, uint32_t count,
-                            uint32_t *ret_done)
+static enum err write_items(struct volume *volume, enum open_which which,
+                            struct append_item **items, uint32_t count, uint32_t *ret_done)
 {
     uint32_t done = 0;
     bool recycled = false;
     enum err e = OK;
     while (done < count) {
         uint32_t next = done;
-        while (next < count && open_extent_add(volume->extents, OPEN_LOG, items[next]) == OK)
+        while (next < count && open_extent_add(volume->extents, which, items[next]) == OK)
             next++;
-        e = open_extent_write(volume->extents, OPEN_LOG);
+        e = open_extent_write(volume->extents, which);
         if (!e && next > done) {
             account_appended(volume, items + done, next - done);
             done = next;
@@ -89,7 +93,7 @@ static enum err write_items(struct volume *volume, struct append_item **items, u
         if (e && (e != ERR_FULL || recycled))
             break;
         recycled = recycled || e;
-        e = next_extent(volume, e);
+        e = next_extent(volume, which, e);
         if (e)
             break;
     }
@@ -97,21 +101,39 @@ static enum err write_items(struct volume *volume, struct append_item **items, u
     return e == ERR_LIMIT ? ERR_FULL : e;    /* the kernel has no memory for the write */
 }
 
-static enum err write_records(struct commit *commit)
+static bool goes_to(const struct append_task *task, enum open_which which)
+{
+    return task->append->staged == (which == OPEN_STAGING);
+}
+
+/* Writes the records of the tasks that go to this open extent. */
+static enum err write_tasks(struct commit *commit, enum open_which which)
 {
     struct append_item **items = arena_alloc(&commit->keep,
                                           (2 * commit->task_count + 1) * sizeof(*items));
     uint32_t count = 0, done = 0;
     for (uint32_t i = 0; i < commit->task_count; i++)
-        for (uint32_t k = 0; k < commit->tasks[i].count; k++)
+        for (uint32_t k = 0; goes_to(&commit->tasks[i], which) && k < commit->tasks[i].count; k++)
             items[count++] = &commit->tasks[i].items[k];
-    enum err e = write_items(commit->volume, items, count, &done);
+    enum err e = write_items(commit->volume, which, items, count, &done);
     for (uint32_t i = commit->task_count; e && i-- > 0;) {
+        if (!goes_to(&commit->tasks[i], which))
+            continue;
         count -= commit->tasks[i].count;
         if (count + commit->tasks[i].count > done)
             commit->tasks[i].err = e;
     }
     return e;
+}
+
+/* Returns OK, or an error that is not ERR_FULL if there was one. */
+static enum err write_records(struct commit *commit)
+{
+    enum err e = write_tasks(commit, OPEN_LOG);
+    if (e && e != ERR_FULL)
+        return e;
+    enum err staged = write_tasks(commit, OPEN_STAGING);
+    return staged ? staged : e;
 }
 
 /* ---- the index ---- */
@@ -391,7 +413,7 @@ static void take_commit(struct volume *volume, struct commit *commit)
            !refused) {
         struct list *first = volume->queue.appends.next;
         struct store_append *append = list_of(first, struct store_append, link);
-        if (open && !find_place(&places, append)) {
+        if (open && !append->staged && !find_place(&places, append)) {
             commit->seals_log = count == 0 && (open_extent_is_open(volume->extents, OPEN_LOG) ||
                                                atomic_load(&volume->recycler.ready));
             refused = count == 0 && !commit->seals_log && takes_without_room(volume, append);
@@ -572,6 +594,15 @@ static void follow_bans(struct volume *volume)
     removals_end(volume);
 }
 
+static void drop_staged(struct volume *volume)
+{
+    enum err e = stage_step(volume);
+    if ((e && e != ERR_FULL) || room_commit_removals(volume))
+        end_service(volume);
+    else
+        removals_end(volume);
+}
+
 /* The count goes on even if the folder stays too large: quotas wait for it. */
 static void shrink_and_count(struct volume *volume)
 {
@@ -602,6 +633,8 @@ static void tend(struct volume *volume, uint64_t *retried_ms, uint64_t *checked_
         service_end(volume, why);
     } else if (room_is_exceeded(volume)) {
         shrink_and_count(volume);
+    } else if (stage_is_due(volume)) {
+        drop_staged(volume);
     } else if (!follow_installation(volume) || !delete_leftovers(volume)) {
         end_service(volume);
     } else if (now - *checked_ms >= READER_CHECK_MS) {

@@ -119,7 +119,7 @@ void extent_recognize(struct extent *extent)
     } else if (!sealed && begins_with_record(extent)) {
         version = 1;
     }
-    extent->kind = kind;
+    atomic_store(&extent->kind, kind);
     atomic_store(&extent->rows, sealed ? footer.count : ROWS_UNKNOWN);
     atomic_store(&extent->faults.unread, at_end == ERR_IO || at_start == ERR_IO);
     atomic_store(&extent->sealed, (sealed || at_end == ERR_IO) && version);

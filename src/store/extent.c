@@ -36,6 +36,7 @@
 #include "base/metric.h"
 #include "base/raise.h"
 #include "store/extent_inside.h"
+#include "store/record_set.h"
 
 
 /* ---- the table ---- */
@@ -200,7 +201,35 @@ void extent_release(struct extent **held)
         free(atomic_load_explicit(&extent->times[i / TIME_CHUNKS][i % TIME_CHUNKS],
                                   memory_order_relaxed));
     ages_free(&extent->ages);
+    free((void *)(uintptr_t)extent->staged.set);
     free(extent);
+}
+
+bool extent_is_staging(const struct extent *extent)
+{
+    return atomic_load_explicit(&extent->kind, memory_order_relaxed) == EXTENT_STAGING;
+}
+
+void extent_keep_reads(struct extent *extent)
+{
+    check(!extent->staged.set);
+    extent->staged.set = must_alloc(record_set_bytes(ages_limit(extent->ages)));
+}
+
+void extent_note_read(struct extent *extent, uint32_t ordinal)
+{
+    struct extent_staged *staged = &extent->staged;
+    if (!staged->set || ordinal >= ages_limit(extent->ages) ||
+        record_set_has(staged->set, ordinal))
+        return;
+    record_set_put(staged->set, ordinal);
+    atomic_fetch_add_explicit(&staged->count, 1, memory_order_relaxed);
+}
+
+uint32_t extent_records_read(const struct extent *extent)
+{
+    const struct extent_staged *staged = &extent->staged;
+    return staged->set ? atomic_load_explicit(&staged->count, memory_order_relaxed) : UINT32_MAX;
 }
 
 int extent_fd(const struct extent *extent)
@@ -280,6 +309,14 @@ bool extents_is_unusable(struct extents *all, uint32_t number)
     bool unusable = extent && extent_is_unusable(extent);
     extent_release(&extent);
     return unusable;
+}
+
+bool extents_is_staging(struct extents *all, uint32_t number)
+{
+    struct extent *extent = extent_ref(all, number);
+    bool staging = extent && extent_is_staging(extent);
+    extent_release(&extent);
+    return staging;
 }
 
 uint32_t extents_highest(const struct extents *all)

@@ -55,6 +55,13 @@ bool extent_is_unusable(const struct extent *extent);
 /* True if the file has no record and gets none: it was sealed without one, or a crash came before its
  * first page. */
 bool extent_is_empty(const struct extent *extent);
+/* True if the extent has records that were fetched ahead of their readers (stage.h). Any thread. */
+bool extent_is_staging(const struct extent *extent);
+/* Notes that a record of a held extent was read. Cheap if the extent is no staging extent. */
+void extent_note_read(struct extent *extent, uint32_t ordinal);
+/* Returns how many records of a staging extent were read; UINT32_MAX if an earlier opening left the
+ * extent behind. */
+uint32_t extent_records_read(const struct extent *extent);
 
 /* Two facts about the metadata in record `ordinal`, kept only in RAM: when the origin last
  * confirmed the metadata (ageing_s), and metadata->granted. 0: not known in this process. */
@@ -119,6 +126,8 @@ uint32_t extents_damaged(const struct extents *all, uint32_t *ret_last);
 uint32_t extents_unusable(const struct extents *all);
 /* True if the file with this number is unusable. Any thread. */
 bool extents_is_unusable(struct extents *all, uint32_t number);
+/* True if the extent with this number is a staging extent. Any thread. */
+bool extents_is_staging(struct extents *all, uint32_t number);
 /* The highest number that a file in the folder has, or had; 0: there was none. The numbers of foreign
  * files far above all extents do not count. Any thread. */
 uint32_t extents_highest(const struct extents *all);
@@ -184,15 +193,15 @@ void extent_drop(struct extents *all, uint32_t number);
 
 /* ---- open extents: records are gathered, then written as one append ----
  *
- * The log is for the committer, the copy for the recycler. */
+ * The log and the staging extent are for the committer, the copy for the recycler. */
 
-enum open_which { OPEN_LOG, OPEN_COPY, OPEN_COUNT };
+enum open_which { OPEN_LOG, OPEN_COPY, OPEN_STAGING, OPEN_COUNT };
 
 struct append_item {
     struct record record;             /* open_extent_add sets the members extent and ordinal */
     uint64_t bucket;                  /* its hash */
     uint16_t tally;
-    slice name;                       /* of its object; set only for the log */
+    slice name;                       /* of its object; not set for the copy */
     bool pinned;                      /* set by account_appended: the name is pinned (pinned.h) */
     slice metadata_block, bytes;      /* must stay until open_extent_write */
     uint32_t offset;                  /* set by open_extent_add */

@@ -64,7 +64,7 @@ struct extent {
     struct turn turns[CLOCK_COUNT];
     /* Of the format. 0: the file is not one of this volume, and can't be held. */
     atomic_uchar version;
-    uint8_t kind;                     /* enum extent_kind */
+    atomic_uchar kind;                /* enum extent_kind */
     atomic_bool sealed;               /* the file ends with its table of contents */
     struct extent_faults {
         atomic_bool unread;           /* the disk failed when the extent was recognized */
@@ -73,6 +73,10 @@ struct extent {
     } faults;
     atomic_uint rows;                 /* of its table; ROWS_UNKNOWN: not sealed, or not read */
     struct ages *ages;
+    struct extent_staged {
+        _Atomic uint64_t *set;        /* the records that were read; NULL: it is not kept */
+        atomic_uint count;            /* of the set */
+    } staged;
     _Atomic uint64_t bytes;           /* of the file */
     _Atomic uint64_t held_bytes;      /* of the file, after it was unlinked */
     _Atomic(_Atomic uint32_t *) times[MARK_COUNT][TIME_CHUNKS];
@@ -158,6 +162,9 @@ struct extent *extent_add(struct extents *all, uint32_t number, int fd, uint64_t
  * finds it again. */
 bool extent_remove_file(struct extents *all, uint32_t number);
 void extent_grew(struct extent *extent, uint64_t bytes);
+/* From now on, extent_note_read keeps the records that were read. No reader may have found the
+ * extent yet. */
+void extent_keep_reads(struct extent *extent);
 
 /* Takes the next number that no file has, for a new file. Returns false if there is none. If the
  * file can't be made, the number is given back. Any thread. */

@@ -688,6 +688,7 @@ void folder_close(struct folder *folder, bool clean)
         /* after a failure, the next opening scans the extent */
         (void)!open_extent_seal(folder->extents, OPEN_LOG);
         (void)!open_extent_seal(folder->extents, OPEN_COPY);
+        (void)!open_extent_seal(folder->extents, OPEN_STAGING);
         clean = index_metas(folder->index, &metas) && !folder_why_lost(folder);
     }
     index_close(folder->index);

@@ -4,7 +4,8 @@
  * Two files evict such extents: room.c while the folder serves, and folder.c while the folder is
  * being opened. After an opening, and until the first pass over the pins has ended, no record is
  * pinned yet. The files of ages say which records were pinned before (ages.h). The extents with
- * these records are evicted last, too. */
+ * these records are evicted last, too. Staging extents go before all others: their records are
+ * fetched again at little cost. */
 #include "store/give.h"
 
 /* Without its row, the weight of a record that was pinned before is not known. So each of these
@@ -25,13 +26,14 @@ uint32_t give_choose(struct extents *extents, bool held, uint64_t *ret_stays)
     *ret_stays = UINT64_MAX;
     for (size_t i = 0; i < count; i++) {
         uint64_t weight = stays(extents, numbers[i], held);
-        bool unusable = extents_is_unusable(extents, numbers[i]);
-        if (extent_is_open(extents, numbers[i]) || (weight >= *ret_stays && !unusable) ||
+        bool first = extents_is_unusable(extents, numbers[i]) ||
+                     extents_is_staging(extents, numbers[i]);
+        if (extent_is_open(extents, numbers[i]) || (weight >= *ret_stays && !first) ||
             numbers[i] == extents_highest(extents))
             continue;
         found = numbers[i];
         *ret_stays = weight;
-        if (unusable)
+        if (first)
             break;
     }
     arena_free(&keep);

@@ -16,6 +16,7 @@ struct store {
      * whether a volume serves or not. */
     struct volume *volumes[VOLUMES_MAX];
     size_t volume_count;
+    _Atomic uint64_t ahead_bytes;     /* that jobs keep ahead of readers (store_keep_ahead) */
     struct pins *pins;
     struct pin_pass *pin_pass;
     atomic_size_t buffer_bytes;

@@ -7,9 +7,9 @@
  * written twice; its table of contents, if it can be written, comes after these bytes. Writes are
  * not synced: after a power cut, a record that the index names may be missing, and its checksum
  * fails. The table of contents of the open extent is in RAM, with the names, about 60 bytes a
- * record and its name. Readers find the new bytes of an extent by the index. Threads: the log is
- * for the committer, the copy for the recycler; extent.h and extent_inside.h mark functions for any
- * thread. */
+ * record and its name. Readers find the new bytes of an extent by the index. Threads: the log and
+ * the staging extent are for the committer, the copy for the recycler; extent.h and extent_inside.h
+ * mark functions for any thread. */
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -52,8 +52,8 @@ static bool write_parts(int fd, struct iovec *parts, int count, uint64_t offset)
 /* Makes a footer with the number of entries and their totals. The caller sets the other members. */
 static struct toc_footer footer_of(const struct extent *extent, const struct toc *toc)
 {
-    struct toc_footer footer = { .version = atomic_load(&extent->version), .kind = extent->kind,
-                                 .extent = extent->number, .count = toc->count };
+    struct toc_footer footer = { .version = atomic_load(&extent->version),
+                                 .kind = atomic_load(&extent->kind), .extent = extent->number, .count = toc->count };
     memcpy(footer.volume, extent->all->volume, sizeof(footer.volume));
     for (uint32_t i = 0; i < toc->count; i++) {
         footer.record_bytes += (uint32_t)toc_entry_record_bytes(&toc->entries[i]);
@@ -279,20 +279,23 @@ static enum err make_file(struct extents *all, uint32_t number, enum extent_kind
 enum err open_extent_begin(struct extents *all, enum open_which which)
 {
     struct open_extent *open = all->opens[which];
-    enum extent_kind kind = which == OPEN_LOG ? EXTENT_LOG : EXTENT_COPY;
+    static const enum extent_kind kinds[OPEN_COUNT] = {
+        [OPEN_LOG] = EXTENT_LOG, [OPEN_COPY] = EXTENT_COPY, [OPEN_STAGING] = EXTENT_STAGING };
     struct toc none;
     uint32_t number;
     int fd;
     check(!open->extent);
     if (!extents_take_number(all, &number))
         return ERR_FULL;    /* all numbers are used up */
-    enum err e = make_file(all, number, kind, &fd);
+    enum err e = make_file(all, number, kinds[which], &fd);
     if (e) {
         extents_give_number(all, number);
         return e;
     }
     struct extent *extent = extent_add(all, number, fd, PAGE_BYTES, false);
-    extent->kind = kind;
+    atomic_store(&extent->kind, (unsigned char)kinds[which]);
+    if (which == OPEN_STAGING)
+        extent_keep_reads(extent);
     atomic_store(&extent->version, FORMAT_VERSION);
     change_open(all, which, extent, &none);
     open->broken = false;

@@ -314,7 +314,7 @@ void pinned_see(struct volume *volume, struct pin_part *part, size_t rank,
     struct extent *extent = NULL;
     if (part->look != LOOK_NONE)
         extent = extent_ref(volume->extents, found->extent);
-    if (extent)
+    if (extent && !extent_is_staging(extent))    /* it goes with its pinned records, too */
         see(volume, part, &part->shares[rank], extent_ages_of(extent), found);
     extent_release(&extent);
 }

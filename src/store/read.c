@@ -362,6 +362,7 @@ static void touch(struct store_io *io, const struct read_plan *plan)
     uint32_t ordinal = plan->entries[0].ordinal;
     extent_touch(plan->extent, ordinal, rule_stamp(rule));
     extent_count_read(plan->extent, plan->give);
+    extent_note_read(plan->extent, ordinal);
     if (tallies_any_expire(tallies)) {
         struct ages *ages = extent_ages_of(plan->extent);
         uint8_t now = tallies_expire_now(tallies, ages_tally(ages, ordinal));

@@ -140,7 +140,8 @@ static void stamps_end(struct mean_age_stamps *stamps)
     stamps->old = NULL;
 }
 
-/* Open extents are swept, too: they can't be victims, but their stamps must not wrap, either. */
+/* Open extents and staging extents are swept, too: they can't be victims, but their stamps must not
+ * wrap, either. */
 static void sweep(struct volume *volume)
 {
     struct rule *rule = &volume->rule;
@@ -154,11 +155,11 @@ static void sweep(struct volume *volume)
         struct extent *extent = extent_ref(volume->extents, numbers[i]);
         if (!extent)
             continue;
-        bool open = extent_is_open(volume->extents, numbers[i]);
+        bool spared = extent_is_open(volume->extents, numbers[i]) || extent_is_staging(extent);
         struct mean_age_stamps stamps = stamps_of(volume, extent);
         of[count] = numbers[i];
         extents[count] = mean_age_sweep(&stamps, tick);
-        count += !open;
+        count += !spared;
         stamps_end(&stamps);
         extent_release(&extent);
     }

@@ -117,14 +117,19 @@ static uint32_t oldest(struct volume *volume, uint64_t *ret_stays)
     return give_choose(volume->extents, !pins_are_none(volume->options.pins), ret_stays);
 }
 
+void room_begin_log(struct volume *volume)
+{
+    if (!open_extent_is_open(volume->extents, OPEN_LOG) &&
+        open_extent_begin(volume->extents, OPEN_LOG) == OK)
+        atomic_store(&volume->rule.log_class, ROOM_FOR_ANY);
+}
+
 /* An unusable file may have the highest number, and it can go only when there is a higher one. If the
  * disk has no room for another file, an extent goes instead. */
 static void begin_beyond_unusable(struct volume *volume)
 {
-    if (extents_is_unusable(volume->extents, extents_highest(volume->extents)) &&
-        !open_extent_is_open(volume->extents, OPEN_LOG) &&
-        open_extent_begin(volume->extents, OPEN_LOG) == OK)
-        atomic_store(&volume->rule.log_class, ROOM_FOR_ANY);
+    if (extents_is_unusable(volume->extents, extents_highest(volume->extents)))
+        room_begin_log(volume);
 }
 
 enum err room_recycle(struct volume *volume)
@@ -170,7 +175,8 @@ uint64_t room_free_extents(const struct volume *volume)
 {
     uint64_t want = atomic_load(&volume->space.extent_bytes);
     uint64_t size = atomic_load(&volume->space.size_bytes);
-    uint64_t used = extents_bytes(volume->extents) + open_extent_left(volume->extents, OPEN_LOG);
+    uint64_t used = extents_bytes(volume->extents) + open_extent_left(volume->extents, OPEN_LOG) +
+                    open_extent_left(volume->extents, OPEN_STAGING);
     bool copies = open_extent_is_open(volume->extents, OPEN_COPY);
     uint64_t spare = size < 2 * want ? 0 : want;
     if (is_ready(volume))

@@ -27,6 +27,9 @@ uint64_t room_free_extents(const struct volume *volume);
  * commits. Returns OK; ERR_FULL if it must stay, because it has the highest number or can't be read
  * now; or an error of the index. */
 enum err room_evict(struct volume *volume, uint32_t number, enum event_why why) MUST_USE;
+/* Begins a log, if none is open, although the size may have no room for it: its file takes one page
+ * until records come. */
+void room_begin_log(struct volume *volume);
 /* Evicts the oldest extent with all its records: for a full disk, which has no room for copies.
  * Returns OK, or ERR_FULL if no extent may go. */
 enum err room_recycle(struct volume *volume) MUST_USE;

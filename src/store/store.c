@@ -20,6 +20,7 @@
 #include "store/pin_pass.h"
 #include "store/pins.h"
 #include "store/split.h"
+#include "store/stage.h"
 #include "store/sweep.h"
 
 #define LATELY_MIN 1024u              /* marks, each of a read of about a unit */
@@ -373,6 +374,31 @@ bool store_admits(struct store *store, const struct metadata *metadata, uint64_t
         return false;
     }
     return volume_admits(home, metadata, unit, limits.admission == ADMISSION_ALWAYS);
+}
+
+bool store_stages(struct store *store, const struct metadata *metadata, uint64_t first)
+{
+    struct tallies *tallies = store->installation.tallies;
+    uint16_t tally = tallies_of_name(tallies, metadata->name);
+    uint32_t unit = (uint32_t)first;
+    return tallies_has_room(tallies, tally, record_bytes(metadata, unit)) &&
+           stage_takes(store_home_of_unit(store, &metadata->id, unit));
+}
+
+uint64_t store_staged_max(const struct store *store)
+{
+    return atomic_load(&store->ahead_bytes) / 2;
+}
+
+void store_keep_ahead(struct store *store, uint64_t bytes)
+{
+    uint64_t all = MAX(store_capacity(store), 1u);
+    if (atomic_exchange(&store->ahead_bytes, bytes) == bytes)
+        return;
+    for (size_t i = 0; i < store->volume_count; i++) {
+        double share = (double)volume_capacity(store->volumes[i]) / (double)all;
+        stage_want(store->volumes[i], bytes ? (uint64_t)((double)bytes * share) + 1 : 0);
+    }
 }
 
 bool store_admits_metadata(struct store *store, const struct metadata *metadata)

@@ -293,6 +293,12 @@ bool store_allows(struct store *store, const struct metadata *metadata);
 /* Returns true if the record that has this unit may be stored (admission). To be called once for
  * each fetched record, when its flight begins: the call counts as a touch of the record. */
 bool store_admits(struct store *store, const struct metadata *metadata, uint64_t unit);
+/* Returns true if a record that store_admits has refused may be staged (store_append.staged). */
+bool store_stages(struct store *store, const struct metadata *metadata, uint64_t unit) MUST_USE;
+/* Returns the most bytes of one get that are staged: more would push themselves out. */
+uint64_t store_staged_max(const struct store *store);
+/* Sets the bytes that jobs keep ahead of readers; 0: there is no such job. One thread. */
+void store_keep_ahead(struct store *store, uint64_t bytes);
 /* Returns true if metadata of this object may be stored without bytes. At the quota of the bucket
  * or prefix, or while its bytes are counted, only newer metadata of an object that the store knows
  * may be stored. */
@@ -310,6 +316,9 @@ struct store_append {
     /* True: the recycler makes room for the record if necessary. False: the record is stored only
      * if there is room, or if store_admits has made the recycler make room. */
     bool must;
+    /* The record is for a reader that comes soon. It takes no room of the other records, and goes when
+     * it has been read, or after a time, or at the next opening of the folder (stage.h). */
+    bool staged;
     /* store_compared() before the origin was asked. If a purge came since, nothing is stored. */
     uint64_t compared;
     /* Commit the metadata, too. With all bytes of a small object it becomes one WHOLE record. */

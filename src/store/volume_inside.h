@@ -57,12 +57,21 @@ struct service {
     _Atomic int64_t gauges[VOLUME_GAUGES];
 };
 
+/* Records that are fetched ahead of their readers (stage.c). */
+struct staging {
+    _Atomic uint64_t wanted;          /* bytes that jobs keep ahead of readers; 0: there is no job */
+    _Atomic uint64_t idle_ms;         /* ageing time when the last job ended */
+    uint64_t looked_ms;               /* the latest look for extents that are due; committer only */
+    bool due;                         /* its result; committer only */
+};
+
 /* Bytes of the extents and of the file system. Any thread may read them. */
 struct space {
     _Atomic uint64_t size_bytes, reserve_bytes;
     _Atomic uint64_t free_bytes;      /* when the committer last looked */
     _Atomic uint64_t room_bytes;      /* for extents, without the reserve; at the same moment */
     _Atomic uint32_t extent_bytes;    /* of new extents */
+    struct staging staging;
 };
 
 /* The removals that are made now, or again (removal.c). The first `done` of them are committed.

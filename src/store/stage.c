@@ -1,0 +1,277 @@
+/* stage.c - room for records that are fetched ahead of their readers.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A job that follows its readers fetches records shortly before they are read. In a full cache, the
+ * rule admits few of these. The others are *staged*: they are appended to extents of their own, and
+ * go when they have been read. They are found, verified and read as all records are.
+ *
+ *   share = what jobs keep ahead, and SPARE_EXTENTS; at least 1/16 and at most half of the size
+ *
+ * A new staging extent takes free room, if there is some within the share. Otherwise an extent is
+ * evicted for it: a staging extent that readers have passed; or, if the share is used up, the oldest
+ * staging extent; or the extent of the rule whose records are the oldest on average. So staging
+ * extents never take more from the rule than their share, and no more than readers are behind the
+ * job. An extent goes whole, without copies. Extents with pinned records are never evicted here, and
+ * records in staging extents are never pinned: the pin counts when the object is stored again.
+ *
+ * Readers have passed an extent when all its records were read, or when most were, and half of a
+ * later one. So a few records that nobody reads keep no extent, and the records of slow readers stay
+ * as long as the share has room.
+ *
+ * Staging extents of an earlier opening are evicted soon after the folder was opened: no reader is
+ * known for their records. The same happens to all of them STAGE_IDLE_MS after the last job ended;
+ * the next epoch's job, which comes before that, uses their room again. Only the open extent stays
+ * if it has the highest number. Threads: the committer, unless stage.h says otherwise. */
+#include "store/stage.h"
+
+#include "base/guard.h"
+#include "store/account.h"
+#include "store/pinned.h"
+#include "store/room.h"
+#include "store/service.h"
+
+#define SPARE_EXTENTS 3u              /* the open one, and those that are being read */
+#define SHARE_LEAST 16u               /* of the size: one part of so many ... */
+#define SHARE_MOST 2u                 /* ... and of so many */
+#define STAGE_IDLE_MS 60000u          /* ageing time */
+#define LOOK_MS 500u                  /* between two looks for extents that are due */
+#define STEP_MS 200u                  /* of one step */
+#define TRIES 4u                      /* extents that are evicted for a new one, at most */
+#define READ_EIGHTHS 7u               /* most records were read */
+
+/* ---- the share ---- */
+
+void stage_want(struct volume *volume, uint64_t bytes)
+{
+    struct staging *staging = &volume->space.staging;
+    if (!bytes && atomic_load(&staging->wanted))
+        atomic_store(&staging->idle_ms, ageing_ms());
+    atomic_store(&staging->wanted, bytes);
+}
+
+uint64_t stage_share(const struct volume *volume)
+{
+    const struct space *space = &volume->space;
+    uint64_t size = atomic_load(&space->size_bytes), wanted = atomic_load(&space->staging.wanted);
+    uint64_t spare = (uint64_t)SPARE_EXTENTS * atomic_load(&space->extent_bytes);
+    return wanted ? MIN(MAX(wanted + spare, size / SHARE_LEAST), size / SHARE_MOST) : 0;
+}
+
+bool stage_takes(struct volume *volume)
+{
+    return volume_is_serving(volume) &&
+           stage_share(volume) >= atomic_load(&volume->space.extent_bytes);
+}
+
+/* ---- the extents ---- */
+
+/* A sealed extent that may be evicted. */
+struct place {
+    uint32_t number;
+    uint64_t bytes;
+    uint32_t records, read;           /* of a staging extent */
+    bool staging, left;               /* left: by an earlier opening */
+    double age;                       /* of the others: the mean age of their records, in ticks */
+    bool stays;                       /* it has pinned records */
+};
+
+static double age_of(const struct volume *volume, const struct extent *extent)
+{
+    struct ages_stamps stamps = ages_stamps(extent_ages_of(extent));
+    const struct mean_age_stamps all = { .stamps = stamps.stamps, .count = stamps.count,
+                                         .left_out = stamps.left_out };
+    struct mean_age_extent sum = mean_age_sweep(&all, mean_age_tick(volume->rule.policy));
+    return (double)sum.ages / MAX(sum.records, 1u);
+}
+
+/* Returns false if the extent may not be evicted, because it is open or has the highest number. */
+static bool look_at(struct volume *volume, uint32_t number, struct place *ret)
+{
+    struct extent *extent = extent_ref(volume->extents, number);
+    bool may = extent && !extent_is_open(volume->extents, number) &&
+               number != extents_highest(volume->extents);
+    if (may) {
+        const struct ages *ages = extent_ages_of(extent);
+        *ret = (struct place){ .number = number, .bytes = extent_size(extent),
+                               .staging = extent_is_staging(extent),
+                               .stays = ages_pinned_bytes(ages) || ages_held(ages) };
+        ret->read = extent_records_read(extent);
+        ret->records = extent_rows(extent);
+        ret->left = ret->staging && ret->read == UINT32_MAX;
+    }
+    extent_release(&extent);
+    return may;
+}
+
+/* Finds the extents that may be evicted, the oldest first; in keep. */
+static size_t find_places(struct volume *volume, struct arena *keep, struct place **ret)
+{
+    uint32_t *numbers;
+    size_t all = extents_numbers(volume->extents, keep, &numbers), count = 0;
+    *ret = arena_alloc(keep, (all + 1) * sizeof(**ret));
+    for (size_t i = 0; i < all; i++)
+        count += look_at(volume, numbers[i], &(*ret)[count]);
+    return count;
+}
+
+/* The bytes of the staging extents, with those that the open one may still get. */
+static uint64_t staged_bytes(struct volume *volume)
+{
+    struct arena keep = { 0 };
+    uint32_t *numbers;
+    uint64_t bytes = open_extent_left(volume->extents, OPEN_STAGING);
+    size_t count = extents_numbers(volume->extents, &keep, &numbers);
+    for (size_t i = 0; i < count; i++) {
+        struct extent *extent = extent_ref(volume->extents, numbers[i]);
+        bytes += extent && extent_is_staging(extent) ? extent_size(extent) : 0;
+        extent_release(&extent);
+    }
+    arena_free(&keep);
+    return bytes;
+}
+
+/* ---- which extent goes ---- */
+
+/* Finds the oldest staging extent that readers have passed; 0: there is none. */
+static uint32_t passed(const struct place *places, size_t count)
+{
+    bool later = false;               /* a later one was half read */
+    uint32_t found = 0;
+    for (size_t i = count; i-- > 0;) {
+        const struct place *at = &places[i];
+        if (!at->staging)
+            continue;
+        bool most = (uint64_t)at->read * 8 >= (uint64_t)at->records * READ_EIGHTHS;
+        if (at->left || at->read >= at->records || (most && later))
+            found = at->number;
+        later |= !at->left && (uint64_t)at->read * 2 >= at->records;
+    }
+    return found;
+}
+
+static uint32_t oldest(const struct place *places, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (places[i].staging)
+            return places[i].number;
+    return 0;
+}
+
+/* Finds the extent of the rule whose records are the oldest on average; 0: there is none, or it is
+ * not known yet which records are pinned. */
+static uint32_t of_rule(struct volume *volume, const struct place *places, size_t count)
+{
+    uint32_t found = 0;
+    double most = -1;
+    for (size_t i = 0; i < count && pinned_is_known(volume); i++) {
+        struct extent *extent = NULL;
+        if (!places[i].staging && !places[i].stays)
+            extent = extent_ref(volume->extents, places[i].number);
+        double age = !extent ? -1 : extent_is_unusable(extent) ? MEAN_AGE_CAP
+                                                               : age_of(volume, extent);
+        extent_release(&extent);
+        if (age <= most)
+            continue;
+        most = age;
+        found = places[i].number;
+    }
+    return found;
+}
+
+/* Evicts an extent for a new staging extent. `over`: the share is used up. */
+static enum err make_room(struct volume *volume, bool over)
+{
+    struct arena keep = { 0 };
+    struct place *places;
+    size_t count = find_places(volume, &keep, &places);
+    enum event_why why = EVENT_STAGED;
+    uint32_t number = passed(places, count);
+    if (!number && over)
+        number = oldest(places, count);
+    if (!number && !over) {
+        number = of_rule(volume, places, count);
+        why = EVENT_EVICTED;
+    }
+    arena_free(&keep);
+    return number ? room_evict(volume, number, why) : ERR_FULL;
+}
+
+enum err stage_next_extent(struct volume *volume)
+{
+    uint64_t want = atomic_load(&volume->space.extent_bytes);
+    (void)!open_extent_seal(volume->extents, OPEN_STAGING);
+    account_sealed(volume);
+    if (stage_share(volume) < want)
+        return ERR_FULL;
+    for (unsigned i = 0; i < TRIES; i++) {
+        bool over = staged_bytes(volume) + want > stage_share(volume) && guard_on(GUARD_STAGING);
+        enum err e = OK;
+        if (!over && room_free_extents(volume))
+            e = open_extent_begin(volume->extents, OPEN_STAGING);
+        else if (volume_holds_too_much(volume))
+            e = ERR_FULL;
+        else
+            e = make_room(volume, over);
+        if (e || open_extent_is_open(volume->extents, OPEN_STAGING))
+            return e == ERR_LIMIT ? ERR_FULL : e;
+    }
+    return ERR_FULL;
+}
+
+/* ---- extents that no reader needs ---- */
+
+static bool is_idle(const struct volume *volume)
+{
+    const struct staging *staging = &volume->space.staging;
+    return !atomic_load(&staging->wanted) &&
+           ageing_ms() >= atomic_load(&staging->idle_ms) + STAGE_IDLE_MS;
+}
+
+/* Finds an extent that is due; 0: there is none. */
+static uint32_t find_due(struct volume *volume)
+{
+    struct arena keep = { 0 };
+    struct place *places;
+    bool idle = is_idle(volume);
+    uint32_t found = 0;
+    size_t count = find_places(volume, &keep, &places);
+    for (size_t i = 0; i < count && !found && guard_on(GUARD_STAGING); i++)
+        if (places[i].left || (places[i].staging && idle))
+            found = places[i].number;
+    arena_free(&keep);
+    return found;
+}
+
+/* The extent with the highest number can go only after a higher one was made. */
+static void begin_higher(struct volume *volume)
+{
+    if (is_idle(volume) && open_extent_is_open(volume->extents, OPEN_STAGING)) {
+        (void)!open_extent_seal(volume->extents, OPEN_STAGING);
+        account_sealed(volume);
+    }
+    if (extents_is_staging(volume->extents, extents_highest(volume->extents)) &&
+        !open_extent_is_open(volume->extents, OPEN_STAGING))
+        room_begin_log(volume);
+}
+
+bool stage_is_due(struct volume *volume)
+{
+    struct staging *staging = &volume->space.staging;
+    if (mono_ms() < staging->looked_ms + LOOK_MS)
+        return staging->due;
+    staging->looked_ms = mono_ms();
+    begin_higher(volume);
+    staging->due = find_due(volume) > 0;
+    return staging->due;
+}
+
+enum err stage_step(struct volume *volume)
+{
+    uint64_t until_ms = mono_ms() + STEP_MS;
+    uint32_t number;
+    enum err e = OK;
+    while ((number = find_due(volume)) > 0 && !e && mono_ms() < until_ms)
+        e = room_evict(volume, number, EVENT_STAGED);
+    volume->space.staging.due = number > 0 && !e;
+    return e;
+}

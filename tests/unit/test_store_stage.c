@@ -1,0 +1,371 @@
+/* test_store_stage.c - records that are fetched ahead of their readers: their share, and their end.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "store_unit.h"
+#include "testing_unit.h"
+
+#include "store/extent_inside.h"
+#include "store/give.h"
+#include "store/pin.h"
+#include "store/pinned.h"
+#include "store/stage.h"
+
+#define EXTENT (2 * MIB)
+#define CACHE (64 * MIB)
+#define AHEAD (4 * MIB)
+#define SHARE (AHEAD + 3 * EXTENT)
+#define SIZE 100000u
+#define FITS ((int)(EXTENT / SIZE))   /* objects of an extent; one less, because of its table */
+#define OBJECTS 2000                  /* more than the cache can hold */
+
+static struct volume *volume_of(struct unit_store *unit)
+{
+    return unit->store->volumes[0];
+}
+
+/* Stores an object as a fetch does. */
+static enum err store_object(struct unit_store *unit, const char *set, int number, bool staged)
+{
+    char key[32];
+    struct unit_append append = { .refuse = false };
+    uint8_t *bytes = must_alloc(SIZE);
+    snprintf(key, sizeof(key), "%s%d", set, number);
+    struct metadata *metadata = make_metadata(unit, key, "\"1\"", SIZE);
+    object_fill(key, "\"1\"", 0, bytes, SIZE);
+    atomic_store(&metadata->compared, store_compared(unit->store));
+    append.append = (struct store_append){ .metadata = metadata, .with_metadata = true,
+                                           .bytes = { (char *)bytes, SIZE }, .staged = staged,
+                                           .compared = store_compared(unit->store),
+                                           .may_publish = may_publish, .done = append_done };
+    sem_init(&append.ended, 0, 0);
+    ok(store_append(unit->store, &append.append) == OK);
+    volume_wants_turn(volume_of(unit));
+    enum err e = append_wait(&append);
+    metadata_unref(&metadata);
+    free(bytes);
+    return e;
+}
+
+/* The same, if the store admits it, or takes it ahead of its reader. */
+static bool offer(struct unit_store *unit, const char *set, int number, bool ahead)
+{
+    char key[32];
+    snprintf(key, sizeof(key), "%s%d", set, number);
+    struct metadata *metadata = make_metadata(unit, key, "\"1\"", SIZE);
+    bool admitted = store_admits(unit->store, metadata, 0);
+    bool staged = !admitted && ahead && store_stages(unit->store, metadata, 0);
+    metadata_unref(&metadata);
+    return (admitted || staged) && store_object(unit, set, number, staged) == OK;
+}
+
+/* A cache that is full of objects a0, a1, ... Returns their number. */
+static int fill(struct unit_store *unit)
+{
+    int count = 0;
+    while (count < OBJECTS && offer(unit, "a", count, false))
+        count++;
+    ok(count > 500 && count < OBJECTS);
+    return count;
+}
+
+static bool read_one(struct unit_store *unit, const char *set, int number)
+{
+    char key[32];
+    snprintf(key, sizeof(key), "%s%d", set, number);
+    return has_object(unit, key, "\"1\"", SIZE);
+}
+
+/* Returns the bytes of all staging extents. */
+static uint64_t staged(struct unit_store *unit, unsigned *ret_count)
+{
+    struct extents *extents = volume_of(unit)->extents;
+    struct arena keep = { 0 };
+    uint32_t *numbers;
+    uint64_t bytes = 0;
+    size_t count = extents_numbers(extents, &keep, &numbers);
+    *ret_count = 0;
+    for (size_t i = 0; i < count; i++) {
+        struct extent *extent = extent_ref(extents, numbers[i]);
+        bool staging = extent && extent_is_staging(extent);
+        *ret_count += staging;
+        bytes += staging ? extent_size(extent) : 0;
+        extent_release(&extent);
+    }
+    arena_free(&keep);
+    return bytes;
+}
+
+static unsigned staging_extents(struct unit_store *unit)
+{
+    unsigned count;
+    (void)staged(unit, &count);
+    return count;
+}
+
+static uint64_t used(struct unit_store *unit)
+{
+    struct store_status status;
+    store_status(unit->store, &status);
+    return status.used_bytes;
+}
+
+static uint64_t entries(struct unit_store *unit)
+{
+    struct store_status status;
+    store_status(unit->store, &status);
+    return status.entries;
+}
+
+TEST(without_a_job_nothing_is_staged)
+{
+    struct unit_store unit = unit_open_sized(CACHE, EXTENT);
+    int count = fill(&unit);
+    ok(!offer(&unit, "s", 0, true) && store_object(&unit, "s", 0, true) == ERR_FULL);
+    store_keep_ahead(unit.store, AHEAD);
+    ok(offer(&unit, "s", 1, true) && read_one(&unit, "s", 1));
+    ok(staging_extents(&unit) == 1 && count_there(&unit, "a", count, SIZE) >= count - FITS);
+    unit_close(&unit);
+}
+
+/* The list of a job may be wrong: nobody reads what it brings. */
+TEST(staged_records_never_take_more_than_their_share)
+{
+    struct unit_store unit = unit_open_sized(CACHE, EXTENT);
+    int count = fill(&unit);
+    uint64_t most = 0;
+    unsigned extents;
+    store_keep_ahead(unit.store, AHEAD);
+    for (int i = 0; i < 400; i++) {
+        ok(offer(&unit, "s", i, true));
+        most = MAX(most, staged(&unit, &extents));
+        ok(used(&unit) <= CACHE);
+    }
+    ok(most > AHEAD && most <= SHARE);
+    ok(count_there(&unit, "a", count, SIZE) >= count - (int)(SHARE / EXTENT) * FITS);
+    for (int i = 400 - (int)(AHEAD / SIZE); i < 400; i++)    /* the latest are there */
+        ok(read_one(&unit, "s", i));
+    ok(!read_one(&unit, "s", 0));
+    unit_close(&unit);
+}
+
+TEST(the_share_is_at_most_half_of_the_size)
+{
+    struct unit_store unit = unit_open_sized(CACHE, EXTENT);
+    store_keep_ahead(unit.store, CACHE);
+    ok(stage_share(volume_of(&unit)) == CACHE / 2);
+    store_keep_ahead(unit.store, 1);
+    ok(stage_share(volume_of(&unit)) == 1 + 1 + 3 * EXTENT);
+    store_keep_ahead(unit.store, 0);
+    ok(stage_share(volume_of(&unit)) == 0);
+    unit_close(&unit);
+}
+
+/* The job is 20 objects ahead of its reader, which is much less than its window. */
+TEST(extents_that_readers_have_passed_make_room)
+{
+    struct unit_store unit = unit_open_sized(CACHE, EXTENT);
+    int count = fill(&unit);
+    unsigned most = 0;
+    store_keep_ahead(unit.store, AHEAD);
+    for (int i = 0; i < 600; i++) {
+        ok(store_object(&unit, "s", i, true) == OK);
+        if (i >= 20 && i % 50)    /* one in 50 is read by nobody */
+            ok(read_one(&unit, "s", i - 20));
+        most = MAX(most, staging_extents(&unit));
+    }
+    ok(most >= 2 && most <= 4);
+    ok(count_there(&unit, "a", count, SIZE) >= count - 4 * FITS);
+    unit_close(&unit);
+}
+
+static int key_count(struct unit_store *unit, int count)
+{
+    int found = 0;
+    for (int i = 0; i < count; i++)
+        found += read_one(unit, "s", i);
+    return found;
+}
+
+TEST(the_next_opening_drops_what_was_staged)
+{
+    struct unit_store unit = unit_open_sized(CACHE, EXTENT);
+    fill(&unit);
+    store_keep_ahead(unit.store, AHEAD);
+    for (int i = 0; i < 60; i++)
+        ok(offer(&unit, "s", i, true));
+    ok(key_count(&unit, 60) == 60);
+    int count = count_there(&unit, "a", OBJECTS, SIZE);
+    unit_close(&unit);
+    unit = unit_open_sized(CACHE, EXTENT);
+    soon(!staging_extents(&unit));
+    ok(key_count(&unit, 60) == 0 && count_there(&unit, "a", OBJECTS, SIZE) == count);
+    ok(entries(&unit) == (uint64_t)count);
+    soon(offer(&unit, "b", 0, false));    /* their room is for all */
+    unit_close(&unit);
+}
+
+TEST(a_while_after_the_last_job_all_of_it_goes)
+{
+    struct unit_store unit = unit_open_sized(CACHE, EXTENT);
+    fill(&unit);
+    store_keep_ahead(unit.store, AHEAD);
+    for (int i = 0; i < 60; i++)
+        ok(offer(&unit, "s", i, true));
+    store_keep_ahead(unit.store, 0);
+    usleep(1200000);
+    ok(key_count(&unit, 60) == 60);
+    store_keep_ahead(unit.store, AHEAD);    /* the next job: the time begins again */
+    atomic_fetch_add(&unit_ahead_ms, 100000);
+    usleep(1200000);
+    ok(staging_extents(&unit) >= 3);
+    store_keep_ahead(unit.store, 0);
+    atomic_fetch_add(&unit_ahead_ms, 100000);
+    soon(!staging_extents(&unit));
+    ok(key_count(&unit, 60) == 0 && entries(&unit) == (uint64_t)count_there(&unit, "a", OBJECTS, SIZE));
+    unit_close(&unit);
+}
+
+/* The recycler neither copies them nor takes them for room. */
+TEST(records_that_the_rule_admits_take_no_staged_ones)
+{
+    struct unit_store unit = unit_open_sized(CACHE, EXTENT);
+    fill(&unit);
+    store_keep_ahead(unit.store, AHEAD);
+    for (int i = 0; i < 38; i++)
+        ok(offer(&unit, "s", i, true));
+    unsigned extents = staging_extents(&unit);
+    for (int i = 0; i < 120; i++) {
+        char key[32];
+        snprintf(key, sizeof(key), "must%d", i);
+        ok(put_object(&unit, key, "\"1\"", 300000) == OK);
+        ok(used(&unit) <= CACHE);
+    }
+    ok(key_count(&unit, 38) == 38 && staging_extents(&unit) == extents);
+    unit_close(&unit);
+}
+
+TEST(a_full_disk_takes_staging_extents_first)
+{
+    struct unit_store unit = unit_open_sized(CACHE, EXTENT);
+    uint64_t stays;
+    fill(&unit);
+    store_keep_ahead(unit.store, AHEAD);
+    for (int i = 0; i < 60; i++)
+        ok(offer(&unit, "s", i, true));
+    struct extents *extents = volume_of(&unit)->extents;
+    ok(extents_is_staging(extents, give_choose(extents, false, &stays)) && stays == 0);
+    unit_close(&unit);
+}
+
+static bool pin(struct unit_store *unit, const char *prefix)
+{
+    struct pin_name name = { S("http://origin"), S("bucket"), slice_of(prefix) };
+    bool changed;
+    return store_pin(unit->store, &name, 1, true, &changed) == OK && changed;
+}
+
+TEST(pinned_records_are_neither_taken_nor_staged)
+{
+    struct unit_store unit;
+    struct store_options options = options_of(CACHE, EXTENT);
+    options.pin_percent = 50;
+    ok(unit_try(&unit, options) == OK);
+    fill(&unit);
+    store_keep_ahead(unit.store, AHEAD);
+    for (int i = 0; i < 10; i++)
+        ok(offer(&unit, "s", i, true));
+    ok(pin(&unit, "a") && pin(&unit, "s"));
+    uint64_t pinned = atomic_load(&volume_of(&unit)->pinned.bytes);
+    ok(pinned > CACHE / 3);
+    for (int i = 10; i < 300; i++)
+        (void)offer(&unit, "t", i, true);
+    ok(atomic_load(&volume_of(&unit)->pinned.bytes) == pinned);
+    ok(atomic_load(&volume_of(&unit)->pinned.lost) == 0);
+    unit_close(&unit);
+}
+
+/* An overwritten or purged object is gone, wherever it was. */
+TEST(staged_records_are_removed_and_purged)
+{
+    struct unit_store unit = unit_open_sized(CACHE, EXTENT);
+    fill(&unit);
+    store_keep_ahead(unit.store, AHEAD);
+    for (int i = 0; i < 30; i++)
+        ok(offer(&unit, "s", i, true));
+    ok(remove_object(&unit, "s3") == OK && !read_one(&unit, "s", 3) && read_one(&unit, "s", 4));
+    ok(purge(&unit, "s") == OK && key_count(&unit, 30) == 0);
+    for (int i = 0; i < 30; i++)
+        ok(offer(&unit, "s", i, true) && read_one(&unit, "s", i));
+    unit_close(&unit);
+}
+
+/* ---- kills ---- */
+
+static int point;                     /* where the child dies */
+static void die(void) { _exit(0); }
+
+static void child(int visit)
+{
+    struct unit_store unit = unit_open_sized(CACHE, EXTENT);
+    store_keep_ahead(unit.store, AHEAD);
+    for (int i = 0; i < 400; i++) {
+        if (i == visit)
+            call_at((enum failpoint)point, die);
+        (void)!store_object(&unit, "s", i, true);
+        (void)read_one(&unit, "s", i - 10);
+    }
+    _exit(1);
+}
+
+TEST(a_kill_at_any_step_leaves_right_bytes_and_no_staged_ones)
+{
+    static const enum failpoint points[] = { FAIL_EXTENT_MAKE, FAIL_EXTENT_HEAD, FAIL_APPEND,
+                                             FAIL_APPENDED, FAIL_SEAL, FAIL_SEALED,
+                                             FAIL_INDEX_COMMIT, FAIL_INDEX_COMMITTED, FAIL_DROP,
+                                             FAIL_DROPPED };
+    struct unit_store unit = unit_open_sized(CACHE, EXTENT);
+    int count = fill(&unit), rest = 0;
+    for (size_t i = 0; i < countof(points); i++) {
+        point = points[i];
+        int before = rest ? count_there(&unit, "a", count, SIZE) : count;
+        unit_close(&unit);
+        pid_t pid = fork();
+        if (pid == 0)
+            child(90 + 7 * (int)i);
+        ok(step_of(pid) == 0);
+        unit = unit_open_sized(CACHE, EXTENT);
+        (void)key_count(&unit, 400);    /* right bytes or none: checked inside */
+        soon(!staging_extents(&unit));
+        ok(key_count(&unit, 400) == 0);
+        ok(count_there(&unit, "a", count, SIZE) >= before - (int)(SHARE / EXTENT) * FITS);
+        char set[8];
+        snprintf(set, sizeof(set), "f%zu-", i);
+        soon(!offer(&unit, set, rest++, false));    /* full again */
+    }
+    unit_close(&unit);
+}
+
+TEST(a_failed_write_costs_the_records_alone)
+{
+    struct unit_store unit = unit_open_sized(CACHE, EXTENT);
+    fill(&unit);
+    store_keep_ahead(unit.store, AHEAD);
+    ok(offer(&unit, "s", 0, true));
+    fail_next(FAIL_APPEND, 0, 1, ENOSPC);
+    ok(!offer(&unit, "s", 1, true));
+    ok(offer(&unit, "s", 2, true) && read_one(&unit, "s", 2) && read_one(&unit, "s", 0));
+    ok(faults(&unit) == 0);
+    unit_close(&unit);
+}
+
+RUN_STORE(STORE_TEST(without_a_job_nothing_is_staged),
+          STORE_TEST(staged_records_never_take_more_than_their_share),
+          STORE_TEST(the_share_is_at_most_half_of_the_size),
+          STORE_TEST(extents_that_readers_have_passed_make_room),
+          STORE_TEST(the_next_opening_drops_what_was_staged),
+          STORE_TEST(a_while_after_the_last_job_all_of_it_goes),
+          STORE_TEST(records_that_the_rule_admits_take_no_staged_ones),
+          STORE_TEST(a_full_disk_takes_staging_extents_first),
+          STORE_TEST(pinned_records_are_neither_taken_nor_staged),
+          STORE_TEST(staged_records_are_removed_and_purged),
+          STORE_TEST(a_kill_at_any_step_leaves_right_bytes_and_no_staged_ones),
+          STORE_TEST(a_failed_write_costs_the_records_alone))
