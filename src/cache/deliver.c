@@ -127,11 +127,22 @@ static bool is_stored(struct fetch *fetch)
 {
     if (fetch->admission.judged == fetch->next)
         return fetch->admission.stores;
-    fetch->admission.judged = fetch->next;
-    fetch->admission.stores = fetch->admission.admitted &&
-                              store_admits(cache_store(fetch->inflight->cache), fetch->metadata,
-                                           fetch->next / UNIT_BYTES);
-    return fetch->admission.stores;
+    struct store *store = cache_store(fetch->inflight->cache);
+    struct admission *admission = &fetch->admission;
+    uint64_t unit = fetch->next / UNIT_BYTES;
+    if (admission->judged == NO_END && !fetch->ahead.began)
+        admission->may_stage = fetch->end - fetch->next <= store_staged_max(store);
+    admission->judged = fetch->next;
+    admission->staged = false;
+    admission->ahead = fetch->asked.as.ahead && admission->may_stage;
+    if (!admission->admitted)
+        admission->stores = false;
+    else if (fetch->asked.as.ahead)
+        admission->stores = store_admits_ahead(store, fetch->metadata, unit, &admission->staged) &&
+                            (!admission->staged || admission->may_stage);
+    else
+        admission->stores = store_admits(store, fetch->metadata, unit);
+    return admission->stores;
 }
 
 /* True if the fetch is ahead of its reader, and the disk does not keep up. It then waits for its reader
@@ -216,7 +227,8 @@ static void land(struct fetch *fetch)
     struct flight *flight = fetch->stream.current;
     check(fetch->next <= fetch->end && fetch->next == flight->start + flight->length);
     fetch->stream.current = NULL;
-    if (!flight_land(flight, fetch->admission.stores, needs_metadata(fetch, flight))) {
+    fetch->admission.read = fetch->asked.as.ahead && fetch->readers.count > 1;
+    if (!flight_land(flight, &fetch->admission, needs_metadata(fetch, flight))) {
         keep(fetch, flight);
         /* Its reader is not there yet: it must not bring more than it can keep. */
         fetch->admission.admitted &= !fetch->ahead.began;
@@ -327,7 +339,7 @@ static void close_current(struct fetch *fetch)
     if (fetch->admission.stores && whole) {
         flight->length = whole;
         atomic_store(&flight->filled, whole);
-        if (!flight_land(flight, true, false))
+        if (!flight_land(flight, &fetch->admission, false))
             keep(fetch, flight);
         flight_unref(&flight);
     } else {

@@ -39,6 +39,7 @@ struct asker {
     const struct identity *who;
     struct grant_name grant;
     uint64_t list_id;             /* 0: of no list; see struct get_ask */
+    bool ahead;                   /* as in struct get_ask */
 };
 
 /* The question of a fetch to the origin. The caller of fetch_start sets proof and upgrade while it
@@ -80,8 +81,11 @@ struct fetch_ahead {
 /* Whether the bytes of a fetch are stored. */
 struct admission {
     bool admitted;                /* they may be stored, if the store admits their record */
-    bool stores;                  /* the store has admitted the record that begins at `judged` */
+    bool stores;                  /* the store takes the record that begins at `judged` */
+    bool staged;                  /* ... but has not admitted it: it is for a reader that comes soon */
     uint64_t judged;              /* start of the record that the store judged last; NO_END: none */
+    bool may_stage;               /* the get has few enough bytes to stage them */
+    bool ahead, read;             /* as in struct store_append */
 };
 
 /* The way of the bytes from the answer to the flights. */

@@ -433,18 +433,21 @@ static void appended(struct store_append *append, enum err err)
     flights_unlock(flights, &id);
 }
 
-bool flight_land(struct flight *flight, bool store_it, bool with_metadata)
+bool flight_land(struct flight *flight, const struct admission *admission, bool with_metadata)
 {
     check(atomic_load(&flight->filled) == flight->length && flight->fetch);
     flight->fetch = NULL;
     waiters_wake(&flight->waiters);
-    if (!store_it || !epoch_holds(&flight->inflight->id, flight->fill.epoch))
+    if (!admission->stores || !epoch_holds(&flight->inflight->id, flight->fill.epoch))
         return false;
     flight->fill.append = (struct store_append){
         .metadata = flight->metadata,
         .first_unit = (uint32_t)(flight->start / UNIT_BYTES),
         .bytes = { flight->bytes, flight->length },
         .with_metadata = with_metadata,
+        .staged = admission->staged,
+        .ahead = admission->ahead,
+        .read = admission->read,
         .may_publish = epoch_may_publish,
         .compared = flight->fill.append.compared,
         .done = appended,

@@ -30,6 +30,7 @@
 
 struct flights;
 struct fetch;
+struct admission;                 /* fetch.h */
 
 /* All fetches and flights in progress for one object. */
 struct inflight {
@@ -130,10 +131,11 @@ void waiters_wake(struct list *waiters);
  * now; the fetch `feeder` will be resumed when a slot is free. Under the lock. */
 struct flight *flight_new(struct inflight *inflight, struct fetch *feeder,
                           struct metadata *metadata, uint64_t start, uint64_t length) MUST_USE;
-/* Ends a flight that is full, or was closed early at a whole unit. If `store_it`, gives the flight
- * to the store. Returns false if the store did not get it; the flight then stays joinable only
+/* Ends a flight that is full, or was closed early at a whole unit. If the store has admitted it,
+ * gives the flight to the store. Returns false if the store did not get it; the flight then stays joinable only
  * while it is referenced. Under the lock. */
-bool flight_land(struct flight *flight, bool store_it, bool with_metadata) MUST_USE;
+bool flight_land(struct flight *flight, const struct admission *admission,
+                 bool with_metadata) MUST_USE;
 void flight_fail(struct flight **flight);
 /* To be called when the fetch ends or begins again: it no longer waits for a slot. */
 void slots_forget(struct flights *flights, struct fetch *fetch);

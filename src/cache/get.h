@@ -33,6 +33,8 @@ struct get_ask {
     /* All gets of one list have the same list_id. Their calls to the origin take turns with other
      * calls as if they were one call. 0: the get belongs to no list. */
     uint64_t list_id;
+    /* The bytes are for a reader that comes soon: what the store does not admit is staged. */
+    bool ahead;
     bool lends;                   /* as store_to.lends */
     /* NULL, or memory for the bytes. An object with more bytes is ERR_TOO_LARGE. Where it can, the
      * store reads directly into this memory (store_read). If get_next returns bytes that lie

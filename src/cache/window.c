@@ -168,6 +168,8 @@ static bool begin_span(struct plan *plan, uint64_t limit)
         fetch_start_ahead(plan->sources.inflight, &asker, plan->metadata, &span);
     if (!fetch)
         return false;
+    struct store *store = cache_store(plan->of->loop->cache);
+    fetch->admission.may_stage = plan->end - plan->first <= store_staged_max(store);
     if (cut && !window->cut)
         window->cut = span.first;
     *span_at(window, window->count++) =

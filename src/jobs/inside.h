@@ -74,6 +74,7 @@ struct jobs {
     struct jobs_options options;
     struct reader_judge judge;
     bool started;                     /* the threads run */
+    atomic_uint follows;              /* runs of JOB_FOLLOW; the thread `jobs` changes it */
     pthread_mutex_t lock;
     struct list all;                  /* under the lock, the oldest first */
     size_t count;
@@ -273,8 +274,10 @@ uint64_t job_run_due_ms(const struct job_run *run, uint64_t now_ms);
 
 void run_follow_begin(struct job_run *run);    /* makes run->follow */
 void run_follow_end(struct job_run *run);      /* does nothing if there is none */
-/* Returns the window of a job now: at most half of the cache. Any thread. */
+/* Returns the window of a job now: all windows together take at most 3/8 of the cache. Any thread. */
 uint64_t run_follow_window(const struct jobs *jobs, const struct job_spec *spec);
+/* Tells the store how many bytes the jobs keep ahead of their readers. */
+void run_follow_note_windows(struct jobs *jobs);
 /* Tells all runs what clients have read. */
 void run_follow_take_reads(struct jobs *jobs);
 /* Reads further items of the list, so that reads of them count. */

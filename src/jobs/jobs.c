@@ -252,6 +252,7 @@ static int turn(struct jobs *jobs)
     go_on(jobs);
     list_each_safe(struct job_run, run, &jobs->runs, link)
         (void)job_run_turn(run);
+    run_follow_note_windows(jobs);
     begin(jobs);
     pthread_mutex_lock(&jobs->lock);
     list_each(struct job_run, run, &jobs->runs, link) {

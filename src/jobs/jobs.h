@@ -63,7 +63,7 @@ struct job_total {
 
 /* A job as a client sees it. */
 struct job_view {
-    /* With the sums of all items that are done, and a window of at most half of the cache. */
+    /* With the sums of all items that are done, and the window that the job has now. */
     struct job_file file;
     struct job_total total;           /* of a job in progress */
     uint64_t rate;                    /* bytes a second, lately; 0: it has ended, or just begun */

@@ -3,8 +3,9 @@
  *   cache/read_trace.h: reads ──> follow.h: how far the readers are ──> which items run.c may begin
  *   scout: the next items ─────────┘
  *
- * The job keeps a window of bytes ahead of its readers. The window is at most half of the cache, so
- * that an item is not evicted before it is read. The *scout* is a second source. It runs ahead of
+ * The job keeps a window of bytes ahead of its readers. The windows of all jobs take at most 3/8 of
+ * the cache together, so that an item is not evicted before it is read. What the cache does not
+ * admit is staged (store/stage.c). The *scout* is a second source. It runs ahead of
  * the source that the run takes its items from, so that a read of any of the next FOLLOW_ITEMS
  * items counts. A job that is late thus jumps to its readers: it skips the items behind them.
  *
@@ -43,8 +44,8 @@ struct run_follow {
 
 uint64_t run_follow_window(const struct jobs *jobs, const struct job_spec *spec)
 {
-    uint64_t half = store_capacity(jobs_store(jobs)) / 2;
-    return MIN(spec->window, MAX(half, 1u));
+    uint64_t most = store_capacity(jobs_store(jobs)) / 8 * 3 / MAX(atomic_load(&jobs->follows), 1u);
+    return MIN(spec->window, MAX(most, 1u));
 }
 
 static void set_window(struct job_run *run)
@@ -59,6 +60,7 @@ void run_follow_begin(struct job_run *run)
     follow->read_ms = ageing_ms();
     follow->before = run->job->report.readers;
     run->follow = follow;
+    atomic_fetch_add(&run->jobs->follows, 1);
     set_window(run);
     job_source_begin(&follow->scout, run);
     read_trace_watch(cache_trace(run->jobs->options.cache), true);
@@ -69,10 +71,19 @@ void run_follow_end(struct job_run *run)
     if (!run->follow)
         return;
     read_trace_watch(cache_trace(run->jobs->options.cache), false);
+    atomic_fetch_sub(&run->jobs->follows, 1);
     job_source_end(&run->follow->scout);
     follow_free(&run->follow->items);
     free(run->follow);
     run->follow = NULL;
+}
+
+void run_follow_note_windows(struct jobs *jobs)
+{
+    uint64_t bytes = 0;
+    list_each(struct job_run, run, &jobs->runs, link)
+        bytes += run->follow ? run->follow->window : 0;
+    store_keep_ahead(jobs_store(jobs), bytes);
 }
 
 /* ---- what is read ---- */

@@ -251,6 +251,16 @@ static enum err publish_and_commit(struct commit *commit)
 
 /* ---- what follows from a commit ---- */
 
+/* Clients had the bytes of a staged record from memory. */
+static void settle_read(struct volume *volume, const struct append_task *task)
+{
+    struct extent *extent = extent_ref(volume->extents, task->items[0].record.extent);
+    for (uint32_t i = 0; extent && i < task->count; i++)
+        if (task->items[i].record.extent == task->items[0].record.extent)
+            extent_note_read(extent, task->items[i].record.ordinal);
+    extent_release(&extent);
+}
+
 static void settle_task(struct volume *volume, const struct append_task *task)
 {
     struct metadata *metadata = task->append->metadata;
@@ -293,6 +303,8 @@ static void settle(struct commit *commit)
     struct volume *volume = commit->volume;
     for (uint32_t i = 0; i < commit->task_count; i++) {
         settle_task(volume, &commit->tasks[i]);
+        if (commit->tasks[i].append->read && !commit->tasks[i].err)
+            settle_read(volume, &commit->tasks[i]);
         settle_pins(volume, &commit->tasks[i]);
     }
     list_each(struct update, update, &commit->updates, link)
@@ -399,11 +411,13 @@ static bool takes_without_room(struct volume *volume, const struct store_append 
     return refused;
 }
 
-/* Under the lock. Appends beyond the commit's size, or without room, stay for the next one. */
+/* Under the lock. Appends beyond the commit's size, or without room, stay for the next one. A record
+ * that would fail because it finds no room is staged, if it is fetched ahead of its reader; `staged`
+ * says that this happened to the one before. */
 static void take_commit(struct volume *volume, struct commit *commit)
 {
     size_t entries = 0, bytes = 0, count = 0;
-    bool refused = false;
+    bool refused = false, staged = false;
     struct places places = { .at = 0 };
     list_init(&commit->appends);
     list_init(&commit->updates);
@@ -417,7 +431,10 @@ static void take_commit(struct volume *volume, struct commit *commit)
             commit->seals_log = count == 0 && (open_extent_is_open(volume->extents, OPEN_LOG) ||
                                                atomic_load(&volume->recycler.ready));
             refused = count == 0 && !commit->seals_log && takes_without_room(volume, append);
-            if (!refused)
+            staged = append->ahead && (refused || staged) && stage_takes(volume);
+            append->staged = staged;
+            refused = refused && !staged;
+            if (!refused && !staged)
                 break;
         }
         volume->queue.room_tries = 0;

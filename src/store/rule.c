@@ -154,6 +154,11 @@ static enum mean_age_verdict judge(struct rule *rule, uint64_t hash, enum mean_a
 bool rule_admits(struct rule *rule, uint64_t hash, bool always)
 {
     count(rule, 1, hash);
+    return rule_admits_ahead(rule, hash, always);
+}
+
+bool rule_admits_ahead(struct rule *rule, uint64_t hash, bool always)
+{
     pthread_mutex_lock(&rule->lock);
     rule_advance(rule);
     enum mean_age_room before = room(rule);

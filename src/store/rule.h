@@ -93,6 +93,9 @@ static inline bool rule_is_swept(const struct rule *rule)
 /* Counts a touch of a record that is not stored, and decides whether to store it. If room must be
  * made, wakes the recycler. `always`: the record counts as hot. */
 bool rule_admits(struct rule *rule, uint64_t hash, bool always);
+/* The same for a record that is fetched ahead of its reader. The read will be the touch: if both
+ * counted, half of the reuse intervals would be those between job and reader. */
+bool rule_admits_ahead(struct rule *rule, uint64_t hash, bool always);
 
 /* To be called when an admitted record is queued: it uses these bytes of the room. */
 void rule_take_room(struct rule *rule, uint64_t bytes);

@@ -169,7 +169,8 @@ enum err split_append(struct volume *home, struct volume *of_bytes, struct store
     atomic_store(&split->left, 2);
     struct store_append part = { .metadata = append->metadata, .done = append_part_done,
                                  .compared = append->compared, .must = append->must,
-                                 .staged = append->staged,
+                                 .staged = append->staged, .read = append->read,
+                                 .ahead = append->ahead,
                                  .may_publish = append->may_publish ? part_may_publish : NULL };
     split->metadata = (struct append_part){ part, split };
     split->metadata.append.with_metadata = true;

@@ -206,12 +206,14 @@ enum err stage_next_extent(struct volume *volume)
     for (unsigned i = 0; i < TRIES; i++) {
         bool over = staged_bytes(volume) + want > stage_share(volume) && guard_on(GUARD_STAGING);
         enum err e = OK;
-        if (!over && room_free_extents(volume))
+        if (!over && room_free_extents(volume)) {
             e = open_extent_begin(volume->extents, OPEN_STAGING);
-        else if (volume_holds_too_much(volume))
+            room_note(volume);    /* that room is no room of the rule any more */
+        } else if (volume_holds_too_much(volume)) {
             e = ERR_FULL;
-        else
+        } else {
             e = make_room(volume, over);
+        }
         if (e || open_extent_is_open(volume->extents, OPEN_STAGING))
             return e == ERR_LIMIT ? ERR_FULL : e;
     }

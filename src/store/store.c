@@ -361,28 +361,43 @@ static uint64_t record_bytes(const struct metadata *metadata, uint32_t unit)
     return MIN(metadata->size - MIN(start, metadata->size), RECORD_BYTES_MAX);
 }
 
+/* Returns true if the quota of the object's bucket or prefix has room for the record. `limits` are
+ * those of the object. */
+static bool quota_allows(struct store *store, struct volume *home, const struct metadata *metadata,
+                         uint32_t unit, const struct store_limits *limits)
+{
+    struct tallies *tallies = store->installation.tallies;
+    check(is_storable(metadata) && (uint64_t)unit * UNIT_BYTES <= metadata->size);
+    if (!limits->quota_bytes || tallies_has_room(tallies, tallies_of_name(tallies, metadata->name),
+                                                 record_bytes(metadata, unit)))
+        return true;
+    volume_over_quota(home, &metadata->id, unit);
+    return false;
+}
+
 bool store_admits(struct store *store, const struct metadata *metadata, uint64_t first)
 {
-    check(is_storable(metadata) && first * UNIT_BYTES <= metadata->size);
     uint32_t unit = (uint32_t)first;
     struct tallies *tallies = store->installation.tallies;
     struct volume *home = store_home_of_unit(store, &metadata->id, unit);
     struct store_limits limits = tallies_limits(tallies, metadata->name);
-    if (limits.quota_bytes && !tallies_has_room(tallies, tallies_of_name(tallies, metadata->name),
-                                                record_bytes(metadata, unit))) {
-        volume_over_quota(home, &metadata->id, unit);
-        return false;
-    }
-    return volume_admits(home, metadata, unit, limits.admission == ADMISSION_ALWAYS);
+    return quota_allows(store, home, metadata, unit, &limits) &&
+           volume_admits(home, metadata, unit, limits.admission == ADMISSION_ALWAYS);
 }
 
-bool store_stages(struct store *store, const struct metadata *metadata, uint64_t first)
+bool store_admits_ahead(struct store *store, const struct metadata *metadata, uint64_t first,
+                        bool *ret_staged)
 {
-    struct tallies *tallies = store->installation.tallies;
-    uint16_t tally = tallies_of_name(tallies, metadata->name);
     uint32_t unit = (uint32_t)first;
-    return tallies_has_room(tallies, tally, record_bytes(metadata, unit)) &&
-           stage_takes(store_home_of_unit(store, &metadata->id, unit));
+    struct volume *home = store_home_of_unit(store, &metadata->id, unit);
+    struct store_limits limits = tallies_limits(store->installation.tallies, metadata->name);
+    *ret_staged = false;
+    if (!quota_allows(store, home, metadata, unit, &limits))
+        return false;
+    if (volume_admits_ahead(home, metadata, unit, limits.admission == ADMISSION_ALWAYS))
+        return true;
+    *ret_staged = stage_takes(home);
+    return *ret_staged;
 }
 
 uint64_t store_staged_max(const struct store *store)

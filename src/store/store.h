@@ -293,8 +293,10 @@ bool store_allows(struct store *store, const struct metadata *metadata);
 /* Returns true if the record that has this unit may be stored (admission). To be called once for
  * each fetched record, when its flight begins: the call counts as a touch of the record. */
 bool store_admits(struct store *store, const struct metadata *metadata, uint64_t unit);
-/* Returns true if a record that store_admits has refused may be staged (store_append.staged). */
-bool store_stages(struct store *store, const struct metadata *metadata, uint64_t unit) MUST_USE;
+/* The same for a record that is fetched ahead of its reader, whose read will be the touch.
+ * *ret_staged: the record is not admitted, but may be staged (store_append.staged). */
+bool store_admits_ahead(struct store *store, const struct metadata *metadata, uint64_t unit,
+                        bool *ret_staged);
 /* Returns the most bytes of one get that are staged: more would push themselves out. */
 uint64_t store_staged_max(const struct store *store);
 /* Sets the bytes that jobs keep ahead of readers; 0: there is no such job. One thread. */
@@ -319,6 +321,10 @@ struct store_append {
     /* The record is for a reader that comes soon. It takes no room of the other records, and goes when
      * it has been read, or after a time, or at the next opening of the folder (stage.h). */
     bool staged;
+    /* A staged record: clients have read it already. */
+    bool read;
+    /* The record is fetched ahead of its reader. If it is admitted, and finds no room, it is staged. */
+    bool ahead;
     /* store_compared() before the origin was asked. If a purge came since, nothing is stored. */
     uint64_t compared;
     /* Commit the metadata, too. With all bytes of a small object it becomes one WHOLE record. */

@@ -248,18 +248,32 @@ void volume_over_quota(struct volume *volume, const struct object_id *id, uint32
                                                             : EVENT_QUOTA_NOT_COUNTED);
 }
 
+typedef bool admits_record(struct rule *rule, uint64_t hash, bool always);
+
 /* A pinned object needs no proof that it is read. */
-bool volume_admits(struct volume *volume, const struct metadata *metadata, uint32_t unit,
-                   bool always)
+static bool admits(struct volume *volume, const struct metadata *metadata, uint32_t unit,
+                   bool always, admits_record *rule_admits_it)
 {
     uint64_t hash = mean_age_hash(&metadata->id, rule_first_unit(unit));
     bool serves = volume_is_serving(volume);
     bool pinned = serves && pinned_wants(volume, metadata->name);
-    bool admits = serves && rule_admits(&volume->rule, hash, always || pinned);
-    if (!admits)
+    bool admitted = serves && rule_admits_it(&volume->rule, hash, always || pinned);
+    if (!admitted)
         events_note(volume->events, &metadata->id, unit,
                     serves ? EVENT_NOT_ADMITTED : EVENT_OUT_OF_SERVICE);
-    return admits;
+    return admitted;
+}
+
+bool volume_admits(struct volume *volume, const struct metadata *metadata, uint32_t unit,
+                   bool always)
+{
+    return admits(volume, metadata, unit, always, rule_admits);
+}
+
+bool volume_admits_ahead(struct volume *volume, const struct metadata *metadata, uint32_t unit,
+                         bool always)
+{
+    return admits(volume, metadata, unit, always, rule_admits_ahead);
 }
 
 bool volume_admits_metadata(struct volume *volume, const struct metadata *metadata)

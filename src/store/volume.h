@@ -56,6 +56,8 @@ bool volume_takes(struct volume *volume);
 bool volume_keeps_up(struct volume *volume);
 bool volume_admits(struct volume *volume, const struct metadata *metadata, uint32_t unit,
                    bool always);
+bool volume_admits_ahead(struct volume *volume, const struct metadata *metadata, uint32_t unit,
+                         bool always);
 /* Notes that a record was not stored because its bucket or prefix is at its quota, or has a quota and
  * is not counted yet. */
 void volume_over_quota(struct volume *volume, const struct object_id *id, uint32_t unit);

@@ -6,7 +6,11 @@ beside nginx, in turn, which serves files of the same sizes by sendfile and writ
 way). The case `half` has a second baseline, `ideal`: the same loop straight from an origin that
 gives half of the keys without delay, as a cache that holds the right half and costs nothing. In the case
 `cold-list`, a job has the list of the keys (penstock-job): it starts with the clock of the cold loop,
-in the order in which the batches are read. The time includes the request that starts the job. """
+in the order in which the batches are read. The time includes the request that starts the job. The case
+`half-follow`, the cache holds half of the data set, and each epoch has a job of mode follow with the order of that epoch; the
+time includes the request that starts the job, too. The first epoch fills the cache and is not counted. The loop is that of
+8 workers and batches of 16: its 8 workers read batches that lie 128 objects apart, which must be much less than the window
+(32 MiB, 220 objects), and the window much less than the cache. """
 
 import json
 import os
@@ -16,12 +20,13 @@ from stage import MIB, SIGN, Failed, Stage, facts, harness, in_turn, tool
 
 BYTES_MEAN = 150000
 EXTENT = 4 * MIB
+WINDOW = 32 * MIB    # of half-follow
 SLOW = ("first_byte_ms=30", "bandwidth=60000000")
 
 
-def epoch(port, prefix, objects, seed, signed, workers=8):
+def epoch(port, prefix, objects, seed, signed, workers=8, **loop):
     return facts(tool("stall", *(SIGN if signed else []), port=port, prefix=prefix, objects=objects,
-                      shuffle=seed, workers=workers))
+                      shuffle=seed, workers=workers, **loop))
 
 
 def put(figures, case, ours, direct):
@@ -75,13 +80,13 @@ def cold_and_warm(figures, stage, origin, objects, pairs):
     static.stop()
 
 
-def start_job(port, prefix, objects, seed):
+def start_job(port, prefix, objects, seed, **job):
     """Starts a job that brings the objects of the loop; returns how long that took, in ms."""
     paths = paths_of(prefix, objects, seed)
     bucket = prefix.split("/")[1]
     lines = "".join("\n" + json.dumps(path[len(bucket) + 2:]) for path in paths)
     began = time.monotonic()
-    reply = harness.Client(port).ask("POST", bucket, query=[("penstock-job", "")], body=('{"keys":[]}' + lines).encode())
+    reply = harness.Client(port).ask("POST", bucket, query=[("penstock-job", "")], body=(json.dumps({"keys": [], **job}) + lines).encode())
     if reply.status != 202:
         raise Failed(f"no job: {reply} {reply.body.decode()}")
     return (time.monotonic() - began) * 1000
@@ -133,6 +138,31 @@ def half(figures, stage, origin, objects, pairs):
     subject.stop()
 
 
+def half_follow(figures, stage, origin, objects, pairs):
+    data = objects * BYTES_MEAN
+    subject = stage.subject(origin, data // 2 + data // 80 + 2 * EXTENT, extent_size=f"{EXTENT // MIB}MiB")
+    prefix, loop = "/bench/stall-half-follow", {"batch": 16, "step-ms": 12}
+    direct, ours, missed = [], [], []
+
+    def through(seed):
+        before = origin.totals()["get"]
+        took_ms = start_job(subject.port, prefix, objects, seed, mode="follow", window=WINDOW)
+        done = epoch(subject.port, prefix, objects, seed, True, **loop)
+        missed.append((origin.totals()["get"] - before) / objects)
+        return {**done, "wall_ms": done["wall_ms"] + took_ms}
+
+    through(1)
+    missed.clear()
+    for pair in range(pairs):
+        straight, followed = in_turn(pair, lambda s=pair + 3: epoch(origin.port, prefix, objects, s, False, **loop),
+                                     lambda s=pair + 3: through(s))
+        direct.append(straight)
+        ours.append(followed)
+    put(figures, "half-follow", ours, direct)
+    figures.put("stall", "half-follow", "origin_gets", "of objects", missed)
+    subject.stop()
+
+
 def run(figures, quick, subject, chosen=()):
     objects, half_objects, pairs = (640, 1024, 1) if quick else (2560, 2560, 5)
     with Stage(quick, subject) as stage:
@@ -143,3 +173,5 @@ def run(figures, quick, subject, chosen=()):
             cold_list(figures, stage, origin, objects, pairs)
         if not chosen or "half" in chosen:
             half(figures, stage, origin, half_objects, 2 * pairs)
+        if not chosen or "half-follow" in chosen:
+            half_follow(figures, stage, origin, half_objects, pairs)

@@ -51,10 +51,11 @@ static bool offer(struct unit_store *unit, const char *set, int number, bool ahe
     char key[32];
     snprintf(key, sizeof(key), "%s%d", set, number);
     struct metadata *metadata = make_metadata(unit, key, "\"1\"", SIZE);
-    bool admitted = store_admits(unit->store, metadata, 0);
-    bool staged = !admitted && ahead && store_stages(unit->store, metadata, 0);
+    bool staged = false;
+    bool stores = ahead ? store_admits_ahead(unit->store, metadata, 0, &staged)
+                        : store_admits(unit->store, metadata, 0);
     metadata_unref(&metadata);
-    return (admitted || staged) && store_object(unit, set, number, staged) == OK;
+    return stores && store_object(unit, set, number, staged) == OK;
 }
 
 /* A cache that is full of objects a0, a1, ... Returns their number. */
