@@ -1,0 +1,133 @@
+"""A full cache that admits nothing, and a job that follows its readers: what the job brings is staged, so that each object is
+fetched once. The next start drops it. A wrong list costs a bounded share of the cache. And kill -9 at any step."""
+from jobs import *
+
+SIZE, COUNT, OTHERS = 100_000, 1000, 1100
+CACHE, EXTENT, WINDOW = 96 * MIB, 4 * MIB, 8 * MIB
+
+use_tests_daemon()
+with Story("j09 what the cache does not admit is staged for its readers", seconds=240) as story:
+    control = story.path("failpoints")
+    clock = story.clock()
+    origin = story.origin(f"objects=pile/%d {COUNT} {SIZE}", f"objects=pile/other-%d {OTHERS} {SIZE}",
+                          f"objects=pile/wrong-%d {COUNT} {SIZE}")
+    server = story.penstock(origin=origin.url, cache_size=f"{CACHE}", extent_size=f"{EXTENT}", freshness="immutable",
+                            env={"PENSTOCK_FAILPOINTS": control})
+    jobs = Jobs(server.client)
+
+    def follow(keys, window=WINDOW):
+        return jobs.start(mode="follow", keys=[], window=window, lines=[f"{k}" for k in keys])
+
+    def extents():
+        """The extents on the disk, by their kind: that in the head page of each."""
+        kinds, folder = {1: 0, 2: 0, 3: 0}, os.path.join(server.cache_dir, "extents")
+        for name in os.listdir(folder):
+            try:
+                with open(os.path.join(folder, name), "rb") as file:
+                    head = file.read(13)
+                kinds[head[12]] += 1
+            except (FileNotFoundError, IndexError):
+                pass    # it was evicted, or has no head page yet
+        return kinds
+
+    def staging():
+        return extents()[3]
+
+    def arm(*lines):
+        """From now on these steps fail."""
+        with open(control + ".new", "w") as file:
+            file.write("".join(line + "\n" for line in lines))
+        os.rename(control + ".new", control)
+
+    def used():
+        return server.metric("penstock_store_bytes")
+
+    # ---- a full cache ----
+    arm()
+    for n in range(OTHERS):
+        server.get(f"pile/other-{n}")
+    kept = wait_for("the cache is full", lambda: (n := server.metric("penstock_store_entries")) > 500 and n)
+    origin.reset()
+    for n in range(20):
+        server.get(f"pile/{COUNT - 1 - n}")
+    again = sum(server.get(f"pile/{COUNT - 1 - n}").cache == "hit" for n in range(20))
+    story.same("the full cache admits nothing", again, 0)
+
+    # ---- a list that is larger than the room that is left ----
+    origin.reset()
+    order = story.random.sample(range(COUNT - 20), COUNT - 20)
+    id = follow(order)
+    rests(origin)
+    hits, most, fullest = 0, 0, 0
+    for n in range(0, len(order), 20):
+        hits += read_objects(server.client, order[n:n + 20], SIZE, 0.004)
+        most, fullest = max(most, staging()), max(fullest, used())
+    report = jobs.ended(id)
+    story.fact("nearly all objects are there when they are read", hits >= 0.95 * len(order), hits)
+    story.fact("each object was fetched once", origin.totals()["get"] <= 1.02 * len(order), origin.totals())
+    story.same("the job kept what it brought", (report["state"], report["not_kept"], report["failed"]), ("done", 0, 0))
+    story.fact("staged objects take no more than their share", 1 <= most <= (WINDOW // EXTENT) + 4, most)
+    story.fact("... and the cache not more than its size", fullest <= CACHE, fullest)
+
+    # ---- a restart ----
+    id = follow(order)
+    rests(origin)
+    story.fact("the next job stages, too", staging() >= 1, extents())
+    jobs.ask("DELETE", id)
+    server = server.restart()
+    jobs = Jobs(server.client)
+    wait_for("the start drops what was staged", lambda: staging() == 0)
+    entries = server.metric("penstock_store_entries")
+    story.fact("... and nothing else", kept - (most + 1) * (EXTENT // SIZE + 1) <= entries <= kept, (kept, entries))
+    story.same("the folder is in order", server.metric("penstock_store_serving"), 1)
+
+    # ---- the end of the last job ----
+    for n in range(OTHERS):    # the room of the staged objects is for all
+        server.get(f"pile/other-{n}")
+    id = follow(order)
+    rests(origin)
+    story.fact("a job after the restart stages", staging() >= 1, extents())
+    jobs.ask("DELETE", id)
+    time.sleep(1.5)
+    story.fact("after its end they stay for a while, for the next job", staging() >= 1, extents())
+    clock.ahead(120)
+    wait_for("then they go", lambda: staging() == 0)
+
+    # ---- a wrong list ----
+    for n in range(OTHERS):
+        server.get(f"pile/other-{n}")
+    before = server.metric("penstock_store_entries")
+    origin.reset()
+    id = follow([f"wrong-{n}" for n in range(COUNT)])
+    read_objects(server.client, order[:100], SIZE, 0.004)
+    sent = rests(origin)
+    story.fact("a list that nobody reads brings one window", sent <= (100 + 1.5 * WINDOW / SIZE) * SIZE, sent / SIZE)
+    story.fact("... and takes its share, no more", staging() <= (WINDOW // EXTENT) + 4, extents())
+    jobs.ask("DELETE", id)
+    clock.ahead(120)
+    wait_for("it gives its share back", lambda: staging() == 0)
+    lost = before - server.metric("penstock_store_entries")
+    story.fact("little of what was cached is lost", lost <= (WINDOW // EXTENT + 4) * (EXTENT // SIZE + 1), lost)
+
+    # ---- kill -9 ----
+    for point in ("append", "appended", "seal", "index-commit", "index-committed", "drop", "dropped"):
+        for n in range(OTHERS):
+            server.get(f"pile/other-{n}")
+        id = follow(order)
+        rests(origin)
+        read_objects(server.client, order[:60], SIZE, 0)
+        arm(f"{point} crash")
+        for n in order[60:500]:
+            if server.get(f"pile/{n}").error:
+                break
+        arm()
+        server.kill()
+        server = server.again()
+        jobs = Jobs(server.client)
+        jobs.ask("DELETE", id)
+        story.fact(f"the process ended at the step {point}", point in open(control + ".hits").read().split())
+        clock.ahead(120)
+        wait_for("nothing staged is left", lambda: staging() == 0)
+        read_objects(server.client, order[:100], SIZE, 0)    # right bytes
+        story.same("... and the folder is in order", server.metric("penstock_store_serving"), 1)
+    story.same("the daemon ends cleanly", server.stop(), 0)
