@@ -20,8 +20,8 @@
  *
  * Staging extents of an earlier opening are evicted soon after the folder was opened: no reader is
  * known for their records. The same happens to all of them STAGE_IDLE_MS after the last job ended;
- * the next epoch's job, which comes before that, uses their room again. Only the open extent stays
- * if it has the highest number. Threads: the committer, unless stage.h says otherwise. */
+ * the next epoch's job, which comes before that, uses their room again. Threads: the committer,
+ * unless stage.h says otherwise. */
 #include "store/stage.h"
 
 #include "base/guard.h"
@@ -244,16 +244,22 @@ static uint32_t find_due(struct volume *volume)
     return found;
 }
 
-/* The extent with the highest number can go only after a higher one was made. */
+/* The extent with the highest number can go only after a higher one was made: the next log. If the
+ * log is open, it is sealed early for that, which costs no records. */
 static void begin_higher(struct volume *volume)
 {
-    if (is_idle(volume) && open_extent_is_open(volume->extents, OPEN_STAGING)) {
+    bool idle = is_idle(volume);
+    if (idle && open_extent_is_open(volume->extents, OPEN_STAGING)) {
         (void)!open_extent_seal(volume->extents, OPEN_STAGING);
         account_sealed(volume);
     }
-    if (extents_is_staging(volume->extents, extents_highest(volume->extents)) &&
-        !open_extent_is_open(volume->extents, OPEN_STAGING))
+    if (!extents_is_staging(volume->extents, extents_highest(volume->extents)) ||
+        open_extent_is_open(volume->extents, OPEN_STAGING))
+        return;
+    if (!open_extent_is_open(volume->extents, OPEN_LOG))
         room_begin_log(volume);
+    else if (idle && room_free_extents(volume))
+        (void)!room_next_extent(volume);    /* without it, the next look tries again */
 }
 
 bool stage_is_due(struct volume *volume)
