@@ -201,35 +201,36 @@ void extent_release(struct extent **held)
         free(atomic_load_explicit(&extent->times[i / TIME_CHUNKS][i % TIME_CHUNKS],
                                   memory_order_relaxed));
     ages_free(&extent->ages);
-    free((void *)(uintptr_t)extent->staged.set);
+    free((void *)(uintptr_t)atomic_load(&extent->staged.set));
     free(extent);
 }
 
 bool extent_is_staging(const struct extent *extent)
 {
-    return atomic_load_explicit(&extent->kind, memory_order_relaxed) == EXTENT_STAGING;
+    return atomic_load_explicit(&extent->kind, memory_order_relaxed) == EXTENT_STAGING &&
+           atomic_load_explicit(&extent->version, memory_order_relaxed);
 }
 
 void extent_keep_reads(struct extent *extent)
 {
-    check(!extent->staged.set);
-    extent->staged.set = must_alloc(record_set_bytes(ages_limit(extent->ages)));
+    check(!atomic_load(&extent->staged.set));
+    atomic_store(&extent->staged.set, must_alloc(record_set_bytes(ages_limit(extent->ages))));
 }
 
 void extent_note_read(struct extent *extent, uint32_t ordinal)
 {
     struct extent_staged *staged = &extent->staged;
-    if (!staged->set || ordinal >= ages_limit(extent->ages) ||
-        record_set_has(staged->set, ordinal))
+    _Atomic uint64_t *set = atomic_load_explicit(&staged->set, memory_order_acquire);
+    if (!set || ordinal >= ages_limit(extent->ages) || record_set_has(set, ordinal))
         return;
-    record_set_put(staged->set, ordinal);
+    record_set_put(set, ordinal);
     atomic_fetch_add_explicit(&staged->count, 1, memory_order_relaxed);
 }
 
 uint32_t extent_records_read(const struct extent *extent)
 {
     const struct extent_staged *staged = &extent->staged;
-    return staged->set ? atomic_load_explicit(&staged->count, memory_order_relaxed) : UINT32_MAX;
+    return atomic_load(&staged->set) ? atomic_load_explicit(&staged->count, memory_order_relaxed) : UINT32_MAX;
 }
 
 int extent_fd(const struct extent *extent)
@@ -309,6 +310,11 @@ bool extents_is_unusable(struct extents *all, uint32_t number)
     bool unusable = extent && extent_is_unusable(extent);
     extent_release(&extent);
     return unusable;
+}
+
+uint32_t extents_staging(const struct extents *all)
+{
+    return atomic_load(&all->files.staging);
 }
 
 bool extents_is_staging(struct extents *all, uint32_t number)
@@ -413,6 +419,7 @@ static void unlist(struct extents *all, uint32_t number)
         return;
     atomic_fetch_sub(&all->files.count, 1);
     atomic_fetch_sub(&all->files.unusable, extent_is_unusable(extent));
+    atomic_fetch_sub(&all->files.staging, extent_is_staging(extent));
     atomic_store(&extent->held_bytes, extent_size(extent));
     atomic_fetch_add(&all->held_bytes, extent_size(extent));
     read_epochs_wait(all->epochs);    /* H1: a reader may have found it before */
@@ -556,6 +563,7 @@ static enum err add_file(struct extents *all, uint32_t number)
     }
     struct extent *extent = extent_add(all, number, fd, (uint64_t)st.st_size, true);
     note_number(all, number, !extent_is_unusable(extent));
+    atomic_fetch_add(&all->files.staging, extent_is_staging(extent));
     if (extent_is_unusable(extent)) {
         atomic_fetch_add(&all->files.unusable, 1);
         count_blocks(extent, &st);

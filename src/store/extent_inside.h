@@ -74,7 +74,8 @@ struct extent {
     atomic_uint rows;                 /* of its table; ROWS_UNKNOWN: not sealed, or not read */
     struct ages *ages;
     struct extent_staged {
-        _Atomic uint64_t *set;        /* the records that were read; NULL: it is not kept */
+        /* the records that were read; NULL: it is not kept */
+        _Atomic(_Atomic uint64_t *) set;
         atomic_uint count;            /* of the set */
     } staged;
     _Atomic uint64_t bytes;           /* of the file */
@@ -141,6 +142,7 @@ struct extents {
         unsigned far;                 /* the highest number that does not; for the opening */
         atomic_uint count;            /* in the table */
         atomic_uint unusable;         /* in the table, and can't be used (extent_is_unusable) */
+        atomic_uint staging;          /* in the table, staging extents */
         atomic_uint unopened;         /* not in the table (extents_unopened) */
         atomic_uint damaged, damaged_last;    /* extents_damaged; the latest of them */
     } files;

@@ -268,8 +268,11 @@ bool stage_is_due(struct volume *volume)
     if (mono_ms() < staging->looked_ms + LOOK_MS)
         return staging->due;
     staging->looked_ms = mono_ms();
-    begin_higher(volume);
-    staging->due = find_due(volume) > 0;
+    staging->due = false;
+    if (extents_staging(volume->extents)) {
+        begin_higher(volume);
+        staging->due = find_due(volume) > 0;
+    }
     return staging->due;
 }
 
