@@ -2,8 +2,10 @@
  *
  * A ring of hashes. A writer takes the next place, and then writes its hash there. So a place that
  * the taker comes to may still be empty (0): the taker stops before it, and goes on the next time.
- * If the writers are a whole ring ahead of the taker, they overwrite the oldest reads. A place has
- * one hash and nothing else, so no order between the threads is needed. */
+ * If the writers are a whole ring ahead of the taker, they overwrite the oldest reads; the taker may
+ * then take a hash that was written for the next round, and finds that place empty in that round. So
+ * it does not wait for an empty place when LATE_MAX reads were added after it. A place has one hash
+ * and nothing else, so no order between the threads is needed. */
 #include "cache/read_trace.h"
 
 #include <stdatomic.h>
@@ -13,6 +15,7 @@
 #include "store/hash.h"
 
 #define PLACES 65536u    /* H8 */
+#define LATE_MAX 1024u
 
 /* The places are between `watchers`, which each get reads, and `head`, which each read changes: so
  * the two are in different cache lines. */
@@ -77,9 +80,10 @@ size_t read_trace_take(struct read_trace *trace, uint64_t *ret, size_t max)
     for (; trace->tail < head && count < max; trace->tail++) {
         uint64_t hash = atomic_exchange_explicit(&trace->places[trace->tail % PLACES], 0,
                                                  memory_order_relaxed);
-        if (!hash)
+        if (!hash && head - trace->tail <= LATE_MAX)
             break;
-        ret[count++] = hash;
+        if (hash)
+            ret[count++] = hash;
     }
     return count;
 }
