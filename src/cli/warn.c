@@ -263,7 +263,8 @@ static slice old_name(const struct setting *setting, const struct setting_where 
                                 : setting->standard);
 }
 
-/* Warns of settings of older versions. In the tests' daemon, constants are still settings. */
+/* Warns of settings of older versions. Some are constants now; the tests' daemon can still set these,
+ * so it does not warn of them. */
 static void warn_of_old_names(const struct config *config, struct arena *keep,
                               void (*report)(void *arg, slice warning), void *arg)
 {
