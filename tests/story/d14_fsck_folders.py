@@ -6,7 +6,7 @@ missing."""
 from damage import flip_bit
 from harness import *
 
-SIZE, COUNT = 100_000, 180
+SIZE, COUNT = 100_000, 240    # a folder has more than fsck reads at once (4 MiB): each read has 6 visits
 NAMES = ("a", "b", "c")
 READS = ("footer-read", "cold-read", "file-read")
 REPAIRS = [f"repair crash {n}" for n in range(7)] + [f"{step} crash" for step in (
