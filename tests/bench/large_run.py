@@ -16,7 +16,6 @@ a load begins with the first request and ends with the last byte. Each tensor is
 SHA-256.
 """
 
-import glob
 import http.client
 import json
 import os
@@ -25,7 +24,7 @@ import subprocess
 import time
 
 import model
-from harness import TOOLS, presign
+from harness import presign
 from stage import ACCESS_KEY, MIB, ROOT, SECRET_KEY, Failed, Stage, in_turn, note
 
 SLOW = ("first_byte_ms=30", "bandwidth=20000000")
@@ -100,18 +99,13 @@ def ranges(stage, origin, key, size):
     return {"ours": ours, "direct": direct, "sent": sent / size}
 
 
-def streamer():
-    found = glob.glob(os.path.join(TOOLS, "runai-*", "bin", "python3"))
-    return max(found, key=os.path.getmtime) if found else None
-
-
 def load(port, keys, at_once, sums):
     """Seconds in which Run:ai Model Streamer loads the shards, all of whose tensors must have these SHA-256 sums."""
     env = {**os.environ, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}", "AWS_ACCESS_KEY_ID": ACCESS_KEY,
            "AWS_SECRET_ACCESS_KEY": SECRET_KEY, "AWS_REGION": "us-east-1", "AWS_EC2_METADATA_DISABLED": "true",
            "RUNAI_STREAMER_S3_USE_VIRTUAL_ADDRESSING": "0", "RUNAI_STREAMER_CONCURRENCY": "1",
            "RUNAI_STREAMER_S3_MAX_INFLIGHT_MIB": str(at_once * CHUNK_MIB)}
-    done = subprocess.run([streamer(), os.path.join(ROOT, "tests", "clients", "by_runai.py"), "load"], env=env,
+    done = subprocess.run([model.streamer(), os.path.join(ROOT, "tests", "clients", "by_runai.py"), "load"], env=env,
                           input=json.dumps({"paths": [f"s3://{key}" for key in keys]}), capture_output=True, text=True,
                           timeout=600)
     if done.returncode != 0:
@@ -186,7 +180,7 @@ def run(figures, quick, subject, chosen=(), pairs=0):
         if wanted("ranges"):
             objects_in_ranges(figures, stage, origin, size // (4 if quick else 8), many)
         turns = {at_once: count for at_once, count in ((1, few), (16, many)) if wanted(f"runai-{at_once}")}
-        if turns and streamer():
+        if turns and model.streamer():
             models(figures, stage, 2 * size, turns)
         elif turns:
             note("Run:ai Model Streamer is not installed (scripts/tools all): no models are loaded")

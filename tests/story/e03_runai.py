@@ -14,13 +14,6 @@ BATCH = 64
 SHARDS = 4
 
 
-def streamer():
-    found = glob.glob(os.path.join(TOOLS, "runai-*", "bin", "python3"))
-    if not found:
-        raise Skip("Run:ai Model Streamer is not installed: run scripts/tools all")
-    return max(found, key=os.path.getmtime)
-
-
 def start(python, env, concurrency, how, told, chunk=None):
     """What a process of it prints."""
     env = {**env, "RUNAI_STREAMER_CONCURRENCY": str(concurrency),
@@ -162,6 +155,8 @@ def one_model(story, python):
 
 
 with Story("e03 Run:ai Model Streamer", seconds=1500 if max(SIZE, MODEL) >= 1 << 30 else 240) as story:
-    python = streamer()
+    python = model.streamer()
+    if not python:
+        raise Skip("Run:ai Model Streamer is not installed: run scripts/tools all")
     one_object(story, python)
     one_model(story, python)

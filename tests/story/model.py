@@ -4,16 +4,25 @@ SPDX-License-Identifier: Apache-2.0
 A shard begins with the length of its header (8 bytes), and its header (JSON: the name, shape and place of each
 tensor). The tensors are those of a transformer: matrices of many MiB with norms of a few KiB between them. The last
 tensor takes what is left, so a shard has exactly the size that is asked for."""
+import glob
 import hashlib
 import itertools
 import json
 import os
 import struct
 
+from harness import TOOLS
+
 MIB = 1 << 20
 HEADS = {"q_proj": 1, "k_proj": 0.25, "v_proj": 0.25, "o_proj": 1}    # rows, as a part of the width
 ITEM = 2    # bytes of a BF16
 HEADER_MAX = 64 * 1024
+
+
+def streamer():
+    """The Python that has Run:ai Model Streamer; None: scripts/tools has not installed it."""
+    found = glob.glob(os.path.join(TOOLS, "runai-*", "bin", "python3"))
+    return max(found, key=os.path.getmtime) if found else None
 
 
 def layer(number, width):
