@@ -132,8 +132,8 @@ void waiters_wake(struct list *waiters);
 struct flight *flight_new(struct inflight *inflight, struct fetch *feeder,
                           struct metadata *metadata, uint64_t start, uint64_t length) MUST_USE;
 /* Ends a flight that is full, or was closed early at a whole unit. If the store has admitted it,
- * gives the flight to the store. Returns false if the store did not get it; the flight then stays joinable only
- * while it is referenced. Under the lock. */
+ * gives the flight to the store. Returns false if the store did not get it; the flight then stays
+ * joinable only while it is referenced. Under the lock. */
 bool flight_land(struct flight *flight, const struct admission *admission,
                  bool with_metadata) MUST_USE;
 void flight_fail(struct flight **flight);

@@ -519,14 +519,19 @@ static void end_service(struct volume *volume)
     removals_end(volume);
 }
 
-/* Evicts extents beyond the size or the reserve, although no append asks for room. */
-static void shrink(struct volume *volume)
+/* Commits what is left after extents were evicted for which no append asked; `e` is their result. */
+static void end_evictions(struct volume *volume, enum err e)
 {
-    enum err e = room_shrink(volume);
     if ((e && e != ERR_FULL) || room_commit_removals(volume))
         end_service(volume);
     else
         removals_end(volume);
+}
+
+/* Evicts extents beyond the size or the reserve, although no append asks for room. */
+static void shrink(struct volume *volume)
+{
+    end_evictions(volume, room_shrink(volume));
     service_metrics(volume);
 }
 
@@ -611,15 +616,6 @@ static void follow_bans(struct volume *volume)
     removals_end(volume);
 }
 
-static void drop_staged(struct volume *volume)
-{
-    enum err e = stage_step(volume);
-    if ((e && e != ERR_FULL) || room_commit_removals(volume))
-        end_service(volume);
-    else
-        removals_end(volume);
-}
-
 /* The count goes on even if the folder stays too large: quotas wait for it. */
 static void shrink_and_count(struct volume *volume)
 {
@@ -651,7 +647,7 @@ static void tend(struct volume *volume, uint64_t *retried_ms, uint64_t *checked_
     } else if (room_is_exceeded(volume)) {
         shrink_and_count(volume);
     } else if (stage_is_due(volume)) {
-        drop_staged(volume);
+        end_evictions(volume, stage_step(volume));
     } else if (!follow_installation(volume) || !delete_leftovers(volume)) {
         end_service(volume);
     } else if (now - *checked_ms >= READER_CHECK_MS) {

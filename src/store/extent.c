@@ -230,7 +230,8 @@ void extent_note_read(struct extent *extent, uint32_t ordinal)
 uint32_t extent_records_read(const struct extent *extent)
 {
     const struct extent_staged *staged = &extent->staged;
-    return atomic_load(&staged->set) ? atomic_load_explicit(&staged->count, memory_order_relaxed) : UINT32_MAX;
+    return atomic_load(&staged->set) ? atomic_load_explicit(&staged->count, memory_order_relaxed)
+                                     : UINT32_MAX;
 }
 
 int extent_fd(const struct extent *extent)

@@ -53,7 +53,8 @@ static bool write_parts(int fd, struct iovec *parts, int count, uint64_t offset)
 static struct toc_footer footer_of(const struct extent *extent, const struct toc *toc)
 {
     struct toc_footer footer = { .version = atomic_load(&extent->version),
-                                 .kind = atomic_load(&extent->kind), .extent = extent->number, .count = toc->count };
+                                 .kind = atomic_load(&extent->kind),
+                                 .extent = extent->number, .count = toc->count };
     memcpy(footer.volume, extent->all->volume, sizeof(footer.volume));
     for (uint32_t i = 0; i < toc->count; i++) {
         footer.record_bytes += (uint32_t)toc_entry_record_bytes(&toc->entries[i]);
