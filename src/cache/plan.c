@@ -131,6 +131,16 @@ static void read_fetch(struct plan *plan, struct fetch *fetch)    /* under the l
     plan->sources.fetch = joined;
 }
 
+/* A stream that is not stored, and was paused, may be behind its reader: the first span of the window
+ * has brought what follows, and is over. Nobody needs the bytes that the stream would still bring. */
+static void leave_passed(struct plan *plan)    /* under the lock */
+{
+    const struct fetch *fetch = plan->sources.fetch;
+    if (fetch && fetch->answered && !fetch->ahead.began && !fetch->admission.stores &&
+        fetch->next <= plan->pos && plan->window.cut && plan->pos >= plan->window.cut)
+        fetch_leave(&plan->sources.fetch);
+}
+
 /* A flight that has, or will have, the byte. */
 static bool board(struct plan *plan)    /* under the lock */
 {
@@ -139,13 +149,14 @@ static bool board(struct plan *plan)    /* under the lock */
     if (!inflight)
         return false;
     plan->sources.inflight = inflight;
-    if (plan->sources.fetch)
-        fetch_progress(plan->sources.fetch, plan->pos);
     plan->sources.flight = flight_find(inflight, plan->metadata->etag_hash, plan->pos);
     if (plan->sources.flight) {
         read_fetch(plan, plan->sources.flight->fetch);
+        leave_passed(plan);
         plan->tries = 0;
     }
+    if (plan->sources.fetch)
+        fetch_progress(plan->sources.fetch, plan->pos);
     window_fill(plan);
     return plan->sources.flight != NULL;
 }

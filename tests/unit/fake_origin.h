@@ -174,7 +174,7 @@ static void fake_head(struct fake_call *mine)
 /* One step of one call; true when it is over, with *ret_err. */
 static bool fake_step(struct fake_call *mine, unsigned chance, enum err *ret_err)
 {
-    static char chunk[65536];
+    char chunk[65536];
     *ret_err = OK;
     if (mine->canceled) {
         atomic_fetch_add(&fake.late_cancels, mine->headed && mine->next == mine->end);
