@@ -78,7 +78,7 @@ class Worker:
         return reply
 
     def name(self):
-        return f"{BUCKET}/k{self.window.value // DENSITY + self.random.randrange(self.window.width):06d}"
+        return f"{BUCKET}/{self.window.key(self.random.randrange(self.window.width))}"
 
     def new_value(self, key):
         self.count += 1
@@ -173,11 +173,15 @@ class Window:
     def value(self):
         return self.number.value
 
+    def key(self, ahead):
+        """The key so many places after the first one."""
+        return f"k{max(self.value // DENSITY + ahead, 0):06d}"
+
     def step(self):
         self.number.value += 1    # a lost step is no harm
 
 
-def live(story, doors, mix, operations, workers=8, width=6, meanwhile=lambda: None):
+def live(story, doors, mix, operations, workers=8, width=6, meanwhile=lambda window: None):
     """Runs the workers to their end, `meanwhile` beside them; returns the history, by key."""
     window, files, running = Window(width), [], []
     for number in range(workers):
@@ -192,7 +196,7 @@ def live(story, doors, mix, operations, workers=8, width=6, meanwhile=lambda: No
         files.append(path)
         running.append(process)
     while any(p.is_alive() for p in running):
-        meanwhile()
+        meanwhile(window)
         time.sleep(0.05)
     history = defaultdict(list)
     for path, process in zip(files, running):

@@ -1,9 +1,12 @@
 """Consistency (H7): clients write unique values and read them, with faults and restarts amid it.
 
 Through one proxy every key is linearizable, as at the origin itself; through two proxies, with writes
-past them, nothing older than the freshness bound is read. `k01_consistency.py [OPERATIONS [ROUNDS]]`:
-scripts/soak runs it long."""
+past them, nothing older than the freshness bound is read. Meanwhile, jobs bring the same keys.
+`k01_consistency.py [OPERATIONS [ROUNDS]]`: scripts/soak runs it long."""
+from collections import Counter
+
 from consistency import *
+from jobs import *
 
 OPERATIONS = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
 ROUNDS = int(sys.argv[2]) if len(sys.argv) > 2 else 1
@@ -19,7 +22,7 @@ class Faults:
         self.servers, self.origin, self.next = servers, origin, time.monotonic() + 2
         self.done = []
 
-    def __call__(self):
+    def __call__(self, _):
         if time.monotonic() < self.next:
             return
         number = len(self.done)
@@ -38,6 +41,45 @@ class Faults:
         self.next = time.monotonic() + 4
 
 
+class PostedJobs:
+    """Jobs for the keys that are written and read now, and for those that come next: of a prefix, of a list, and for
+    programs that read in the order of a list. Those that are still running when the next one comes are canceled."""
+
+    accepted, reports = Counter(), Counter()    # of all rounds
+
+    def __init__(self, servers, random):
+        self.servers, self.random, self.next = servers, random, time.monotonic()
+        self.posts, self.last = 0, None
+
+    def ask(self, method, id="", **job):
+        """What a proxy answers; None if it is gone, or not ready."""
+        server = self.servers[self.random.randrange(len(self.servers))] if method == "POST" else self.last[0]
+        reply = Jobs(server.client, BUCKET).ask(method, id, json.dumps(job).encode() if job else b"")
+        return server, json.loads(reply.body) if not reply.error and reply.status in (200, 202) and reply.body else None
+
+    def __call__(self, window):
+        if time.monotonic() < self.next:
+            return
+        self.next = time.monotonic() + 0.2
+        if self.last:
+            report = self.ask("GET", self.last[1])[1]
+            self.reports[report["state"] if report else "not known"] += 1
+            self.ask("DELETE", self.last[1])
+            self.last = None
+        keys = [window.key(ahead) for ahead in range(-4, 12)]
+        kind, job = [("prefix", {"prefix": keys[8][:-1]}), ("list", {"keys": keys}),
+                     ("follow", {"keys": keys, "mode": "follow"})][self.posts % 3]
+        self.posts += 1
+        server, answer = self.ask("POST", **job)
+        if answer:
+            self.accepted[kind] += 1
+            self.last = server, answer["id"]
+
+
+def together_with(*parts):
+    return lambda window: [part(window) for part in parts]
+
+
 def door(name, server):
     client = server.client
     return Door(name, server.port, client.key, client.secret)
@@ -51,7 +93,8 @@ def one_proxy(story, number, operations, delay_ms=0, **settings):
                             cache_size="64MiB" if number % 2 else "1GiB", access_log=False, **settings)
     story.same("the bucket is there", origin.client.ask("PUT", BUCKET).status, 200)
     faults = Faults([server], origin)
-    history = live(story, [door("one", server)], ALL, operations, meanwhile=faults)
+    history = live(story, [door("one", server)], ALL, operations,
+                   meanwhile=together_with(faults, PostedJobs(faults.servers, story.random)))
     wrong = verdicts(history, linear)
     story.note(f"one proxy{', a slow way to the origin' if delay_ms else ''}: {figures(history)}; {', '.join(faults.done) or 'no fault'}")
     story.fact("through one proxy every key is linearizable", not wrong, "\n".join(wrong[:3]))
@@ -67,7 +110,8 @@ def two_proxies(story, number, operations):
     story.same("the bucket is there", origin.client.ask("PUT", BUCKET).status, 200)
     doors = [door("one", servers[0]), door("two", servers[1]), door("direct", origin)]
     faults = Faults(servers, origin)
-    history = live(story, doors, ALL, operations, meanwhile=faults)
+    history = live(story, doors, ALL, operations,
+                   meanwhile=together_with(faults, PostedJobs(faults.servers, story.random)))
     wrong = verdicts(history, lambda ops: stale(ops, BOUND_NS))
     story.note(f"two proxies and past them: {figures(history)}; {', '.join(faults.done) or 'no fault'}")
     story.fact(f"nothing is older than {BOUND_NS // 10**9} s", not wrong, "\n".join(wrong[:3]))
@@ -82,3 +126,6 @@ with Story("k01 what is read can be true", seconds=120 + OPERATIONS // 100) as s
         one_proxy(story, number, OPERATIONS * 4 // 100 // ROUNDS, delay_ms=20, cache_writes=number % 2 == 1,
                   list_time="10s")
         two_proxies(story, number, OPERATIONS * 40 // 100 // ROUNDS)
+    story.note(f"jobs beside: {dict(PostedJobs.accepted)}; found as {dict(PostedJobs.reports)}")
+    story.same("jobs of each kind were accepted meanwhile", sorted(PostedJobs.accepted), ["follow", "list", "prefix"])
+    story.fact("... and some of them ended", PostedJobs.reports["done"] > 0, PostedJobs.reports)
