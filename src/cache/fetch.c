@@ -117,6 +117,7 @@ void fetch_send(struct fetch *fetch)
         .field_count = count,
         .as = identity_as(fetch->asked.as.who),
         .list_id = fetch->asked.as.list_id,
+        .rank = fetch->asked.as.rank,
     };
     origin_start(fetch->inflight->rules->origin, &fetch->request.call);
 }
@@ -246,12 +247,19 @@ struct fetch *fetch_join_this(struct fetch *fetch)
     return fetch;
 }
 
-void fetch_joined(struct fetch *fetch, uint64_t list_id)
+void fetch_joined(struct fetch *fetch, const struct asker *asker)
 {
-    if (!fetch || list_id || !fetch->asked.as.list_id || fetch->answered || fetch->over)
+    if (!fetch || fetch->answered || fetch->over)
         return;
-    fetch->asked.as.list_id = 0;
-    atomic_store(&fetch->request.call.list_id, 0);
+    struct asker *as = &fetch->asked.as;
+    bool sooner = asker->rank < as->rank ||
+                  (asker->rank == as->rank && as->list_id && !asker->list_id);
+    if (!sooner)
+        return;
+    as->rank = asker->rank;
+    as->list_id = asker->list_id;
+    atomic_store(&fetch->request.call.rank, as->rank);
+    atomic_store(&fetch->request.call.list_id, as->list_id);
     origin_ask_again(&fetch->request.call);
 }
 

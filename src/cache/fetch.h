@@ -40,10 +40,11 @@ struct asker {
     struct grant_name grant;
     uint64_t list_id;             /* 0: of no list; see struct get_ask */
     bool ahead;                   /* as in struct get_ask */
+    enum origin_rank rank;        /* likewise */
 };
 
 /* The question of a fetch to the origin. The caller of fetch_start sets proof and upgrade while it
- * has the lock. as.list_id may change later (fetch_joined). */
+ * has the lock. as.list_id and as.rank may change later (fetch_joined). */
 struct fetch_question {
     enum fetch_kind kind;
     struct fetch_span span;
@@ -164,10 +165,9 @@ struct fetch *fetch_join(struct inflight *inflight, uint64_t etag_hash, uint64_t
  * no such fetch. Under the lock. */
 uint64_t fetch_next_claim(struct inflight *inflight, uint64_t etag_hash, uint64_t from);
 struct fetch *fetch_join_this(struct fetch *fetch) MUST_USE;
-/* Notes that a reader of this list waits for the fetch, too. If the reader belongs to no list (0),
- * the fetch no longer waits for the turns of the list for which it was started. Accepts NULL. Under
- * the lock. */
-void fetch_joined(struct fetch *fetch, uint64_t list_id);
+/* Notes that this reader waits for the fetch, too. If the reader is of a lower rank, or belongs to no
+ * list, the fetch waits for a connection in its place. Accepts NULL. Under the lock. */
+void fetch_joined(struct fetch *fetch, const struct asker *asker);
 /* To be called when a reader has come to this offset. Paces streams that are not stored. Under the
  * lock. */
 void fetch_progress(struct fetch *fetch, uint64_t offset);

@@ -209,7 +209,7 @@ static enum get_phase join_or_start(struct get *get)    /* under the lock */
         fetch_leave(&get->plan.sources.fetch);
         return GET_PROBE;
     }
-    fetch_joined(get->plan.sources.fetch, get->ask.list_id);
+    fetch_joined(get->plan.sources.fetch, &get->of.asker);
     if (!get->plan.sources.fetch)
         get->plan.sources.fetch = start(get, &span);
     return GET_ANSWER;

@@ -33,6 +33,7 @@ struct get_ask {
     /* All gets of one list have the same list_id. Their calls to the origin take turns with other
      * calls as if they were one call. 0: the get belongs to no list. */
     uint64_t list_id;
+    enum origin_rank rank;        /* of these calls; ORIGIN_READER: a client waits */
     /* The bytes are for a reader that comes soon: what the store does not admit is staged. */
     bool ahead;
     bool lends;                   /* as store_to.lends */

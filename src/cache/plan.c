@@ -255,7 +255,7 @@ static enum err from_origin(struct plan *plan)
     } else if ((err = why_over(plan)) == OK) {
         struct fetch *fetch = fetch_join(plan->sources.inflight, plan->metadata->etag_hash, plan->pos);
         bool provable = learn_has_strong_etag(plan->metadata);    /* else nobody else can bring it */
-        fetch_joined(fetch, plan->of->asker.list_id);
+        fetch_joined(fetch, &plan->of->asker);
         plan->sources.slow |= plan->sources.fetch && plan->sources.fetch->stream.outran;
         if (!fetch && provable) {
             struct fetch_span span = plan_gap(plan, plan->pos, plan->end);

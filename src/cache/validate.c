@@ -62,7 +62,7 @@ enum err get_probe_start(struct get *get)
     flights_lock(get->of.flights, &get->of.id);
     plan_hook_in(&get->plan);
     get->plan.sources.fetch = shared_probe(get);
-    fetch_joined(get->plan.sources.fetch, get->ask.list_id);
+    fetch_joined(get->plan.sources.fetch, &get->of.asker);
     if (!get->plan.sources.fetch) {
         get->plan.sources.fetch = fetch_start(get->plan.sources.inflight, FETCH_HEAD, &get->of.asker,
                                  get->part.asked ? get->metadata : NULL,

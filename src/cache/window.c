@@ -162,6 +162,7 @@ static bool begin_span(struct plan *plan, uint64_t limit)
     uint64_t end = MIN(window->next + span_bytes(plan, window->next), wanted_end(plan));
     struct fetch_span span = plan_gap(plan, window->next, end);
     struct asker asker = plan->of->asker;
+    asker.rank = MAX(asker.rank, ORIGIN_AHEAD);
     if (!asker.list_id)
         asker.list_id = (uintptr_t)window;    /* all fetches of a window take turns as one */
     struct fetch *fetch =

@@ -323,6 +323,7 @@ static void begin_range(struct job_item *job_item)
     }
     job_item->ask.reader = (slice){ NULL, 0 };    /* a job does not read for anybody */
     job_item->ask.list_id = (uintptr_t)jobs;    /* all jobs together take turns as one list */
+    job_item->ask.rank = ORIGIN_JOB;
     job_item->ask.ahead = run->follow != NULL;
     job_item->at = job_item->want = 0;
     run->reading++;

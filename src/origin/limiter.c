@@ -11,8 +11,14 @@
  * all its items. But every second free place goes to the call that has waited longest. Without this
  * rule, if a hundred single calls are always waiting, a list would get only one place in a hundred.
  * No call waits more than twice as long as it would if every place went by turns, or if every place
- * went to the longest wait. The cost of a place does not grow with the number of waiting calls: a
- * hash finds the first call of a list, and the other calls of the list are linked to it.
+ * went to the longest wait.
+ *
+ * Each rank has queues of its own, and a free place goes to the lowest rank that waits: readers first,
+ * then read-ahead, then jobs. But every eighth place goes to the rank whose call has waited longest.
+ * Without this rule, an endless crowd of readers would stop all jobs.
+ *
+ * The cost of a place does not grow with the number of waiting calls: a hash finds the first call of a
+ * list, and the other calls of the list are linked to it.
  *
  * If the origin says SlowDown, the limit becomes lower (aimd.h). Calls that are inside go on, and
  * places that become free are not given away until fewer calls are inside than the limit allows.
@@ -26,14 +32,18 @@
 
 #include "base/metric.h"
 
+#define BY_WAIT_EVERY 8u
+
 void limiter_init(struct limiter *limiter, unsigned most)
 {
     *limiter = (struct limiter){ 0 };
     aimd_init(&limiter->aimd, most);
     metric_gauge_add(M_ORIGIN_LIMIT, most);
     pthread_mutex_init(&limiter->lock, NULL);
-    list_init(&limiter->turns);
-    list_init(&limiter->order);
+    for (size_t i = 0; i < ORIGIN_RANKS; i++) {
+        list_init(&limiter->queues[i].turns);
+        list_init(&limiter->queues[i].order);
+    }
     list_init(&limiter->spare);
     for (size_t i = 0; i < LIMITER_ROWS; i++)
         list_init(&limiter->firsts[i]);
@@ -42,7 +52,8 @@ void limiter_init(struct limiter *limiter, unsigned most)
 void limiter_end(struct limiter *limiter)
 {
     check(limiter->inside == 0 && limiter->waiters == 0 && limiter->pressed == 0);
-    check(list_empty(&limiter->turns) && list_empty(&limiter->order));
+    for (size_t i = 0; i < ORIGIN_RANKS; i++)
+        check(list_empty(&limiter->queues[i].turns) && list_empty(&limiter->queues[i].order));
     check(list_empty(&limiter->spare));
     metric_gauge_add(M_ORIGIN_LIMIT, -(int64_t)limiter->aimd.limit);
     pthread_mutex_destroy(&limiter->lock);
@@ -56,21 +67,24 @@ static struct list *row_of(struct limiter *limiter, uint64_t list_id)
 }
 static_assert(LIMITER_ROWS == 1u << (64 - 58), "one row for each value of the six highest bits");
 
-static struct limiter_pass *first_of(struct limiter *limiter, uint64_t list_id)
+/* A list whose calls have several ranks has an entry in the queue of each. */
+static struct limiter_pass *first_of(struct limiter *limiter, const struct limiter_pass *like)
 {
-    list_each(struct limiter_pass, pass, row_of(limiter, list_id), first)
-        if (pass->list_id == list_id)
+    list_each(struct limiter_pass, pass, row_of(limiter, like->list_id), first)
+        if (pass->list_id == like->list_id && pass->rank == like->rank)
             return pass;
     return NULL;
 }
 
 static void queue_up(struct limiter *limiter, struct limiter_pass *pass)
 {
-    struct limiter_pass *first = pass->list_id ? first_of(limiter, pass->list_id) : NULL;
-    list_add(first ? &first->behind : &limiter->turns, &pass->link);
+    struct limiter_queue *queue = &limiter->queues[pass->rank];
+    struct limiter_pass *first = pass->list_id ? first_of(limiter, pass) : NULL;
+    list_add(first ? &first->behind : &queue->turns, &pass->link);
     if (!first && pass->list_id)
         list_add(row_of(limiter, pass->list_id), &pass->first);
-    list_add(&limiter->order, &pass->came);
+    list_add(&queue->order, &pass->came);
+    pass->number = limiter->came++;
     pass->where = LIMITER_WAITING;
     limiter->waiters++;
 }
@@ -79,7 +93,7 @@ static void queue_up(struct limiter *limiter, struct limiter_pass *pass)
  * `had_turn`, otherwise to the place of this pass in `turns`. */
 static void step_out(struct limiter *limiter, struct limiter_pass *pass, bool had_turn)
 {
-    struct list *before = had_turn ? &limiter->turns : pass->link.next;
+    struct list *before = had_turn ? &limiter->queues[pass->rank].turns : pass->link.next;
     list_del(&pass->link);
     list_del(&pass->first);
     list_del(&pass->came);
@@ -155,13 +169,33 @@ bool limiter_is_inside(struct limiter *limiter, const struct limiter_pass *pass)
     return inside;
 }
 
+static uint64_t longest_wait(const struct limiter_queue *queue)
+{
+    return list_of(queue->order.next, struct limiter_pass, came)->number;
+}
+
+/* The queue that gets the next free place: somebody waits. */
+static struct limiter_queue *next_queue(struct limiter *limiter)
+{
+    struct limiter_queue *next = NULL;
+    bool by_wait = ++limiter->given % BY_WAIT_EVERY == 0;
+    for (size_t i = 0; i < ORIGIN_RANKS; i++) {
+        struct limiter_queue *queue = &limiter->queues[i];
+        if (!list_empty(&queue->order) &&
+            (!next || (by_wait && longest_wait(queue) < longest_wait(next))))
+            next = queue;
+    }
+    return next;
+}
+
 static void admit_next(struct limiter *limiter)
 {
-    limiter->by_turn = !limiter->by_turn;
-    struct limiter_pass *next = limiter->by_turn
-                                ? list_of(limiter->turns.next, struct limiter_pass, link)
-                                : list_of(limiter->order.next, struct limiter_pass, came);
-    step_out(limiter, next, limiter->by_turn);
+    struct limiter_queue *queue = next_queue(limiter);
+    queue->by_turn = !queue->by_turn;
+    struct limiter_pass *next = queue->by_turn
+                                ? list_of(queue->turns.next, struct limiter_pass, link)
+                                : list_of(queue->order.next, struct limiter_pass, came);
+    step_out(limiter, next, queue->by_turn);
     next->where = LIMITER_INSIDE;
     limiter->inside++;
     errand_wake(next->errand);
@@ -169,7 +203,7 @@ static void admit_next(struct limiter *limiter)
 
 static void admit_waiting(struct limiter *limiter)
 {
-    while (limiter->inside < limiter->aimd.limit && !list_empty(&limiter->turns))
+    while (limiter->inside < limiter->aimd.limit && limiter->waiters)
         admit_next(limiter);
 }
 
@@ -180,12 +214,14 @@ static void hand_over(struct limiter *limiter)
     admit_waiting(limiter);
 }
 
-void limiter_part(struct limiter *limiter, struct limiter_pass *pass)
+void limiter_move(struct limiter *limiter, struct limiter_pass *pass, enum origin_rank rank,
+                  uint64_t list_id)
 {
     pthread_mutex_lock(&limiter->lock);
-    if (pass->where == LIMITER_WAITING && pass->list_id) {
+    if (pass->where == LIMITER_WAITING && (pass->rank != rank || pass->list_id != list_id)) {
         step_out(limiter, pass, false);
-        pass->list_id = 0;
+        pass->rank = rank;
+        pass->list_id = list_id;
         queue_up(limiter, pass);
     }
     pthread_mutex_unlock(&limiter->lock);
@@ -231,8 +267,9 @@ void limiter_leave(struct limiter *limiter, struct limiter_pass *pass)
 
 static void wake_waiting(struct limiter *limiter)
 {
-    list_each(struct limiter_pass, pass, &limiter->order, came)
-        errand_wake(pass->errand);
+    for (size_t i = 0; i < ORIGIN_RANKS; i++)
+        list_each(struct limiter_pass, pass, &limiter->queues[i].order, came)
+            errand_wake(pass->errand);
 }
 
 void limiter_wake_waiting(struct limiter *limiter)

@@ -4,7 +4,7 @@
  * A place is the right to use one of the connections to an origin. A pass is a call's entry in the
  * limiter: it is away (the call needs no place), waiting, or inside (it has a place). A list is a
  * client's request for many objects: a batch, or all fills of one session. The calls of a list
- * share a list id. */
+ * share a list id. A rank says who waits for a call (origin.h). */
 #ifndef ORIGIN_LIMITER_H
 #define ORIGIN_LIMITER_H
 
@@ -12,17 +12,23 @@
 
 #include "origin/aimd.h"
 #include "origin/errand.h"
+#include "origin/origin.h"
 
 #define LIMITER_ROWS 64u
+
+struct limiter_queue {              /* of one rank */
+    struct list turns;              /* waiting passes; of each list only the first pass */
+    struct list order;              /* all waiting passes, the longest wait first */
+    bool by_turn;  /* the last free place went by `turns`, the next goes by `order` */
+};
 
 struct limiter {                    /* any thread */
     pthread_mutex_t lock;
     struct aimd aimd;               /* how many may be inside now */
     unsigned inside, waiters;       /* `inside` may be above a limit that has just become lower */
     unsigned pressed;               /* number of calls inside that were asked to leave */
-    bool by_turn;  /* the last free place went by `turns`, the next goes by `order` */
-    struct list turns;              /* waiting passes; of each list only the first pass */
-    struct list order;              /* all waiting passes, the longest wait first */
+    struct limiter_queue queues[ORIGIN_RANKS];
+    uint64_t came, given;           /* passes that have queued up, and places that waiting ones got */
     struct list firsts[LIMITER_ROWS];    /* the first pass of each list, by a hash of its id */
     struct list spare;              /* passes inside that may be asked to leave, the oldest first */
 };
@@ -30,6 +36,8 @@ struct limiter {                    /* any thread */
 struct limiter_pass {                  /* belongs to one errand; all zeroes at first */
     struct errand *errand;
     uint64_t list_id;               /* set before the pass enters; 0: no list */
+    enum origin_rank rank;          /* likewise; all passes of a list have the same rank */
+    uint64_t number;                /* set when it queues up: limiter->came */
     struct list link;    /* entry of `turns`, of `spare`, or of another pass's `behind` */
     struct list came;               /* entry of `order` */
     struct list first, behind;  /* for the first pass of a list: its entry of `firsts`; the other
@@ -46,8 +54,9 @@ bool limiter_enter(struct limiter *limiter, struct limiter_pass *pass) MUST_USE;
  * place is free or the limit is low. */
 bool limiter_enter_free(struct limiter *limiter, struct limiter_pass *pass) MUST_USE;
 bool limiter_is_inside(struct limiter *limiter, const struct limiter_pass *pass) MUST_USE;
-/* If the pass is waiting, takes it out of its list. From then on, the pass takes turns alone. */
-void limiter_part(struct limiter *limiter, struct limiter_pass *pass);
+/* If the pass is waiting, it goes to the end of the queue of this rank, as one of this list. */
+void limiter_move(struct limiter *limiter, struct limiter_pass *pass, enum origin_rank rank,
+                  uint64_t list_id);
 /* Notes that the pass does not need its place for now. Its errand is woken when another pass needs
  * the place. */
 void limiter_spare(struct limiter *limiter, struct limiter_pass *pass);

@@ -65,6 +65,10 @@ struct origin_body {
     void *arg;
 };
 
+/* Who waits for the answer of a call: a client; a client that has not come to these bytes yet
+ * (read-ahead); or a job. When calls wait for a connection, the lowest rank comes first. */
+enum origin_rank { ORIGIN_READER, ORIGIN_AHEAD, ORIGIN_JOB, ORIGIN_RANKS };
+
 /* The caller fills in a call. The memory of every slice must outlive the call. */
 struct origin_call {
     const struct origin_events *events;
@@ -94,9 +98,10 @@ struct origin_call {
     bool (*is_awaited)(struct origin_call *call);
     /* A list is a client's request for many objects: a batch, or all fills of one session. All
      * calls of a list carry the same list_id. When calls wait for a connection, the calls of a list
-     * together get one turn, like a single call (limiter.c). 0: no list. A caller that sets it to 0
+     * together get one turn, like a single call (limiter.c). 0: no list. A caller that changes it
      * during the call must then call origin_ask_again. */
     _Atomic uint64_t list_id;
+    _Atomic enum origin_rank rank;      /* the same goes for this */
     void *priv;                         /* used by src/origin; must be NULL at first */
 };
 
@@ -105,9 +110,9 @@ struct origin_call {
 void origin_start(struct origin *origin, struct origin_call *call);
 void origin_resume(struct origin_call *call);    /* after PAUSE, SPARE or LATER; any thread */
 void origin_cancel(struct origin_call *call);    /* any thread; done() follows, if not yet called */
-/* Tells the origin that may_send would refuse now, or that the caller has set list_id to 0. If
- * may_send refuses, a waiting call ends. If list_id is 0, a waiting call goes on waiting as a
- * single call. A call that is being sent goes on. Any thread may call this function. */
+/* Tells the origin that may_send would refuse now, or that the caller has changed list_id or rank. If
+ * may_send refuses, a waiting call ends; otherwise, it goes on waiting as one of that list and rank.
+ * A call that is being sent goes on. Any thread may call this function. */
 void origin_ask_again(struct origin_call *call);
 
 /* The canonical endpoint URL, which is part of every object's name. Lives as long as origin. */

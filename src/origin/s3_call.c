@@ -216,6 +216,7 @@ static void wait_for_connection(struct s3_call *call)
     }
     call->where = WAITING;
     call->pass.list_id = atomic_load(&call->hook.call->list_id);
+    call->pass.rank = atomic_load(&call->hook.call->rank);
     uint64_t now_ms = mono_ms();
     if (limiter_enter(&s3->limiter, &call->pass)) {
         send_try(call);
@@ -356,8 +357,8 @@ static void woken(struct errand *errand)
         begin(call);
         break;
     case WAITING:
-        if (call->pass.list_id && !atomic_load(&call->hook.call->list_id))
-            limiter_part(&call->s3->limiter, &call->pass);
+        limiter_move(&call->s3->limiter, &call->pass, atomic_load(&call->hook.call->rank),
+                     atomic_load(&call->hook.call->list_id));
         if (limiter_is_inside(&call->s3->limiter, &call->pass))
             send_try(call);
         else if (s3_down_refuses(call->s3, call->hook.call))

@@ -1,12 +1,13 @@
 """Clients come before jobs: a read of a client waits for one object of a job at most, even if the job may use all
-connections. And a job whose cache folder is away goes on when the folder is back."""
+connections, and while many clients read, jobs get one place in eight. And a job whose cache folder is away goes on when the folder is back."""
 from jobs import *
 
 SIZE, CONNECTIONS, READS = 50_000, 8, 40
 
 use_tests_daemon()    # it takes the name of a constant without a warning
 with Story("j05 clients come before jobs", seconds=120) as story:
-    origin = story.origin(f"objects=pile/%05d 3000 {SIZE}", f"objects=read/%03d {READS} {SIZE}")
+    origin = story.origin(f"objects=pile/%05d 3000 {SIZE}", f"objects=read/%03d {READS} {SIZE}",
+                          f"objects=crowd/%03d 320 {SIZE}")
     origin.tell("match=* GET", "first_byte_ms=100")
     for name in "ab":
         os.mkdir(story.path(name))
@@ -27,6 +28,16 @@ with Story("j05 clients come before jobs", seconds=120) as story:
     between = sorted(after - before - 1 for before, after in zip(reads, reads[1:]))
     story.same("the origin was asked for each object once", len(reads), READS)
     story.fact("a read waits for one object of a job at most", between[READS // 2] <= 2 * CONNECTIONS, between)
+
+    # ---- many clients ----
+    before = len(origin.log_lines())
+    replies = together(*[lambda n=n: [Client(server.port).get(f"crowd/{20 * n + i:03}").status for i in range(20)] for n in range(16)])
+    story.same("reads of 16 clients at once", {status for some in replies for status in some}, {200})
+    keys = [line[2] for line in origin.log_lines()[before:] if line[1] == "GET"]
+    last = max(i for i, key in enumerate(keys) if key.startswith("crowd/"))
+    of_jobs = sum(not key.startswith("crowd/") for key in keys[:last])
+    story.fact("jobs get one place in eight meanwhile", 0.04 < of_jobs / last < 0.25, of_jobs / last)
+    story.same("all jobs are still in progress", [jobs.report(id)["state"] for id in ids], ["running"] * 4)
 
     # ---- a cache folder that is away ----
     for id in ids[1:]:

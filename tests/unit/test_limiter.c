@@ -45,6 +45,12 @@ static bool comes(size_t i, uint64_t list_id)
     return limiter_enter(&limiter, &all[i].pass);
 }
 
+static bool comes_as(size_t i, enum origin_rank rank, uint64_t list_id)
+{
+    all[i].pass.rank = rank;
+    return comes(i, list_id);
+}
+
 static void goes(size_t i)
 {
     limiter_leave(&limiter, &all[i].pass);
@@ -101,9 +107,10 @@ TEST(who_parts_stands_at_the_end_by_itself)
     for (size_t i = 1; i < 5; i++)
         ok(!comes(i, 7));
     ok(!comes(5, 0));
-    limiter_part(&limiter, &all[4].pass);
-    limiter_part(&limiter, &all[1].pass);
-    limiter_part(&limiter, &all[0].pass);    /* inside: nothing happens */
+    limiter_move(&limiter, &all[4].pass, ORIGIN_READER, 0);
+    limiter_move(&limiter, &all[1].pass, ORIGIN_READER, 0);
+    limiter_move(&limiter, &all[1].pass, ORIGIN_READER, 0);    /* it keeps its place */
+    limiter_move(&limiter, &all[0].pass, ORIGIN_READER, 0);    /* inside: nothing happens */
     served((size_t[]){ 0, 2, 3, 5, 4, 1 }, 6);
     end();
 }
@@ -140,6 +147,51 @@ TEST(a_list_beside_an_endless_crowd_takes_twice_as_long_as_by_order)
     end();
 }
 
+TEST(readers_come_first_then_read_ahead_then_jobs)
+{
+    begin(1);
+    ok(comes(0, 0));
+    ok(!comes_as(1, ORIGIN_JOB, 9) && !comes_as(2, ORIGIN_JOB, 9));
+    ok(!comes_as(3, ORIGIN_AHEAD, 5) && !comes_as(4, ORIGIN_READER, 0));
+    ok(!comes_as(5, ORIGIN_AHEAD, 5) && !comes_as(6, ORIGIN_READER, 0));
+    served((size_t[]){ 0, 4, 6, 3, 5, 1, 2 }, 7);
+    end();
+}
+
+TEST(a_call_that_a_reader_joins_takes_the_place_of_a_reader)
+{
+    begin(1);
+    ok(comes(0, 0));
+    ok(!comes_as(1, ORIGIN_JOB, 9) && !comes_as(2, ORIGIN_JOB, 9) && !comes_as(3, ORIGIN_JOB, 9));
+    ok(!comes_as(4, ORIGIN_AHEAD, 5) && !comes_as(5, ORIGIN_READER, 0));
+    limiter_move(&limiter, &all[2].pass, ORIGIN_READER, 0);
+    limiter_move(&limiter, &all[1].pass, ORIGIN_AHEAD, 5);
+    served((size_t[]){ 0, 5, 2, 4, 1, 3 }, 6);
+    end();
+}
+
+/* Each reader that goes comes again: there is always one that waits. */
+TEST(jobs_beside_an_endless_crowd_of_readers_get_a_place_in_eight)
+{
+    enum { CROWD = 20, JOBS = 10 };
+    size_t left = JOBS, taken = 0;
+    begin(1);
+    ok(comes(0, 0));
+    for (size_t i = 1; i <= JOBS; i++)
+        ok(!comes_as(CROWD + i, ORIGIN_JOB, 9));
+    for (size_t i = 1; i <= CROWD; i++)
+        ok(!comes_as(i, ORIGIN_READER, 0));
+    for (; left && taken < MANY; taken++) {
+        size_t gone = one_goes();
+        left -= gone > CROWD;
+        ok(gone > CROWD || !comes(gone, 0));
+    }
+    ok(!left && taken >= 8 * (JOBS - 1) && taken <= 8 * (JOBS + 1));
+    while (one_goes() != SIZE_MAX)
+        ;
+    end();
+}
+
 /* Nobody is lost, and no more are inside than may be, whatever order they come and go in. */
 TEST(a_crowd_of_parties_comes_and_goes)
 {
@@ -149,9 +201,10 @@ TEST(a_crowd_of_parties_comes_and_goes)
         size_t who = (size_t)rand_r(&seed) % MANY;
         struct limiter_pass *pass = &all[who].pass;
         if (pass->where == LIMITER_AWAY)
-            ok(comes(who, (uint64_t)rand_r(&seed) % 9) == (pass->where == LIMITER_INSIDE));
+            ok(comes_as(who, (enum origin_rank)(rand_r(&seed) % ORIGIN_RANKS), (uint64_t)rand_r(&seed) % 9) == (pass->where == LIMITER_INSIDE));
         else if (rand_r(&seed) % 9 == 0)
-            limiter_part(&limiter, pass);
+            limiter_move(&limiter, pass, (enum origin_rank)(rand_r(&seed) % ORIGIN_RANKS),
+                         (uint64_t)rand_r(&seed) % 9);
         else if (pass->where == LIMITER_INSIDE || rand_r(&seed) % 3 == 0)
             goes(who);
         size_t waiting = 0, inside = 0;
@@ -230,6 +283,9 @@ int main(void)
         cmocka_unit_test(the_next_of_a_party_stands_where_one_stood_that_left_without_a_turn),
         cmocka_unit_test(who_parts_stands_at_the_end_by_itself),
         cmocka_unit_test(a_list_beside_an_endless_crowd_takes_twice_as_long_as_by_order),
+        cmocka_unit_test(readers_come_first_then_read_ahead_then_jobs),
+        cmocka_unit_test(a_call_that_a_reader_joins_takes_the_place_of_a_reader),
+        cmocka_unit_test(jobs_beside_an_endless_crowd_of_readers_get_a_place_in_eight),
         cmocka_unit_test(a_crowd_of_parties_comes_and_goes),
         cmocka_unit_test(a_lower_limit_lets_calls_go_on_and_lets_fewer_in),
         cmocka_unit_test(a_second_place_is_taken_only_if_it_is_free),
