@@ -35,12 +35,29 @@
 #define SHRINK_MS 200u
 #define REMOVAL_TRIES 4u              /* extents to evict for a removal, at most */
 
+/* After the commit: metadata in RAM without an entry would be stored with no later bytes of its object,
+ * and a restart would lose it. */
+static void forget_in_ram(struct volume *volume, const struct toc_entry *entries, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const struct object_id *id = &entries[i].id;
+        struct entry entry;
+        uint32_t unit;
+        if (entries[i].kind == KIND_UNITS ||
+            volume_find_metadata(volume, id, NULL, &unit, &entry) == OK)
+            continue;
+        volume_changed(volume, id);    /* no reader puts it back into RAM */
+        metadata_cache_drop(volume->known.cache, id);
+    }
+}
+
 static enum err forget_extent(struct volume *volume, uint32_t number, const struct toc_entry *entries,
                               uint32_t count, enum event_why why)
 {
     const struct ages *ages = extent_ages(volume->extents, number);
     enum err e = OK;
-    for (uint32_t i = 0; i < count;) {
+    for (uint32_t i = 0, first; i < count;) {
+        first = i;
         removals_take(volume);
         e = index_begin(volume->index);
         if (!e)
@@ -58,6 +75,7 @@ static enum err forget_extent(struct volume *volume, uint32_t number, const stru
         if (e)
             break;
         metric_add(M_STORE_COMMITS, 1);
+        forget_in_ram(volume, entries + first, i - first);
         removals_settle(volume);
         removals_answer(volume, OK);
     }

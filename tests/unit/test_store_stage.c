@@ -148,6 +148,27 @@ TEST(staged_records_never_take_more_than_their_share)
     unit_close(&unit);
 }
 
+/* Bytes that come later would be stored without metadata, and a restart would lose them. */
+TEST(evicted_records_leave_no_metadata_in_ram)
+{
+    struct unit_store unit = unit_open_sized(CACHE, EXTENT);
+    struct metadata *metadata;
+    char key[32];
+    fill(&unit);
+    store_keep_ahead(unit.store, AHEAD);
+    for (int i = 0; i < 200; i++)
+        ok(offer(&unit, "s", i, true));
+    for (int i = 0; i < 200; i++) {
+        snprintf(key, sizeof(key), "s%d", i);
+        metadata = make_metadata(&unit, key, "\"1\"", SIZE);
+        bool there = store_has_units(unit.store, metadata, 0, 1) == 1;
+        ok(i || !there);
+        ok(store_knows(unit.store, &metadata->id, NULL) == there);
+        metadata_unref(&metadata);
+    }
+    unit_close(&unit);
+}
+
 TEST(the_share_is_at_most_half_of_the_size)
 {
     struct unit_store unit = unit_open_sized(CACHE, EXTENT);
@@ -360,6 +381,7 @@ TEST(a_failed_write_costs_the_records_alone)
 
 RUN_STORE(STORE_TEST(without_a_job_nothing_is_staged),
           STORE_TEST(staged_records_never_take_more_than_their_share),
+          STORE_TEST(evicted_records_leave_no_metadata_in_ram),
           STORE_TEST(the_share_is_at_most_half_of_the_size),
           STORE_TEST(extents_that_readers_have_passed_make_room),
           STORE_TEST(the_next_opening_drops_what_was_staged),
