@@ -408,8 +408,7 @@ uint64_t store_staged_max(const struct store *store)
 void store_keep_ahead(struct store *store, uint64_t bytes)
 {
     uint64_t all = MAX(store_capacity(store), 1u);
-    if (atomic_exchange(&store->ahead_bytes, bytes) == bytes)
-        return;
+    atomic_store(&store->ahead_bytes, bytes);
     for (size_t i = 0; i < store->volume_count; i++) {
         double share = (double)volume_capacity(store->volumes[i]) / (double)all;
         stage_want(store->volumes[i], bytes ? (uint64_t)((double)bytes * share) + 1 : 0);
