@@ -227,7 +227,7 @@ static void land(struct fetch *fetch)
     struct flight *flight = fetch->stream.current;
     check(fetch->next <= fetch->end && fetch->next == flight->start + flight->length);
     fetch->stream.current = NULL;
-    fetch->admission.read = fetch->asked.as.ahead && fetch->readers.count > 1;
+    fetch->admission.read = fetch->asked.as.ahead && fetch->readers.client;
     if (!flight_land(flight, &fetch->admission, needs_metadata(fetch, flight))) {
         keep(fetch, flight);
         /* Its reader is not there yet: it must not bring more than it can keep. */

@@ -145,6 +145,7 @@ struct fetch *fetch_start(struct inflight *inflight, enum fetch_kind kind,
     fetch->sent.granted = grant_note_now(&asker->grant, inflight->name.bucket);
     fetch->sent.refusals = grant_refusals(&asker->grant);
     fetch->readers.count = 1;
+    fetch->readers.client = !asker->ahead;
     fetch->admission.judged = NO_END;
     fetch->readers.wanted = span->first;
     fetch->error.body = text_in(&fetch->request.arena);
@@ -249,6 +250,8 @@ struct fetch *fetch_join_this(struct fetch *fetch)
 
 void fetch_joined(struct fetch *fetch, const struct asker *asker)
 {
+    if (fetch)
+        fetch->readers.client |= !asker->ahead;
     if (!fetch || fetch->answered || fetch->over)
         return;
     struct asker *as = &fetch->asked.as;

@@ -68,6 +68,7 @@ struct fetch_note {
 /* The readers of a fetch. Under the lock. */
 struct fetch_readers {
     unsigned count;
+    bool client;                  /* one of them was no job that is ahead of readers */
     uint64_t wanted;              /* the position of the fastest reader */
     struct list waiters;
 };

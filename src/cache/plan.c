@@ -127,6 +127,7 @@ static void read_fetch(struct plan *plan, struct fetch *fetch)    /* under the l
     if (!fetch || fetch == plan->sources.fetch)
         return;
     struct fetch *joined = fetch_join_this(fetch);
+    fetch->readers.client |= !plan->of->asker.ahead;
     fetch_leave(&plan->sources.fetch);
     plan->sources.fetch = joined;
 }
@@ -186,7 +187,7 @@ static void take_short_copy(struct plan *plan)
 static struct store_to place_for(const struct plan *plan)
 {
     return (struct store_to){ plan->to ? plan->to + (plan->pos - plan->first) : NULL,
-                              plan->of->lends };
+                              plan->of->lends, plan->of->asker.ahead };
 }
 
 static enum err from_store(struct plan *plan)

@@ -280,7 +280,8 @@ static enum err read_plan_bytes(struct store_io *io, const struct metadata *meta
     uint64_t blocks_end = MIN((last + 1) * BLOCK_BYTES, metadata->size);
     plan->blocks = (struct read_plan_blocks){ .first = (uint32_t)first,
                                          .count = (uint32_t)(last - first + 1),
-                                         .len = (uint32_t)(blocks_end - first * BLOCK_BYTES) };
+                                         .len = (uint32_t)(blocks_end - first * BLOCK_BYTES),
+                                         .ahead = to.ahead };
     plan->skip = (uint32_t)(offset - first * BLOCK_BYTES);
     plan->give = (uint32_t)(MIN(end, blocks_end) - offset);
     enum err e = read_plan_hold(plan);
@@ -386,7 +387,7 @@ static enum err finish_bytes(struct store_io *io, struct read_plan *plan, enum e
         e = plan->straight.len ? finish_straight(plan, ret) : finish_buffered(plan, ret);
     if (e == ERR_GONE || e == ERR_IO)
         read_plan_disown(plan);
-    if (!e)
+    if (!e && !plan->blocks.ahead)
         touch(io, plan);
     if (!e && plan->lent)
         ret->owner = read_buffer_lent(io, plan);
@@ -404,7 +405,7 @@ static enum err read_again(struct store_io *io, struct read_plan *plan, const st
     uint64_t offset = (uint64_t)plan->blocks.first * BLOCK_BYTES + plan->skip;
     metric_add(M_STORE_REREADS, 1);
     enum err e = read_plan_bytes(io, metadata, offset, offset + plan->give,
-                               (struct store_to){ 0 }, plan);
+                               (struct store_to){ .ahead = plan->blocks.ahead }, plan);
     if (e)
         return ERR_GONE;
     e = read_plan_cached(io, plan);

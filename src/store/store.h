@@ -231,6 +231,8 @@ struct store_to {
      * kernel, or copies them with object_bytes_copy, because a program that touches them ends with
      * SIGBUS if the file was truncated. */
     bool lends;
+    /* A job reads, ahead of its reader: it is no use of the record. */
+    bool ahead;
 };
 
 /* Reads bytes of an object from `offset` on, up to `end` and at most READ_BYTES_MAX. Returns as

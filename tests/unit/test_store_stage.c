@@ -181,6 +181,54 @@ TEST(the_share_is_at_most_half_of_the_size)
     unit_close(&unit);
 }
 
+/* The folder of the second call came into service after the first one. */
+TEST(each_call_sets_the_share_of_all_folders)
+{
+    struct unit_store unit = unit_open_sized(CACHE, EXTENT);
+    store_keep_ahead(unit.store, AHEAD);
+    uint64_t share = stage_share(volume_of(&unit));
+    stage_want(volume_of(&unit), 1);
+    store_keep_ahead(unit.store, AHEAD);
+    ok(stage_share(volume_of(&unit)) == share && share > AHEAD);
+    unit_close(&unit);
+}
+
+/* Returns how many staged records were read. */
+static uint32_t records_read(struct unit_store *unit)
+{
+    struct extents *extents = volume_of(unit)->extents;
+    struct arena keep = { 0 };
+    uint32_t *numbers, sum = 0;
+    size_t count = extents_numbers(extents, &keep, &numbers);
+    for (size_t i = 0; i < count; i++) {
+        struct extent *extent = extent_ref(extents, numbers[i]);
+        sum += extent && extent_is_staging(extent) ? extent_records_read(extent) : 0;
+        extent_release(&extent);
+    }
+    arena_free(&keep);
+    return sum;
+}
+
+/* Such a read is that of a job, not of its reader. */
+TEST(a_read_ahead_of_the_reader_is_no_use)
+{
+    struct unit_store unit = unit_open_sized(CACHE, EXTENT);
+    struct unit_answer answer = { 0 };
+    struct store_op *op = NULL;
+    store_keep_ahead(unit.store, AHEAD);
+    ok(store_object(&unit, "s", 0, true) == OK && records_read(&unit) == 0);
+    struct metadata *metadata = get_metadata(&unit, "s0");
+    enum err e = store_read(unit.io, metadata, 0, SIZE, (struct store_to){ .ahead = true }, bytes_came,
+                            &answer, &answer.held, &op);
+    while (e == ERR_WAIT && !answer.came)
+        unit_turn(&unit);
+    ok(answer.held.bytes.len > 0 && records_read(&unit) == 0);
+    object_bytes_release(&answer.held);
+    metadata_unref(&metadata);
+    ok(read_one(&unit, "s", 0) && records_read(&unit) == 1);
+    unit_close(&unit);
+}
+
 /* The job is 20 objects ahead of its reader, which is much less than its window. */
 TEST(extents_that_readers_have_passed_make_room)
 {
@@ -383,6 +431,8 @@ RUN_STORE(STORE_TEST(without_a_job_nothing_is_staged),
           STORE_TEST(staged_records_never_take_more_than_their_share),
           STORE_TEST(evicted_records_leave_no_metadata_in_ram),
           STORE_TEST(the_share_is_at_most_half_of_the_size),
+          STORE_TEST(each_call_sets_the_share_of_all_folders),
+          STORE_TEST(a_read_ahead_of_the_reader_is_no_use),
           STORE_TEST(extents_that_readers_have_passed_make_room),
           STORE_TEST(the_next_opening_drops_what_was_staged),
           STORE_TEST(a_while_after_the_last_job_all_of_it_goes),
