@@ -223,8 +223,8 @@ void extent_note_read(struct extent *extent, uint32_t ordinal)
     _Atomic uint64_t *set = atomic_load_explicit(&staged->set, memory_order_acquire);
     if (!set || ordinal >= ages_limit(extent->ages) || record_set_has(set, ordinal))
         return;
-    record_set_put(set, ordinal);
-    atomic_fetch_add_explicit(&staged->count, 1, memory_order_relaxed);
+    if (record_set_put(set, ordinal))    /* several readers may come at once */
+        atomic_fetch_add_explicit(&staged->count, 1, memory_order_relaxed);
 }
 
 uint32_t extent_records_read(const struct extent *extent)

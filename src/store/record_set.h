@@ -23,9 +23,11 @@ static inline bool record_set_has(const _Atomic uint64_t *set, uint32_t ordinal)
            atomic_load_explicit(&set[ordinal / 64], memory_order_relaxed) >> ordinal % 64 & 1;
 }
 
-static inline void record_set_put(_Atomic uint64_t *set, uint32_t ordinal)
+/* Returns false if it was there already. */
+static inline bool record_set_put(_Atomic uint64_t *set, uint32_t ordinal)
 {
-    atomic_fetch_or_explicit(&set[ordinal / 64], 1ull << ordinal % 64, memory_order_relaxed);
+    uint64_t bit = 1ull << ordinal % 64;
+    return !(atomic_fetch_or_explicit(&set[ordinal / 64], bit, memory_order_relaxed) & bit);
 }
 
 static inline void record_set_drop(_Atomic uint64_t *set, uint32_t ordinal)
