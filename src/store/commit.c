@@ -416,7 +416,7 @@ static bool takes_without_room(struct volume *volume, const struct store_append 
  * says that this happened to the one before. */
 static void take_commit(struct volume *volume, struct commit *commit)
 {
-    size_t entries = 0, bytes = 0, count = 0;
+    size_t entries = 0, bytes = 0, count = 0, queued_staged = 0;
     bool refused = false, staged = false;
     struct places places = { .at = 0 };
     list_init(&commit->appends);
@@ -427,6 +427,7 @@ static void take_commit(struct volume *volume, struct commit *commit)
            !refused) {
         struct list *first = volume->queue.appends.next;
         struct store_append *append = list_of(first, struct store_append, link);
+        size_t for_staging = append->staged ? append->bytes.len : 0;
         if (open && !append->staged && !find_place(&places, append)) {
             commit->seals_log = count == 0 && (open_extent_is_open(volume->extents, OPEN_LOG) ||
                                                atomic_load(&volume->recycler.ready));
@@ -442,10 +443,12 @@ static void take_commit(struct volume *volume, struct commit *commit)
         list_add(&commit->appends, first);
         entries += 1 + append->bytes.len / UNIT_BYTES;
         bytes += append->bytes.len;
+        queued_staged += for_staging;
         count++;
     }
     check(volume->queue.bytes >= bytes && volume->queue.entries >= entries);
     volume->queue.bytes -= bytes;
+    volume->space.staging.queued -= queued_staged;
     volume->queue.taken = bytes;
     volume->queue.entries -= entries;
     /* The appends that stay open a new commit. If they wait for room, they have waited enough. */
@@ -648,6 +651,8 @@ static void tend(struct volume *volume, uint64_t *retried_ms, uint64_t *checked_
         shrink_and_count(volume);
     } else if (stage_is_due(volume)) {
         end_evictions(volume, stage_step(volume));
+        if (atomic_load(&volume->service.open))    /* quotas wait for the count */
+            volume->upkeep.counting.more = account_count(volume);
     } else if (!follow_installation(volume) || !delete_leftovers(volume)) {
         end_service(volume);
     } else if (now - *checked_ms >= READER_CHECK_MS) {

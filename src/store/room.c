@@ -304,7 +304,8 @@ void room_note(struct volume *volume)
     uint64_t left = room_bytes(volume);
     atomic_store(&volume->rule.waste.no_copies, !volume_has_space_for_copy(volume));
     pthread_mutex_lock(&volume->queue.lock);    /* no append is queued meanwhile */
-    atomic_store(&volume->rule.room_left, (int64_t)left - (int64_t)volume->queue.bytes);
+    size_t queued = volume->queue.bytes - volume->space.staging.queued;
+    atomic_store(&volume->rule.room_left, (int64_t)left - (int64_t)queued);
     pthread_mutex_unlock(&volume->queue.lock);
 }
 

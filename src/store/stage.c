@@ -63,6 +63,11 @@ bool stage_takes(struct volume *volume)
            stage_share(volume) >= atomic_load(&volume->space.extent_bytes);
 }
 
+void stage_over_quota(struct volume *volume)
+{
+    atomic_store(&volume->space.staging.over_quota, true);
+}
+
 /* ---- the extents ---- */
 
 /* A sealed extent that may be evicted. */
@@ -213,6 +218,7 @@ enum err stage_next_extent(struct volume *volume)
             e = ERR_FULL;
         } else {
             e = make_room(volume, over);
+            service_measure(volume);    /* a full disk has room again */
         }
         if (e || open_extent_is_open(volume->extents, OPEN_STAGING))
             return e == ERR_LIMIT ? ERR_FULL : e;
@@ -229,7 +235,8 @@ static bool is_idle(const struct volume *volume)
            ageing_ms() >= atomic_load(&staging->idle_ms) + STAGE_IDLE_MS;
 }
 
-/* Finds an extent that is due; 0: there is none. */
+/* Finds an extent that is due; 0: there is none. Those that readers have passed are due if a quota is
+ * used up: their bytes count in it. */
 static uint32_t find_due(struct volume *volume)
 {
     struct arena keep = { 0 };
@@ -240,6 +247,8 @@ static uint32_t find_due(struct volume *volume)
     for (size_t i = 0; i < count && !found && guard_on(GUARD_STAGING); i++)
         if (places[i].left || (places[i].staging && idle))
             found = places[i].number;
+    if (!found && volume->space.staging.drops_passed)
+        found = passed(places, count);
     arena_free(&keep);
     return found;
 }
@@ -265,10 +274,14 @@ static void begin_higher(struct volume *volume)
 bool stage_is_due(struct volume *volume)
 {
     struct staging *staging = &volume->space.staging;
-    if (mono_ms() < staging->looked_ms + LOOK_MS)
-        return staging->due;
+    if (staging->stepped || mono_ms() < staging->looked_ms + LOOK_MS) {
+        bool due = staging->due && !staging->stepped;    /* other work has every second turn */
+        staging->stepped = false;
+        return due;
+    }
     staging->looked_ms = mono_ms();
     staging->due = false;
+    staging->drops_passed = atomic_exchange(&staging->over_quota, false);
     if (extents_staging(volume->extents)) {
         begin_higher(volume);
         staging->due = find_due(volume) > 0;
@@ -284,5 +297,6 @@ enum err stage_step(struct volume *volume)
     while ((number = find_due(volume)) > 0 && !e && mono_ms() < until_ms)
         e = room_evict(volume, number, EVENT_STAGED);
     volume->space.staging.due = number > 0 && !e;
+    volume->space.staging.stepped = true;
     return e;
 }

@@ -392,8 +392,10 @@ bool store_admits_ahead(struct store *store, const struct metadata *metadata, ui
     struct volume *home = store_home_of_unit(store, &metadata->id, unit);
     struct store_limits limits = tallies_limits(store->installation.tallies, metadata->name);
     *ret_staged = false;
-    if (!quota_allows(store, home, metadata, unit, &limits))
+    if (!quota_allows(store, home, metadata, unit, &limits)) {
+        stage_over_quota(home);
         return false;
+    }
     if (volume_admits_ahead(home, metadata, unit, limits.admission == ADMISSION_ALWAYS))
         return true;
     *ret_staged = stage_takes(home);

@@ -328,7 +328,9 @@ enum err volume_append(struct volume *volume, struct store_append *append)
         list_add(&volume->queue.appends, &append->link);
         volume->queue.appended++;
         volume->queue.bytes += bytes;
-        if (!append->staged)
+        if (append->staged)
+            volume->space.staging.queued += bytes;
+        else
             rule_take_room(&volume->rule, bytes);
         volume->queue.entries += 1 + bytes / UNIT_BYTES;
         if (volume->queue.entries >= COMMIT_ENTRIES || volume->queue.bytes >= COMMIT_BYTES)

@@ -63,6 +63,10 @@ struct staging {
     _Atomic uint64_t idle_ms;         /* ageing time when the last job ended */
     uint64_t looked_ms;               /* the latest look for extents that are due; committer only */
     bool due;                         /* its result; committer only */
+    bool stepped;                     /* the last turn evicted some; committer only */
+    atomic_bool over_quota;           /* a quota refused a record ahead of its reader */
+    bool drops_passed;                /* the same before the latest look; committer only */
+    size_t queued;                    /* bytes of staged appends; under the lock of the queue */
 };
 
 /* Bytes of the extents and of the file system. Any thread may read them. */

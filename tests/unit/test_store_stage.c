@@ -229,6 +229,26 @@ TEST(a_read_ahead_of_the_reader_is_no_use)
     unit_close(&unit);
 }
 
+TEST(metadata_alone_counts_as_read)
+{
+    struct unit_store unit = unit_open_sized(CACHE, EXTENT);
+    store_keep_ahead(unit.store, AHEAD);
+    struct metadata *metadata = make_metadata(&unit, "large", "\"1\"", 2 * MIB);
+    uint8_t *bytes = must_alloc(UNIT_BYTES);
+    struct unit_append append = { .refuse = false };
+    append.append = (struct store_append){ .metadata = metadata, .with_metadata = true,
+                                           .bytes = { (char *)bytes, UNIT_BYTES }, .staged = true,
+                                           .compared = store_compared(unit.store),
+                                           .may_publish = may_publish, .done = append_done };
+    sem_init(&append.ended, 0, 0);
+    ok(store_append(unit.store, &append.append) == OK);
+    volume_wants_turn(volume_of(&unit));
+    ok(append_wait(&append) == OK && records_read(&unit) == 1);
+    metadata_unref(&metadata);
+    free(bytes);
+    unit_close(&unit);
+}
+
 /* The job is 20 objects ahead of its reader, which is much less than its window. */
 TEST(extents_that_readers_have_passed_make_room)
 {
@@ -253,6 +273,23 @@ static int key_count(struct unit_store *unit, int count)
     for (int i = 0; i < count; i++)
         found += read_one(unit, "s", i);
     return found;
+}
+
+/* Their bytes count in the quota. */
+TEST(a_quota_without_room_drops_extents_that_readers_have_passed)
+{
+    struct unit_store unit = unit_open_sized(CACHE, EXTENT);
+    fill(&unit);
+    store_keep_ahead(unit.store, AHEAD);
+    for (int i = 0; i < 60; i++)
+        ok(offer(&unit, "s", i, true));
+    ok(key_count(&unit, 60) == 60);
+    unsigned extents = staging_extents(&unit);
+    usleep(700000);
+    ok(extents > 2 && staging_extents(&unit) == extents);
+    stage_over_quota(volume_of(&unit));
+    soon(staging_extents(&unit) == 1);    /* the open one */
+    unit_close(&unit);
 }
 
 TEST(the_next_opening_drops_what_was_staged)
@@ -433,6 +470,8 @@ RUN_STORE(STORE_TEST(without_a_job_nothing_is_staged),
           STORE_TEST(the_share_is_at_most_half_of_the_size),
           STORE_TEST(each_call_sets_the_share_of_all_folders),
           STORE_TEST(a_read_ahead_of_the_reader_is_no_use),
+          STORE_TEST(metadata_alone_counts_as_read),
+          STORE_TEST(a_quota_without_room_drops_extents_that_readers_have_passed),
           STORE_TEST(extents_that_readers_have_passed_make_room),
           STORE_TEST(the_next_opening_drops_what_was_staged),
           STORE_TEST(a_while_after_the_last_job_all_of_it_goes),
