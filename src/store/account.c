@@ -178,7 +178,7 @@ enum err account_commit(struct volume *volume)
     return e;
 }
 
-/* Returns true if the record is staged. Nobody notes reads of metadata alone, so it counts as read. */
+/* Returns true if the record is staged. Metadata alone counts as read: nobody notes its reads. */
 static bool note_staged(struct volume *volume, const struct record *record)
 {
     struct extent *extent = extent_ref(volume->extents, record->extent);

@@ -35,8 +35,8 @@
 #define SHRINK_MS 200u
 #define REMOVAL_TRIES 4u              /* extents to evict for a removal, at most */
 
-/* After the commit: metadata in RAM without an entry would be stored with no later bytes of its object,
- * and a restart would lose it. */
+/* After the commit. Bytes that come later bring no metadata if it is in RAM: a restart would lose
+ * metadata that is there alone. */
 static void forget_in_ram(struct volume *volume, const struct toc_entry *entries, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {

@@ -235,8 +235,8 @@ static bool is_idle(const struct volume *volume)
            ageing_ms() >= atomic_load(&staging->idle_ms) + STAGE_IDLE_MS;
 }
 
-/* Finds an extent that is due; 0: there is none. Those that readers have passed are due if a quota is
- * used up: their bytes count in it. */
+/* Finds an extent that is due; 0: there is none. Those that readers have passed are due if a quota
+ * is used up: their bytes count in it. */
 static uint32_t find_due(struct volume *volume)
 {
     struct arena keep = { 0 };

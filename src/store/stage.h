@@ -23,9 +23,9 @@ void stage_over_quota(struct volume *volume);
  * full, evicts an extent before. Returns OK; ERR_FULL if there is no room; or an error of the
  * index. */
 enum err stage_next_extent(struct volume *volume) MUST_USE;
-/* True if staging extents are there that no reader needs: those of an earlier opening; all if no job
- * has kept records ahead of readers for a while; and after stage_over_quota those that readers have
- * passed. Never in the turn after stage_step. */
+/* True if staging extents are there that no reader needs: those of an earlier opening; all if no
+ * job has kept records ahead of readers for a while; and after stage_over_quota those that readers
+ * have passed. Never in the turn after stage_step. */
 bool stage_is_due(struct volume *volume) MUST_USE;
 /* Evicts some of them. Errors: as room_evict. */
 enum err stage_step(struct volume *volume) MUST_USE;

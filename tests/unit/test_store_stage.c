@@ -218,8 +218,8 @@ TEST(a_read_ahead_of_the_reader_is_no_use)
     store_keep_ahead(unit.store, AHEAD);
     ok(store_object(&unit, "s", 0, true) == OK && records_read(&unit) == 0);
     struct metadata *metadata = get_metadata(&unit, "s0");
-    enum err e = store_read(unit.io, metadata, 0, SIZE, (struct store_to){ .ahead = true }, bytes_came,
-                            &answer, &answer.held, &op);
+    enum err e = store_read(unit.io, metadata, 0, SIZE, (struct store_to){ .ahead = true },
+                            bytes_came, &answer, &answer.held, &op);
     while (e == ERR_WAIT && !answer.came)
         unit_turn(&unit);
     ok(answer.held.bytes.len > 0 && records_read(&unit) == 0);
