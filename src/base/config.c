@@ -32,6 +32,16 @@ static void put_in_order(struct config *config, struct config_mistake *mistake)
     *at = mistake;
 }
 
+/* A name that is no setting may have any character: one that a terminal would obey becomes "?". */
+static const char *plainly(const char *name, struct arena *keep)
+{
+    struct text plain = text_in(keep);
+    for (; *name; name++)
+        text_char(&plain, (unsigned char)*name < ' ' || *name == 0x7f ? '?' : *name);
+    text_char(&plain, '\0');
+    return plain.ptr;
+}
+
 void config_mistake_add(struct config *config, const struct setting_where *at, const char *key,
                         const char *nearest, const char *fmt, ...)
 {
@@ -48,7 +58,8 @@ void config_mistake_add(struct config *config, const struct setting_where *at, c
                                             : "settings";
     mistake->line = at->line;
     mistake->column = at->column;
-    mistake->key = at->from == FROM_ENV || at->from == FROM_FLAG ? at->name : key;
+    mistake->key = plainly(at->from == FROM_ENV || at->from == FROM_FLAG ? at->name : key,
+                           &config->arena);
     mistake->text = arena_copy(&config->arena, slice_of(text)).ptr;
     mistake->nearest = nearest;
     put_in_order(config, mistake);

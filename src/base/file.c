@@ -4,17 +4,32 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#define WRITER_MS 5000     /* so long a writer of a FIFO may write nothing */
+
+/* A FIFO may have a writer that writes nothing. */
+static ssize_t read_piece(int fd, char *piece, size_t bytes)
+{
+    ssize_t got = read(fd, piece, bytes);
+    if (got >= 0 || errno != EAGAIN)
+        return got;
+    if (poll(&(struct pollfd){ .fd = fd, .events = POLLIN }, 1, WRITER_MS) == 1)
+        return read(fd, piece, bytes);
+    errno = ETIMEDOUT;
+    return -1;
+}
 
 bool file_read(const char *path, size_t max, struct arena *keep, slice *ret)
 {
     struct text text = text_in(keep);
     char piece[4096];
     ssize_t got = -1;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    while (fd >= 0 && text.len <= max && (got = read(fd, piece, sizeof(piece))) > 0)
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    while (fd >= 0 && text.len <= max && (got = read_piece(fd, piece, sizeof(piece))) > 0)
         text_add(&text, (slice){ piece, (size_t)got });
     int error = got < 0 ? errno : EFBIG;
     text_char(&text, '\0');

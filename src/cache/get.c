@@ -126,7 +126,7 @@ static enum err judge_freshness(struct get *get)
         metric_add(M_GRANT_CHECKS, 1);
     else if (judged != JUDGED_CONFIRMED && get->permit.ages && !get->ask.background &&
              !get_wants_newest(get))
-        background_start(get, true);    /* so that who reads often never waits for it */
+        background_start(get, true);    /* who reads often never waits for it */
     get->search.upgrade |= judged == JUDGED_INCOMPLETE;
     if (judged == JUDGED_STALE) {
         get->answer.source = GET_STALE;

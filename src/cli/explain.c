@@ -81,7 +81,7 @@ static slice bytes_of(const json_t *bytes, const json_t *size, struct arena *kee
         return json_integer_value(size) ? S("the object has none of these bytes")
                                         : S("the object is empty");
     slice part = show_bytes(keep, cached), whole = show_bytes(keep, counted);
-    return arena_printf(keep, "%.*s of %s%.*s (%.*s), bytes %" PRIu64 "-%" PRIu64, SLICE_ARG(part),
+    return arena_printf(keep, "%.*s of %s%.*s (%.*s) of bytes %" PRIu64 "-%" PRIu64, SLICE_ARG(part),
                         examined ? "the first " : "", SLICE_ARG(whole),
                         SLICE_ARG(show_share(keep, cached, counted)), first, end - 1);
 }

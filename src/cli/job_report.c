@@ -25,15 +25,20 @@ int job_ask(const struct server *server, const char *method, slice id, slice bod
     return server_ask(&mine, &question, keep, ret_body);
 }
 
+bool job_is_report(const json_t *row)
+{
+    return json_is_object(row) && json_is_string(json_object_get(row, "id")) &&
+           json_is_string(json_object_get(row, "state")) &&
+           json_is_integer(json_object_get(row, "began"));
+}
+
 json_t *job_read(const struct server *server, slice body)
 {
     json_t *report = json_loadb(body.ptr, body.len, JSON_REJECT_DUPLICATES, NULL);
-    if (json_is_object(report) && json_is_string(json_object_get(report, "id")))
+    if (job_is_report(report))
         return report;
     json_decref(report);
-    fprintf(stderr, "penstock %s: the answer of %.*s is cut or malformed. Check that this server "
-            "is a Penstock of the same version as this command\n", server->command,
-            SLICE_ARG(server->url));
+    lines_malformed(server);
     return NULL;
 }
 
@@ -82,7 +87,7 @@ slice job_progress(const json_t *report, struct arena *keep)
     if (failed)
         text_printf(&text, ", %" PRIu64 " failed", failed);
     if (member(report, "waits").len)
-        text_printf(&text, "; waits: %.*s", SLICE_ARG(member(report, "waits")));
+        text_printf(&text, "; waits: %.*s", SLICE_ARG(show_text(keep, member(report, "waits"))));
     return text_slice(&text);
 }
 
@@ -90,13 +95,14 @@ static void print_failure(const struct server *server, const json_t *failure, st
 {
     slice key = lines_name(failure, "key", keep);
     printf("failed: %.*s: %" PRIu64 " %.*s\n", SLICE_ARG(show_s3(keep, server->of.bucket, key)),
-           lines_number(failure, "status"), SLICE_ARG(member(failure, "code")));
+           lines_number(failure, "status"), SLICE_ARG(show_text(keep, member(failure, "code"))));
 }
 
 /* Says how the job has ended, and what became of the objects. */
 static void print_sums(const json_t *report, struct arena *keep)
 {
-    slice state = member(report, "state"), why = member(report, "why");
+    slice state = show_text(keep, member(report, "state"));
+    slice why = show_text(keep, member(report, "why"));
     printf("%.*s%s%.*s: %.*s\n", SLICE_ARG(state), why.len ? ": " : "", SLICE_ARG(why),
            SLICE_ARG(job_progress(report, keep)));
     printf("%" PRIu64 " in the cache before, %" PRIu64 " fetched (%.*s from the origin), %" PRIu64

@@ -19,6 +19,8 @@ int job_ask(const struct server *server, const char *method, slice id, slice bod
  * which was reported. */
 struct json_t *job_read(const struct server *server, slice body) MUST_USE;
 
+/* Returns true if this is the report of a job. */
+bool job_is_report(const struct json_t *row) MUST_USE;
 bool job_runs(const struct json_t *report);
 /* "12 objects, 1.5 MiB, 3 failed": for a line of progress. */
 slice job_progress(const struct json_t *report, struct arena *keep) MUST_USE;

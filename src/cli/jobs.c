@@ -11,6 +11,7 @@ struct jobs {
     const char *id, *cancel;          /* the options --job and --cancel; NULL: not given */
     const struct server *server;
     uint64_t count;
+    bool malformed;                   /* the answer has a line that is no report */
     struct arena keep;                /* of one line */
 };
 
@@ -21,19 +22,25 @@ static void print_row(struct jobs *jobs, const json_t *row)
     uint64_t listed = lines_number(row, "listed");
     uint64_t end = lines_number(row, "ended"), began = lines_number(row, "began");
     uint64_t until = end ? end : (uint64_t)wall_s();
-    slice what = listed ? arena_printf(keep, "a list of %" PRIu64 " keys", listed)
+    bool follows = slice_eq(json_text(json_object_get(row, "mode")), S("follow"));
+    slice what = listed ? arena_printf(keep, "a list of %" PRIu64 " keys%s", listed,
+                                       follows ? ", followed" : "")
                         : show_s3(keep, bucket, key);
     if (jobs->count++ == 0)
         printf("%-16s  %-8s  %10s  %6s  %s\n", "JOB", "STATE", "OBJECTS", "TIME", "WHAT");
     printf("%-16.*s  %-8.*s  %10" PRIu64 "  %6.*s  %.*s\n",
-           SLICE_ARG(json_text(json_object_get(row, "id"))),
-           SLICE_ARG(json_text(json_object_get(row, "state"))), lines_number(row, "objects"),
+           SLICE_ARG(show_text(keep, json_text(json_object_get(row, "id")))),
+           SLICE_ARG(show_text(keep, json_text(json_object_get(row, "state")))), lines_number(row, "objects"),
            SLICE_ARG(show_seconds(keep, until - MIN(until, began))), SLICE_ARG(what));
 }
 
 static void visit(void *arg, slice line, const json_t *row)
 {
     struct jobs *jobs = arg;
+    if (!job_is_report(row)) {
+        jobs->malformed = true;
+        return;
+    }
     if (!lines_print(jobs->server, line))
         print_row(jobs, row);
     arena_free(&jobs->keep);
@@ -45,6 +52,8 @@ static int list(struct jobs *jobs, struct arena *keep)
     int status = job_ask(jobs->server, "GET", S(""), S(""), keep, &body);
     if (!status)
         status = lines_each(jobs->server, body, visit, jobs);
+    if (!status && jobs->malformed)
+        status = lines_malformed(jobs->server);
     if (!status && !jobs->count && !jobs->server->json)
         printf("no job of s3://%.*s was found\n", SLICE_ARG(jobs->server->of.bucket));
     return status;
@@ -114,8 +123,8 @@ static const struct command_option options[] = {
 const struct command command_jobs = {
     .name = "jobs", .args = "[--job ID] [--cancel ID] [--json] s3://BUCKET [SETTINGS]", .run = run,
     .takes_settings = true, .options = options,
-    .help = "show the jobs of a bucket (penstock warm), or cancel one",
+    .help = "show the jobs of a bucket, or cancel one",
     .more = SERVER_MORE
-            "An access key sees its own jobs. A key that has the right \"cache\" sees all jobs of\n"
-            "the bucket. Reports are kept for 7 days after the end of a job.",
+            "An access key sees its own jobs. A key that has the right \"cache\" sees all jobs\n"
+            "of the bucket. Reports are kept for 7 days after the end of a job.",
 };

@@ -94,7 +94,7 @@ static bool read_lines(slice body, line_visit *visit, void *arg)
     return good;
 }
 
-static int malformed(const struct server *server)
+int lines_malformed(const struct server *server)
 {
     fprintf(stderr, "penstock %s: the answer of %.*s is cut or malformed. Check that this "
             "server is a Penstock of the same version as this command\n", server->command, SLICE_ARG(server->url));
@@ -103,7 +103,7 @@ static int malformed(const struct server *server)
 
 int lines_each(const struct server *server, slice body, line_visit *visit, void *arg)
 {
-    return read_lines(body, visit, arg) ? EXIT_GOOD : malformed(server);
+    return read_lines(body, visit, arg) ? EXIT_GOOD : lines_malformed(server);
 }
 
 bool lines_print(const struct server *server, slice line)
@@ -128,7 +128,7 @@ static int ask_page(const struct server *server, const struct question *question
     ask.query = text_slice(&query);
     int status = server_ask(server, &ask, page->keep, &body);
     if (!status && !(read_lines(body, visit_of_page, page) && page->ended))
-        return malformed(server);
+        return lines_malformed(server);
     return status;
 }
 

@@ -38,6 +38,8 @@ void lines_warn(const struct server *server, const struct lines_end *end, struct
 /* Calls `visit` with each line of an answer that comes without pages. Returns EXIT_GOOD, or EXIT_FAILED
  * after it has reported that the answer is malformed. */
 int lines_each(const struct server *server, slice body, line_visit *visit, void *arg) MUST_USE;
+/* Reports that the answer is malformed. Returns the exit status. */
+int lines_malformed(const struct server *server);
 /* With --json, prints a line as it came, and returns true. */
 bool lines_print(const struct server *server, slice line);
 /* The member is an array of numbers of cache folders. Adds these folders to `folders`. */

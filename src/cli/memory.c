@@ -48,15 +48,27 @@ struct memory memory_of(const struct config *config, struct arena *keep)
     return memory;
 }
 
+/* Old settings may give budgets that are together larger than `memory`. */
+static uint64_t budgets_sum(const struct budgets *budgets)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < BUDGET_COUNT; i++)
+        sum += budgets->bytes[i];
+    return sum;
+}
+
 slice memory_warning(const struct memory *memory, struct arena *keep)
 {
-    if (memory->bytes <= memory->allowed_bytes / 4 * 3)
+    uint64_t sum = budgets_sum(&memory->budgets), bytes = MAX(sum, memory->bytes);
+    if (bytes <= memory->allowed_bytes / 4 * 3)
         return S("");
     bool half = memory->allowed_bytes / 2 >= MEMORY_LEAST;
-    return arena_printf(keep, "memory is %" PRIu64 " MiB, and %.*s allows %" PRIu64 " MiB. Page "
+    const char *is = sum > memory->bytes ? "the old settings of single budgets give" : "memory is";
+    return arena_printf(keep, "%s %" PRIu64 " MiB, and %.*s allows %" PRIu64 " MiB. Page "
                         "cache, connections and libraries need memory, too, so the kernel may kill "
-                        "Penstock under load. Set memory to %s%.*s%s", memory->bytes / MIB,
+                        "Penstock under load. %s memory to %s%.*s%s", is, bytes / MIB,
                         SLICE_ARG(memory->allowed_by), memory->allowed_bytes / MIB,
+                        sum > memory->bytes ? "Remove the old settings, and set" : "Set",
                         half ? "at most half of " : "64MiB, its minimum, and raise ",
                         SLICE_ARG(memory->allowed_by),
                         half ? ", or leave memory out" : " to 128 MiB or more");

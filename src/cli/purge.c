@@ -20,6 +20,7 @@ struct purge {
     const struct server *server;
     uint64_t serial;               /* of this purge; 0: none was made */
     bool incomplete;               /* of a dry run */
+    bool answered;                 /* the service has said that it was done */
     /* Of the purges that --wait or --list finds. working: a folder has entries to delete, and can
      * delete them now. out: the folders that are out of service, and hold up the purge. waiting:
      * the folders that are in service, and wait for those. unread: the folders that are in service,
@@ -85,6 +86,10 @@ static void print_dry(struct purge *purge, const json_t *row)
 static void visit_answer(void *arg, slice line, const json_t *row)
 {
     struct purge *purge = arg;
+    purge->answered = json_is_integer(json_object_get(row, purge->dry ? "objects" : "serial")) &&
+                      (purge->dry || json_is_true(json_object_get(row, "purged")));
+    if (!purge->answered)
+        return;
     purge->serial = lines_number(row, "serial");
     purge->incomplete = json_is_false(json_object_get(row, "complete"));
     if (lines_print(purge->server, line))
@@ -244,6 +249,8 @@ static int ask_purge(struct purge *purge)
     int status = server_ask(purge->server, &question, &purge->keep, &body);
     if (!status)
         status = lines_each(purge->server, body, visit_answer, purge);
+    if (!status && !purge->answered)
+        status = lines_malformed(purge->server);
     fflush(stdout);
     if (!status && purge->wait && purge->serial)
         status = wait_for_sweep(purge);

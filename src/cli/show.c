@@ -66,7 +66,12 @@ void show_name(struct text *to, slice name)
     }
 }
 
-/* ---- numbers ---- */
+slice show_text(struct arena *keep, slice text)
+{
+    struct text shown = text_in(keep);
+    show_name(&shown, text);
+    return text_slice(&shown);
+}
 
 slice show_s3(struct arena *keep, slice bucket, slice key)
 {
@@ -77,6 +82,8 @@ slice show_s3(struct arena *keep, slice bucket, slice key)
     show_name(&text, key);
     return text_slice(&text);
 }
+
+/* ---- numbers ---- */
 
 slice show_bytes_as(struct arena *keep, uint64_t bytes, uint64_t other)
 {

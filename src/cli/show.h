@@ -18,6 +18,8 @@ bool s3_url_read(const char *text, struct s3_url *ret, const char **ret_why) MUS
 /* Adds a name so that a terminal shows every byte. Control characters, characters that change the
  * direction of the text, and bytes that are not UTF-8 become \xNN, and a backslash becomes \\. */
 void show_name(struct text *to, slice name);
+/* Returns a text that a service sent, as show_name shows it. */
+slice show_text(struct arena *keep, slice text) MUST_USE;
 /* Returns s3://BUCKET/KEY. The key is shown as show_name does it. */
 slice show_s3(struct arena *keep, slice bucket, slice key) MUST_USE;
 /* Returns, for example, "1.5 MiB". show_bytes_as uses the unit that show_bytes uses for `other`, so

@@ -18,7 +18,7 @@
 static slice value_text(struct arena *keep, slice name, json_t *value)
 {
     if (json_is_string(value) && json_string_length(value))
-        return slice_of(json_string_value(value));
+        return show_text(keep, slice_of(json_string_value(value)));
     if (json_is_integer(value) && slice_ends(name, S("bytes")))
         return show_bytes(keep, (uint64_t)MAX(json_integer_value(value), 0));
     if (json_is_integer(value))
@@ -43,7 +43,8 @@ static void print_value(struct arena *keep, slice name, json_t *value, int depth
             print_value(keep, arena_printf(keep, "%.*s%s%zu", SLICE_ARG(name), dot, index), inner,
                         depth + 1);
     } else {
-        printf("%-32.*s %.*s\n", SLICE_ARG(name), SLICE_ARG(value_text(keep, name, value)));
+        printf("%-32.*s %.*s\n", SLICE_ARG(show_text(keep, name)),
+               SLICE_ARG(value_text(keep, name, value)));
     }
 }
 
@@ -129,7 +130,7 @@ static void print_works(struct arena *keep, json_t *root)
         if (strcmp(text_of(origin, "state"), "fails") == 0)
             text_printf(&text, "; origin %s fails: %s", text_of(origin, "name"),
                         text_of(origin, "last_failure_why"));
-    slice trouble = text_slice(&text);
+    slice trouble = show_text(keep, text_slice(&text));
     printf("works      %s%.*s\n", trouble.len ? "in part" : "yes", SLICE_ARG(trouble));
 }
 
@@ -211,20 +212,18 @@ static int print_page(struct arena *keep, const struct question *question, slice
 {
     json_error_t error;
     json_t *root = json_loadb(body.ptr, body.len, 0, &error);
-    if (!json_is_object(root)) {
-        fprintf(stderr, "penstock: the answer of http://%.*s%.*s is not a JSON object, as "
-                "Penstock's /status always is. " OTHER_ADDRESS, SLICE_ARG(question->address),
+    if (strcmp(text_of(root, "name"), "penstock") != 0) {
+        fprintf(stderr, "penstock: the answer of http://%.*s%.*s is not the JSON object of "
+                "Penstock's /status. " OTHER_ADDRESS, SLICE_ARG(question->address),
                 SLICE_ARG(question->path));
         json_decref(root);
         return EXIT_FAILED;
     }
-    bool ours = strcmp(text_of(root, "name"), "penstock") == 0;
-    if (ours)
-        print_answers_first(keep, root);
-    if (ours && !question->watch)
+    print_answers_first(keep, root);
+    if (!question->watch) {
         putchar('\n');
-    if (!ours || !question->watch)
         print_value(keep, S(""), root, 0);
+    }
     json_decref(root);
     return EXIT_GOOD;
 }

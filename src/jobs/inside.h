@@ -297,8 +297,7 @@ void run_follow_turn(struct job_run *run);
 const char *run_follow_waits(const struct job_run *run);
 /* Returns how the job ends now, or JOB_RUNNING. `all_brought`: no item is left. */
 enum job_state run_follow_judge(const struct job_run *run, bool all_brought);
-#define CHECK_THE_LIST "Check that the list has the order in which they read, and that they use " \
-                       "the access key of the job"
-void run_follow_log_waste(const struct job_run *run);
+/* For a job that ends as JOB_UNREAD: logs a warning, and returns why it ends. */
+slice run_follow_warn_unread(const struct job_run *run);
 
 #endif

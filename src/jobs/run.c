@@ -299,13 +299,8 @@ static bool is_canceled(struct job_run *run)
 static void judge_follow_end(struct job_run *run, bool all_brought)
 {
     enum job_state state = run_follow_judge(run, all_brought);
-    if (state == JOB_UNREAD) {
-        run_follow_log_waste(run);
-        job_run_stop(run, state, S("the readers read less than half of what the job brought. "
-                                   CHECK_THE_LIST));
-    } else if (state != JOB_RUNNING) {
-        job_run_stop(run, state, S(""));
-    }
+    if (state != JOB_RUNNING)
+        job_run_stop(run, state, state == JOB_UNREAD ? run_follow_warn_unread(run) : S(""));
 }
 
 static void judge_end(struct job_run *run)

@@ -205,12 +205,18 @@ enum job_state run_follow_judge(const struct job_run *run, bool all_brought)
     return !all_brought && is_full(run) && idle_ms >= IDLE_MS ? JOB_UNREAD : JOB_RUNNING;
 }
 
-void run_follow_log_waste(const struct job_run *run)
+slice run_follow_warn_unread(const struct job_run *run)
 {
     const struct follow_use *use = follow_use(run->follow->items);
+    bool idle = use->read >= use->ahead + use->behind + use->skipped;
+    slice why = idle
+        ? S("the readers of this job have read nothing for an hour, and its window is full. "
+            "Start the job again when they go on")
+        : S("the readers of this job read less than half of what it brought. Check that the list "
+            "has the order in which they read, and that they use the access key of the job");
     log_warn("job_follow_wasted", "job=%016" PRIx64 " items_read=%" PRIu64 " read_bytes=%" PRIu64
-             " passed_bytes=%" PRIu64 " ahead_bytes=%" PRIu64 " why=\"the readers of this job read "
-             "less than half of what it brought, so it brings no more. " CHECK_THE_LIST "\"",
-             run->job->id, use->items_read, use->read, use->behind + use->skipped,
-             use->ahead);
+             " passed_bytes=%" PRIu64 " ahead_bytes=%" PRIu64 " why=\"%.*s\"",
+             run->job->id, use->items_read, use->read, use->behind + use->skipped, use->ahead,
+             SLICE_ARG(why));
+    return why;
 }
