@@ -28,6 +28,14 @@ with Story("b16 check says what serve will meet", seconds=90) as story:
     check_it("all is well", 0, "origin default", "answers", "settings: fine")
     story.fact("... and makes nothing", not os.path.exists(story.path("cache")))
     check_it("a wrong setting", 2, "ttl", ttl="perhaps")
+    os.mkfifo(story.path("fifo"))
+    check_it("settings are a FIFO without a writer", 2, "fifo", "end of file", path=story.path("fifo"))
+    with open(os.open(story.path("fifo"), os.O_RDWR), "w"):
+        check_it("... with a writer that writes nothing", 2, "fifo", "timed out", path=story.path("fifo"))
+    out = check_it("a name with control characters", 2, "?[31mttl: no such setting", "? fake: fine", **{"\x1b[31mttl": 1, "\n fake: fine": 1})
+    story.fact("... is shown without them", "\x1b" not in out and "\n fake" not in out, out)
+    check_it("old settings of budgets, together more than there is", 0, "warning", "old settings of single budgets give", "may kill Penstock",
+             memory_slots="64TiB", memory_readers="64TiB")
     check_it("a limit of file sizes", 0, "warning", "larger than 1.0 GiB", "LimitFSIZE", "settings: fine",
              prefix=("prlimit", f"--fsize={1 << 30}"))
 

@@ -100,10 +100,10 @@ with Story("y02 commands say what is cached", seconds=150) as story:
     # ---- explain ----
     status, out, err = penstock("explain", "s3://pile/a/00")
     story.fact("explain says what a read would do, and where the bytes are", status == 0 and err == "" and all(word in out for word in (
-        "s3://pile/a/00\nnow          hit: ", "cached       146.5 KiB of 146.5 KiB (100 %), bytes 0-149999", "freshness    immutable\n",
+        "s3://pile/a/00\nnow          hit: ", "cached       146.5 KiB of 146.5 KiB (100 %) of bytes 0-149999", "freshness    immutable\n",
         "permission   ", f"origin       {origin.url}", "metadata                   cache folder ", "0-149999                   cache folder ")), out + err)
     status, out, _ = penstock("explain", "s3://pile/a/00", "--range", "0-9")
-    story.fact("... of a range", status == 0 and "10 B of 10 B (100 %), bytes 0-9\n" in out, out)
+    story.fact("... of a range", status == 0 and "10 B of 10 B (100 %) of bytes 0-9\n" in out, out)
     status, out, _ = penstock("explain", "s3://pile/a/00", "--range", f"{SIZE}-")
     story.fact("... of a range beyond the end", status == 0 and "416" in out and "the object has none of these bytes" in out, out)
     status, out, _ = penstock("explain", "s3://pile/none")
@@ -263,6 +263,21 @@ with Story("y02 commands say what is cached", seconds=150) as story:
             ("no bucket", (404, error("NoSuchBucket"), {}), ["no bucket pile"]), ("no document", (200, b"{}", {}), ["malformed"]), ("two lines in one", (200, b"{}" + summary, {}), ["cut or malformed"])):
         other.answer = answer
         refused(f"the answer is {text}", 1, words, "explain" if text == "no document" else "ls", "--url", other.url, "s3://pile/a", env=pair)
+    # Who answers purge by an object that does not say so has purged nothing.
+    for text, argv, body in (("purge", ["purge", "--yes", "s3://pile/a"], b"{}"), ("purge", ["purge", "s3://pile/a"], b'{"purged":false,"serial":7}'),
+                             ("purge --dry-run", ["purge", "--dry-run", "s3://pile/a"], b"{}"),
+                             ("jobs", ["jobs", "s3://pile"], b'{"id":"7","state":"running"}'),
+                             ("jobs --job", ["jobs", "--job", "0123456789abcdef", "s3://pile"], b'{"id":"7"}')):
+        other.answer = (200, body + b"\n", {})
+        refused(f"{text} is answered by {body.decode()}", 1, ["malformed"], *argv, "--url", other.url, env=pair)
+    other.answer = (200, b'{"id":"\\u001b[2J","state":"\\nfake","began":1,"prefix":""}\n', {})
+    status, out, err = penstock("jobs", "--url", other.url, "s3://pile", env=pair)
+    story.fact("what a service says is shown so that a terminal does not obey it", status == 0 and "\\x1b[2J" in out and "\\x0afake" in out, out)
+    other.answer = (200, b'{"name":"penstock","version":"\\u001b[2J\\n1"}', {})
+    status, out, err = penstock("stat", "--url", other.url, env=pair)
+    story.fact("... by stat, too", status == 0 and "\\x1b[2J\\x0a1" in out and "\x1b" not in out, out)
+    other.answer = (200, b'{"name":"other"}', {})
+    refused("stat asks another service", 1, ["is not the JSON object of Penstock's /status"], "stat", "--url", other.url, env=pair)
     other.answer = (200, b'{"key":"a","objects":1}\n', {})
     status, out, err = penstock("ls", "--json", "--url", other.url, "s3://pile", env=pair)
     story.fact("without the summary, a line may be missing", status == 1 and "cut or malformed" in err, err)
