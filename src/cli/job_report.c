@@ -35,7 +35,7 @@ bool job_is_report(const json_t *row)
 json_t *job_read(const struct server *server, slice body)
 {
     json_t *report = json_loadb(body.ptr, body.len, JSON_REJECT_DUPLICATES, NULL);
-    if (job_is_report(report))
+    if (json_is_object(report) && json_is_string(json_object_get(report, "id")))
         return report;
     json_decref(report);
     lines_malformed(server);

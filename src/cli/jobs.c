@@ -66,6 +66,10 @@ static int show_one(struct jobs *jobs, slice id, struct arena *keep)
     json_t *report = status ? NULL : job_read(jobs->server, body);
     if (!report)
         return EXIT_FAILED;
+    if (!job_is_report(report)) {
+        json_decref(report);
+        return lines_malformed(jobs->server);
+    }
     if (!lines_print(jobs->server, body))
         job_print(jobs->server, report);
     json_decref(report);

@@ -116,6 +116,7 @@ with Story("y02 commands say what is cached", seconds=150) as story:
     answers = [json.loads(text) for text in (penstock("explain", "--json", "--range", "5-", "s3://pile/a/01")[1], ask.body)]
     for document in answers:
         story.fact("the permission counts down", 3500 < document["permission"].pop("proved_for") <= 3600)
+        story.fact("the time of the proof is told", document["metadata"].pop("confirmed"))    # now, less an age in seconds
         # The age grows with each write of the cache.
         for record in (document["metadata"], *document["bytes"]["records"]):
             story.fact("an age is a part of the cache", 0 <= record.pop("age", 0) <= 1, record)
