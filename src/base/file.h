@@ -12,8 +12,8 @@
 #include "base/arena.h"
 
 /* Reads a file of at most `max` bytes. Returns false with errno after a failure; EFBIG means that
- * the file is larger, ETIMEDOUT that it is a FIFO, and that nothing was written to it for 5 s. After any failure, *ret has the bytes that were read before it. A NUL always
- * follows *ret. */
+ * the file is larger, ETIMEDOUT that it is a FIFO, and that nothing was written to it for 5 s. After
+ * any failure, *ret has the bytes that were read before it. A NUL always follows *ret. */
 bool file_read(const char *path, size_t max, struct arena *keep, slice *ret) MUST_USE;
 
 /* Opens the file `name` in the folder `dir`, if it is an ordinary file. On failure returns -1 with

@@ -127,7 +127,7 @@ static void read_fetch(struct plan *plan, struct fetch *fetch)    /* under the l
     if (!fetch || fetch == plan->sources.fetch)
         return;
     struct fetch *joined = fetch_join_this(fetch);
-    fetch->readers.client |= !plan->of->asker.ahead;
+    fetch_joined(fetch, &plan->of->asker);
     fetch_leave(&plan->sources.fetch);
     plan->sources.fetch = joined;
 }

@@ -65,8 +65,9 @@ struct origin_body {
     void *arg;
 };
 
-/* Who waits for the answer of a call: a client; a client that has not come to these bytes yet
- * (read-ahead); or a job. When calls wait for a connection, the lowest rank comes first. */
+/* The rank of a call says what it is for: a client that waits for it; read-ahead, which is for a
+ * client that has not come to these bytes yet; or a job. When calls wait for a connection, the call
+ * of the lowest rank comes first. */
 enum origin_rank { ORIGIN_READER, ORIGIN_AHEAD, ORIGIN_JOB, ORIGIN_RANKS };
 
 /* The caller fills in a call. The memory of every slice must outlive the call. */

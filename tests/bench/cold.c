@@ -296,7 +296,7 @@ static void start_batch(struct slot *slot)
         struct object_bytes held = { 0 };
         struct store_op *op;
         enum err e = store_read(reader.io, metadata[slot->first + i * told.every], 0,
-                                told.bytes, (struct store_to){ slot->memory + i * told.bytes, false, false }, bytes_came, slot, &held,
+                                told.bytes, (struct store_to){ .memory = slot->memory + i * told.bytes }, bytes_came, slot, &held,
                                 &op);
         if (e != ERR_WAIT)
             item_ended(slot, e, &held);

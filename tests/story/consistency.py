@@ -181,8 +181,8 @@ class Window:
         self.number.value += 1    # a lost step is no harm
 
 
-def live(story, doors, mix, operations, workers=8, width=6, meanwhile=lambda window: None):
-    """Runs the workers to their end, `meanwhile` beside them; returns the history, by key."""
+def live(story, doors, mix, operations, workers=8, width=6, meanwhile=()):
+    """Runs the workers to their end, and calls `meanwhile` with the window, again and again; returns the history, by key."""
     window, files, running = Window(width), [], []
     for number in range(workers):
         path = story.path(f"history-{number}")
@@ -196,7 +196,8 @@ def live(story, doors, mix, operations, workers=8, width=6, meanwhile=lambda win
         files.append(path)
         running.append(process)
     while any(p.is_alive() for p in running):
-        meanwhile(window)
+        for part in meanwhile:
+            part(window)
         time.sleep(0.05)
     history = defaultdict(list)
     for path, process in zip(files, running):

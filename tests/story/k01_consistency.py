@@ -76,10 +76,6 @@ class PostedJobs:
             self.last = server, answer["id"]
 
 
-def together_with(*parts):
-    return lambda window: [part(window) for part in parts]
-
-
 def door(name, server):
     client = server.client
     return Door(name, server.port, client.key, client.secret)
@@ -94,7 +90,7 @@ def one_proxy(story, number, operations, delay_ms=0, **settings):
     story.same("the bucket is there", origin.client.ask("PUT", BUCKET).status, 200)
     faults = Faults([server], origin)
     history = live(story, [door("one", server)], ALL, operations,
-                   meanwhile=together_with(faults, PostedJobs(faults.servers, story.random)))
+                   meanwhile=(faults, PostedJobs(faults.servers, story.random)))
     wrong = verdicts(history, linear)
     story.note(f"one proxy{', a slow way to the origin' if delay_ms else ''}: {figures(history)}; {', '.join(faults.done) or 'no fault'}")
     story.fact("through one proxy every key is linearizable", not wrong, "\n".join(wrong[:3]))
@@ -111,7 +107,7 @@ def two_proxies(story, number, operations):
     doors = [door("one", servers[0]), door("two", servers[1]), door("direct", origin)]
     faults = Faults(servers, origin)
     history = live(story, doors, ALL, operations,
-                   meanwhile=together_with(faults, PostedJobs(faults.servers, story.random)))
+                   meanwhile=(faults, PostedJobs(faults.servers, story.random)))
     wrong = verdicts(history, lambda ops: stale(ops, BOUND_NS))
     story.note(f"two proxies and past them: {figures(history)}; {', '.join(faults.done) or 'no fault'}")
     story.fact(f"nothing is older than {BOUND_NS // 10**9} s", not wrong, "\n".join(wrong[:3]))

@@ -264,7 +264,7 @@ with Story("y02 commands say what is cached", seconds=150) as story:
             ("no bucket", (404, error("NoSuchBucket"), {}), ["no bucket pile"]), ("no document", (200, b"{}", {}), ["malformed"]), ("two lines in one", (200, b"{}" + summary, {}), ["cut or malformed"])):
         other.answer = answer
         refused(f"the answer is {text}", 1, words, "explain" if text == "no document" else "ls", "--url", other.url, "s3://pile/a", env=pair)
-    # Who answers purge by an object that does not say so has purged nothing.
+    # An answer without the members that Penstock sends is no answer of Penstock: nothing was purged.
     for text, argv, body in (("purge", ["purge", "--yes", "s3://pile/a"], b"{}"), ("purge", ["purge", "s3://pile/a"], b'{"purged":false,"serial":7}'),
                              ("purge --dry-run", ["purge", "--dry-run", "s3://pile/a"], b"{}"),
                              ("jobs", ["jobs", "s3://pile"], b'{"id":"7","state":"running"}'),

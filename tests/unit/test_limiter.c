@@ -126,24 +126,32 @@ static size_t one_goes(void)
     return SIZE_MAX;
 }
 
+/* Each pass of the crowd, 0 to `crowd`, comes again when it has gone. Returns the number of places
+ * that were given until all `left` others were served; then all passes go. */
+static size_t places_until_served(size_t crowd, size_t left)
+{
+    size_t given = 0;
+    for (; left && given < MANY; given++) {
+        size_t gone = one_goes();
+        left -= gone > crowd;
+        ok(gone > crowd || !comes(gone, 0));
+    }
+    ok(!left);
+    while (one_goes() != SIZE_MAX)
+        ;
+    return given;
+}
+
 TEST(a_list_beside_an_endless_crowd_takes_twice_as_long_as_by_order)
 {
     enum { CROWD = 50, LIST = 10 };
-    size_t left = LIST, taken = 0;
     begin(1);
     ok(comes(0, 0));
     for (size_t i = 1; i <= CROWD; i++)
         ok(!comes(i, 0));
     for (size_t i = 1; i <= LIST; i++)
         ok(!comes(CROWD + i, 7));
-    for (; left && taken < MANY; taken++) {
-        size_t gone = one_goes();
-        left -= gone > CROWD;
-        ok(gone > CROWD || !comes(gone, 0));    /* and comes again */
-    }
-    ok(!left && taken <= 2 * (1 + CROWD + LIST));
-    while (one_goes() != SIZE_MAX)
-        ;
+    ok(places_until_served(CROWD, LIST) <= 2 * (1 + CROWD + LIST));
     end();
 }
 
@@ -174,21 +182,14 @@ TEST(a_call_that_a_reader_joins_takes_the_place_of_a_reader)
 TEST(jobs_beside_an_endless_crowd_of_readers_get_a_place_in_eight)
 {
     enum { CROWD = 20, JOBS = 10 };
-    size_t left = JOBS, taken = 0;
     begin(1);
     ok(comes(0, 0));
     for (size_t i = 1; i <= JOBS; i++)
         ok(!comes_as(CROWD + i, ORIGIN_JOB, 9));
     for (size_t i = 1; i <= CROWD; i++)
         ok(!comes_as(i, ORIGIN_READER, 0));
-    for (; left && taken < MANY; taken++) {
-        size_t gone = one_goes();
-        left -= gone > CROWD;
-        ok(gone > CROWD || !comes(gone, 0));
-    }
-    ok(!left && taken >= 8 * (JOBS - 1) && taken <= 8 * (JOBS + 1));
-    while (one_goes() != SIZE_MAX)
-        ;
+    size_t taken = places_until_served(CROWD, JOBS);
+    ok(taken >= 8 * (JOBS - 1) && taken <= 8 * (JOBS + 1));
     end();
 }
 
@@ -201,7 +202,8 @@ TEST(a_crowd_of_parties_comes_and_goes)
         size_t who = (size_t)rand_r(&seed) % MANY;
         struct limiter_pass *pass = &all[who].pass;
         if (pass->where == LIMITER_AWAY)
-            ok(comes_as(who, (enum origin_rank)(rand_r(&seed) % ORIGIN_RANKS), (uint64_t)rand_r(&seed) % 9) == (pass->where == LIMITER_INSIDE));
+            ok(comes_as(who, (enum origin_rank)(rand_r(&seed) % ORIGIN_RANKS),
+                        (uint64_t)rand_r(&seed) % 9) == (pass->where == LIMITER_INSIDE));
         else if (rand_r(&seed) % 9 == 0)
             limiter_move(&limiter, pass, (enum origin_rank)(rand_r(&seed) % ORIGIN_RANKS),
                          (uint64_t)rand_r(&seed) % 9);

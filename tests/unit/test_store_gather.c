@@ -100,7 +100,7 @@ static bool cold(struct batch *batch)
 static void start(struct batch *batch, size_t i)
 {
     batch->answers[i] = (struct unit_answer){ 0 };
-    ok(store_read(batch->unit.io, batch->metadata[i], 0, UINT64_MAX, (struct store_to){ batch->memory[i], false, false },
+    ok(store_read(batch->unit.io, batch->metadata[i], 0, UINT64_MAX, (struct store_to){ .memory = batch->memory[i] },
                   bytes_came, &batch->answers[i], &batch->answers[i].held, &batch->ops[i]) ==
                   ERR_WAIT);
 }

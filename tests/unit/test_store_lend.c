@@ -73,7 +73,7 @@ static enum err read_to(struct lending *all, uint64_t from, uint64_t to, void *m
     struct unit_answer answer = { 0 };
     struct store_op *op = NULL;
     enum err e = store_read(all->unit.io, all->metadata, from, to,
-                            (struct store_to){ memory, true, false }, bytes_came, &answer, ret, &op);
+                            (struct store_to){ .memory = memory, .lends = true }, bytes_came, &answer, ret, &op);
     while (e == ERR_WAIT && !answer.came)
         unit_turn(&all->unit);
     if (e == ERR_WAIT)

@@ -148,16 +148,22 @@ TEST(staged_records_never_take_more_than_their_share)
     unit_close(&unit);
 }
 
+/* In a full cache, for a job that is ahead of its reader. */
+static void fill_and_stage(struct unit_store *unit, int count)
+{
+    fill(unit);
+    store_keep_ahead(unit->store, AHEAD);
+    for (int i = 0; i < count; i++)
+        ok(offer(unit, "s", i, true));
+}
+
 /* Bytes that come later would be stored without metadata, and a restart would lose them. */
 TEST(evicted_records_leave_no_metadata_in_ram)
 {
     struct unit_store unit = unit_open_sized(CACHE, EXTENT);
     struct metadata *metadata;
     char key[32];
-    fill(&unit);
-    store_keep_ahead(unit.store, AHEAD);
-    for (int i = 0; i < 200; i++)
-        ok(offer(&unit, "s", i, true));
+    fill_and_stage(&unit, 200);
     for (int i = 0; i < 200; i++) {
         snprintf(key, sizeof(key), "s%d", i);
         metadata = make_metadata(&unit, key, "\"1\"", SIZE);
@@ -279,10 +285,7 @@ static int key_count(struct unit_store *unit, int count)
 TEST(a_quota_without_room_drops_extents_that_readers_have_passed)
 {
     struct unit_store unit = unit_open_sized(CACHE, EXTENT);
-    fill(&unit);
-    store_keep_ahead(unit.store, AHEAD);
-    for (int i = 0; i < 60; i++)
-        ok(offer(&unit, "s", i, true));
+    fill_and_stage(&unit, 60);
     ok(key_count(&unit, 60) == 60);
     unsigned extents = staging_extents(&unit);
     usleep(700000);
@@ -295,10 +298,7 @@ TEST(a_quota_without_room_drops_extents_that_readers_have_passed)
 TEST(the_next_opening_drops_what_was_staged)
 {
     struct unit_store unit = unit_open_sized(CACHE, EXTENT);
-    fill(&unit);
-    store_keep_ahead(unit.store, AHEAD);
-    for (int i = 0; i < 60; i++)
-        ok(offer(&unit, "s", i, true));
+    fill_and_stage(&unit, 60);
     ok(key_count(&unit, 60) == 60);
     int count = count_there(&unit, "a", OBJECTS, SIZE);
     unit_close(&unit);
@@ -313,10 +313,7 @@ TEST(the_next_opening_drops_what_was_staged)
 TEST(a_while_after_the_last_job_all_of_it_goes)
 {
     struct unit_store unit = unit_open_sized(CACHE, EXTENT);
-    fill(&unit);
-    store_keep_ahead(unit.store, AHEAD);
-    for (int i = 0; i < 60; i++)
-        ok(offer(&unit, "s", i, true));
+    fill_and_stage(&unit, 60);
     store_keep_ahead(unit.store, 0);
     usleep(1200000);
     ok(key_count(&unit, 60) == 60);
@@ -335,10 +332,7 @@ TEST(a_while_after_the_last_job_all_of_it_goes)
 TEST(records_that_the_rule_admits_take_no_staged_ones)
 {
     struct unit_store unit = unit_open_sized(CACHE, EXTENT);
-    fill(&unit);
-    store_keep_ahead(unit.store, AHEAD);
-    for (int i = 0; i < 38; i++)
-        ok(offer(&unit, "s", i, true));
+    fill_and_stage(&unit, 38);
     unsigned extents = staging_extents(&unit);
     for (int i = 0; i < 120; i++) {
         char key[32];
@@ -354,10 +348,7 @@ TEST(a_full_disk_takes_staging_extents_first)
 {
     struct unit_store unit = unit_open_sized(CACHE, EXTENT);
     uint64_t stays;
-    fill(&unit);
-    store_keep_ahead(unit.store, AHEAD);
-    for (int i = 0; i < 60; i++)
-        ok(offer(&unit, "s", i, true));
+    fill_and_stage(&unit, 60);
     struct extents *extents = volume_of(&unit)->extents;
     ok(extents_is_staging(extents, give_choose(extents, false, &stays)) && stays == 0);
     unit_close(&unit);
@@ -376,10 +367,7 @@ TEST(pinned_records_are_neither_taken_nor_staged)
     struct store_options options = options_of(CACHE, EXTENT);
     options.pin_percent = 50;
     ok(unit_try(&unit, options) == OK);
-    fill(&unit);
-    store_keep_ahead(unit.store, AHEAD);
-    for (int i = 0; i < 10; i++)
-        ok(offer(&unit, "s", i, true));
+    fill_and_stage(&unit, 10);
     ok(pin(&unit, "a") && pin(&unit, "s"));
     uint64_t pinned = atomic_load(&volume_of(&unit)->pinned.bytes);
     ok(pinned > CACHE / 3);
@@ -394,10 +382,7 @@ TEST(pinned_records_are_neither_taken_nor_staged)
 TEST(staged_records_are_removed_and_purged)
 {
     struct unit_store unit = unit_open_sized(CACHE, EXTENT);
-    fill(&unit);
-    store_keep_ahead(unit.store, AHEAD);
-    for (int i = 0; i < 30; i++)
-        ok(offer(&unit, "s", i, true));
+    fill_and_stage(&unit, 30);
     ok(remove_object(&unit, "s3") == OK && !read_one(&unit, "s", 3) && read_one(&unit, "s", 4));
     ok(purge(&unit, "s") == OK && key_count(&unit, 30) == 0);
     for (int i = 0; i < 30; i++)

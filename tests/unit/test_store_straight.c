@@ -42,7 +42,7 @@ static struct straight read_to(struct unit_store *unit, const struct metadata *m
 {
     struct unit_answer answer = { 0 };
     struct store_op *op = NULL;
-    enum err e = store_read(unit->io, metadata, offset, end, (struct store_to){ to, false, false }, bytes_came, &answer, &answer.held,
+    enum err e = store_read(unit->io, metadata, offset, end, (struct store_to){ .memory = to }, bytes_came, &answer, &answer.held,
                             &op);
     struct straight got = { .err = wait_for(unit, e, &answer) };
     if (got.err)
@@ -176,7 +176,7 @@ static void who_scribbles_blames_no_record(uint64_t size)
         struct store_op *op = NULL;
         if (i % 2)
             cool_all(&unit);
-        enum err e = store_read(unit.io, metadata, 0, 131072, (struct store_to){ to, false, false }, bytes_came, &answer,
+        enum err e = store_read(unit.io, metadata, 0, 131072, (struct store_to){ .memory = to }, bytes_came, &answer,
                                 &answer.held, &op);
         ok(wait_for(&unit, e, &answer) == OK);
         ok(answer.held.bytes.len == 131072 && answer.held.owner);
@@ -326,7 +326,7 @@ TEST(what_is_copied_from_a_map_is_verified_where_it_lies)
     uint64_t bad = metric_read(M_STORE_CRC_BAD), again = metric_read(M_STORE_REREADS);
     struct unit_answer answer = { 0 };
     struct store_op *op = NULL;
-    enum err e = store_read(unit.io, metadata, 0, MIB, (struct store_to){ to, false, false }, bytes_came, &answer, &answer.held, &op);
+    enum err e = store_read(unit.io, metadata, 0, MIB, (struct store_to){ .memory = to }, bytes_came, &answer, &answer.held, &op);
     ok(wait_for(&unit, e, &answer) == OK && answer.held.owner);
     ok(memcmp(answer.held.bytes.ptr, want, answer.held.bytes.len) == 0);
     ok(metric_read(M_STORE_CRC_BAD) == bad && metric_read(M_STORE_REREADS) == again + 1);
@@ -452,7 +452,7 @@ TEST(memory_that_goes_between_the_disk_and_the_checksum_fails_the_read_and_no_re
     uint8_t *to = half_a_map(&file);
     uint64_t bad = metric_read(M_STORE_CRC_BAD);
     cool_all(&unit);
-    enum err e = store_read(unit.io, metadata, 1000, MIB, (struct store_to){ to + 1000, false, false }, bytes_came, &answer,
+    enum err e = store_read(unit.io, metadata, 1000, MIB, (struct store_to){ .memory = to + 1000 }, bytes_came, &answer,
                             &answer.held, &op);
     if (e == ERR_WAIT) {    /* else nothing was to be waited for */
         struct pollfd waiting = { .fd = mailbox_fd(unit.box), .events = POLLIN };
@@ -482,7 +482,7 @@ TEST(a_dropped_read_writes_until_its_reader_has_ended_and_no_longer)
     for (size_t i = 0; i < 8; i++) {
         struct store_op *op = NULL;
         cool_all(&unit);
-        enum err e = store_read(unit.io, metadata, 0, MIB, (struct store_to){ to + i * MIB, false, false }, bytes_came, &answer,
+        enum err e = store_read(unit.io, metadata, 0, MIB, (struct store_to){ .memory = to + i * MIB }, bytes_came, &answer,
                                 &answer.held, &op);
         if (e == ERR_WAIT)
             store_op_drop(&op);
