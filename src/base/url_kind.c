@@ -68,6 +68,14 @@ slice url_cut_port(slice *host)
     return (slice){ NULL, 0 };
 }
 
+bool url_host_is_valid(slice host, const char **ret_why)
+{
+    slice port = url_cut_port(&host);
+    return host.len && !slice_has(host, '@') && !slice_has(host, '?') && !slice_has(host, '#') &&
+           !slice_has(host, ' ') && !slice_has(host, '/') && !slice_has_control(host) &&
+           (!port.ptr || url_port_is_valid(port, ret_why));
+}
+
 bool url_judge_host(slice rest, struct arena *keep, const char **ret_why)
 {
     slice path = rest, host = slice_cut(&path, '/');
@@ -77,9 +85,7 @@ bool url_judge_host(slice rest, struct arena *keep, const char **ret_why)
                    "secret_key)";
         return false;
     }
-    slice port = url_cut_port(&host);
-    if (!host.len || slice_has(host, '?') || slice_has(host, '#') || slice_has(host, ' ') ||
-        (port.ptr && !url_port_is_valid(port, ret_why)))
+    if (!url_host_is_valid(host, ret_why))
         return false;
     if (path.len)
         *ret_why = arena_printf(keep, "must end after the host or port: remove /%.*s, since "

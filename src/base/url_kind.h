@@ -55,5 +55,8 @@ slice url_cut_port(slice *host);
 /* Returns true for a number from 1 to 65535. For another number, sets *ret_why. Leaves *ret_why
  * alone if the text is no number. */
 bool url_port_is_valid(slice port, const char **ret_why) MUST_USE;
+/* Returns true for HOST[:PORT]. For a number that is no port, sets *ret_why. Leaves *ret_why alone
+ * if something else is wrong. */
+bool url_host_is_valid(slice host, const char **ret_why) MUST_USE;
 
 #endif

@@ -57,12 +57,15 @@ static struct answer ask_health(struct arena *keep, const struct config *config,
 
 bool ask_url(const char *url, struct arena *keep, slice *ret_address, slice *ret_path)
 {
-    if (strncmp(url, "http://", 7) != 0 || !url[7] || url[7] == '/') {
-        fprintf(stderr, "penstock: --url must be http://HOST:PORT, not \"%s\"\n", url);
+    const char *why;    /* the message has all rules */
+    bool http = slice_starts(slice_of(url), S("http://"));
+    slice rest = slice_from(slice_of(url), http ? 7 : 0), host = slice_cut(&rest, '/');
+    if (!http || !url_host_is_valid(host, &why)) {
+        fprintf(stderr, "penstock: --url must be http://HOST:PORT, with a PORT from 1 to 65535, "
+                "not \"%s\"\n", url);
         return false;
     }
-    slice rest = slice_of(url + 7);
-    *ret_address = slice_cut(&rest, '/');
+    *ret_address = host;
     if (rest.len)
         *ret_path = arena_printf(keep, "/%.*s", SLICE_ARG(rest));
     return true;

@@ -181,12 +181,9 @@ static int print(const struct server *server, slice body, struct arena *keep)
         printf("%.*s\n", SLICE_ARG(show_s3(keep, server->of.bucket, server->of.key)));
         print_facts(root, keep);
         print_records(root, keep);
-    } else {
-        fprintf(stderr, "penstock explain: the answer of %.*s is malformed. Check that this "
-                "server is a Penstock of the same version as this command\n", SLICE_ARG(server->url));
     }
     json_decref(root);
-    return good ? EXIT_GOOD : EXIT_FAILED;
+    return good ? EXIT_GOOD : lines_malformed(server);
 }
 
 static bool judge(const void *arg, const struct s3_url *of)

@@ -54,6 +54,7 @@ static struct place find_place(const struct config *config, const char *url, str
 static bool take_url(const struct place *place, struct arena *keep, struct server *server)
 {
     slice url = place->url, rest;
+    const char *why;    /* the message has all rules */
     bool tls = slice_starts(url, S("https://"));
     if (!tls && !slice_starts(url, S("http://"))) {
         fprintf(stderr, "penstock %s: the address of the service (%.*s) must be http://HOST:PORT or "
@@ -62,11 +63,11 @@ static bool take_url(const struct place *place, struct arena *keep, struct serve
     }
     rest = slice_from(url, tls ? 8 : 7);
     slice host = slice_cut(&rest, '/');
-    if (!host.len || slice_has(host, '@') || slice_has(host, ' ') || slice_has(host, '?') ||
-        slice_has_control(host) || rest.len) {
+    if (!url_host_is_valid(host, &why) || rest.len) {
         fprintf(stderr, "penstock %s: the address of the service (%.*s) must be "
-                "http://HOST:PORT or https://HOST:PORT, with nothing after PORT, not \"%.*s\"\n",
-                server->command, SLICE_ARG(place->from), SLICE_ARG(url));
+                "http://HOST:PORT or https://HOST:PORT, with a PORT from 1 to 65535 and nothing "
+                "after it, not \"%.*s\"\n", server->command, SLICE_ARG(place->from),
+                SLICE_ARG(url));
         return false;
     }
     server->url = arena_printf(keep, "http%s://%.*s", tls ? "s" : "", SLICE_ARG(host));

@@ -212,20 +212,22 @@ static int print_page(struct arena *keep, const struct question *question, slice
 {
     json_error_t error;
     json_t *root = json_loadb(body.ptr, body.len, 0, &error);
-    if (strcmp(text_of(root, "name"), "penstock") != 0) {
+    bool is_status = strcmp(text_of(root, "name"), "penstock") == 0;
+    if (!is_status) {
         fprintf(stderr, "penstock: the answer of http://%.*s%.*s is not the JSON object of "
                 "Penstock's /status. " OTHER_ADDRESS, SLICE_ARG(question->address),
                 SLICE_ARG(question->path));
-        json_decref(root);
-        return EXIT_FAILED;
-    }
-    print_answers_first(keep, root);
-    if (!question->watch) {
-        putchar('\n');
-        print_value(keep, S(""), root, 0);
+    } else if (question->raw) {
+        fwrite(body.ptr, 1, body.len, stdout);
+    } else {
+        print_answers_first(keep, root);
+        if (!question->watch) {
+            putchar('\n');
+            print_value(keep, S(""), root, 0);
+        }
     }
     json_decref(root);
-    return EXIT_GOOD;
+    return is_status && !ferror(stdout) ? EXIT_GOOD : EXIT_FAILED;
 }
 
 /* ---- the command ---- */
@@ -290,9 +292,6 @@ static int ask_once(const struct question *question)
         fputs("\033[H\033[2J", stdout);    /* clears the screen */
     if (answer.status != 200)
         report_failure(question, &answer);
-    else if (question->raw)
-        status = fwrite(answer.body.ptr, 1, answer.body.len, stdout) == answer.body.len
-               ? EXIT_GOOD : EXIT_FAILED;
     else
         status = print_page(&keep, question, answer.body);
     if (question->watch && !question->raw)

@@ -76,10 +76,11 @@ static void count(struct tally *tally, const struct listed *object)
     tally->cached_objects += cached == object->size;
 }
 
-static int malformed(const struct server *server)
+static int list_failed(const struct server *server)
 {
     fprintf(stderr, "penstock %s: the origin's list of keys can't be read, or does not go on after "
-            "its first pages, so its objects can't be counted\n", server->command);
+            "its first pages, so its objects can't be counted. Check that the origin answers "
+            "ListObjectsV2 as S3 does\n", server->command);
     return EXIT_FAILED;
 }
 
@@ -95,7 +96,7 @@ static int ask_page(const struct server *server, struct list_pages *pages, struc
     int status = server_ask(server, &question, &keep, &body);
     if (!status && (xml_read_listing(&keep, body, &page) != OK ||
                     list_pages_take(pages, &page) != LIST_GOES_ON))
-        status = malformed(server);
+        status = list_failed(server);
     for (size_t i = 0; i < page.object_count && !status; i++)
         count(ret, &page.objects[i]);
     arena_free(&keep);

@@ -220,6 +220,9 @@ with Story("y02 commands say what is cached", seconds=150) as story:
                                ("a deep depth", ["1024"], "du", "--depth", "1025", "s3://pile"), ("a wrong time", ["--timeout"], "ls", "--timeout", "0", "s3://pile"),
                                ("a wrong URL", ["--url", "http://HOST:PORT"], "ls", "--url", "ftp://x", "s3://pile"),
                                ("a URL with more", ["--url"], "ls", "--url", f"http://{address}/pile", "s3://pile"),
+                               ("a URL with a wrong port", ["--url", "1 to 65535"], "ls", "--url", "http://127.0.0.1:99999", "s3://pile"),
+                               ("a URL with a wrong port for stat", ["--url", "1 to 65535"], "stat", "--url", "http://127.0.0.1:99999"),
+                               ("a URL with no number as port for health", ["--url", "1 to 65535"], "health", "--url", "http://127.0.0.1:x"),
                                ("a word too many", ["extra"], "ls", "s3://pile", "extra"), ("two URLs", ["one s3:// URL"], "purge", "s3://pile/a/", "s3://pile/b/"),
                                ("an unknown flag", ["--jso", "did you mean", "--json"], "ls", "s3://pile", "--jso"),
                                ("a misspelled flag", ["no such option", "--dry-run"], "purge", "--dryrun", "s3://pile/a"),
@@ -278,7 +281,8 @@ with Story("y02 commands say what is cached", seconds=150) as story:
     status, out, err = penstock("stat", "--url", other.url, env=pair)
     story.fact("... by stat, too", status == 0 and "\\x1b[2J\\x0a1" in out and "\x1b" not in out, out)
     other.answer = (200, b'{"name":"other"}', {})
-    refused("stat asks another service", 1, ["is not the JSON object of Penstock's /status"], "stat", "--url", other.url, env=pair)
+    for flags in ([], ["--json"]):
+        refused(f"stat {flags} asks another service", 1, ["is not the JSON object of Penstock's /status"], "stat", *flags, "--url", other.url, env=pair)
     other.answer = (200, b'{"key":"a","objects":1}\n', {})
     status, out, err = penstock("ls", "--json", "--url", other.url, "s3://pile", env=pair)
     story.fact("without the summary, a line may be missing", status == 1 and "cut or malformed" in err, err)
