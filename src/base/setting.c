@@ -5,6 +5,7 @@
  * the reason, as the end of a sentence that begins with the key. */
 #include "base/setting.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/config.h"
@@ -147,9 +148,9 @@ static const struct unit {
     uint64_t factor;
     bool decimal;
 } size_units[] = {
-    { "TiB", 1024 * GIB, false },  { "GiB", GIB, false },       { "MiB", MIB, false },
-    { "KiB", KIB, false },         { "B", 1, false },           { "KB", 1000, true },
-    { "MB", 1000000, true },       { "GB", 1000000000, true },  { "TB", 1000000000000, true },
+    { "TiB", 1024 * GIB, false },         { "GiB", GIB, false },       { "MiB", MIB, false },
+    { "KiB", KIB, false },                { "B", 1, false },           { "TB", 1000000000000, true },
+    { "GB", 1000000000, true },           { "MB", 1000000, true },     { "KB", 1000, true },
     { 0 },
 }, time_units[] = {
     { "d", DAYS, false },  { "h", HOURS, false }, { "m", MINUTES, false },
@@ -184,6 +185,42 @@ static bool read_quantity(slice text, const struct unit *units, uint64_t *ret, b
     return factor && !__builtin_mul_overflow(number, factor, ret);
 }
 
+/* Returns the right form of a size with a fraction ("1.5GiB") or with a wrong unit ("64MIB", "64M"),
+ * or an empty text if the text does not look like a size. */
+static slice size_meant(slice text, struct arena *keep)
+{
+    size_t len = 0;
+    char *end;
+    uint64_t bytes;
+    bool has_unit;
+    while (len < text.len && slice_has(S(DIGIT_CHARS "."), text.ptr[len]))
+        len++;
+    slice digits = arena_copy(keep, slice_sub(text, 0, len)), name = slice_trim(slice_from(text, len));
+    double number = strtod(digits.ptr, &end);
+    const struct unit *unit = size_units;
+    while (unit->name && !slice_starts_nocase(slice_of(unit->name), name))
+        unit++;
+    if (end == digits.ptr || *end || !name.len || !unit->name || number >= 1e15)
+        return S("");
+    if (number != (double)(uint64_t)number) {
+        if (unit->factor == 1)
+            return S("");
+        number *= unit->decimal ? 1000 : 1024;
+        unit++;    /* the next smaller unit; none is smaller than KB */
+    }
+    slice meant = arena_printf(keep, "%ju%s", (uintmax_t)number, unit->name ? unit->name : "");
+    bool good = read_quantity(meant, size_units, &bytes, &has_unit) && has_unit;
+    return good && !slice_eq(meant, text) ? meant : S("");
+}
+
+static const char *size_form(slice text, struct arena *keep)
+{
+    slice meant = size_meant(text, keep);
+    return arena_printf(keep, "must be a whole number of bytes, or a whole number with KiB, MiB, "
+                        "GiB, TiB, KB, MB, GB or TB%s%.*s", meant.len ? ": write " : ", as in ",
+                        SLICE_ARG(meant.len ? meant : S("64MiB"))).ptr;
+}
+
 /* Never prints the decimal units (KB, MB, ...), although read_quantity accepts them. */
 slice setting_number(const struct setting *setting, uint64_t value, struct arena *keep)
 {
@@ -197,14 +234,16 @@ static bool read_number(const struct setting *setting, slice text, struct arena 
                         uint64_t *ret, const char **ret_why)
 {
     static const char *const forms[] = {
-        [TYPE_SIZE] = "must be a size, as in 64MiB, 10GB or 1048576",
         [TYPE_DURATION] = "must be a duration, as in 250ms, 60s, 10m, 1h or 7d",
         [TYPE_COUNT] = "must be a whole number",
     };
     bool has_unit, duration = setting->type == TYPE_DURATION;
     *ret_why = forms[setting->type];
-    if (!read_quantity(text, units_of(setting), ret, &has_unit))
+    if (!read_quantity(text, units_of(setting), ret, &has_unit)) {
+        if (setting->type == TYPE_SIZE)
+            *ret_why = size_form(text, keep);
         return false;
+    }
     *ret_why = duration && !has_unit && *ret ? "needs a unit, as in 250ms, 60s, 10m, 1h or 7d"
                : duration && setting->unit[0] && *ret % SECONDS
                    ? "must be a whole number of seconds, as in 1s, 90s or 5m" : NULL;

@@ -569,6 +569,18 @@ TEST(a_mistake_shows_the_value_and_the_rule_it_breaks)
           "in the settings, a bucket name may have only a-z, 0-9, '-' and '.'" },
         { "{\"origin\": \"dir:/d\", \"buckets\": {\"-data\": {}}}",
           "a bucket name must begin and end with a letter or digit" },
+        { "{\"cache_size\": \"1.5GiB\"}", "must be a whole number of bytes, or a whole number with "
+          "KiB, MiB, GiB, TiB, KB, MB, GB or TB: write 1536MiB (given: \"1.5GiB\")" },
+        { "{\"cache_size\": \"64MIB\"}", ": write 64MiB (given" },
+        { "{\"cache_size\": \"64mb\"}", ": write 64MB (given" },
+        { "{\"cache_size\": \"64G\"}", ": write 64GiB (given" },
+        { "{\"cache_size\": \"2.0 TB\"}", ": write 2TB (given" },
+        { "{\"cache_size\": \"2.5TB\"}", ": write 2500GB (given" },
+        { "{\"cache_size\": \"0.1TiB\"}", ": write 102GiB (given" },
+        { "{\"cache_size\": \"1.5B\"}", "GB or TB, as in 64MiB (given" },
+        { "{\"cache_size\": \"1.2.3GiB\"}", "GB or TB, as in 64MiB (given" },
+        { "{\"cache_size\": \"16777216TiB\"}", "GB or TB, as in 64MiB (given" },
+        { "{\"cache_dirs\": [{\"path\": \"/a\", \"size\": \"1.5GiB\"}]}", "write 1536MiB" },
     };
     struct arena arena = { 0 };
     for (size_t i = 0; i < countof(told); i++) {
