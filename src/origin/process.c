@@ -98,9 +98,14 @@ static bool has_ended(struct child *child)
     return child->ended;
 }
 
+static bool stops(const struct seek *seek)
+{
+    return seek->ask->stop && atomic_load(seek->ask->stop);
+}
+
 static bool may_wait(const struct seek *seek, uint64_t until_ms)
 {
-    return mono_ms() < until_ms && !(seek->ask->stop && atomic_load(seek->ask->stop));
+    return mono_ms() < until_ms && !stops(seek);
 }
 
 /* Reads everything that the program prints. Returns false if the program takes too long or prints
@@ -127,6 +132,22 @@ static bool listen_to(const struct seek *seek, struct child *child, int out, uin
     return false;
 }
 
+/* Reports why the program's output is not whole. */
+static enum err cut_short(struct seek *seek, size_t output_bytes)
+{
+    if (output_bytes > OUTPUT_BYTES_MAX)
+        return seek_fail(seek, ERR_TIMEOUT, "credential_process of profile %.*s printed more than "
+                         "%d KiB: let it print only the JSON document", SLICE_ARG(seek->profile),
+                         OUTPUT_BYTES_MAX / 1024);
+    if (stops(seek))
+        return seek_fail(seek, ERR_STOPPING, "credential_process of profile %.*s was ended, "
+                         "because Penstock is stopping", SLICE_ARG(seek->profile));
+    return seek_fail(seek, ERR_TIMEOUT, "credential_process of profile %.*s did not end within "
+                     "%u s, so Penstock stopped it: run the command by hand, as Penstock's "
+                     "user, to see what it waits for", SLICE_ARG(seek->profile),
+                     RUN_MS_MAX / 1000);
+}
+
 static enum err run(struct seek *seek, slice command, slice *ret)
 {
     struct text text = text_in(seek->keep);
@@ -146,13 +167,8 @@ static enum err run(struct seek *seek, slice command, slice *ret)
         while (waitpid(child.pid, &child.status, 0) < 0 && errno == EINTR)
             ;
     }
-    if (!whole && text.len > OUTPUT_BYTES_MAX)
-        return seek_fail(seek, ERR_TIMEOUT, "credential_process of profile %.*s printed more than "
-                         "%d KiB: let it print only the JSON document", SLICE_ARG(seek->profile), OUTPUT_BYTES_MAX / 1024);
     if (!whole)
-        return seek_fail(seek, ERR_TIMEOUT, "credential_process of profile %.*s did not end within "
-                         "%u s, so Penstock stopped it: run the command by hand, as Penstock's "
-                         "user, to see what it waits for", SLICE_ARG(seek->profile), RUN_MS_MAX / 1000);
+        return cut_short(seek, text.len);
     int status = child.status;
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
         return seek_fail(seek, ERR_IO, "credential_process of profile %.*s ended with %s %d: "

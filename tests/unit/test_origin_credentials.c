@@ -41,7 +41,8 @@ static int setup(void **state)
         "[default]\nregion = eu-north-1\n[profile work]\nregion=ap-south-1\n[work]\nregion=wrong\n"
         "[profile only]\naws_access_key_id = ONLY\naws_secret_access_key = only\n"
         "[profile role]\nrole_arn = arn\nsource_profile = work\n"
-        "[profile process]\ncredential_process = give\n");
+        "[profile process]\ncredential_process = give\n"
+        "[profile slow]\ncredential_process = sleep 9\n");
     return 0;
 }
 
@@ -168,6 +169,19 @@ TEST(what_lends_comes_in_the_order_of_the_sdks)
     ok(chooses(container, S(""), "container endpoint http://169.254.170.2/v2/x"));
 }
 
+TEST(a_program_that_ends_because_penstock_stops_is_not_called_slow)
+{
+    struct arena keep = { 0 };
+    struct credentials found;
+    const atomic_bool stop = true;
+    struct credentials_ask ask = { .env = env, .profile = S("slow"), .may_lend = true,
+                                   .stop = &stop };
+    slice why = S("");
+    ok(credentials_find(&keep, &ask, &found, &why) == ERR_STOPPING);
+    same(why, S("credential_process of profile slow was ended, because Penstock is stopping"));
+    arena_free(&keep);
+}
+
 TEST(keys_over_plain_http_come_from_near_by_alone)
 {
     static const struct {
@@ -275,6 +289,7 @@ int main(void)
         cmocka_unit_test(a_profile_is_found_in_either_file),
         cmocka_unit_test(what_was_found_says_where_and_half_a_pair_what_is_missing),
         cmocka_unit_test(what_lends_comes_in_the_order_of_the_sdks),
+        cmocka_unit_test(a_program_that_ends_because_penstock_stops_is_not_called_slow),
         cmocka_unit_test(keys_over_plain_http_come_from_near_by_alone),
         cmocka_unit_test(what_has_expired_is_none_but_where_its_source_lets_it_live_on),
         cmocka_unit_test(half_a_pair_is_a_mistake),
