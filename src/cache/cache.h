@@ -20,7 +20,7 @@ struct rules {
     struct origin *origin;
     enum freshness freshness;
     int64_t ttl_s, grace_s;
-    int64_t stale_if_error_s;     /* like grace_s, but only while the origin is down */
+    int64_t stale_if_error_s;     /* like grace_s, but only while the origin fails */
     bool by_listing;              /* expired keys are revalidated a listing page at a time */
     bool cache_writes;            /* the body of a PUT is stored in the cache */
     /* How long a proof of the right to read counts (permit.c), and for which keys. */

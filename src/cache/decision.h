@@ -33,7 +33,7 @@ struct standing {
  * to read, then the demands of the client, then the age. */
 enum judgement decision_judge(const struct demand *demand, const struct standing *standing,
                               int64_t now_s);
-/* May the metadata answer although the origin could not confirm it, because the origin is down?
+/* May the metadata answer although the origin could not confirm it, because the origin fails?
  * Only within grace or stale_if_error, with a proof of the right to read, and if nothing has
  * changed the metadata since the origin last confirmed it. */
 bool decision_serves_outage(const struct demand *demand, const struct standing *standing,

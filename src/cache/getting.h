@@ -90,7 +90,7 @@ struct epoch_restated get_restated(const struct get *get) MUST_USE;
 
 /* Judges get->metadata. The get stays as it is, except for what permit_has notes. */
 enum judgement get_judge(struct get *get) MUST_USE;
-/* True if get->metadata may answer although the origin is down. */
+/* True if get->metadata may answer although the origin fails. */
 bool get_serves_outage(struct get *get) MUST_USE;
 
 /* Each of these ends a phase. get_go sets the next phase. get_refuse and get_fail set GET_READY,

@@ -3,7 +3,7 @@
  *
  * These are phases of a get (get.c). First a listing page may renew the object together with its
  * neighbours. If it does not, the get sends a HEAD, or joins one that is in progress. If the origin
- * is down, a copy that is not too old is served. */
+ * fails, a copy that is not too old is served. */
 #include "cache/getting.h"
 
 #include "base/clock.h"
