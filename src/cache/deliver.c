@@ -470,9 +470,8 @@ static void on_disk(struct store_removal *refusing, enum err err)
  * disk: a crash does not undo it. True: then it is over. */
 static bool refuse_first(struct fetch *fetch)
 {
-    if (!grant_is_refusal(fetch->request.status, fetch->err))
+    if (!permit_refused(fetch))
         return false;
-    permit_refused(fetch);
     fetch->error.refusing = (struct store_removal){ .ids = &fetch->inflight->id, .count = 1,
                                               .done = on_disk };
     if (identity_id(fetch->asked.as.who) ||

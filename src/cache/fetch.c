@@ -142,8 +142,7 @@ struct fetch *fetch_start(struct inflight *inflight, enum fetch_kind kind,
     fetch->sent.at_ms = ageing_ms();
     fetch->sent.answers = inflight->learnt.answers;
     fetch->asked.as = *asker;
-    fetch->sent.granted = grant_note_now(&asker->grant, inflight->name.bucket);
-    fetch->sent.refusals = grant_refusals(&asker->grant);
+    fetch->sent.rights = permit_note_now(&asker->grant, inflight->name.bucket);
     fetch->readers.count = 1;
     fetch->readers.client = !asker->ahead;
     fetch->admission.judged = NO_END;

@@ -18,6 +18,7 @@
 #define CACHE_FETCH_H
 
 #include "cache/flight.h"
+#include "cache/permit.h"
 
 #define FETCH_MAGIC 0x6665746368303131u
 #define NO_END UINT64_MAX
@@ -59,8 +60,7 @@ struct fetch_question {
 struct fetch_note {
     struct epoch_note epoch;
     uint64_t compared;            /* store_compared() */
-    struct grant_note granted;
-    uint32_t refusals;            /* grant_refusals() */
+    struct permit_note rights;
     uint64_t at_ms;               /* by ageing_ms() */
     unsigned answers;             /* inflight->learnt.answers */
 };

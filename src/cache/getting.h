@@ -120,15 +120,4 @@ void get_let_go(struct get *get);              /* ends its waits; releases what 
  * by_head, sends a HEAD as the identity of the get, even if the metadata is fresh. */
 void background_start(struct get *get, bool by_head);
 
-/* ---- permit.c ---- */
-void permit_ask_as(struct get *get, const struct identity *who);    /* after name and id are set */
-/* True if there is proof that the get's identity may read this version. */
-bool permit_has(struct get *get);
-/* An answer to this get has proven that its identity may read the version of get->metadata. */
-void permit_let(struct get *get);
-/* Until when the proof of the right to read counts, in ageing time; 0: there is no proof. */
-uint64_t permit_until_ms(const struct get *get, uint64_t now_ms) MUST_USE;
-/* True if the answer to this fetch, which is in progress, will count for this get, too. */
-bool permit_shares(struct get *get, const struct fetch *fetch);
-
 #endif

@@ -58,14 +58,4 @@ enum err learn_answer(struct fetch *fetch, const struct origin_reply *reply) MUS
  * Removes the metadata of that version. Under the lock. */
 void deliver_changed(struct fetch *fetch);
 
-/* ---- permit.c: an answer as a proof of the rights of the identity that asked ---- */
-/* True if a 2xx to this fetch proves that its identity may read the bytes. A HEAD proves nothing if
- * the bytes are encrypted with a key that needs a right of its own. */
-bool permit_proves(const struct fetch *fetch, const struct metadata *metadata);
-/* To be called when the fetch got a 2xx, and its metadata is known. Under the lock. */
-void permit_granted(struct fetch *fetch);
-/* To be called when the origin refused the identity of the fetch: by a 401, a 403, or because of
- * its signature. Under the lock. */
-void permit_refused(struct fetch *fetch);
-
 #endif

@@ -105,8 +105,7 @@ static struct metadata *make_metadata(struct fetch *fetch, const struct origin_r
     struct metadata *metadata = metadata_new(&inflight->id, &inflight->name, facts->etag,
                                              text_slice(&fields), facts->size, facts->modified_s,
                                              facts->full);
-    metadata->unshared = identity_id(fetch->asked.as.who) != 0 || !permit_proves(fetch, metadata) ||
-                         origin_owner_changed_ms(inflight->rules->origin);
+    metadata->unshared = permit_is_unshared(fetch, metadata);
     atomic_store(&metadata->compared, fetch->sent.compared);
     if (!learn_has_strong_etag(metadata))
         metadata->etag_hash = unique_hash();

@@ -16,11 +16,13 @@
  * origin grants it to the shared identity. Metadata from before a change of Penstock's own
  * credentials is treated likewise (store_names, origin_owner_changed_ms). Threads: the get's loop;
  * permit_granted and permit_refused on origin threads. */
-#include "cache/getting.h"
+#include "cache/permit.h"
+
 
 #include "base/clock.h"
 #include "base/guard.h"
 #include "base/raise.h"
+#include "cache/getting.h"
 
 /* metadata->granted: when the question was asked that this answers, in ticks since the cache
  * began, + 1; and in its lowest bit, whether it was refused. So the answer to what was asked last
@@ -80,6 +82,11 @@ static uint64_t until_ms(const struct get *get, uint64_t now_ms)
            shared_until_ms(cache, get->metadata, get->ask.rules, get->of.name.bucket) : 0;
 }
 
+struct permit_note permit_note_now(const struct grant_name *name, slice bucket)
+{
+    return (struct permit_note){ grant_note_now(name, bucket), grant_refusals(name) };
+}
+
 void permit_ask_as(struct get *get, const struct identity *who)
 {
     const struct rules *rules = get->ask.rules;
@@ -133,8 +140,8 @@ static bool holds(const struct get *get, const struct fetch *fetch)
 {
     const struct grant_name *name = &fetch->asked.as.grant;
     return ageing_ms() < fetch->sent.at_ms + ttl_ms(get->ask.rules, get->of.asker.who) &&
-           grant_note_holds(name, get->of.name.bucket, fetch->sent.granted) &&
-           grant_refusals(name) == fetch->sent.refusals;
+           grant_note_holds(name, get->of.name.bucket, fetch->sent.rights.granted) &&
+           grant_refusals(name) == fetch->sent.rights.refusals;
 }
 
 bool permit_shares(struct get *get, const struct fetch *fetch)
@@ -156,6 +163,12 @@ bool permit_proves(const struct fetch *fetch, const struct metadata *metadata)
     slice encryption = metadata_field(metadata, S("x-amz-server-side-encryption"));
     return fetch->asked.kind == FETCH_GET || !metadata->size ||
            !slice_starts(encryption, S("aws:kms"));
+}
+
+bool permit_is_unshared(const struct fetch *fetch, const struct metadata *metadata)
+{
+    return identity_id(fetch->asked.as.who) || !permit_proves(fetch, metadata) ||
+           origin_owner_changed_ms(fetch->inflight->rules->origin);
 }
 
 static void raise(struct metadata *metadata, const struct metadata *only, uint32_t granted)
@@ -190,21 +203,24 @@ void permit_granted(struct fetch *fetch)
     if (identity_id(fetch->asked.as.who)) {
         grants_give(cache->grants, &fetch->asked.as.grant,
                     granted_version(&fetch->asked.as.grant, fetch->metadata), inflight->name.bucket,
-                    fetch->sent.granted, fetch->sent.at_ms, inflight->rules->grant_ms, ageing_ms());
+                    fetch->sent.rights.granted, fetch->sent.at_ms, inflight->rules->grant_ms, ageing_ms());
         return;
     }
     note(fetch, granted_of(fetch, 0));
 }
 
-void permit_refused(struct fetch *fetch)
+bool permit_refused(struct fetch *fetch)
 {
+    if (!grant_is_refusal(fetch->request.status, fetch->err))
+        return false;
     struct inflight *inflight = fetch->inflight;
     struct cache *cache = inflight->cache;
     grant_refusals_add(&fetch->asked.as.grant);
     if (identity_id(fetch->asked.as.who)) {
         grants_refuse(cache->grants, &fetch->asked.as.grant, fetch->sent.at_ms,
                       inflight->rules->grant_ms, ageing_ms());
-        return;
+        return true;
     }
     note(fetch, granted_of(fetch, GRANTED_REFUSED));
+    return true;
 }
