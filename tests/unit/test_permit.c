@@ -239,8 +239,9 @@ static void answer(struct inflight *inflight, struct metadata *metadata, struct 
                            .metadata = metadata,
                            .sent.at_ms = mono_ms() + said.asked_s * 1000 };
     flights_lock(inflight->flights, &inflight->id);
+    fetch.request.status = said.refused ? 403 : 200;
     if (said.refused)
-        permit_refused(&fetch);
+        ok(permit_refused(&fetch));
     else
         permit_granted(&fetch);
     flights_unlock(inflight->flights, &inflight->id);
@@ -273,10 +274,10 @@ static void becomes_known(enum since since, const struct asker *asker)
 {
     struct inflight *inflight = under_way("key");
     struct fetch refused = { .inflight = inflight, .asked.as = *asker,
-                             .sent.at_ms = mono_ms() };
+                             .request.status = 403, .sent.at_ms = mono_ms() };
     if (since == REFUSED_SINCE) {
         flights_lock(inflight->flights, &inflight->id);
-        permit_refused(&refused);
+        ok(permit_refused(&refused));
         flights_unlock(inflight->flights, &inflight->id);
     }
     if (since == CHANGED_SINCE) {
