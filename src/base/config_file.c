@@ -27,10 +27,10 @@ struct loading {
 bool config_read_bytes(const char *path, size_t max, struct arena *keep, slice *ret,
                        const char **ret_why)
 {
-    bool good = file_read(path, max, keep, ret);
-    *ret_why = good || errno != EFBIG ? strerror(errno)
-             : arena_printf(keep, "the file is larger than %zu KiB", (size_t)(max / KIB)).ptr;
-    return good;
+    if (file_read(path, max, keep, ret))
+        return true;
+    *ret_why = file_read_fault(path, max, errno, keep);
+    return false;
 }
 
 static const char *const lists[] = {
@@ -322,37 +322,65 @@ static void read_groups(struct loading *load, json_t *root)
         read_group(load, SCOPE_KEY, arena_printf(&config->arena, "keys[%zu]", index).ptr, value);
 }
 
-/* Explains the most frequent mistakes in JSON, which the parser's message does not name. */
-static const char *comma_hint(const char *text)
+static void syntax_mistake(struct loading *load, int line, int column, const char *key,
+                           const char *why)
 {
-    if (strstr(text, "near '}'") || strstr(text, "near ']'"))
-        return " (a comma too many before it?)";
-    return strstr(text, "expected near '\"'") ? " (a comma missing before it?)" : "";
+    struct setting_where at = { FROM_FILE, load->file, (unsigned)MAX(line, 1),
+                                (unsigned)MAX(column, 1), NULL };
+    config_mistake_add(load->config, &at, key, NULL, "%s", why);
+}
+
+/* Some editors put a byte order mark before the text. JSON does not allow it. */
+static void skip_byte_order_mark(struct loading *load)
+{
+    slice mark = S("\xef\xbb\xbf");
+    if (!slice_starts(load->text, mark))
+        return;
+    load->text = slice_from(load->text, mark.len);
+    syntax_mistake(load, 1, 1, "", "the file begins with a byte order mark: save it as UTF-8 "
+                   "without this mark (BOM)");
+}
+
+/* Reports each name that an object has twice. `error` is the JSON library's report of the first
+ * one: it is used if the scanner did not look so deep. */
+static void repeat_mistakes(struct loading *load, const json_error_t *error)
+{
+    const struct json_repeat *repeat = load->places.repeats;
+    if (!repeat)
+        syntax_mistake(load, error->line, error->column, "", json_why(error));
+    for (; repeat; repeat = repeat->next)
+        syntax_mistake(load, (int)repeat->place.line, (int)repeat->place.column,
+                       arena_copy(&load->config->arena, repeat->name).ptr,
+                       arena_printf(&load->config->arena, "is given twice (the first time at "
+                                    "%u:%u): remove one of the two", repeat->first.line,
+                                    repeat->first.column).ptr);
 }
 
 /* Parses the whole text. If it can't be parsed, adds the mistake and returns NULL. A name that is
  * given twice is a mistake, too, but the rest of the text is still read. */
-static json_t *parse(struct loading *load)
+static json_t *parse(struct loading *load, struct arena *scratch)
 {
-    json_error_t error;
-    size_t flags = JSON_REJECT_DUPLICATES;
-    json_t *root = json_loadb(load->text.ptr, load->text.len, flags, &error);
-    if (!root) {
-        struct setting_where at = { FROM_FILE, load->file, (unsigned)MAX(error.line, 1),
-                                    (unsigned)MAX(error.column, 1), NULL };
-        bool twice = json_error_code(&error) == json_error_duplicate_key;
-        config_mistake_add(load->config, &at, "", NULL, twice ? "%s%s" : "not valid JSON: %s%s",
-                           error.text, comma_hint(error.text));
-        if (twice)
-            root = json_loadb(load->text.ptr, load->text.len, 0, &error);
+    json_error_t twice, error;
+    if (config_is_blank(load->text)) {
+        syntax_mistake(load, 1, 1, "", "the file is empty: write { \"NAME\": VALUE, ... } into it, "
+                       "or name another file (--config FILE or PENSTOCK_CONFIG)");
+        return NULL;
     }
-    if (root && !json_is_object(root)) {
-        struct setting_where at = { FROM_FILE, load->file, 1, 1, NULL };
-        config_mistake_add(load->config, &at, "", NULL, "the file must hold a JSON object: "
-                           "{ ... }");
+    json_t *root = json_loadb(load->text.ptr, load->text.len, JSON_REJECT_DUPLICATES, &twice);
+    bool repeats = !root && json_error_code(&twice) == json_error_duplicate_key;
+    error = twice;
+    if (repeats)
+        root = json_loadb(load->text.ptr, load->text.len, 0, &error);
+    if (!json_is_object(root)) {
+        const char *why = root ? JSON_NO_OBJECT : json_why(&error);
+        syntax_mistake(load, root ? 1 : error.line, root ? 1 : error.column, "",
+                       arena_printf(&load->config->arena, "not a JSON object: %s", why).ptr);
         json_decref(root);
-        root = NULL;
+        return NULL;
     }
+    json_places_read(&load->places, load->text, scratch);
+    if (repeats)
+        repeat_mistakes(load, &twice);
     return root;
 }
 
@@ -365,7 +393,8 @@ void config_read_file(struct config *config, const char *path, bool must_exist)
     json_t *root = NULL;
     if (must_exist || access(path, F_OK) == 0) {
         if (config_read_bytes(path, FILE_BYTES_MAX, &config->arena, &load.text, &why)) {
-            root = parse(&load);
+            skip_byte_order_mark(&load);
+            root = parse(&load, &scratch);
         } else {
             struct setting_where at = { FROM_FILE, load.file, 0, 0, NULL };
             config_mistake_add(config, &at, "", NULL, "the file can't be read: %s. Name a "
@@ -374,7 +403,6 @@ void config_read_file(struct config *config, const char *path, bool must_exist)
         }
     }
     if (root) {
-        json_places_read(&load.places, load.text, &scratch);
         struct config_group global = config_group_global(config);
         read_object(&load, &global, root);
     }

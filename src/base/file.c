@@ -95,6 +95,21 @@ static bool may_be_odd(int error)
     return error == ELOOP || error == EISDIR || error == ENXIO || error == ENODEV;
 }
 
+const char *file_read_fault(const char *path, size_t max, int error, struct arena *keep)
+{
+    struct stat st;
+    const char *kind = stat(path, &st) == 0 && !S_ISREG(st.st_mode) ? text_of(st.st_mode) : NULL;
+    if (error == EFBIG && kind)
+        return arena_printf(keep, "it is %s that gives more than %zu KiB", kind,
+                            (size_t)(max / KIB)).ptr;
+    if (error == EFBIG)
+        return arena_printf(keep, "it has more than %zu KiB", (size_t)(max / KIB)).ptr;
+    if (error == ETIMEDOUT && kind)
+        return arena_printf(keep, "it is %s to which nothing was written for %d s", kind,
+                            WRITER_MS / 1000).ptr;
+    return kind && may_be_odd(error) ? arena_printf(keep, "it is %s", kind).ptr : strerror(error);
+}
+
 int file_open(int dir, const char *name, int flags)
 {
     struct stat st;

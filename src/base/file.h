@@ -16,6 +16,9 @@
  * any failure, *ret has the bytes that were read before it. A NUL always follows *ret. */
 bool file_read(const char *path, size_t max, struct arena *keep, slice *ret) MUST_USE;
 
+/* Says why file_read failed with this errno: the end of a sentence, "the file can't be read: ". */
+const char *file_read_fault(const char *path, size_t max, int error, struct arena *keep);
+
 /* Opens the file `name` in the folder `dir`, if it is an ordinary file. On failure returns -1 with
  * errno, which is FILE_ODD if something else has the name: a link, FIFO, socket, device or folder.
  * So the call never waits for another process, and never follows a link that has this name. */

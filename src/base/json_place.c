@@ -3,9 +3,10 @@
  * The JSON library gives line and column of syntax errors only. This scanner reads the text again,
  * once, and remembers the places of all values in a hash table: a settings file may have thousands
  * of entries. The key of a row is a hash of the path to the value. Two paths with the same hash would
- * cost a wrong place in a message, nothing else. The scanner does not decode names. So a name that
- * is written with escapes is not found, and the place of its parent stands for it. */
+ * cost a wrong place in a message, nothing else. */
 #include "base/json_place.h"
+
+#include "base/json.h"
 
 struct json_place_row {
     uint64_t path;                /* 0: the row is free */
@@ -16,6 +17,7 @@ struct scan {
     slice text;
     size_t at;
     struct json_places *places;
+    struct arena *keep;
     size_t free_rows;             /* that may still be used; valid JSON needs no more */
     size_t counted;               /* the byte that `place` is about */
     struct text_place place;
@@ -37,15 +39,21 @@ static void skip_space(struct scan *scan)
         scan->at++;
 }
 
-/* Moves from the opening quote past the closing one. Returns the bytes between them. */
+/* Moves from the opening quote past the closing one. Returns these bytes, with the quotes. */
 static slice skip_string(struct scan *scan)
 {
-    size_t start = ++scan->at;
+    size_t start = scan->at++;
     while (peek(scan) && peek(scan) != '"')
         scan->at += peek(scan) == '\\' ? 2 : 1;
-    slice between = slice_sub(scan->text, start, scan->at - start);
     scan->at++;
-    return between;
+    return slice_sub(scan->text, start, scan->at - start);
+}
+
+static slice read_name(struct scan *scan)
+{
+    slice quoted = skip_string(scan);
+    return slice_has(quoted, '\\') ? json_unquoted(scan->keep, quoted)
+                                   : slice_sub(quoted, 1, MAX(quoted.len, 2) - 2);
 }
 
 static void skip_value(struct scan *scan)
@@ -109,6 +117,14 @@ static struct json_place_row *row_of(const struct json_places *places, uint64_t 
     return &places->rows[i];
 }
 
+static void add_repeat(struct scan *scan, slice name, struct text_place first,
+                       struct text_place place)
+{
+    struct json_repeat *repeat = arena_alloc(scan->keep, sizeof(*repeat));
+    *repeat = (struct json_repeat){ scan->places->repeats, name, first, place };
+    scan->places->repeats = repeat;
+}
+
 /* Reads the members or elements of the value that begins here. */
 static void read_value(struct scan *scan, uint64_t path, unsigned depth)
 {
@@ -122,18 +138,23 @@ static void read_value(struct scan *scan, uint64_t path, unsigned depth)
         struct json_step step = { { NULL, 0 }, i };
         struct text_place key = here(scan);
         if (named) {
-            step.name = skip_string(scan);
+            step.name = read_name(scan);
             skip_space(scan);
             scan->at++;    /* skips the colon */
             skip_space(scan);
         }
         uint64_t below = path_hash(path, &step);
         struct json_place_row *row = row_of(scan->places, below);
-        if (!row->path && scan->free_rows) {    /* of two equal names, the first one */
-            *row = (struct json_place_row){ below, key, here(scan) };
-            scan->free_rows--;
+        if (row->path) {
+            add_repeat(scan, step.name, row->key, key);
+            skip_value(scan);
+        } else {
+            if (scan->free_rows) {
+                *row = (struct json_place_row){ below, key, here(scan) };
+                scan->free_rows--;
+            }
+            read_value(scan, below, depth + 1);
         }
-        read_value(scan, below, depth + 1);
         skip_space(scan);
         if (peek(scan) == ',')
             scan->at++;
@@ -143,7 +164,7 @@ static void read_value(struct scan *scan, uint64_t path, unsigned depth)
 
 void json_places_read(struct json_places *ret, slice text, struct arena *keep)
 {
-    struct scan scan = { .text = text, .places = ret, .place = { 1, 1 } };
+    struct scan scan = { .text = text, .places = ret, .keep = keep, .place = { 1, 1 } };
     size_t values = 1;
     for (size_t i = 0; i < text.len; i++)    /* each value follows one of these */
         values += slice_has(S("{[,"), text.ptr[i]);

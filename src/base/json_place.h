@@ -16,12 +16,20 @@ struct text_place {
 
 #define JSON_PLACE_DEPTH 6u    /* the most steps of a path */
 
+/* A name that an object has for a second time. */
+struct json_repeat {
+    struct json_repeat *next;     /* the one before it in the text, or NULL */
+    slice name;
+    struct text_place first, place;
+};
+
 /* The places of all names and values of a text, up to JSON_PLACE_DEPTH steps deep. */
 struct json_place_row;
 struct json_places {
     struct json_place_row *rows;
     size_t row_count;             /* a power of two */
     struct text_place top;        /* of the outermost value */
+    struct json_repeat *repeats;
 };
 
 /* Reads the text once. If the text is no valid JSON, the places may be wrong, but no byte outside

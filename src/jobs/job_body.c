@@ -187,7 +187,8 @@ enum err job_body_read(struct arena *keep, slice bytes, struct job_spec *ret,
                                 JSON_REJECT_DUPLICATES | JSON_DISABLE_EOF_CHECK, &error);
     if (!object)
         return bad(ret_why, arena_printf(keep, "Penstock can't read the body as JSON: line %d, "
-                                         "column %d: %s", error.line, error.column, error.text));
+                                         "column %d: %s", error.line, error.column,
+                                         json_why(&error)));
     *ret_bytes = (size_t)error.position;
     enum err err = read_head(keep, object, ret, ret_items, ret_why);
     json_decref(object);
@@ -205,7 +206,7 @@ enum err job_body_read_line(struct arena *keep, slice line, struct item *ret, sl
                                &error);
     if (!value)
         return bad(ret_why, arena_printf(keep, "it is no JSON: column %d: %s", error.column,
-                                         error.text));
+                                         json_why(&error)));
     json_t *list = json_pack("[o]", value);
     enum err err = items_read(keep, list, &ask, &items, ret_why);
     json_decref(list);

@@ -313,8 +313,8 @@ enum err message_read(struct arena *keep, slice text, size_t items_max, struct m
     json_t *object = json_loadb(text.ptr ? text.ptr : "", text.len, JSON_REJECT_DUPLICATES, &error);
     bool good = object ? read_object(&reading, object)
                        : wrong(&reading, arena_printf(keep, "Penstock can't read the message as "
-                                                      "JSON: %s, at byte %d", error.text,
-                                                      error.position));
+                                                      "JSON: at byte %d, %s", error.position,
+                                                      json_why(&error)));
     json_decref(object);
     return good ? OK : reading.err;
 }

@@ -334,7 +334,8 @@ enum err items_read_batch(struct arena *keep, slice document, size_t count_max,
                                 JSON_REJECT_DUPLICATES, &error);
     if (!object)
         return bad(ret_why, arena_printf(keep, "Penstock can't read the body as JSON: line %d, "
-                                         "column %d: %s", error.line, error.column, error.text));
+                                         "column %d: %s", error.line, error.column,
+                                         json_why(&error)));
     enum err err = read_batch(keep, object, count_max, ret, ret_why);
     json_decref(object);
     return err;

@@ -23,7 +23,7 @@ with Story("q02 limits of batches, and hostile lists") as story:
             ("a wrong item", document(["a", ["b", 0, "7"]]), "items[1]: &quot;length&quot; must be a whole number of bytes, or -1"),
             ("a misspelt member", document([{"key": "k", "ofset": 1}]), "did you mean &quot;offset&quot;"),
             ("a wrong form", document([], form="zip"), "&quot;form&quot; must be"),
-            ("a member twice", b'{"items":[],"items":[]}', "duplicate"),
+            ("a member twice", b'{"items":[],"items":[]}', "given twice"),
             ("no UTF-8", b'{"items":["\xff"]}', "read the body as JSON"),
             ("a NUL", b'{"items":["a\\u0000"]}', "read the body as JSON"),
             ("a long key", document(["k" * 1025]), "items[0]: &quot;key&quot; must have 1 to 1024 bytes"),

@@ -159,7 +159,8 @@ TEST(a_batch_that_is_wrong_is_told_where)
         { "{\"items\": [], \"on_error\": 1}", "\"on_error\" must be \"continue\" or \"end\"" },
         { "{\"items\": [], \"prefix\": 1}", "\"prefix\" must be text" },
         { "{\"items\": [\"a\\u0000\"]}",
-          "Penstock can't read the body as JSON: line 1, column 20: " },
+          "Penstock can't read the body as JSON: line 1, column 20: a text must not have \\u0000: "
+          "remove it" },
     };
     struct items_batch batch;
     for (size_t i = 0; i < countof(bad); i++) {
