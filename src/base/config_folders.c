@@ -54,15 +54,14 @@ bool path_is_inside(slice path, slice folder)
 
 /* ---- reading ---- */
 
-static void wrong(struct config *config, const char *why)
+static void wrong(struct config *config, slice why)
 {
     struct config_group all = config_group_global(config);
-    if (!config_is_reported(config, &all, "cache_dirs"))
-        config_wrong(config, &all, "cache_dirs", "%s", why);
+    config_wrong(config, &all, "cache_dirs", "%.*s", SLICE_ARG(why));
 }
 
 /* Reads a size as cache_size is read. A number without a unit means bytes. */
-static bool read_size(struct config *config, const json_t *value, uint64_t *ret)
+static void read_size(struct config *config, size_t number, const json_t *value, uint64_t *ret)
 {
     const struct setting *setting = setting_find(SCOPE_GLOBAL, S("cache_size"));
     struct arena *keep = &config->arena;
@@ -70,53 +69,57 @@ static bool read_size(struct config *config, const json_t *value, uint64_t *ret)
     const char *why;
     slice text = json_is_integer(value)
         ? arena_printf(keep, "%jd", (intmax_t)json_integer_value(value)) : json_text(value);
-    if (!value)
-        return true;
-    if (!text.ptr) {
-        wrong(config, "has a \"size\" that is neither a text nor a whole number: write it as "
-              "\"3TiB\", or as a number of bytes");
-        return false;
-    }
-    if (!setting_read(setting, text, keep, scratch, &why)) {
-        wrong(config, arena_printf(keep, "has a \"size\" of \"%.*s\", but the value %s",
-                                   SLICE_ARG(text), why).ptr);
-        return false;
-    }
-    *ret = scratch->cache_size_bytes;
-    return true;
+    if (!text.ptr || slice_has_control(text))
+        wrong(config, arena_printf(keep, "folder %zu has a size that is neither a text nor a whole "
+                                   "number: write it as \"3TiB\", or as a number of bytes",
+                                   number));
+    else if (!setting_read(setting, text, keep, scratch, &why))
+        wrong(config, arena_printf(keep, "folder %zu has the size \"%.*s\": the size %s", number,
+                                   SLICE_ARG(text), why));
+    else
+        *ret = scratch->cache_size_bytes;
 }
 
-/* Reads one folder; returns false after a mistake. */
-static bool read_row(struct config *config, const json_t *row, struct config_folder *ret)
+/* Reads one folder, and reports its mistakes. Returns false if it has no path. `number` counts from
+ * 1. */
+static bool read_row(struct config *config, size_t number, const json_t *row,
+                     struct config_folder *ret)
 {
     const json_t *path = json_object_get(row, "path"), *size = json_object_get(row, "size");
     slice text = json_text(path);
     *ret = (struct config_folder){ 0 };
-    if (!text.len || json_object_size(row) != 1 + (size_t)(size != NULL)) {
-        wrong(config, "must be an array of folders: " SHAPE ". \"size\" may be left out, and no "
-              "other member is allowed");
+    if (slice_has_control(text)) {
+        wrong(config, arena_printf(&config->arena, "folder %zu has a control character in its "
+                                   "path: write another path", number));
         return false;
     }
+    if (!text.len || json_object_size(row) != 1 + (size_t)(size != NULL))
+        wrong(config, arena_printf(&config->arena, "folder %zu must be written as {\"path\": "
+                                   "\"/mnt/a\", \"size\": \"1TiB\"}. \"size\" may be left out, and "
+                                   "no other member is allowed", number));
     while (text.len > 1 && slice_ends(text, S("/")))
         text.len--;
     ret->path = arena_copy(&config->arena, text).ptr;
-    return read_size(config, size, &ret->size_bytes);
+    if (size)
+        read_size(config, number, size, &ret->size_bytes);
+    return text.len > 0;
 }
 
 static void read_rows(struct config *config, const json_t *rows)
 {
-    size_t count = json_array_size(rows);
+    size_t count = json_array_size(rows), good = 0;
     if (!json_is_array(rows) || count == 0 || count > CONFIG_FOLDERS_MAX) {
-        wrong(config, count > CONFIG_FOLDERS_MAX ? "has more than 64 folders: list at most 64"
-                                                 : "must be an array of folders: " SHAPE);
+        wrong(config, count > CONFIG_FOLDERS_MAX ? S("has more than 64 folders: list at most 64")
+                                                 : S("must be an array of folders: " SHAPE));
         return;
     }
     struct config_folder *folders = arena_alloc(&config->arena, count * sizeof(*folders));
     for (size_t i = 0; i < count; i++)
-        if (!read_row(config, json_array_get(rows, i), &folders[i]))
-            return;
+        good += read_row(config, i + 1, json_array_get(rows, i), &folders[good]);
+    if (!good)
+        return;
     config->folders = folders;
-    config->folder_count = count;
+    config->folder_count = good;
 }
 
 void config_folders_read(struct config *config)
@@ -140,29 +143,36 @@ void config_folders_read(struct config *config)
 
 /* ---- the rule ---- */
 
+/* Reports the first folder, if any, that is the same as folder `i` or around it. */
+static void stands_alone(struct config *config, const struct config_group *all, size_t i)
+{
+    const char *path = config->folders[i].path;
+    slice real = slice_of(config_resolved(config, path));
+    for (size_t j = 0; j < config->folder_count; j++) {
+        const char *other = config->folders[j].path;
+        slice around = slice_of(config_resolved(config, other));
+        bool same = slice_eq(real, around);
+        if (same ? j >= i : !path_is_inside(real, around))
+            continue;
+        config_wrong(config, all, config_folders_setting(config), same
+                     ? "lists one folder twice, as %s and as %s: remove one of the two"
+                     : "lists %s, which lies inside %s: list folders that lie side by side",
+                     path, other);
+        return;
+    }
+}
+
 void config_folders_rule(struct config *config, const struct config_group *all)
 {
     const char *setting = config_folders_setting(config);
-    if (config_is_reported(config, all, setting))
+    bool several = strcmp(setting, "cache_dirs") == 0;
+    if (!several && config_is_reported(config, all, setting))
         return;
     for (size_t i = 0; i < config->folder_count; i++) {
-        const char *path = config->folders[i].path;
-        slice real = slice_of(config_resolved(config, path));
-        if (path[0] != '/') {
-            config_wrong(config, all, setting, "has a path that is not absolute: an absolute path "
-                                               "begins with /");
-            return;
-        }
-        for (size_t j = 0; j < config->folder_count; j++) {
-            const char *other = config->folders[j].path;
-            slice around = slice_of(config_resolved(config, other));
-            bool twice = j < i && slice_eq(real, around);
-            if (j == i || !path_is_inside(real, around) || (slice_eq(real, around) && !twice))
-                continue;
-            config_wrong(config, all, setting, twice
-                         ? "lists one folder twice, as %s and as %s: remove one of the two"
-                         : "lists %s, which lies inside %s: list folders that lie side by side",
-                         path, other);
-        }
+        if (config->folders[i].path[0] != '/')
+            config_wrong(config, all, setting, "%s is not an absolute path: write a path that "
+                         "begins with /", config->folders[i].path);
+        else
+            stands_alone(config, all, i);
     }
 }

@@ -555,6 +555,34 @@ TEST(all_mistakes_of_all_sources_come_at_once)
     arena_free(&arena);
 }
 
+TEST(all_mistakes_of_the_cache_folders_come_at_once)
+{
+    struct arena arena = { 0 };
+    struct config *config = load(
+        "{\"origin\": \"dir:/d\", \"cache_dirs\": [\n"
+        "{\"path\": \"/a\", \"size\": \"1.5GiB\", \"weight\": 2}, {\"size\": \"1TiB\"}, 7, {\"path\": \"/b\"},\n"
+        "{\"path\": \"/c\", \"size\": 1.5}, {\"path\": \"d\"}, {\"path\": \"/b/\"}, {\"path\": \"/a/x\"},\n"
+        "{\"path\": \"/d/e\"}]}", NULL, NULL);
+    static const char *const wanted[] = {
+        "folder 1 must be written as", "folder 1 has the size \"1.5GiB\": the size must be a whole",
+        "folder 2 must be written as", "folder 3 must be written as",
+        "folder 5 has a size that is neither", "d is not an absolute path",
+        "lists one folder twice, as /b and as /b: ", "lists /a/x, which lies inside /a: ",
+        "/d/e lies inside the folder of the origin dir:/d",
+    };
+    ok(count_mistakes(config) == countof(wanted));
+    const struct config_mistake *mistake = config->mistakes;
+    for (size_t i = 0; i < countof(wanted); i++, mistake = mistake->next) {
+        slice line = config_mistake_line(mistake, &arena);
+        if (!memmem(line.ptr, line.len, wanted[i], strlen(wanted[i])))
+            fail_msg("\"%.*s\" does not say \"%s\"", SLICE_ARG(line), wanted[i]);
+        ok(mistake->line == 1 && mistake->column == 36);
+    }
+    ok(config->folder_count == 7);    /* fsck looks at these folders */
+    config_free(&config);
+    arena_free(&arena);
+}
+
 TEST(a_mistake_shows_the_value_and_the_rule_it_breaks)
 {
     static const char *const told[][2] = {
@@ -601,6 +629,7 @@ TEST(a_mistake_shows_the_value_and_the_rule_it_breaks)
         { " \n", ":1:1: the file is empty: write" },
         { "x", ":1:1: not a JSON object: the text must begin with { and end with }" },
         { "[]", ":1:1: not a JSON object: the text must begin with { and end with }" },
+        { "{\"cache_dirs\": [{\"path\": \"/a\\u001b\"}]}", "folder 1 has a control character" },
         { "{\"cache_size\": \"1.5GiB\"}", "must be a whole number of bytes, or a whole number with "
           "KiB, MiB, GiB, TiB, KB, MB, GB or TB: write 1536MiB (given: \"1.5GiB\")" },
         { "{\"cache_size\": \"64MIB\"}", ": write 64MiB (given" },
@@ -976,6 +1005,7 @@ int main(void)
         cmocka_unit_test(all_mistakes_of_all_sources_come_at_once),
         cmocka_unit_test(a_url_that_is_wrong_is_one_mistake),
         cmocka_unit_test(a_url_is_judged_by_the_kinds_that_the_program_handed_in),
+        cmocka_unit_test(all_mistakes_of_the_cache_folders_come_at_once),
         cmocka_unit_test(a_mistake_shows_the_value_and_the_rule_it_breaks),
         cmocka_unit_test(a_secret_that_is_wrong_is_not_shown),
         cmocka_unit_test(what_is_wrong_with_a_policy_is_said_once),
