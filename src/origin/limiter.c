@@ -2,8 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * The limit of connections to an origin holds for all threads together. A call that leaves gives
- * its place directly to a waiting call, so no call that comes later can take it first. In the code,
- * a pass is a call's entry here (limiter.h).
+ * its place directly to a waiting call, so no call that comes later can take it first.
  *
  * A list is a client's request for many objects: a batch, or all fills of one session. All calls of
  * a list have the same list id. A list has one entry in the queue of turns; after its turn, its
@@ -68,41 +67,41 @@ static struct list *row_of(struct limiter *limiter, uint64_t list_id)
 static_assert(LIMITER_ROWS == 1u << (64 - 58), "one row for each value of the six highest bits");
 
 /* A list whose calls have several ranks has an entry in the queue of each. */
-static struct limiter_pass *first_of(struct limiter *limiter, const struct limiter_pass *like)
+static struct limiter_call *first_of(struct limiter *limiter, const struct limiter_call *like)
 {
-    list_each(struct limiter_pass, pass, row_of(limiter, like->list_id), first)
-        if (pass->list_id == like->list_id && pass->rank == like->rank)
-            return pass;
+    list_each(struct limiter_call, call, row_of(limiter, like->list_id), first)
+        if (call->list_id == like->list_id && call->rank == like->rank)
+            return call;
     return NULL;
 }
 
-static void queue_up(struct limiter *limiter, struct limiter_pass *pass)
+static void queue_up(struct limiter *limiter, struct limiter_call *call)
 {
-    struct limiter_queue *queue = &limiter->queues[pass->rank];
-    struct limiter_pass *first = pass->list_id ? first_of(limiter, pass) : NULL;
-    list_add(first ? &first->behind : &queue->turns, &pass->link);
-    if (!first && pass->list_id)
-        list_add(row_of(limiter, pass->list_id), &pass->first);
-    list_add(&queue->order, &pass->came);
-    pass->number = limiter->came++;
-    pass->where = LIMITER_WAITING;
+    struct limiter_queue *queue = &limiter->queues[call->rank];
+    struct limiter_call *first = call->list_id ? first_of(limiter, call) : NULL;
+    list_add(first ? &first->behind : &queue->turns, &call->link);
+    if (!first && call->list_id)
+        list_add(row_of(limiter, call->list_id), &call->first);
+    list_add(&queue->order, &call->came);
+    call->number = limiter->came++;
+    call->where = LIMITER_WAITING;
     limiter->waiters++;
 }
 
-/* Takes a pass out of the queue. The next pass of its list goes to the end of `turns` if this pass
- * `had_turn`, otherwise to the place of this pass in `turns`. */
-static void step_out(struct limiter *limiter, struct limiter_pass *pass, bool had_turn)
+/* Takes a call out of the queue. The next call of its list goes to the end of `turns` if this call
+ * `had_turn`, otherwise to the place of this call in `turns`. */
+static void step_out(struct limiter *limiter, struct limiter_call *call, bool had_turn)
 {
-    struct list *before = had_turn ? &limiter->queues[pass->rank].turns : pass->link.next;
-    list_del(&pass->link);
-    list_del(&pass->first);
-    list_del(&pass->came);
+    struct list *before = had_turn ? &limiter->queues[call->rank].turns : call->link.next;
+    list_del(&call->link);
+    list_del(&call->first);
+    list_del(&call->came);
     check(limiter->waiters > 0);
     limiter->waiters--;
-    if (list_empty(&pass->behind))
+    if (list_empty(&call->behind))
         return;
-    struct limiter_pass *next = list_of(list_take(&pass->behind), struct limiter_pass, link);
-    list_move(&next->behind, &pass->behind);
+    struct limiter_call *next = list_of(list_take(&call->behind), struct limiter_call, link);
+    list_move(&next->behind, &call->behind);
     list_add(before, &next->link);
     list_add(row_of(limiter, next->list_id), &next->first);
 }
@@ -113,65 +112,65 @@ static void press(struct limiter *limiter)
 {
     if (limiter->pressed >= limiter->waiters || list_empty(&limiter->spare))
         return;
-    struct limiter_pass *first = list_of(list_take(&limiter->spare), struct limiter_pass, link);
+    struct limiter_call *first = list_of(list_take(&limiter->spare), struct limiter_call, link);
     first->pressed = true;
     limiter->pressed++;
     errand_wake(first->errand);
 }
 
-static void relieve(struct limiter *limiter, struct limiter_pass *pass)
+static void relieve(struct limiter *limiter, struct limiter_call *call)
 {
-    check(!pass->pressed || limiter->pressed > 0);
-    limiter->pressed -= pass->pressed;
-    pass->pressed = false;
+    check(!call->pressed || limiter->pressed > 0);
+    limiter->pressed -= call->pressed;
+    call->pressed = false;
 }
 
-/* Gives the pass a place, if one is free. */
-static bool come_in(struct limiter *limiter, struct limiter_pass *pass)
+/* Gives the call a place, if one is free. */
+static bool come_in(struct limiter *limiter, struct limiter_call *call)
 {
-    check(pass->where == LIMITER_AWAY && pass->errand);
-    list_init(&pass->link);
-    list_init(&pass->first);
-    list_init(&pass->behind);
-    list_init(&pass->came);
+    check(call->where == LIMITER_AWAY && call->errand);
+    list_init(&call->link);
+    list_init(&call->first);
+    list_init(&call->behind);
+    list_init(&call->came);
     if (limiter->inside >= limiter->aimd.limit)
         return false;
     limiter->inside++;
-    pass->where = LIMITER_INSIDE;
+    call->where = LIMITER_INSIDE;
     return true;
 }
 
-bool limiter_enter(struct limiter *limiter, struct limiter_pass *pass)
+bool limiter_enter(struct limiter *limiter, struct limiter_call *call)
 {
     pthread_mutex_lock(&limiter->lock);
-    bool inside = come_in(limiter, pass);
+    bool inside = come_in(limiter, call);
     if (!inside) {
-        queue_up(limiter, pass);
+        queue_up(limiter, call);
         press(limiter);
     }
     pthread_mutex_unlock(&limiter->lock);
     return inside;
 }
 
-bool limiter_enter_free(struct limiter *limiter, struct limiter_pass *pass)
+bool limiter_enter_free(struct limiter *limiter, struct limiter_call *call)
 {
     pthread_mutex_lock(&limiter->lock);
-    bool inside = limiter->aimd.limit == limiter->aimd.most && come_in(limiter, pass);
+    bool inside = limiter->aimd.limit == limiter->aimd.most && come_in(limiter, call);
     pthread_mutex_unlock(&limiter->lock);
     return inside;
 }
 
-bool limiter_is_inside(struct limiter *limiter, const struct limiter_pass *pass)
+bool limiter_is_inside(struct limiter *limiter, const struct limiter_call *call)
 {
     pthread_mutex_lock(&limiter->lock);
-    bool inside = pass->where == LIMITER_INSIDE;
+    bool inside = call->where == LIMITER_INSIDE;
     pthread_mutex_unlock(&limiter->lock);
     return inside;
 }
 
 static uint64_t longest_wait(const struct limiter_queue *queue)
 {
-    return list_of(queue->order.next, struct limiter_pass, came)->number;
+    return list_of(queue->order.next, struct limiter_call, came)->number;
 }
 
 /* The queue that gets the next free place: somebody waits. */
@@ -192,9 +191,9 @@ static void admit_next(struct limiter *limiter)
 {
     struct limiter_queue *queue = next_queue(limiter);
     queue->by_turn = !queue->by_turn;
-    struct limiter_pass *next = queue->by_turn
-                                ? list_of(queue->turns.next, struct limiter_pass, link)
-                                : list_of(queue->order.next, struct limiter_pass, came);
+    struct limiter_call *next = queue->by_turn
+                                ? list_of(queue->turns.next, struct limiter_call, link)
+                                : list_of(queue->order.next, struct limiter_call, came);
     step_out(limiter, next, queue->by_turn);
     next->where = LIMITER_INSIDE;
     limiter->inside++;
@@ -214,62 +213,62 @@ static void hand_over(struct limiter *limiter)
     admit_waiting(limiter);
 }
 
-void limiter_move(struct limiter *limiter, struct limiter_pass *pass, enum origin_rank rank,
+void limiter_move(struct limiter *limiter, struct limiter_call *call, enum origin_rank rank,
                   uint64_t list_id)
 {
     pthread_mutex_lock(&limiter->lock);
-    if (pass->where == LIMITER_WAITING && (pass->rank != rank || pass->list_id != list_id)) {
-        step_out(limiter, pass, false);
-        pass->rank = rank;
-        pass->list_id = list_id;
-        queue_up(limiter, pass);
+    if (call->where == LIMITER_WAITING && (call->rank != rank || call->list_id != list_id)) {
+        step_out(limiter, call, false);
+        call->rank = rank;
+        call->list_id = list_id;
+        queue_up(limiter, call);
     }
     pthread_mutex_unlock(&limiter->lock);
 }
 
-void limiter_spare(struct limiter *limiter, struct limiter_pass *pass)
+void limiter_spare(struct limiter *limiter, struct limiter_call *call)
 {
     pthread_mutex_lock(&limiter->lock);
-    check(pass->where == LIMITER_INSIDE && list_empty(&pass->link) && !pass->pressed);
-    list_add(&limiter->spare, &pass->link);
+    check(call->where == LIMITER_INSIDE && list_empty(&call->link) && !call->pressed);
+    list_add(&limiter->spare, &call->link);
     press(limiter);
     pthread_mutex_unlock(&limiter->lock);
 }
 
-bool limiter_stay(struct limiter *limiter, struct limiter_pass *pass, bool needs)
+bool limiter_stay(struct limiter *limiter, struct limiter_call *call, bool needs)
 {
     pthread_mutex_lock(&limiter->lock);
-    check(pass->where == LIMITER_INSIDE);
-    bool stays = !pass->pressed || limiter->waiters == 0;    /* the waiting calls may have left */
-    if (stays && pass->pressed) {
-        relieve(limiter, pass);
-        list_add(&limiter->spare, &pass->link);
+    check(call->where == LIMITER_INSIDE);
+    bool stays = !call->pressed || limiter->waiters == 0;    /* the waiting calls may have left */
+    if (stays && call->pressed) {
+        relieve(limiter, call);
+        list_add(&limiter->spare, &call->link);
     }
     if (needs)
-        list_del(&pass->link);
+        list_del(&call->link);
     pthread_mutex_unlock(&limiter->lock);
     return stays;
 }
 
-void limiter_leave(struct limiter *limiter, struct limiter_pass *pass)
+void limiter_leave(struct limiter *limiter, struct limiter_call *call)
 {
     pthread_mutex_lock(&limiter->lock);
-    if (pass->where == LIMITER_WAITING)
-        step_out(limiter, pass, false);
-    if (pass->where == LIMITER_INSIDE)
-        list_del(&pass->link);
-    relieve(limiter, pass);
-    if (pass->where == LIMITER_INSIDE)
+    if (call->where == LIMITER_WAITING)
+        step_out(limiter, call, false);
+    if (call->where == LIMITER_INSIDE)
+        list_del(&call->link);
+    relieve(limiter, call);
+    if (call->where == LIMITER_INSIDE)
         hand_over(limiter);
-    pass->where = LIMITER_AWAY;
+    call->where = LIMITER_AWAY;
     pthread_mutex_unlock(&limiter->lock);
 }
 
 static void wake_waiting(struct limiter *limiter)
 {
     for (size_t i = 0; i < ORIGIN_RANKS; i++)
-        list_each(struct limiter_pass, pass, &limiter->queues[i].order, came)
-            errand_wake(pass->errand);
+        list_each(struct limiter_call, call, &limiter->queues[i].order, came)
+            errand_wake(call->errand);
 }
 
 void limiter_wake_waiting(struct limiter *limiter)

@@ -83,13 +83,13 @@ bool s3_down_admit(struct s3 *s3, const struct origin_call *asked, struct s3_tri
 void s3_down_judge(struct s3 *s3, const struct origin_call *asked, struct s3_trial *trial,
                    enum err err, int status);
 /* s3_hedge.c: delay_ms(): the time after which the call's request may be sent again; 0: never.
- * begins(): false if it may not be sent again now; true: the pass has a place in the limiter, which
+ * begins(): false if it may not be sent again now; true: the call has a place in the limiter, which
  * it must leave when another call needs it. note(): to be called with the head of the answer. won():
  * the second request brought it. wins(): whether the head of one request counts, while the other
  * request is in progress. A head of the second request must be a good answer. */
 unsigned s3_hedge_delay_ms(struct s3 *s3, const struct origin_call *asked);
 bool s3_hedge_begins(struct s3 *s3, const struct origin_call *asked,
-                     struct limiter_pass *pass) MUST_USE;
+                     struct limiter_call *call) MUST_USE;
 void s3_hedge_note(struct s3 *s3, const struct origin_call *asked,
                    const struct origin_reply *reply);
 void s3_hedge_won(struct s3 *s3, const struct origin_call *asked);

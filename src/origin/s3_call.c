@@ -60,8 +60,8 @@ struct try {
 
 /* The second exchange of the current try. The carrier writes it while the call is SENDING. */
 struct hedging {
-    struct limiter_pass pass;
-    bool inside;                    /* the pass has a place in the limiter */
+    struct limiter_call limited;
+    bool inside;                    /* `limited` has a place */
     unsigned delay_ms;              /* 0: the try is not sent a second time */
     unsigned waited_ms;             /* before the second exchange began */
     uint64_t look_ms;               /* when the call looks whether it is */
@@ -93,7 +93,7 @@ struct held {
 struct s3_call {
     struct origin_hook hook;
     struct errand errand;
-    struct limiter_pass pass;
+    struct limiter_call limited;
     struct s3 *s3;
     atomic_bool resumed, canceled;
     enum { NEW, WAITING, SENDING, BACKING_OFF, RENEWING } where;
@@ -127,7 +127,7 @@ static void wait_for_answer(struct s3_call *call)
 
 static void send_try(struct s3_call *call)
 {
-    check(!call->try.pair && limiter_is_inside(&call->s3->limiter, &call->pass));
+    check(!call->try.pair && limiter_is_inside(&call->s3->limiter, &call->limited));
     struct exchange_ask ask;
     const struct sigv4_credentials *as = call->hook.call->as;
     struct try *try = &call->try;
@@ -181,7 +181,7 @@ static void judge_try(struct s3_call *call, enum err err, int status)
 static void leave_second_place(struct s3_call *call)
 {
     if (call->hedging.inside)
-        limiter_leave(&call->s3->limiter, &call->hedging.pass);
+        limiter_leave(&call->s3->limiter, &call->hedging.limited);
     call->hedging.inside = false;
 }
 
@@ -191,7 +191,7 @@ static void finish(struct s3_call *call, enum err err)
         judge_try(call, ERR_CANCELED, 0);
     exchange_pair_drop(&call->try.pair);
     leave_second_place(call);
-    limiter_leave(&call->s3->limiter, &call->pass);
+    limiter_leave(&call->s3->limiter, &call->limited);
     hook_done(&call->hook, err);
     errand_leave(&call->errand);
     arena_free(&call->try.keep);
@@ -215,10 +215,10 @@ static void wait_for_connection(struct s3_call *call)
         return;
     }
     call->where = WAITING;
-    call->pass.list_id = atomic_load(&call->hook.call->list_id);
-    call->pass.rank = atomic_load(&call->hook.call->rank);
+    call->limited.list_id = atomic_load(&call->hook.call->list_id);
+    call->limited.rank = atomic_load(&call->hook.call->rank);
     uint64_t now_ms = mono_ms();
-    if (limiter_enter(&s3->limiter, &call->pass)) {
+    if (limiter_enter(&s3->limiter, &call->limited)) {
         send_try(call);
         return;
     }
@@ -260,7 +260,7 @@ static void hedge(struct s3_call *call)
     if (!exchange_pair_may_hedge(call->try.pair)) {
         hedging->delay_ms = 0;
     } else if ((!asked->is_awaited || asked->is_awaited(asked)) &&
-               s3_hedge_begins(call->s3, asked, &hedging->pass)) {
+               s3_hedge_begins(call->s3, asked, &hedging->limited)) {
         hedging->inside = call->sent = true;
         hedging->waited_ms = hedging->delay_ms;
         hedging->delay_ms = 0;
@@ -275,7 +275,7 @@ static void hedge(struct s3_call *call)
 static void settle_second(struct s3_call *call)
 {
     bool two = exchange_pair_settle(call->try.pair);
-    if (two && !limiter_stay(&call->s3->limiter, &call->hedging.pass, false)) {
+    if (two && !limiter_stay(&call->s3->limiter, &call->hedging.limited, false)) {
         exchange_pair_end_second(call->try.pair);
         two = false;
     }
@@ -295,7 +295,7 @@ static void go_on_or_yield(struct s3_call *call)
         hedge(call);
     settle_second(call);
     bool resumed = atomic_exchange(&call->resumed, false);
-    if (!limiter_stay(&call->s3->limiter, &call->pass, resumed))
+    if (!limiter_stay(&call->s3->limiter, &call->limited, resumed))
         finish(call, ERR_YIELDED);
     else if (resumed)
         exchange_pair_resume(call->try.pair);
@@ -322,7 +322,7 @@ static bool renew(struct s3_call *call)
         return false;
     if (call->sent && asked->may_send && asked->may_send(asked, true))
         return false;
-    limiter_leave(&call->s3->limiter, &call->pass);
+    limiter_leave(&call->s3->limiter, &call->limited);
     call->where = RENEWING;
     errand_due(&call->errand, mono_ms() + RENEW_LOOK_MS);
     return true;
@@ -357,9 +357,9 @@ static void woken(struct errand *errand)
         begin(call);
         break;
     case WAITING:
-        limiter_move(&call->s3->limiter, &call->pass, atomic_load(&call->hook.call->rank),
+        limiter_move(&call->s3->limiter, &call->limited, atomic_load(&call->hook.call->rank),
                      atomic_load(&call->hook.call->list_id));
-        if (limiter_is_inside(&call->s3->limiter, &call->pass))
+        if (limiter_is_inside(&call->s3->limiter, &call->limited))
             send_try(call);
         else if (s3_down_refuses(call->s3, call->hook.call))
             finish(call, ERR_ORIGIN_DOWN);
@@ -449,7 +449,7 @@ static void try_again(struct s3_call *call)
         send_try(call);    /* the call keeps its place in the limiter */
         return;
     }
-    limiter_leave(&call->s3->limiter, &call->pass);
+    limiter_leave(&call->s3->limiter, &call->limited);
     call->where = BACKING_OFF;
     errand_due(&call->errand, MIN(call->try.again_ms, call->deadline_ms));
 }
@@ -573,7 +573,7 @@ static enum exchange_take on_body(void *arg, slice bytes)
     if (atomic_load(&call->canceled))
         return EXCHANGE_END;
     if (take == ORIGIN_SPARE)
-        limiter_spare(&call->s3->limiter, &call->pass);    /* may wake this call, so that it ends
+        limiter_spare(&call->s3->limiter, &call->limited);    /* may wake this call, so that it ends
                                                             * with ERR_YIELDED */
     return take == ORIGIN_TAKEN ? EXCHANGE_TAKEN : EXCHANGE_PAUSE;
 }
@@ -672,7 +672,7 @@ void s3_call_start(struct origin *origin, struct origin_call *asked)
     struct s3_call *call = must_alloc(sizeof(*call));
     call->s3 = s3;
     call->errand.woken = woken;
-    call->pass.errand = call->hedging.pass.errand = &call->errand;
+    call->limited.errand = call->hedging.limited.errand = &call->errand;
     unsigned total_ms = s3->timeouts.total_ms;
     call->deadline_ms = total_ms ? mono_ms() + total_ms : UINT64_MAX;
     hook_on(&call->hook, origin, asked);

@@ -30,17 +30,17 @@ unsigned s3_hedge_delay_ms(struct s3 *s3, const struct origin_call *asked)
     return delay_ms;
 }
 
-bool s3_hedge_begins(struct s3 *s3, const struct origin_call *asked, struct limiter_pass *pass)
+bool s3_hedge_begins(struct s3 *s3, const struct origin_call *asked, struct limiter_call *call)
 {
-    if (!limiter_enter_free(&s3->limiter, pass))
+    if (!limiter_enter_free(&s3->limiter, call))
         return false;
     pthread_mutex_lock(&s3->lock);
     bool begins = !s3->breaker.open && hedge_spend(hedge_of(s3, asked));
     pthread_mutex_unlock(&s3->lock);
     if (begins)
-        limiter_spare(&s3->limiter, pass);
+        limiter_spare(&s3->limiter, call);
     else
-        limiter_leave(&s3->limiter, pass);
+        limiter_leave(&s3->limiter, call);
     return begins;
 }
 

@@ -12,7 +12,7 @@ static struct errands errands;
 static struct limiter limiter;
 static struct {
     struct errand errand;
-    struct limiter_pass pass;
+    struct limiter_call call;
 } all[MANY];
 
 static void woken(struct errand *errand)
@@ -26,7 +26,7 @@ static void begin(unsigned most)
     limiter_init(&limiter, most);
     for (size_t i = 0; i < MANY; i++) {
         all[i].errand = (struct errand){ .woken = woken };
-        all[i].pass = (struct limiter_pass){ .errand = &all[i].errand };
+        all[i].call = (struct limiter_call){ .errand = &all[i].errand };
         errand_enter(&errands, &all[i].errand);
     }
 }
@@ -41,26 +41,26 @@ static void end(void)
 
 static bool comes(size_t i, uint64_t list_id)
 {
-    all[i].pass.list_id = list_id;
-    return limiter_enter(&limiter, &all[i].pass);
+    all[i].call.list_id = list_id;
+    return limiter_enter(&limiter, &all[i].call);
 }
 
 static bool comes_as(size_t i, enum origin_rank rank, uint64_t list_id)
 {
-    all[i].pass.rank = rank;
+    all[i].call.rank = rank;
     return comes(i, list_id);
 }
 
 static void goes(size_t i)
 {
-    limiter_leave(&limiter, &all[i].pass);
+    limiter_leave(&limiter, &all[i].call);
 }
 
 /* Each goes when the next is looked for, in this order. */
 static void served(const size_t *order, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        ok(limiter_is_inside(&limiter, &all[order[i]].pass));
+        ok(limiter_is_inside(&limiter, &all[order[i]].call));
         goes(order[i]);
     }
 }
@@ -107,10 +107,10 @@ TEST(who_parts_stands_at_the_end_by_itself)
     for (size_t i = 1; i < 5; i++)
         ok(!comes(i, 7));
     ok(!comes(5, 0));
-    limiter_move(&limiter, &all[4].pass, ORIGIN_READER, 0);
-    limiter_move(&limiter, &all[1].pass, ORIGIN_READER, 0);
-    limiter_move(&limiter, &all[1].pass, ORIGIN_READER, 0);    /* it keeps its place */
-    limiter_move(&limiter, &all[0].pass, ORIGIN_READER, 0);    /* inside: nothing happens */
+    limiter_move(&limiter, &all[4].call, ORIGIN_READER, 0);
+    limiter_move(&limiter, &all[1].call, ORIGIN_READER, 0);
+    limiter_move(&limiter, &all[1].call, ORIGIN_READER, 0);    /* it keeps its place */
+    limiter_move(&limiter, &all[0].call, ORIGIN_READER, 0);    /* inside: nothing happens */
     served((size_t[]){ 0, 2, 3, 5, 4, 1 }, 6);
     end();
 }
@@ -119,15 +119,15 @@ TEST(who_parts_stands_at_the_end_by_itself)
 static size_t one_goes(void)
 {
     for (size_t i = 0; i < MANY; i++)
-        if (all[i].pass.where == LIMITER_INSIDE) {
+        if (all[i].call.where == LIMITER_INSIDE) {
             goes(i);
             return i;
         }
     return SIZE_MAX;
 }
 
-/* Each pass of the crowd, 0 to `crowd`, comes again when it has gone. Returns the number of places
- * that were given until all `left` others were served; then all passes go. */
+/* Each call of the crowd, 0 to `crowd`, comes again when it has gone. Returns the number of places
+ * that were given until all `left` others were served; then all calls go. */
 static size_t places_until_served(size_t crowd, size_t left)
 {
     size_t given = 0;
@@ -172,8 +172,8 @@ TEST(a_call_that_a_reader_joins_takes_the_place_of_a_reader)
     ok(comes(0, 0));
     ok(!comes_as(1, ORIGIN_JOB, 9) && !comes_as(2, ORIGIN_JOB, 9) && !comes_as(3, ORIGIN_JOB, 9));
     ok(!comes_as(4, ORIGIN_AHEAD, 5) && !comes_as(5, ORIGIN_READER, 0));
-    limiter_move(&limiter, &all[2].pass, ORIGIN_READER, 0);
-    limiter_move(&limiter, &all[1].pass, ORIGIN_AHEAD, 5);
+    limiter_move(&limiter, &all[2].call, ORIGIN_READER, 0);
+    limiter_move(&limiter, &all[1].call, ORIGIN_AHEAD, 5);
     served((size_t[]){ 0, 5, 2, 4, 1, 3 }, 6);
     end();
 }
@@ -200,19 +200,19 @@ TEST(a_crowd_of_parties_comes_and_goes)
     begin(5);
     for (int i = 0; i < 100000; i++) {
         size_t who = (size_t)rand_r(&seed) % MANY;
-        struct limiter_pass *pass = &all[who].pass;
-        if (pass->where == LIMITER_AWAY)
+        struct limiter_call *call = &all[who].call;
+        if (call->where == LIMITER_AWAY)
             ok(comes_as(who, (enum origin_rank)(rand_r(&seed) % ORIGIN_RANKS),
-                        (uint64_t)rand_r(&seed) % 9) == (pass->where == LIMITER_INSIDE));
+                        (uint64_t)rand_r(&seed) % 9) == (call->where == LIMITER_INSIDE));
         else if (rand_r(&seed) % 9 == 0)
-            limiter_move(&limiter, pass, (enum origin_rank)(rand_r(&seed) % ORIGIN_RANKS),
+            limiter_move(&limiter, call, (enum origin_rank)(rand_r(&seed) % ORIGIN_RANKS),
                          (uint64_t)rand_r(&seed) % 9);
-        else if (pass->where == LIMITER_INSIDE || rand_r(&seed) % 3 == 0)
+        else if (call->where == LIMITER_INSIDE || rand_r(&seed) % 3 == 0)
             goes(who);
         size_t waiting = 0, inside = 0;
         for (size_t j = 0; j < MANY && i % 100 == 0; j++) {
-            waiting += all[j].pass.where == LIMITER_WAITING;
-            inside += all[j].pass.where == LIMITER_INSIDE;
+            waiting += all[j].call.where == LIMITER_WAITING;
+            inside += all[j].call.where == LIMITER_INSIDE;
         }
         ok(i % 100 || (waiting == limiter.waiters && inside == limiter.inside && inside <= 5));
         ok(limiter.inside == 5 || !limiter.waiters);
@@ -238,7 +238,7 @@ TEST(a_lower_limit_lets_calls_go_on_and_lets_fewer_in)
         goes(i);
     ok(limiter.inside == 4 && limiter.waiters == 12);
     goes(4);
-    ok(limiter.inside == 4 && limiter_is_inside(&limiter, &all[8].pass));
+    ok(limiter.inside == 4 && limiter_is_inside(&limiter, &all[8].call));
     ok(limiter_grow(&limiter, now_ms + AIMD_GROW_MS / 8) && limiter.inside == 5);
     ok(limiter_grow(&limiter, now_ms + AIMD_GROW_MS / 4) && limiter.inside == 6);
     ok(!limiter_grow(&limiter, now_ms + AIMD_GROW_MS / 2) && limiter.inside == 8);
@@ -256,14 +256,14 @@ TEST(a_lower_limit_lets_calls_go_on_and_lets_fewer_in)
 /* A call that has a place may take a second one if that is free, and the origin not overloaded. */
 TEST(a_second_place_is_taken_only_if_it_is_free)
 {
-    struct limiter_pass second = { .errand = &all[0].errand }, third = second;
+    struct limiter_call second = { .errand = &all[0].errand }, third = second;
     begin(3);
     ok(comes(0, 0) && comes(1, 0));
     ok(limiter_enter_free(&limiter, &second) && limiter.inside == 3);
     ok(!limiter_enter_free(&limiter, &third) && limiter.waiters == 0);
     ok(!comes(2, 0));
     limiter_leave(&limiter, &second);
-    ok(limiter_is_inside(&limiter, &all[2].pass));
+    ok(limiter_is_inside(&limiter, &all[2].call));
     limiter_leave(&limiter, &third);    /* which never came in */
     goes(1);
     goes(2);
