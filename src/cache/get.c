@@ -189,10 +189,19 @@ static struct fetch *start(struct get *get, struct fetch_span *span)    /* under
     return fetch_start(get->plan.sources.inflight, FETCH_GET, &get->of.asker, NULL, span);
 }
 
+/* If another version than the one for If-Range is found, the client gets all of it. The first try asks
+ * for the range alone; a later one for all, as without a strong ETag it could not be continued. */
+static struct s3_range range_to_fetch(const struct get *get)
+{
+    bool may_need_all = get->search.distrust && get->ask.conditions.if_range.ptr;
+    return may_need_all ? (struct s3_range){ .kind = RANGE_NONE } : get->ask.range;
+}
+
 /* The next phase. GET_ANSWER with no fetch: too many fetches are in progress. */
 static enum get_phase join_or_start(struct get *get)    /* under the lock */
 {
-    struct fetch_span span = span_of_range(&get->ask.range);
+    struct s3_range range = range_to_fetch(get);
+    struct fetch_span span = span_of_range(&range);
     if (get->plan.sources.inflight->metadata && !get->search.distrust) {    /* an answer came since we looked */
         get->metadata = metadata_ref(get->plan.sources.inflight->metadata);
         return GET_FRESH;

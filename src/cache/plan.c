@@ -142,6 +142,21 @@ static void leave_passed(struct plan *plan)    /* under the lock */
         fetch_leave(&plan->sources.fetch);
 }
 
+static bool brings_the_rest(const struct plan *plan, const struct fetch *fetch)
+{
+    bool reads = fetch && fetch == plan->sources.fetch;    /* so its bytes wait, if it is over */
+    return fetch && (reads || (!fetch->over && !fetch->canceled)) && fetch->end >= plan->end &&
+           fetch->metadata && fetch->metadata->etag_hash == plan->metadata->etag_hash;
+}
+
+/* Without a strong ETag, no other answer can continue the one whose bytes the plan finds. So a plan
+ * begins to read one only if all of its bytes will come from there. */
+static bool may_begin(const struct plan *plan, uint64_t end, const struct fetch *fetch)
+{
+    return plan->pos > plan->first || end >= plan->end || brings_the_rest(plan, fetch) ||
+           brings_the_rest(plan, plan->sources.fetch) || learn_has_strong_etag(plan->metadata);
+}
+
 /* A flight that has, or will have, the byte. */
 static bool board(struct plan *plan)    /* under the lock */
 {
@@ -151,6 +166,9 @@ static bool board(struct plan *plan)    /* under the lock */
         return false;
     plan->sources.inflight = inflight;
     plan->sources.flight = flight_find(inflight, plan->metadata->etag_hash, plan->pos);
+    const struct flight *found = plan->sources.flight;
+    if (found && !may_begin(plan, found->start + found->length, found->fetch))
+        flight_unref(&plan->sources.flight);
     if (plan->sources.flight) {
         read_fetch(plan, plan->sources.flight->fetch);
         leave_passed(plan);
@@ -256,6 +274,8 @@ static enum err from_origin(struct plan *plan)
     } else if ((err = why_over(plan)) == OK) {
         struct fetch *fetch = fetch_join(plan->sources.inflight, plan->metadata->etag_hash, plan->pos);
         bool provable = learn_has_strong_etag(plan->metadata);    /* else nobody else can bring it */
+        if (fetch && !may_begin(plan, 0, fetch))
+            fetch_leave(&fetch);
         fetch_joined(fetch, &plan->of->asker);
         plan->sources.slow |= plan->sources.fetch && plan->sources.fetch->stream.outran;
         if (!fetch && provable) {

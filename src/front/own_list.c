@@ -98,6 +98,10 @@ static size_t keys_wanted(const struct own_list *list)
 /* Takes the answer to the call in progress. */
 static enum err take(struct own_list *list, const struct list_answer *answer)
 {
+    if (answer->err == ERR_LIMIT)
+        return fail(list, ERR_LIMIT, "Please reduce your request rate: the memory for lists (budget "
+                    "memory_lists) has no room for the origin's answer. If this happens again and "
+                    "again, give Penstock more memory (setting memory).");
     if (answer->err)
         return answer->err;
     if (answer->status != 200)

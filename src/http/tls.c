@@ -90,16 +90,22 @@ static bool set_up(SSL_CTX *context)
 
 /* ---- the files ---- */
 
+/* OpenSSL would wait for ever for the writer of a FIFO. */
 static bool can_be_read(const char *setting, const char *file, struct arena *keep, slice *ret_why)
 {
-    int fd = open(file, O_RDONLY | O_CLOEXEC);
+    struct stat st;
+    int fd = open(file, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    bool ordinary = fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
+    if (fd >= 0 && !ordinary)
+        *ret_why = arena_printf(keep, "%s: can't use %s, which is no ordinary file. Name a PEM file",
+                                setting, file);
     if (fd < 0)
         *ret_why = arena_printf(keep, "%s: can't read %s: %s. Name a file that Penstock's user may "
                                 "read, or give that user the right to read this file", setting,
                                 file, strerror(errno));
     else
         close(fd);
-    return fd >= 0;
+    return ordinary;
 }
 
 static slice no_certificate(const char *file, struct arena *keep)

@@ -96,14 +96,21 @@ static bool is_outage(const struct list_answer *answer)
     return answer->err || answer->status >= 500 || answer->status == 429;
 }
 
+static const char *why_out(const struct list_answer *answer)
+{
+    if (answer->err == ERR_LIMIT)
+        return "the memory for lists (budget memory_lists) has no room for the origin's answer: if "
+               "this does not end, give Penstock more memory (setting memory)";
+    return s3_error_of(answer->err ? answer->err : ERR_ORIGIN_STATUS)->message;
+}
+
 /* Judges the answer. Returns OK with a page, or ERR_NOT_FOUND. */
 static enum err judge(struct lister *lister, const struct list_answer *answer, struct arena *keep,
                       struct listing *ret)
 {
     struct job_run *run = lister->run;
     if (is_outage(answer)) {
-        job_run_meets_outage(run, s3_error_of(answer->err ? answer->err
-                                                          : ERR_ORIGIN_STATUS)->message);
+        job_run_meets_outage(run, why_out(answer));
         return ERR_NOT_FOUND;
     }
     job_run_succeeds(run);

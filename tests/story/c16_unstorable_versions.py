@@ -187,6 +187,21 @@ with Story("c16 a newer version that may not be stored", seconds=60) as story:
         story.same(f"{key}: it counts as missing no longer", version(gone.get(key)), "2")
     full.version, full.held = 1, None
 
+    # ---- without a strong ETag, an answer can't be continued by another ----
+    full.version = 2
+    replies, gets = [], full.gets
+    for number in range(100):
+        key = f"plain/weak/large/{number}"
+        late.get(key, 100, 199)
+        replies.append(late.get(key))    # at once: what the first read brought may still be in memory
+    story.same("a read of the whole right after a read of a part is not cut",
+               [(reply.status, len(reply.body), reply.error) for reply in replies
+                if (reply.status, len(reply.body)) != (200, 5_000_000)][:3], [])
+    story.same("... and each has a GET of its own", full.gets - gets, 200)
+    reply = late.get(key, 100, 199, headers={"if-range": '"v1"'})
+    story.same("another version for If-Range: the whole object", (reply.status, len(reply.body)), (200, 5_000_000))
+    full.version = 1
+
     # ---- no room for the record ----
     keys = ["full/a", "full/grown"]    # the metadata comes with the bytes, and alone
     server.wait_cached(*keys)

@@ -153,6 +153,12 @@ def new_certificates(story, server, ours, pairs, files):
     server.process.send_signal(signal.SIGHUP)
     wait_for("nonsense is refused", lambda: server.log().count("tls_reload_refused") >= 2)
     story.same("and the old pair serves on", subject(story, ours), "first")
+    os.unlink(files[0])
+    os.mkfifo(files[0])
+    server.process.send_signal(signal.SIGHUP)
+    wait_for("a FIFO is refused", lambda: "which is no ordinary file" in server.log())
+    story.same("nobody waits for its writer", subject(story, ours), "first")
+    os.unlink(files[0])
     over.set()
     for thread in threads:
         thread.join()
@@ -177,6 +183,9 @@ def what_check_says(story, server, ours, pairs, files):
     with open(files[0], "w") as f:
         f.write("nonsense")
     check_it("what is no certificate", 2, files[0] + " holds no certificate: set tls_cert_file")
+    os.unlink(files[0])
+    os.mkfifo(files[0])
+    check_it("what is a FIFO", 2, f"tls_cert_file: can't use {files[0]}, which is no ordinary file")
     os.unlink(files[0])
     check_it("that there is none", 2, f"tls_cert_file: can't read {files[0]}: No such file")
     install((pairs["second"][0], pairs["first"][1]), files)
