@@ -85,7 +85,7 @@ static int cannot_sign(const struct penstock_options *who, bool own, struct pens
 static int greet(struct penstock *client, const struct penstock_options *who, bool own,
                  struct penstock_error *error)
 {
-    json_t *message = json_pack("{s:s, s:i, s:s}", "op", "hello", "v", 1, "client", "c/0.1");
+    json_t *message = json_pack("{s:s, s:i, s:s}", "op", "hello", "v", 1, "client", "c/0.2");
     if (who->access_key) {
         struct url url = { .len = 0 };
         if (!who->secret_key || !penstock_presign(who, &url)) {

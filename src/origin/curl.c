@@ -22,6 +22,7 @@
  * "chunked" when it refuses a HEAD, but sends no chunk. So after a refusal, the connection is
  * reused.) If a connection that could be reused holds unread bytes, the request goes over a new
  * connection. Threads: an exchange belongs to its carrier. */
+#include <config.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -267,7 +268,7 @@ void curl_rules(CURL *easy, const char *ca_file)
     CURL_SET(easy, CURLOPT_UPLOAD_BUFFERSIZE, BUFFER_BYTES);
     CURL_SET(easy, CURLOPT_MAXAGE_CONN, IDLE_S);
     CURL_SET(easy, CURLOPT_QUICK_EXIT, 1L);
-    CURL_SET(easy, CURLOPT_USERAGENT, "penstock/0.1");
+    CURL_SET(easy, CURLOPT_USERAGENT, "penstock/" PACKAGE_VERSION);
     CURL_SET(easy, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
     if (ca_file[0]) {    /* only this file; by default libcurl also reads its CA folder */
         CURL_SET(easy, CURLOPT_CAINFO, ca_file);

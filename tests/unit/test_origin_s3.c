@@ -6,6 +6,7 @@
 #include "origin_unit.h"
 
 #include <arpa/inet.h>
+#include <config.h>
 #include <limits.h>
 #include <linux/sockios.h>
 #include <stdio.h>
@@ -1023,7 +1024,7 @@ static bool shows_fields(struct request *request)
     bool right = field_of(request, "\r\nRange: bytes=1-2\r\n") &&
                  field_of(request, "\r\nx-amz-empty:\r\n") &&
                  !field_of(request, "\r\nAccept:") && !field_of(request, "evil") &&
-                 field_of(request, "\r\nUser-Agent: penstock/0.1\r\n") &&
+                 field_of(request, "\r\nUser-Agent: penstock/" PACKAGE_VERSION "\r\n") &&
                  field_of(request, "SignedHeaders=host;range;x-amz-content-sha256;x-amz-date;"
                                    "x-amz-empty,");
     return reply(request, right ? "HTTP/1.1 206 OK\r\nContent-Length: 0\r\n\r\n"

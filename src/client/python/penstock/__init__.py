@@ -13,5 +13,5 @@ only when a program asks for GPU memory. It never imports torch.py: programs imp
 from .client import Client, connect
 from .errors import Disconnected, ItemError, PenstockError, TimedOut
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 __all__ = ["Client", "Disconnected", "ItemError", "PenstockError", "TimedOut", "connect"]

@@ -86,7 +86,7 @@ class Client:
     def _greet(self):
         session = Session(self.path, SILENCE_S)
         who = self._find_keys()
-        members = {"v": 1, "client": "python/0.1"}
+        members = {"v": 1, "client": "python/0.2"}
         if who:
             members["auth"] = {"presigned": keys.presign(who, self.region, "POST", "localhost",
                                                          "/_/fill")}
