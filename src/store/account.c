@@ -178,17 +178,6 @@ enum err account_commit(struct volume *volume)
     return e;
 }
 
-/* Returns true if the record is staged. Metadata alone counts as read: nobody notes its reads. */
-static bool note_staged(struct volume *volume, const struct record *record)
-{
-    struct extent *extent = extent_ref(volume->extents, record->extent);
-    bool staged = extent && extent_is_staging(extent);
-    if (staged && record->kind == KIND_HEAD)
-        extent_note_read(extent, record->ordinal);
-    extent_release(&extent);
-    return staged;
-}
-
 /* Looks up the names in the table of pins under the lock. So a running pass has read this state of
  * the table or a later one, or another pass follows. */
 void account_appended(struct volume *volume, struct append_item *const *items, size_t count)
@@ -204,7 +193,7 @@ void account_appended(struct volume *volume, struct append_item *const *items, s
         ages_add(ages, record->ordinal, &(struct ages_record){
             .stamp = rule_stamp(&volume->rule), .metadata = record->kind == KIND_HEAD,
             .tally = items[i]->tally });
-        items[i]->pinned = !note_staged(volume, record) &&
+        items[i]->pinned = !extents_is_staging(volume->extents, record->extent) &&
                            pins_have(volume->options.pins, items[i]->name);
         if (items[i]->pinned)
             pinned_appended(volume, ages, record);

@@ -51,6 +51,24 @@ static void add_bytes(struct append_item *item, slice bytes)
     fill_crcs(&item->record, bytes);
 }
 
+bool append_is_whole(const struct store_append *append)
+{
+    return append->with_metadata && append->first_unit == 0 &&
+           append->bytes.len == append->metadata->size &&
+           append->metadata->size <= WHOLE_BYTES_MAX;
+}
+
+bool append_stages_bytes(const struct store_append *append)
+{
+    return append->staged && append->bytes.len;
+}
+
+enum open_which append_task_extent(const struct append_task *task, const struct append_item *item)
+{
+    return append_stages_bytes(task->append) && item->record.kind != KIND_HEAD ? OPEN_STAGING
+                                                                               : OPEN_LOG;
+}
+
 /* Finds all bytes of a small object: in the append, or, if that has only metadata, in the volume.
  * Returns OK, ERR_NOT_FOUND if there is no WHOLE record to make, or ERR_LIMIT if the volume can't
  * read now. */
@@ -62,9 +80,7 @@ static enum err find_whole(struct volume *volume, const struct store_append *app
         return ERR_NOT_FOUND;
     if (!append->bytes.len && append->metadata->size)
         return rewrite_bytes(volume, append->metadata, keep, ret);
-    bool whole = append->bytes.len == append->metadata->size &&
-                 append->metadata->size <= WHOLE_BYTES_MAX;
-    return whole ? OK : ERR_NOT_FOUND;
+    return append_is_whole(append) ? OK : ERR_NOT_FOUND;
 }
 
 void append_task_make(struct volume *volume, struct append_task *task, struct store_append *append,

@@ -101,28 +101,24 @@ static enum err write_items(struct volume *volume, enum open_which which,
     return e == ERR_LIMIT ? ERR_FULL : e;    /* the kernel has no memory for the write */
 }
 
-static bool goes_to(const struct append_task *task, enum open_which which)
-{
-    return task->append->staged == (which == OPEN_STAGING);
-}
-
-/* Writes the records of the tasks that go to this open extent. */
+/* Writes the records that go to this open extent. A task without one of its records fails. */
 static enum err write_tasks(struct commit *commit, enum open_which which)
 {
-    struct append_item **items = arena_alloc(&commit->keep,
-                                          (2 * commit->task_count + 1) * sizeof(*items));
-    uint32_t count = 0, done = 0;
-    for (uint32_t i = 0; i < commit->task_count; i++)
-        for (uint32_t k = 0; goes_to(&commit->tasks[i], which) && k < commit->tasks[i].count; k++)
-            items[count++] = &commit->tasks[i].items[k];
-    enum err e = write_items(commit->volume, which, items, count, &done);
-    for (uint32_t i = commit->task_count; e && i-- > 0;) {
-        if (!goes_to(&commit->tasks[i], which))
-            continue;
-        count -= commit->tasks[i].count;
-        if (count + commit->tasks[i].count > done)
-            commit->tasks[i].err = e;
+    uint32_t max = 2 * commit->task_count + 1, count = 0, done = 0;
+    struct append_item **items = arena_alloc(&commit->keep, max * sizeof(*items));
+    struct append_task **tasks = arena_alloc(&commit->keep, max * sizeof(*tasks));
+    for (uint32_t i = 0; i < commit->task_count; i++) {
+        struct append_task *task = &commit->tasks[i];
+        for (uint32_t k = 0; k < task->count && !task->err; k++) {
+            if (append_task_extent(task, &task->items[k]) != which)
+                continue;
+            tasks[count] = task;
+            items[count++] = &task->items[k];
+        }
     }
+    enum err e = write_items(commit->volume, which, items, count, &done);
+    for (uint32_t i = done; e && i < count; i++)
+        tasks[i]->err = e;
     return e;
 }
 
@@ -254,11 +250,12 @@ static enum err publish_and_commit(struct commit *commit)
 /* Clients had the bytes of a staged record from memory. */
 static void settle_read(struct volume *volume, const struct append_task *task)
 {
-    struct extent *extent = extent_ref(volume->extents, task->items[0].record.extent);
-    for (uint32_t i = 0; extent && i < task->count; i++)
-        if (task->items[i].record.extent == task->items[0].record.extent)
+    for (uint32_t i = 0; i < task->count; i++) {
+        struct extent *extent = extent_ref(volume->extents, task->items[i].record.extent);
+        if (extent)
             extent_note_read(extent, task->items[i].record.ordinal);
-    extent_release(&extent);
+        extent_release(&extent);
+    }
 }
 
 static void settle_task(struct volume *volume, const struct append_task *task)
@@ -381,11 +378,14 @@ struct places {
 static bool find_place(struct places *places, const struct store_append *append)
 {
     uint64_t need = room_of_append(append);
-    while (places->at < places->count && places->left[places->at] < need)
-        places->at++;
-    if (places->at == places->count)
+    size_t at = places->at;
+    while (need && at < places->count && places->left[at] < need)
+        at++;
+    if (need && at == places->count)
         return false;
-    places->left[places->at] -= need;
+    if (need)
+        places->left[at] -= need;
+    places->at = at;
     return true;
 }
 
@@ -395,7 +395,7 @@ static bool find_place(struct places *places, const struct store_append *append)
 static bool takes_without_room(struct volume *volume, const struct store_append *append)
 {
     struct queue *queue = &volume->queue;
-    bool must = append->must || pinned_wants(volume, append->metadata->name);
+    bool must = append->must || append->staged || pinned_wants(volume, append->metadata->name);
     if (must && queue->room == ROOM_REFUSED && queue->room_tries < ROOM_TRIES)
         queue->room = ROOM_UNKNOWN;
     bool late = queue->room == ROOM_COMES && mono_ms() > queue->room_since_ms + ROOM_MS_MAX;
@@ -411,55 +411,78 @@ static bool takes_without_room(struct volume *volume, const struct store_append 
     return refused;
 }
 
-/* Under the lock. Appends beyond the commit's size, or without room, stay for the next one. A record
- * that would fail because it finds no room is staged, if it is fetched ahead of its reader; `staged`
- * says that this happened to the one before. */
+/* The appends of a commit, while it takes them from the queue. */
+struct taking {
+    struct commit *commit;
+    struct places places;
+    size_t entries, bytes, count, staged_bytes;
+    bool refused;                     /* the latest append found no room, and none comes */
+    bool stages;                      /* an earlier one was staged for that reason */
+};
+
+/* Under the lock, for an append that finds no room in the log. Returns true if the commit takes it
+ * nevertheless: it fails, or it is staged, if it is fetched ahead of its reader. */
+static bool takes_refused(struct volume *volume, struct taking *taking, struct store_append *append)
+{
+    struct commit *commit = taking->commit;
+    bool first = !taking->count;
+    commit->seals_log = first && (open_extent_is_open(volume->extents, OPEN_LOG) ||
+                                  atomic_load(&volume->recycler.ready));
+    taking->refused = first && !commit->seals_log && takes_without_room(volume, append);
+    bool may_stage = append->ahead && append->bytes.len && !append->staged;
+    if (!may_stage || !(taking->refused || taking->stages) || !stage_takes(volume))
+        return taking->refused;
+    append->staged = taking->stages = true;
+    volume->space.staging.queued += append->bytes.len;
+    taking->refused = false;
+    return find_place(&taking->places, append);    /* or it waits for the room of its metadata */
+}
+
+/* Under the lock. Appends beyond the commit's size, or without room, stay for the next one. */
+static void take_appends(struct volume *volume, struct taking *taking)
+{
+    struct queue *queue = &volume->queue;
+    bool open = atomic_load(&volume->service.open);
+    taking->places.count = open ? room_places(volume, taking->places.left) : 0;
+    while (!list_empty(&queue->appends) && taking->entries < TAKEN_ENTRIES &&
+           taking->bytes < TAKEN_BYTES && !taking->refused) {
+        struct list *first = queue->appends.next;
+        struct store_append *append = list_of(first, struct store_append, link);
+        if (open && !find_place(&taking->places, append) &&
+            !takes_refused(volume, taking, append))
+            break;
+        queue->room_tries = 0;
+        list_del(first);
+        list_add(&taking->commit->appends, first);
+        taking->entries += 1 + append->bytes.len / UNIT_BYTES;
+        taking->bytes += append->bytes.len;
+        taking->staged_bytes += append->staged ? append->bytes.len : 0;
+        taking->count++;
+    }
+}
+
+/* Under the lock. */
 static void take_commit(struct volume *volume, struct commit *commit)
 {
-    size_t entries = 0, bytes = 0, count = 0, queued_staged = 0;
-    bool refused = false, staged = false;
-    struct places places = { .at = 0 };
+    struct queue *queue = &volume->queue;
+    struct taking taking = { .commit = commit };
     list_init(&commit->appends);
     list_init(&commit->updates);
-    bool open = atomic_load(&volume->service.open);
-    places.count = open ? room_places(volume, places.left) : 0;
-    while (!list_empty(&volume->queue.appends) && entries < TAKEN_ENTRIES && bytes < TAKEN_BYTES &&
-           !refused) {
-        struct list *first = volume->queue.appends.next;
-        struct store_append *append = list_of(first, struct store_append, link);
-        size_t for_staging = append->staged ? append->bytes.len : 0;
-        if (open && !append->staged && !find_place(&places, append)) {
-            commit->seals_log = count == 0 && (open_extent_is_open(volume->extents, OPEN_LOG) ||
-                                               atomic_load(&volume->recycler.ready));
-            refused = count == 0 && !commit->seals_log && takes_without_room(volume, append);
-            staged = append->ahead && (refused || staged) && stage_takes(volume);
-            append->staged = staged;
-            refused = refused && !staged;
-            if (!refused && !staged)
-                break;
-        }
-        volume->queue.room_tries = 0;
-        list_del(first);
-        list_add(&commit->appends, first);
-        entries += 1 + append->bytes.len / UNIT_BYTES;
-        bytes += append->bytes.len;
-        queued_staged += for_staging;
-        count++;
-    }
-    check(volume->queue.bytes >= bytes && volume->queue.entries >= entries);
-    volume->queue.bytes -= bytes;
-    volume->space.staging.queued -= queued_staged;
-    volume->queue.taken = bytes;
-    volume->queue.entries -= entries;
+    take_appends(volume, &taking);
+    check(queue->bytes >= taking.bytes && queue->entries >= taking.entries);
+    queue->bytes -= taking.bytes;
+    volume->space.staging.queued -= taking.staged_bytes;
+    queue->taken = taking.bytes;
+    queue->entries -= taking.entries;
     /* The appends that stay open a new commit. If they wait for room, they have waited enough. */
-    if (volume->queue.room == ROOM_UNKNOWN && !commit->seals_log)
-        volume->queue.oldest_ms = mono_ms();
+    if (queue->room == ROOM_UNKNOWN && !commit->seals_log)
+        queue->oldest_ms = mono_ms();
     commit->first = volume->removed.next;
-    volume->removed.next += count;
-    commit->has_removals = !list_empty(&volume->queue.removals);
-    list_move(&commit->updates, &volume->queue.updates);
+    volume->removed.next += taking.count;
+    commit->has_removals = !list_empty(&queue->removals);
+    list_move(&commit->updates, &queue->updates);
     volume->queue.update_count = 0;
-    commit->tasks = arena_alloc(&commit->keep, (count + 1) * sizeof(*commit->tasks));
+    commit->tasks = arena_alloc(&commit->keep, (taking.count + 1) * sizeof(*commit->tasks));
 }
 
 static bool has_new_bans(const struct volume *volume)

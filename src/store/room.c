@@ -22,6 +22,7 @@
 #include "base/guard.h"
 #include "base/metric.h"
 #include "store/account.h"
+#include "store/append_task.h"
 #include "store/beside.h"
 #include "store/give.h"
 #include "store/pinned.h"
@@ -291,7 +292,10 @@ static uint64_t room_bytes(const struct volume *volume)
 uint64_t room_of_append(const struct store_append *append)
 {
     const struct metadata *metadata = append->metadata;
-    uint64_t bytes = append->bytes.len + 3 * PAGE_BYTES;
+    bool stages = append_stages_bytes(append);
+    uint64_t bytes = (stages ? 0 : append->bytes.len) + 3 * PAGE_BYTES;
+    if (stages && (!append->with_metadata || append_is_whole(append)))
+        return 0;
     if (append->with_metadata)
         bytes += 2 * metadata_block_bytes(metadata);
     if (!append->bytes.len && metadata->size <= WHOLE_BYTES_MAX)

@@ -18,7 +18,8 @@ void room_note(struct volume *volume);
  * Returns the number of these extents. */
 #define ROOM_PLACES 8u
 size_t room_places(const struct volume *volume, uint64_t ret[ROOM_PLACES]);
-/* The bytes that a record takes at most, with its row in the table of contents. */
+/* The bytes that the records of an append take in the log, at most, with their rows in the table of
+ * contents. 0 if all of it goes to the staging extent. */
 uint64_t room_of_append(const struct store_append *append);
 
 /* Returns how many more files may be begun for new records when the open extents are full. */

@@ -3,7 +3,9 @@
  *
  * A job that follows its readers fetches records shortly before they are read. In a full cache, the
  * rule admits few of these. The others are *staged*: they are appended to extents of their own, and
- * go when they have been read. They are found, verified and read as all records are.
+ * go when they have been read. They are found, verified and read as all records are. The metadata of
+ * an object that is larger than one record goes to the log: units of the object may be there, too, or
+ * come later, and nobody finds units without metadata.
  *
  *   share = what jobs keep ahead, and SPARE_EXTENTS; at least 1/16 and at most half of the size
  *

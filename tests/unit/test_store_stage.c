@@ -15,6 +15,7 @@
 #define SHARE (AHEAD + 3 * EXTENT)
 #define SIZE 100000u
 #define FITS ((int)(EXTENT / SIZE))   /* objects of an extent; one less, because of its table */
+#define LARGE (2 * MIB)
 #define OBJECTS 2000                  /* more than the cache can hold */
 
 static struct volume *volume_of(struct unit_store *unit)
@@ -235,23 +236,80 @@ TEST(a_read_ahead_of_the_reader_is_no_use)
     unit_close(&unit);
 }
 
-TEST(metadata_alone_counts_as_read)
+/* Stores units of a large object as a fetch does, with these flags. 0 units: the metadata alone. */
+static enum err store_units(struct unit_store *unit, const char *key, uint32_t first,
+                            uint32_t units, struct store_append as)
 {
-    struct unit_store unit = unit_open_sized(CACHE, EXTENT);
-    store_keep_ahead(unit.store, AHEAD);
-    struct metadata *metadata = make_metadata(&unit, "large", "\"1\"", 2 * MIB);
-    uint8_t *bytes = must_alloc(UNIT_BYTES);
     struct unit_append append = { .refuse = false };
-    append.append = (struct store_append){ .metadata = metadata, .with_metadata = true,
-                                           .bytes = { (char *)bytes, UNIT_BYTES }, .staged = true,
-                                           .compared = store_compared(unit.store),
+    struct metadata *metadata = make_metadata(unit, key, "\"1\"", LARGE);
+    size_t len = units * UNIT_BYTES;
+    uint8_t *bytes = must_alloc(len + 1);
+    object_fill(key, "\"1\"", (uint64_t)first * UNIT_BYTES, bytes, len);
+    append.append = (struct store_append){ .metadata = metadata, .with_metadata = !first,
+                                           .first_unit = first, .bytes = { (char *)bytes, len },
+                                           .staged = as.staged, .ahead = as.ahead,
+                                           .must = as.must, .read = as.read,
+                                           .compared = store_compared(unit->store),
                                            .may_publish = may_publish, .done = append_done };
     sem_init(&append.ended, 0, 0);
-    ok(store_append(unit.store, &append.append) == OK);
-    volume_wants_turn(volume_of(&unit));
-    ok(append_wait(&append) == OK && records_read(&unit) == 1);
+    ok(store_append(unit->store, &append.append) == OK);
+    volume_wants_turn(volume_of(unit));
+    enum err e = append_wait(&append);
     metadata_unref(&metadata);
     free(bytes);
+    return e;
+}
+
+/* Without metadata, nobody finds the units that the log has. */
+TEST(metadata_of_large_objects_stays_when_staged_units_go)
+{
+    struct unit_store unit = unit_open_sized(CACHE, EXTENT);
+    const struct store_append read = { .staged = true, .read = true };
+    fill(&unit);
+    store_keep_ahead(unit.store, AHEAD);
+    ok(store_units(&unit, "large", 0, 8, read) == OK);
+    ok(staging_extents(&unit) == 1 && records_read(&unit) == 1);
+    ok(store_units(&unit, "large", 8, 8, (struct store_append){ .must = true }) == OK);
+    ok(read_range(&unit, "large", 0, LARGE) == LARGE);
+    unit_close(&unit);
+    unit = unit_open_sized(CACHE, EXTENT);
+    soon(!staging_extents(&unit));
+    ok(read_range(&unit, "large", 0, LARGE) == 0);
+    ok(read_range(&unit, "large", MIB, LARGE) == MIB);
+    unit_close(&unit);
+}
+
+/* The rule admitted the records, but the room was used up since. The metadata waits for room. */
+TEST(a_large_object_without_room_is_staged_and_its_metadata_is_not)
+{
+    struct unit_store unit = unit_open_sized(CACHE, EXTENT);
+    const struct store_append ahead = { .ahead = true };
+    fill(&unit);
+    ok(store_units(&unit, "refused", 0, 8, ahead) == ERR_FULL);    /* there is no job */
+    store_keep_ahead(unit.store, AHEAD);
+    ok(store_units(&unit, "large", 0, 8, ahead) == OK);
+    ok(read_range(&unit, "large", 0, LARGE) == MIB);
+    ok(staging_extents(&unit) == 1 && used(&unit) <= CACHE);
+    unit_close(&unit);
+    unit = unit_open_sized(CACHE, EXTENT);
+    soon(!staging_extents(&unit));
+    ok(knows(&unit, "large") && read_range(&unit, "large", 0, LARGE) == 0);
+    unit_close(&unit);
+}
+
+/* The metadata of an object above 64 MiB may lie in another folder than the bytes. */
+TEST(metadata_alone_is_never_staged)
+{
+    struct unit_store unit = unit_open_sized(CACHE, EXTENT);
+    fill(&unit);
+    store_keep_ahead(unit.store, AHEAD);
+    for (int i = 0; i < 40; i++) {
+        char key[32];
+        snprintf(key, sizeof(key), "large%d", i);
+        ok(store_units(&unit, key, 0, 0, (struct store_append){ .staged = true }) == OK);
+        ok(knows(&unit, key));
+        ok(staging_extents(&unit) == 0 && used(&unit) <= CACHE);
+    }
     unit_close(&unit);
 }
 
@@ -455,7 +513,9 @@ RUN_STORE(STORE_TEST(without_a_job_nothing_is_staged),
           STORE_TEST(the_share_is_at_most_half_of_the_size),
           STORE_TEST(each_call_sets_the_share_of_all_folders),
           STORE_TEST(a_read_ahead_of_the_reader_is_no_use),
-          STORE_TEST(metadata_alone_counts_as_read),
+          STORE_TEST(metadata_of_large_objects_stays_when_staged_units_go),
+          STORE_TEST(a_large_object_without_room_is_staged_and_its_metadata_is_not),
+          STORE_TEST(metadata_alone_is_never_staged),
           STORE_TEST(a_quota_without_room_drops_extents_that_readers_have_passed),
           STORE_TEST(extents_that_readers_have_passed_make_room),
           STORE_TEST(the_next_opening_drops_what_was_staged),
