@@ -10,10 +10,11 @@
  *   share = what jobs keep ahead, and SPARE_EXTENTS; at least 1/16 and at most half of the size
  *
  * A new staging extent takes free room, if there is some within the share. Otherwise an extent is
- * evicted for it: a staging extent that readers have passed; or, if the share is used up, the oldest
- * staging extent; or the extent of the rule whose records are the oldest on average. So staging
- * extents never take more from the rule than their share, and no more than readers are behind the
- * job. An extent goes whole, without copies. Extents with pinned records are never evicted here, and
+ * evicted for it: a staging extent that readers have passed, if the staging extents have more bytes
+ * than jobs keep ahead; or, if the share is used up, the oldest staging extent; or the extent of the
+ * rule whose records are the oldest on average. So staging extents never take more from the rule than
+ * their share. What one reader has passed stays for a while: a record may have several items of a
+ * list, and a list may name an item twice. An extent goes whole, without copies. Extents with pinned records are never evicted here, and
  * records in staging extents are never pinned: the pin counts when the object is stored again.
  *
  * Readers have passed an extent when all its records were read, or when most were, and half of a
@@ -185,19 +186,25 @@ static uint32_t of_rule(struct volume *volume, const struct place *places, size_
     return found;
 }
 
-/* Evicts an extent for a new staging extent. `over`: the share is used up. */
-static enum err make_room(struct volume *volume, bool over)
+/* Evicts an extent for a new staging extent. `staged`: the bytes of those that are there. `over`: the
+ * share is used up. */
+static enum err make_room(struct volume *volume, uint64_t staged, bool over)
 {
     struct arena keep = { 0 };
     struct place *places;
     size_t count = find_places(volume, &keep, &places);
     enum event_why why = EVENT_STAGED;
-    uint32_t number = passed(places, count);
+    bool drops_passed = over || staged > atomic_load(&volume->space.staging.wanted);
+    uint32_t number = drops_passed ? passed(places, count) : 0;
     if (!number && over)
         number = oldest(places, count);
     if (!number && !over) {
         number = of_rule(volume, places, count);
         why = EVENT_EVICTED;
+    }
+    if (!number) {    /* the rule has no extent to give */
+        number = passed(places, count);
+        why = EVENT_STAGED;
     }
     arena_free(&keep);
     return number ? room_evict(volume, number, why) : ERR_FULL;
@@ -211,7 +218,8 @@ enum err stage_next_extent(struct volume *volume)
     if (stage_share(volume) < want)
         return ERR_FULL;
     for (unsigned i = 0; i < TRIES; i++) {
-        bool over = staged_bytes(volume) + want > stage_share(volume) && guard_on(GUARD_STAGING);
+        uint64_t staged = staged_bytes(volume);
+        bool over = staged + want > stage_share(volume) && guard_on(GUARD_STAGING);
         enum err e = OK;
         if (!over && room_free_extents(volume)) {
             e = open_extent_begin(volume->extents, OPEN_STAGING);
@@ -219,7 +227,7 @@ enum err stage_next_extent(struct volume *volume)
         } else if (volume_holds_too_much(volume)) {
             e = ERR_FULL;
         } else {
-            e = make_room(volume, over);
+            e = make_room(volume, staged, over);
             service_measure(volume);    /* a full disk has room again */
         }
         if (e || open_extent_is_open(volume->extents, OPEN_STAGING))

@@ -331,6 +331,22 @@ TEST(extents_that_readers_have_passed_make_room)
     unit_close(&unit);
 }
 
+/* A record may have several items of a list, or two jobs may bring it. */
+TEST(what_one_reader_has_passed_stays_for_another_one)
+{
+    struct unit_store unit = unit_open_sized(CACHE, EXTENT);
+    int count = fill(&unit), slow = (int)(AHEAD / SIZE) - 5;
+    store_keep_ahead(unit.store, AHEAD);
+    for (int i = 0; i < 200; i++) {
+        ok(store_object(&unit, "s", i, true) == OK);
+        ok(i < 2 || read_one(&unit, "s", i - 2));
+        ok(i < slow || read_one(&unit, "s", i - slow));
+        ok(staging_extents(&unit) <= AHEAD / EXTENT + 2);
+    }
+    ok(count_there(&unit, "a", count, SIZE) >= count - (int)(AHEAD / EXTENT + 2) * FITS);
+    unit_close(&unit);
+}
+
 static int key_count(struct unit_store *unit, int count)
 {
     int found = 0;
@@ -518,6 +534,7 @@ RUN_STORE(STORE_TEST(without_a_job_nothing_is_staged),
           STORE_TEST(metadata_alone_is_never_staged),
           STORE_TEST(a_quota_without_room_drops_extents_that_readers_have_passed),
           STORE_TEST(extents_that_readers_have_passed_make_room),
+          STORE_TEST(what_one_reader_has_passed_stays_for_another_one),
           STORE_TEST(the_next_opening_drops_what_was_staged),
           STORE_TEST(a_while_after_the_last_job_all_of_it_goes),
           STORE_TEST(records_that_the_rule_admits_take_no_staged_ones),
