@@ -102,6 +102,7 @@ struct http_loop {
     h2o_evloop_t *events;
     struct mailbox *box;
     h2o_socket_t *box_sock;
+    h2o_socket_t *turn_sock;            /* calls on_turn in the next h2o_evloop_run */
     struct timers timers;
     struct list conns;                  /* of struct conn: all of this loop */
     struct list unread;                 /* conns to read without a poll event: conn->unread */

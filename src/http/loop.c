@@ -1,13 +1,17 @@
 /* loop.c - one thread with its event loop. SPDX-License-Identifier: Apache-2.0
  *
  * The mailbox's descriptor is a do-not-read socket of the event loop: libh2o reports that it is
- * readable, and mailbox_deliver reads it. Our timers run outside of h2o_evloop_run, and their
- * callbacks may leave work for libh2o. So after a timer ran, the next call of h2o_evloop_run does
- * not sleep. */
+ * readable, and mailbox_deliver reads it.
+ *
+ * Everything that may write to a socket runs in a callback of libh2o: between two calls of
+ * h2o_evloop_run, libh2o 2.2 loses track of more than 256 writes, and then stops the process by an
+ * assertion. So timers that are due, and connections with decrypted bytes, get their turn in the
+ * callback of a write of 0 bytes to a socket that exists for this alone. */
 #include "http/inside.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/eventfd.h>
 
 #include "base/thread.h"
 
@@ -27,6 +31,13 @@ static void on_mail(h2o_socket_t *sock, const char *err)
     const struct http_options *options = &loop->http->options;
     mailbox_deliver(loop->box);
     options->loop_turn(options->arg, loop->local);
+}
+
+static void on_turn(h2o_socket_t *sock, const char *err)
+{
+    struct http_loop *loop = sock->data;
+    conns_read_on(loop);
+    (void)timers_run(&loop->timers);
 }
 
 static void on_drain(struct mail *mail)
@@ -54,6 +65,10 @@ static void set_up(struct http_loop *loop)
     loop->box_sock = h2o_evloop_socket_create(loop->events, fd, H2O_SOCKET_FLAG_DONT_READ);
     loop->box_sock->data = loop;
     h2o_socket_read_start(loop->box_sock, on_mail);
+    fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);    /* never read, so libh2o never polls it */
+    check(fd >= 0);
+    loop->turn_sock = h2o_evloop_socket_create(loop->events, fd, H2O_SOCKET_FLAG_DONT_READ);
+    loop->turn_sock->data = loop;
     loop->local = options->loop_begin(options->arg, loop);
     for (size_t app = 0; app < options->app_count; app++)
         listener_open(&loop->listeners[app], http->listen_fds[app * options->loops + loop->number]);
@@ -70,6 +85,7 @@ static void tear_down(struct http_loop *loop)
     }
     options->loop_end(options->arg, loop->local);
     h2o_socket_close(loop->box_sock);
+    h2o_socket_close(loop->turn_sock);
     h2o_evloop_run(loop->events, 0);    /* libh2o frees closed sockets in a turn */
     h2o_evloop_destroy(loop->events);
     timers_free(&loop->timers);
@@ -79,12 +95,11 @@ static void *run(void *arg)
 {
     struct http_loop *loop = arg;
     set_up(loop);
-    bool ran = false;
     while (!loop->ending) {
-        bool wait = !ran && list_empty(&loop->unread);
-        h2o_evloop_run(loop->events, wait ? timers_wait_ms(&loop->timers) : 0);
-        conns_read_on(loop);
-        ran = timers_run(&loop->timers);
+        int wait_ms = list_empty(&loop->unread) ? timers_wait_ms(&loop->timers) : 0;
+        if (!wait_ms)
+            h2o_socket_write(loop->turn_sock, NULL, 0, on_turn);    /* on_turn comes in this run */
+        h2o_evloop_run(loop->events, wait_ms);
     }
     tear_down(loop);
     return NULL;

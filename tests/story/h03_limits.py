@@ -51,6 +51,23 @@ with Story("h03 slow heads, idle connections, the cap, and the way down") as sto
 
     probe.ends_cleanly()
 
+    # ---- many heads that end at the same moment ----
+    for waits in ({"head_ms": 600}, {"head_ms": 60_000, "request_ms": 600}):
+        probe = Probe(story, **{"idle_ms": 60_000, "connections_max": 1000, **waits})
+        half = b"GET /a HTTP/1.1\r\nHo" if "request_ms" not in waits else get("/echo", "Content-Length: 9", method="PUT") + b"h"
+        crowd = [probe.wire() for _ in range(900)]
+        for wire in crowd:
+            wire.send(half)
+        wait_for("the loops have read them", lambda: probe.stats()["connections"] >= 901)
+        probe.process.send_signal(signal.SIGSTOP)
+        time.sleep(1)    # then all are late in one turn of their loop
+        probe.process.send_signal(signal.SIGCONT)
+        story.same(f"900 at once are late ({waits}): all hear it", [w.read().status in (408, 503) for w in crowd], [True] * 900)
+        story.same("... and the next one is served", probe.ask(get("/a")).body, b"/a\n")
+        for wire in crowd:
+            wire.close()
+        probe.ends_cleanly()
+
     # ---- a crowd: silent ones stay for 3 s, and idle ones for as long as this takes ----
     probe = Probe(story, head_ms=3000, idle_ms=120_000, connections_max=300)
 
