@@ -222,7 +222,12 @@ void http_stop(struct http **http)
     free(mine);
 }
 
-#ifdef __SANITIZE_ADDRESS__
+#ifdef __has_feature
+#define CLANG_ASAN __has_feature(address_sanitizer)
+#else
+#define CLANG_ASAN 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || CLANG_ASAN
 /* libh2o keeps some buffers for each thread, and has no call that frees them at the thread's
  * end. */
 const char *__lsan_default_suppressions(void);

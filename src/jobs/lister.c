@@ -80,9 +80,13 @@ static const char *read_page(struct lister *lister, slice body, struct arena *ke
         return "a page of the origin's list is too large";
     if (xml_read_listing(keep, body, ret) != OK)
         return "the origin's list can't be read";
-    for (size_t i = 0; i < ret->object_count; i++)
+    for (size_t i = 0; i < ret->object_count; i++) {
         if (ret->objects[i].key.len > S3_KEY_BYTES_MAX)
             return "the origin lists a key of more than 1024 bytes";
+        if (!slice_starts(ret->objects[i].key, lister->pages.prefix))
+            return "the origin lists a key that does not begin with the prefix of the job: it "
+                   "ignores prefix. Post a list of keys in place of the prefix";
+    }
     const char *fault = faults[list_pages_take(&lister->pages, ret)];
     lister->began = true;
     lister->empty = ret->object_count ? 0 : lister->empty + 1;

@@ -4,6 +4,20 @@ from jobs import *
 
 SIZE = 200_000
 
+
+class Careless(Listener):
+    """An origin that lists the same keys for every prefix."""
+    def serve(self, c):
+        lines = c.makefile("rb")
+        while lines.readline():
+            while lines.readline().strip():
+                pass
+            keys = "".join(f"<Contents><Key>{key}</Key><Size>5</Size><LastModified>2024-01-01T00:00:00.000Z</LastModified>"
+                           f"<ETag>&quot;e&quot;</ETag></Contents>" for key in ("a/1", "b/1"))
+            body = f"<ListBucketResult><IsTruncated>false</IsTruncated>{keys}</ListBucketResult>".encode()
+            c.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+
+
 with Story("j03 jobs in trouble", seconds=240) as story:
     origin = story.origin(f"objects=pile/%04d 200 {SIZE}", f"objects=big/%04d 700 {SIZE}", "objects=bad/%03d 60 1000", f"objects=slow/%04d 200 {SIZE}",
                           "objects=old/%02d 20 1000")
@@ -37,6 +51,12 @@ with Story("j03 jobs in trouble", seconds=240) as story:
     story.same("a job does not count it", (waiting["state"], waiting["objects"]), ("running", 0))
     origin.calm()
     story.same("... and goes on when the origin works again", sums(old.ended(id, 60)), (20, 20, 0, 0, 0))
+
+    # ---- an origin that ignores the prefix ----
+    careless = story.penstock(origin=Careless().url, cache_dir=story.path("careless"), cache_size="64MiB")
+    report = Jobs(careless.client, "bucket").run(prefix="a/")
+    story.same("keys outside the prefix are not fetched", (report["state"], report["fetched"]), ("failed", 0))
+    story.fact("... and it is said why", "ignores prefix" in report["why"], report)
 
     # ---- one key that always fails; the others do not wait for it ----
     bad = Jobs(client, "bad")

@@ -84,7 +84,7 @@ with Story("j04 penstock warm and penstock jobs", seconds=90) as story:
 
     # ---- mistakes ----
     refused("a list with a prefix", 2, ["bucket alone"], "warm", "--list", story.path("list"), "s3://pile/a/")
-    refused("a list that is not there", 2, ["can't be read", "No such file"], "warm", "--list", "/nonexistent", "s3://pile")
+    refused("a list that is not there", 2, ["can't be read", "No such file"], "warm", "--list", story.path("nothing-here"), "s3://pile")
     refused("an empty list", 1, ["The job has no keys"], "warm", "--list", "/dev/null", "s3://pile")
     refused("--check with a list", 2, ["--check"], "warm", "--check", "--list", "-", "s3://pile")
     refused("ranges", 2, ["--ranges"], "warm", "--ranges", "a-b", "s3://pile/")
