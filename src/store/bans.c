@@ -469,6 +469,9 @@ enum err bans_open(struct bans *bans, struct ban_list *list, const struct folder
         arena_free(&keep);
         return e;
     }
+    /* An index that is built anew does not know the numbers of lost extents. */
+    for (size_t i = 0; i < file.count; i++)
+        extents_raise_highest(folder->extents, file.rows[i].highest);
     ban_list_learn(list, bans->number, &file, missed);
     if (folder->lagging)
         ban_list_missed(list, bans->number);

@@ -8,7 +8,9 @@
  *
  * A new extent has the highest number of all files + 1. So the file with the highest number is
  * never unlinked before a higher one exists, and an address in a recycled extent finds nothing
- * instead of other bytes. A foreign file far above all extents does not count (note_number).
+ * instead of other bytes. A foreign file far above all extents does not count (note_number). Files may
+ * be lost while Penstock does not run. So the index and the file `bans` note numbers, too, and an
+ * opening takes the highest of all.
  *
  * open_extent.c writes extents, contents.c reads their tables of contents, and open_files.c chooses
  * the files that are open.
@@ -331,6 +333,13 @@ uint32_t extents_highest(const struct extents *all)
     return atomic_load(&all->files.highest);
 }
 
+void extents_raise_highest(struct extents *all, uint32_t number)
+{
+    raise_32(&all->files.highest, number);
+    if (extents_highest(all) >= EXTENT_NUMBER_FAR)
+        raise_32(&all->files.highest, all->files.far);
+}
+
 bool extents_take_number(struct extents *all, uint32_t *ret)
 {
     unsigned highest = atomic_load(&all->files.highest);
@@ -603,8 +612,7 @@ enum err extents_open(struct extents *all, int folder, const struct format *form
     while (!e && (item = file_next(dir, &e)))
         if (extent_number_of(item->d_name, &number))
             e = add_file(all, number);
-    if (extents_highest(all) >= EXTENT_NUMBER_FAR)
-        raise_32(&all->files.highest, all->files.far);
+    extents_raise_highest(all, 0);
     if (dir)
         closedir(dir);
     if (e)

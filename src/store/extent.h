@@ -132,6 +132,8 @@ bool extents_is_staging(struct extents *all, uint32_t number);
 /* The highest number that a file in the folder has, or had; 0: there was none. The numbers of foreign
  * files far above all extents do not count. Any thread. */
 uint32_t extents_highest(const struct extents *all);
+/* Notes that a lost file had this number, so that no other extent gets it. For the opening. */
+void extents_raise_highest(struct extents *all, uint32_t number);
 /* The number of the process's file descriptors that extents may use. Any thread. */
 uint32_t extent_fds_allowed(void);
 

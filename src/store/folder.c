@@ -8,6 +8,7 @@
  *   find the extents by name and footer; open the index, or throw it away and build it from the
  *   extents;
  *   add the records of unsealed extents that the index lacks, and seal these extents;
+ *   learn from the index the highest number that an extent had, because its file may be lost;
  *   write the opening number + 1 to the index, then, with the generation, to the format file, which
  *   becomes one of version 2 here.
  * The number in the index must be that of the format file, or one more. Any other index is not the
@@ -499,9 +500,12 @@ static enum err set_opening(struct folder *folder)
 {
     struct format next = folder->format;
     next.opening++;
+    extents_raise_highest(folder->extents, index_highest(folder->index));
     enum err e = index_begin(folder->index);
     if (!e)
         e = index_set_opening(folder->index, next.opening);
+    if (!e)
+        e = index_raise_highest(folder->index, extents_highest(folder->extents));
     if (!e)
         e = index_commit(folder->index);
     index_abort(folder->index);

@@ -162,6 +162,23 @@ static int open_tree(MDB_txn *txn, bool only_read, MDB_dbi *ret_dbi)
     return rc;
 }
 
+/* Reads the row INDEX_HIGHEST, if there is one. The second number shows damage of the first. */
+static int learn_highest(struct index *index, MDB_txn *txn)
+{
+    uint32_t numbers[2];
+    MDB_val key = index_highest_key(), value;
+    int rc = mdb_get(txn, index->dbi, &key, &value);
+    if (rc)
+        return rc == MDB_NOTFOUND ? MDB_SUCCESS : rc;
+    if (value.mv_size != sizeof(numbers))
+        return MDB_CORRUPTED;
+    memcpy(numbers, value.mv_data, sizeof(numbers));
+    if (!numbers[0] || numbers[1] != ~numbers[0])
+        return MDB_CORRUPTED;
+    atomic_store(&index->highest, numbers[0]);
+    return MDB_SUCCESS;
+}
+
 /* Without a lock file, and with the kernel's readahead, because all of it will be read. */
 #define FLAGS_TO_READ (MDB_RDONLY | MDB_NOLOCK)
 #define FLAGS_TO_WRITE MDB_NORDAHEAD
@@ -181,6 +198,8 @@ static int do_open(struct ask *ask)
         return rc;
     ask->index->learning = ask->only_read ? txn : NULL;
     rc = open_tree(txn, ask->only_read, &ask->index->dbi);
+    if (!rc)
+        rc = learn_highest(ask->index, txn);
     if (rc) {
         mdb_txn_abort(txn);
         return rc;
@@ -216,6 +235,7 @@ static enum err open_env(struct index *index, const char *path, uint64_t map_byt
     trap_install();
     atomic_store(&index->bad, false);
     atomic_store(&index->faulted, false);
+    atomic_store(&index->highest, 0);
     MDB_env *env;
     if (mdb_env_create(&env))
         return ERR_IO;
@@ -281,6 +301,11 @@ void index_close(struct index *index)
 bool index_is_bad(const struct index *index)
 {
     return atomic_load_explicit(&index->bad, memory_order_relaxed);
+}
+
+uint32_t index_highest(const struct index *index)
+{
+    return atomic_load(&index->highest);
 }
 
 uint64_t index_damaged(const struct index *index)

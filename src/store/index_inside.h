@@ -38,6 +38,10 @@ struct index {
     size_t change_count, change_max;
     bool evicting;
     _Atomic uint64_t damaged;         /* entries whose checksum failed */
+    /* The number in the row INDEX_HIGHEST; 0: there is no such row. That of the latest commit, and
+     * that of the write transaction. */
+    _Atomic uint32_t highest;
+    uint32_t next_highest;
 };
 
 /* The snapshot of the index that a read transaction reads. The thread that asks writes it when the
@@ -74,11 +78,18 @@ typedef int lmdb_call(struct ask *ask);
 
 /* Runs the call in a trap. A fault, or a result that shows damage, makes the index bad. */
 enum err index_call(struct index *index, lmdb_call *call, struct ask *ask) MUST_USE;
-/* The only key that belongs to no entry. It is shorter than the key of any entry. */
+/* The keys of the two rows that are no entries. They are shorter than the key of any entry, and of
+ * one length. The value of each row has 8 bytes. */
 #define INDEX_OPENING "opening"
+#define INDEX_HIGHEST "highest"
 static inline MDB_val index_opening_key(void)
 {
     static const char name[] = INDEX_OPENING;
+    return (MDB_val){ sizeof(name), (void *)(uintptr_t)name };
+}
+static inline MDB_val index_highest_key(void)
+{
+    static const char name[sizeof(INDEX_OPENING)] = INDEX_HIGHEST;
     return (MDB_val){ sizeof(name), (void *)(uintptr_t)name };
 }
 /* The key of the object of `ask` and a unit; in `ask`, until the next call. */

@@ -186,7 +186,7 @@ int index_cursor_from(MDB_cursor *cursor, struct ask *ask)
     int rc = mdb_cursor_get(cursor, &key, &value, MDB_SET_RANGE);
     if (rc)
         return rc;
-    if (ask->ret_id && key.mv_size != ENTRY_KEY_BYTES)    /* the key of the opening */
+    while (!rc && ask->ret_id && key.mv_size != ENTRY_KEY_BYTES)    /* not an entry */
         rc = mdb_cursor_get(cursor, &key, &value, MDB_NEXT);
     if (rc)
         return rc;
@@ -273,7 +273,8 @@ static int do_size(struct ask *ask)
         rc = mdb_env_info(ask->env, &info);
     if (rc)
         return rc;
-    ask->size.entries = stat.ms_entries ? stat.ms_entries - 1 : 0;    /* without the opening */
+    size_t others = 1 + (index_highest(ask->index) > 0);    /* rows that are no entries */
+    ask->size.entries = stat.ms_entries > others ? stat.ms_entries - others : 0;
     ask->size.bytes = (uint64_t)(info.me_last_pgno + 1) * stat.ms_psize;
     return MDB_SUCCESS;
 }

@@ -25,6 +25,7 @@ static int do_begin(struct ask *ask)
     int rc = mdb_txn_begin(ask->env, NULL, 0, &ask->index->writing);
     if (rc)
         return rc;
+    ask->index->next_highest = index_highest(ask->index);
     rc = snapshot_begin(ask->index, mdb_txn_id(ask->index->writing));
     if (rc)
         mdb_txn_abort(ask->index->writing);
@@ -151,8 +152,24 @@ enum err index_find_next(struct index *index, const struct object_id *id, uint32
     return writing(index, do_find_next, &ask);
 }
 
+static int raise_highest(struct index *index, uint32_t extent)
+{
+    uint32_t numbers[2] = { extent, ~extent };
+    MDB_val value = { sizeof(numbers), numbers };
+    if (extent <= index->next_highest)
+        return MDB_SUCCESS;
+    int rc = change(index, index_highest_key(), &value);
+    if (!rc)
+        index->next_highest = extent;
+    return rc;
+}
+
+/* The transaction that names an extent first also notes its number. */
 static int do_put(struct ask *ask)
 {
+    int rc = raise_highest(ask->index, ask->put->extent);
+    if (rc)
+        return rc;
     uint8_t bytes[ENTRY_BYTES];
     MDB_val key = index_key(ask, ask->unit), value = { sizeof(bytes), bytes };
     entry_encode(ask->put, ask->key, bytes);
@@ -218,6 +235,17 @@ enum err index_set_opening(struct index *index, uint64_t opening)
     return writing(index, do_set_opening, &ask);
 }
 
+static int do_raise_highest(struct ask *ask)
+{
+    return raise_highest(ask->index, (uint32_t)ask->number);
+}
+
+enum err index_raise_highest(struct index *index, uint32_t extent)
+{
+    struct ask ask = { .number = extent };
+    return writing(index, do_raise_highest, &ask);
+}
+
 static int do_commit(struct ask *ask)
 {
     struct index *index = ask->index;
@@ -226,8 +254,10 @@ static int do_commit(struct ask *ask)
     index->writing = NULL;    /* mdb_txn_commit frees it even if it fails */
     atomic_store(&index->committing, number);
     int rc = mdb_txn_commit(txn);
-    if (!rc)
+    if (!rc) {
+        atomic_store(&index->highest, index->next_highest);
         rc = snapshot_committed(index, number);
+    }
     atomic_store(&index->committing, 0);
     return rc;
 }
