@@ -106,7 +106,7 @@ static bool already_here(struct fetch *fetch)
         return true;
     }
     return store_has_units(cache_store(fetch->inflight->cache), fetch->metadata,
-                           fetch->next / UNIT_BYTES, 1) > 0;
+                           fetch->next / UNIT_BYTES, 1, fetch->asked.as.among) > 0;
 }
 
 /* A stream that is not stored does not rely on the store, because the next write may remove these

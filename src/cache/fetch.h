@@ -41,6 +41,7 @@ struct asker {
     struct grant_name grant;
     uint64_t list_id;             /* 0: of no list; see struct get_ask */
     bool ahead;                   /* as in struct get_ask */
+    enum store_records among;     /* likewise */
     enum origin_rank rank;        /* likewise */
 };
 

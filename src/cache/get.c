@@ -340,7 +340,8 @@ static void name_source(struct get *get)
         return;
     uint64_t first = from / UNIT_BYTES;
     uint64_t count = MIN((plan->end - 1) / UNIT_BYTES - first + 1, NAMED_UNITS);
-    if (store_has_units(cache_store(get->of.loop->cache), get->metadata, first, count) < count)
+    if (store_has_units(cache_store(get->of.loop->cache), get->metadata, first, count,
+                        get->ask.among) < count)
         answer->source = GET_PARTIAL;
 }
 

@@ -205,7 +205,7 @@ static void take_short_copy(struct plan *plan)
 static struct store_to place_for(const struct plan *plan)
 {
     return (struct store_to){ plan->to ? plan->to + (plan->pos - plan->first) : NULL,
-                              plan->of->lends, plan->of->asker.ahead };
+                              plan->of->lends, plan->of->asker.ahead, plan->of->asker.among };
 }
 
 static enum err from_store(struct plan *plan)
@@ -230,7 +230,7 @@ struct fetch_span plan_gap(const struct plan *plan, uint64_t from, uint64_t to)
     uint64_t first = from / UNIT_BYTES;
     uint64_t count = MIN((to - 1) / UNIT_BYTES - first + 1, MISSING_UNITS);
     uint64_t next = store_next_unit(cache_store(plan->of->loop->cache), plan->metadata, first + 1,
-                                    count - 1);
+                                    count - 1, plan->of->asker.among);
     struct fetch_span span = {
         .first = first * UNIT_BYTES,
         .end = MIN(next * UNIT_BYTES, plan->metadata->size),

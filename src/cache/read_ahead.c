@@ -83,7 +83,8 @@ void read_ahead_go_on(struct plan *plan)
     while (ahead->disk_was_asked && ahead->count <= ahead->more && pos < plan->end &&
            !store_held_bytes_scarce(plan->of->loop->io)) {
         enum err err = begin(plan, pos, plan->end, (struct store_to){ NULL, plan->of->lends,
-                                                                plan->of->asker.ahead });
+                                                                plan->of->asker.ahead,
+                                                                plan->of->asker.among });
         if (err && err != ERR_WAIT)
             return;
         metric_add(M_CACHE_READ_AHEAD, 1);

@@ -134,7 +134,8 @@ static bool find_gap(struct plan *plan, uint64_t limit, bool *ret_cut)
             continue;
         }
         uint64_t first = window->next / UNIT_BYTES;
-        uint64_t units = store_has_units(store, plan->metadata, first, SPAN_LEAST / UNIT_BYTES);
+        uint64_t units = store_has_units(store, plan->metadata, first, SPAN_LEAST / UNIT_BYTES,
+                                         plan->of->asker.among);
         if (!units)
             return true;
         window->next = (first + units) * UNIT_BYTES;

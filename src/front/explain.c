@@ -241,9 +241,10 @@ static void count_cached(struct store *store, const struct metadata *metadata,
     for (unsigned runs = 0; runs < RUNS_MAX && bytes->examined < bytes->end; runs++) {
         uint64_t unit = bytes->examined / UNIT_BYTES;
         uint64_t count = MIN((bytes->end - 1) / UNIT_BYTES - unit + 1, (uint64_t)RUN_UNITS);
-        uint64_t found = store_has_units(store, metadata, unit, count);
+        uint64_t found = store_has_units(store, metadata, unit, count, RECORDS_ALL);
         uint64_t next = found ? unit + found
-                              : store_next_unit(store, metadata, unit + 1, count - 1);
+                              : store_next_unit(store, metadata, unit + 1, count - 1,
+                                                RECORDS_ALL);
         next = MIN(next * UNIT_BYTES, bytes->end);
         if (found)
             bytes->cached += next - bytes->examined;

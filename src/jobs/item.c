@@ -87,11 +87,17 @@ static bool span_of(const struct job_item *job_item, size_t range, uint64_t *ret
            *ret_first < *ret_end && item.length;
 }
 
+/* What a follow job has staged goes soon. For all other jobs, it is not in the cache. */
+static enum store_records among(const struct job_item *job_item)
+{
+    return job_item->run->follow ? RECORDS_ALL : RECORDS_NOT_STAGED;
+}
+
 static bool has_units(const struct job_item *job_item, uint64_t first, uint64_t end)
 {
     uint64_t unit = first / UNIT_BYTES, count = (end - 1) / UNIT_BYTES - unit + 1;
     struct store *store = jobs_store(job_item->run->jobs);
-    return store_has_units(store, job_item->metadata, unit, count) == count;
+    return store_has_units(store, job_item->metadata, unit, count, among(job_item)) == count;
 }
 
 /* ---- ends ---- */
@@ -325,6 +331,7 @@ static void begin_range(struct job_item *job_item)
     job_item->ask.list_id = (uintptr_t)jobs;    /* all jobs together take turns as one list */
     job_item->ask.rank = ORIGIN_JOB;
     job_item->ask.ahead = run->follow != NULL;
+    job_item->ask.among = among(job_item);
     job_item->at = job_item->want = 0;
     run->reading++;
     jobs->gets++;

@@ -51,7 +51,7 @@ static uint32_t missing_from(struct volume *volume, const struct metadata *metad
                              uint32_t count)
 {
     uint32_t looks = count;
-    return volume_next_unit(volume, metadata, unit, count, &looks) - unit;
+    return volume_next_unit(volume, metadata, unit, count, RECORDS_ALL, &looks) - unit;
 }
 
 uint32_t explain_units(struct store *store, const struct metadata *metadata, uint32_t unit,
@@ -63,7 +63,7 @@ uint32_t explain_units(struct store *store, const struct metadata *metadata, uin
     uint32_t same = 0;
     check(count > 0);
     count = MIN(count, STRIPE_UNITS - unit % STRIPE_UNITS);
-    if (volume_has_units(volume, metadata, unit, 1) == 0) {
+    if (volume_has_units(volume, metadata, unit, 1, RECORDS_ALL) == 0) {
         *ret = describe(volume, id, unit, NULL);
         return volume_is_serving(volume) ? MAX(missing_from(volume, metadata, unit, count), 1u)
                                          : count;

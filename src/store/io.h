@@ -45,7 +45,8 @@ struct span {
 struct read_plan_blocks {
     uint32_t at;                      /* offset in the first span */
     uint32_t first, count, len;       /* block numbers count in the object; len: of all, in bytes */
-    bool ahead;                       /* as store_to.ahead */
+    bool ahead;                       /* as in struct store_to */
+    enum store_records among;         /* likewise */
 };
 
 /* The part of the first span that goes directly to the caller's memory. The reader's thread writes

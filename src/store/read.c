@@ -92,14 +92,18 @@ static uint32_t fitting(const struct metadata *metadata, uint32_t unit, const st
     return fit;
 }
 
-/* Sets the plan's entries: at most `count` units of one record that was not purged. */
-static void find_units(struct read_plan *plan, uint32_t count)
+/* Sets the plan's entries: at most `count` units of one of these records that was not purged. */
+static void find_units(struct read_plan *plan, uint32_t count, enum store_records among)
 {
+    struct extents *extents = plan->volume->extents;
     struct ban_set *bans = ban_set_ref(&plan->volume->bans->place);
     count = index_get_run(plan->volume->index, &plan->id, plan->unit, count, plan->entries);
     plan->unit_count = fitting(plan->metadata, plan->unit, plan->entries, count);
     if (plan->unit_count &&
         ban_set_covers(bans, plan->metadata->name, plan->entries[0].extent, plan->entries[0].ordinal))
+        plan->unit_count = 0;
+    if (plan->unit_count && among == RECORDS_NOT_STAGED && extents_staging(extents) &&
+        extents_is_staging(extents, plan->entries[0].extent))
         plan->unit_count = 0;
     ban_set_unref(&bans);
     if (!count && index_is_bad(plan->volume->index))    /* the committer builds it anew */
@@ -270,7 +274,7 @@ static enum err read_plan_bytes(struct store_io *io, const struct metadata *meta
     uint64_t last = MIN((end - 1) / BLOCK_BYTES,
                         first + (to.memory || to.lends ? RECORD_BLOCKS : BLOCKS_MAX) - 1);
     last = MIN(last, first | (STRIPE_BLOCKS - 1));    /* another volume may have the next stripe */
-    find_units(plan, MIN((uint32_t)(last / 2) - plan->unit + 1, RECORD_UNITS));
+    find_units(plan, MIN((uint32_t)(last / 2) - plan->unit + 1, RECORD_UNITS), to.among);
     if (!plan->unit_count)
         return ERR_NOT_FOUND;
     if (plan->entries[0].whole)
@@ -281,7 +285,7 @@ static enum err read_plan_bytes(struct store_io *io, const struct metadata *meta
     plan->blocks = (struct read_plan_blocks){ .first = (uint32_t)first,
                                          .count = (uint32_t)(last - first + 1),
                                          .len = (uint32_t)(blocks_end - first * BLOCK_BYTES),
-                                         .ahead = to.ahead };
+                                         .ahead = to.ahead, .among = to.among };
     plan->skip = (uint32_t)(offset - first * BLOCK_BYTES);
     plan->give = (uint32_t)(MIN(end, blocks_end) - offset);
     enum err e = read_plan_hold(plan);
@@ -405,7 +409,8 @@ static enum err read_again(struct store_io *io, struct read_plan *plan, const st
     uint64_t offset = (uint64_t)plan->blocks.first * BLOCK_BYTES + plan->skip;
     metric_add(M_STORE_REREADS, 1);
     enum err e = read_plan_bytes(io, metadata, offset, offset + plan->give,
-                               (struct store_to){ .ahead = plan->blocks.ahead }, plan);
+                               (struct store_to){ .ahead = plan->blocks.ahead,
+                                                  .among = plan->blocks.among }, plan);
     if (e)
         return ERR_GONE;
     e = read_plan_cached(io, plan);

@@ -287,7 +287,7 @@ static bool is_storable(const struct metadata *metadata)
 }
 
 uint64_t store_has_units(struct store *store, const struct metadata *metadata, uint64_t first,
-                         uint64_t count)
+                         uint64_t count, enum store_records among)
 {
     uint64_t units = (metadata->size + UNIT_BYTES - 1) / UNIT_BYTES;
     if (!is_storable(metadata) || first >= units)
@@ -297,7 +297,7 @@ uint64_t store_has_units(struct store *store, const struct metadata *metadata, u
     for (; unit < end && here == want; unit += here) {
         want = units_in_stripe(unit, end - unit);
         here = volume_has_units(store_home_of_unit(store, &metadata->id, unit), metadata, unit,
-                                want);
+                                want, among);
     }
     return unit - first;
 }
@@ -305,7 +305,7 @@ uint64_t store_has_units(struct store *store, const struct metadata *metadata, u
 #define LOOKS_MAX 2048u               /* a caller may hold the lock of an object: about 5 ms */
 
 uint64_t store_next_unit(struct store *store, const struct metadata *metadata, uint64_t first,
-                         uint64_t count)
+                         uint64_t count, enum store_records among)
 {
     uint64_t units = (metadata->size + UNIT_BYTES - 1) / UNIT_BYTES;
     if (!is_storable(metadata) || first >= units)
@@ -315,7 +315,7 @@ uint64_t store_next_unit(struct store *store, const struct metadata *metadata, u
     while (unit < end) {
         uint32_t here = units_in_stripe(unit, end - unit);
         uint32_t next = volume_next_unit(store_home_of_unit(store, &metadata->id, unit), metadata,
-                                         unit, here, &looks);
+                                         unit, here, among, &looks);
         if (next < unit + here)
             return next;
         unit += here;

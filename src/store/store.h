@@ -224,6 +224,9 @@ void object_bytes_release(struct object_bytes *held);
  * rest. Cheap. */
 bool store_held_bytes_scarce(const struct store_io *io);
 
+/* Which records count. Staged records go soon (struct store_append). */
+enum store_records { RECORDS_ALL, RECORDS_NOT_STAGED };
+
 /* Where a read puts the bytes. */
 struct store_to {
     void *memory;                     /* the caller's memory for them; NULL: none */
@@ -233,6 +236,7 @@ struct store_to {
     bool lends;
     /* A job reads, ahead of its reader: it is no use of the record. */
     bool ahead;
+    enum store_records among;
 };
 
 /* Reads bytes of an object from `offset` on, up to `end` and at most READ_BYTES_MAX. Returns as
@@ -257,15 +261,15 @@ enum err store_read(struct store_io *io, const struct metadata *metadata, uint64
                     struct object_bytes *ret, struct store_op **ret_op) MUST_USE;
 
 /* Returns the number of consecutive units from `first` on, at most `count`, that the store has for
- * this metadata. Reads only the index. Any thread. */
+ * this metadata in these records. Reads only the index. Any thread. */
 uint64_t store_has_units(struct store *store, const struct metadata *metadata, uint64_t first,
-                         uint64_t count);
+                         uint64_t count, enum store_records among);
 /* Returns the first of the `count` units from `first` on that the store has for this metadata, or
  * first + count if it has none of them. Costs a look-up in the index for every 64 MiB, and one for
  * each unit of another version. After 2,048 look-ups the search ends: the store then has no unit
  * before the one that is returned. */
 uint64_t store_next_unit(struct store *store, const struct metadata *metadata, uint64_t first,
-                         uint64_t count);
+                         uint64_t count, enum store_records among);
 
 /* ---- purges (purge.h) ----
  *

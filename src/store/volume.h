@@ -48,10 +48,10 @@ void volume_status(struct volume *volume, struct store_status *ret);
 uint64_t volume_capacity(struct volume *volume);
 
 uint32_t volume_has_units(struct volume *volume, const struct metadata *metadata, uint32_t first,
-                          uint32_t count);
+                          uint32_t count, enum store_records among);
 /* Takes one from *looks for each look-up in the index, and ends at this unit when none is left. */
 uint32_t volume_next_unit(struct volume *volume, const struct metadata *metadata, uint32_t first,
-                          uint32_t count, uint32_t *looks);
+                          uint32_t count, enum store_records among, uint32_t *looks);
 bool volume_takes(struct volume *volume);
 bool volume_keeps_up(struct volume *volume);
 bool volume_admits(struct volume *volume, const struct metadata *metadata, uint32_t unit,

@@ -63,17 +63,29 @@ bool volume_may_have(struct volume *volume, const struct object_id *id,
            versions_have(versions, entry.etag_hash, entry.mark);
 }
 
-static bool is_of(const struct ban_set *bans, const struct metadata *metadata,
-                  const struct entry *entry, uint32_t unit)
+/* A look at the units of an object. */
+struct look {
+    struct volume *volume;
+    const struct ban_set *bans;
+    const struct metadata *metadata;
+    enum store_records among;
+};
+
+static bool counts(const struct look *look, const struct entry *entry, uint32_t unit)
 {
+    const struct metadata *metadata = look->metadata;
+    struct extents *extents = look->volume->extents;
+    bool all = look->among == RECORDS_ALL || !extents_staging(extents);
     return entry->etag_hash == metadata->etag_hash &&
            entry->len == (entry->whole ? metadata->size : unit_len(metadata, unit)) &&
-           !ban_set_covers(bans, metadata->name, entry->extent, entry->ordinal);
+           !ban_set_covers(look->bans, metadata->name, entry->extent, entry->ordinal) &&
+           (all || !extents_is_staging(extents, entry->extent));
 }
 
-static uint32_t count_units(struct volume *volume, const struct ban_set *bans,
-                            const struct metadata *metadata, uint32_t first, uint32_t count)
+static uint32_t count_units(const struct look *look, uint32_t first, uint32_t count)
 {
+    struct volume *volume = look->volume;
+    const struct metadata *metadata = look->metadata;
     struct entry entries[RUN];
     uint32_t units = (uint32_t)((metadata->size + UNIT_BYTES - 1) / UNIT_BYTES), found = 0;
     if (!volume_is_serving(volume) || first >= units)
@@ -83,9 +95,9 @@ static uint32_t count_units(struct volume *volume, const struct ban_set *bans,
         uint32_t got = index_get_run(volume->index, &metadata->id, first + found,
                                      MIN(RUN, count - found), entries);
         if (got && entries[0].whole)
-            return is_of(bans, metadata, &entries[0], 0) ? count : found;
+            return counts(look, &entries[0], 0) ? count : found;
         for (uint32_t i = 0; i < got; i++, found++)
-            if (!is_of(bans, metadata, &entries[i], first + found))
+            if (!counts(look, &entries[i], first + found))
                 return found;
         if (got < RUN)
             break;
@@ -93,39 +105,42 @@ static uint32_t count_units(struct volume *volume, const struct ban_set *bans,
     return found;
 }
 
-static uint32_t next_unit(struct volume *volume, const struct ban_set *bans,
-                          const struct metadata *metadata, uint32_t first, uint32_t count,
-                          uint32_t *looks)
+static uint32_t next_unit(const struct look *look, uint32_t first, uint32_t count, uint32_t *looks)
 {
+    struct volume *volume = look->volume;
     struct entry entry;
     uint32_t unit, end = first + count;
     while (first < end && volume_is_serving(volume)) {
         if (!*looks)
             return first;
         --*looks;
-        if (index_get_next(volume->index, &metadata->id, first, &unit, &entry) != OK || unit >= end)
+        const struct object_id *id = &look->metadata->id;
+        if (index_get_next(volume->index, id, first, &unit, &entry) != OK || unit >= end)
             break;
-        if (!entry.whole && is_of(bans, metadata, &entry, unit))
+        if (!entry.whole && counts(look, &entry, unit))
             return unit;
-        first = unit + 1;    /* a unit of another version: rare, and soon deleted (leftovers.h) */
+        /* a unit of another version, which is rare, and soon deleted (leftovers.h); or a staged one */
+        first = unit + 1;
     }
     return end;
 }
 
 uint32_t volume_has_units(struct volume *volume, const struct metadata *metadata, uint32_t first,
-                          uint32_t count)
+                          uint32_t count, enum store_records among)
 {
     struct ban_set *bans = ban_set_ref(&volume->bans->place);
-    uint32_t found = count_units(volume, bans, metadata, first, count);
+    const struct look look = { volume, bans, metadata, among };
+    uint32_t found = count_units(&look, first, count);
     ban_set_unref(&bans);
     return found;
 }
 
 uint32_t volume_next_unit(struct volume *volume, const struct metadata *metadata, uint32_t first,
-                          uint32_t count, uint32_t *looks)
+                          uint32_t count, enum store_records among, uint32_t *looks)
 {
     struct ban_set *bans = ban_set_ref(&volume->bans->place);
-    uint32_t found = next_unit(volume, bans, metadata, first, count, looks);
+    const struct look look = { volume, bans, metadata, among };
+    uint32_t found = next_unit(&look, first, count, looks);
     ban_set_unref(&bans);
     return found;
 }

@@ -4,13 +4,14 @@ from jobs import *
 
 SIZE, COUNT, OTHERS = 100_000, 1000, 1100
 CACHE, EXTENT, WINDOW = 96 * MIB, 4 * MIB, 8 * MIB
+KEPT = 60
 
 use_tests_daemon()
 with Story("j09 what the cache does not admit is staged for its readers", seconds=240) as story:
     control = story.path("failpoints")
     clock = story.clock()
     origin = story.origin(f"objects=pile/%d {COUNT} {SIZE}", f"objects=pile/other-%d {OTHERS} {SIZE}",
-                          f"objects=pile/wrong-%d {COUNT} {SIZE}", f"objects=pile/new-%d {10 * COUNT} {SIZE}")
+                          f"objects=pile/wrong-%d {COUNT} {SIZE}", f"objects=pile/kept-%d {KEPT} {SIZE}", f"objects=pile/new-%d {10 * COUNT} {SIZE}")
     server = story.penstock(origin=origin.url, cache_size=f"{CACHE}", extent_size=f"{EXTENT}", freshness="immutable",
                             env={"PENSTOCK_FAILPOINTS": control})
     jobs = Jobs(server.client)
@@ -82,7 +83,24 @@ with Story("j09 what the cache does not admit is staged for its readers", second
     story.fact("staged objects take no more than their share", 1 <= most <= (WINDOW // EXTENT) + 4, most)
     story.fact("... and the cache not more than its size", fullest <= CACHE, fullest)
 
+    # ---- a job that must bring what stays ----
+    fill()
+    id = follow([f"kept-{n}" for n in range(KEPT)])
+    rests(origin)
+    story.fact("objects are staged", staging() >= 1, extents())
+    report = jobs.run(prefix="kept-", pin=True)
+    objects, hits, fetched, failed, not_kept = sums(report)
+    story.same("a job that warms brings them all", (objects, failed, not_kept), (KEPT, 0, 0))
+    story.fact("... and counts staged ones as missing", fetched >= 1, report)
+    jobs.ask("DELETE", id)
+    clock.ahead(120)
+    wait_for("they are staged no longer", lambda: staging() == 0)
+    hits = read_objects(server.client, [f"kept-{n}" for n in range(KEPT)], SIZE, 0)
+    story.same("... and what was warmed and pinned stays", hits, KEPT)
+
     # ---- a restart ----
+    fill()    # the room of the staged objects is for all
+    kept = server.metric("penstock_store_entries")
     id = follow(order)
     rests(origin)
     story.fact("the next job stages, too", staging() >= 1, extents())

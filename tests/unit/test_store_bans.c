@@ -126,7 +126,8 @@ TEST(a_purge_hides_its_prefix_at_once_and_deletes_it_later)
     ok(!has_train(&unit));
     /* a reader that began before finds no byte any more either */
     ok(read_bytes(&unit, held, "train/big", 0, BIG) == 0);
-    ok(store_has_units(unit.store, held, 0, 40) == 0 && store_next_unit(unit.store, held, 0, 40) == 40);
+    ok(store_has_units(unit.store, held, 0, 40, RECORDS_ALL) == 0);
+    ok(store_next_unit(unit.store, held, 0, 40, RECORDS_ALL) == 40);
     metadata_unref(&held);
     soon(in_force(&unit) == 0);
     ok(entries_of(&unit) == before / 2);
@@ -195,7 +196,7 @@ TEST(old_units_do_not_come_back_to_life)
     soon(in_force(&unit) == 0);
     ok(read_range(&unit, "train/big", 0, BIG) == 0);
     struct metadata *metadata = get_metadata(&unit, "train/big");
-    ok(metadata && store_has_units(unit.store, metadata, 1, 40) == 0);
+    ok(metadata && store_has_units(unit.store, metadata, 1, 40, RECORDS_ALL) == 0);
     metadata_unref(&metadata);
     ok(has_val(&unit));
     unit_close(&unit);

@@ -31,7 +31,7 @@ TEST(objects_of_every_shape_are_read_back_warm_cold_and_after_a_restart)
             struct metadata *metadata = get_metadata(&unit, key);
             ok(!atomic_load(&metadata->unproved));
             ok(atomic_load(&metadata->validated_s) == (round < 2 ? 1750000000 : 0));
-            ok(store_has_units(unit.store, metadata, 0, 1000) ==
+            ok(store_has_units(unit.store, metadata, 0, 1000, RECORDS_ALL) ==
                (sizes[i] + UNIT_BYTES - 1) / UNIT_BYTES);
             metadata_unref(&metadata);
         }
@@ -86,11 +86,11 @@ TEST(units_count_only_for_the_metadata_they_were_stored_for)
     struct unit_store unit = unit_open();
     ok(put_object(&unit, "k", "\"1\"", 3 * MIB) == OK);
     struct metadata *other = make_metadata(&unit, "k", "\"2\"", 3 * MIB);
-    ok(store_has_units(unit.store, other, 0, 24) == 0);
+    ok(store_has_units(unit.store, other, 0, 24, RECORDS_ALL) == 0);
     ok(read_bytes(&unit, other, "k", 0, 100) == 0);
     /* its last unit is not here */
     struct metadata *longer = make_metadata(&unit, "k", "\"1\"", 3 * MIB + 1);
-    ok(store_has_units(unit.store, longer, 0, 25) == 24);
+    ok(store_has_units(unit.store, longer, 0, 25, RECORDS_ALL) == 24);
     metadata_unref(&longer);
     metadata_unref(&other);
     unit_close(&unit);

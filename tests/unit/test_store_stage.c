@@ -168,7 +168,7 @@ TEST(evicted_records_leave_no_metadata_in_ram)
     for (int i = 0; i < 200; i++) {
         snprintf(key, sizeof(key), "s%d", i);
         metadata = make_metadata(&unit, key, "\"1\"", SIZE);
-        bool there = store_has_units(unit.store, metadata, 0, 1) == 1;
+        bool there = store_has_units(unit.store, metadata, 0, 1, RECORDS_ALL) == 1;
         ok(i || !there);
         ok(store_knows(unit.store, &metadata->id, NULL) == there);
         metadata_unref(&metadata);
@@ -369,6 +369,35 @@ TEST(a_quota_without_room_drops_extents_that_readers_have_passed)
     unit_close(&unit);
 }
 
+/* A job that must bring what stays looks only at other records. */
+TEST(staged_records_can_be_left_out)
+{
+    struct unit_store unit = unit_open_sized(CACHE, EXTENT);
+    store_keep_ahead(unit.store, AHEAD);
+    struct metadata *metadata = make_metadata(&unit, "large", "\"1\"", LARGE);
+    struct unit_answer answer = { 0 };
+    struct store_op *op = NULL;
+    const struct store_to to = { .among = RECORDS_NOT_STAGED };
+    ok(store_units(&unit, "large", 0, 8, (struct store_append){ .staged = true }) == OK);
+    ok(store_units(&unit, "large", 8, 8, (struct store_append){ .must = true }) == OK);
+    ok(store_has_units(unit.store, metadata, 0, 16, RECORDS_ALL) == 16);
+    ok(store_has_units(unit.store, metadata, 0, 16, RECORDS_NOT_STAGED) == 0);
+    ok(store_has_units(unit.store, metadata, 8, 8, RECORDS_NOT_STAGED) == 8);
+    ok(store_next_unit(unit.store, metadata, 1, 15, RECORDS_ALL) == 1);
+    ok(store_next_unit(unit.store, metadata, 1, 15, RECORDS_NOT_STAGED) == 8);
+    ok(store_read(unit.io, metadata, 0, MIB, to, bytes_came, &answer, &answer.held, &op) ==
+       ERR_NOT_FOUND);
+    ok(records_read(&unit) == 0);
+    ok(store_object(&unit, "s", 0, true) == OK);
+    metadata_unref(&metadata);
+    metadata = make_metadata(&unit, "s0", "\"1\"", SIZE);
+    ok(store_has_units(unit.store, metadata, 0, 1, RECORDS_NOT_STAGED) == 0);
+    ok(store_object(&unit, "s", 0, false) == OK);    /* fetched again */
+    ok(store_has_units(unit.store, metadata, 0, 1, RECORDS_NOT_STAGED) == 1);
+    metadata_unref(&metadata);
+    unit_close(&unit);
+}
+
 TEST(the_next_opening_drops_what_was_staged)
 {
     struct unit_store unit = unit_open_sized(CACHE, EXTENT);
@@ -535,6 +564,7 @@ RUN_STORE(STORE_TEST(without_a_job_nothing_is_staged),
           STORE_TEST(a_quota_without_room_drops_extents_that_readers_have_passed),
           STORE_TEST(extents_that_readers_have_passed_make_room),
           STORE_TEST(what_one_reader_has_passed_stays_for_another_one),
+          STORE_TEST(staged_records_can_be_left_out),
           STORE_TEST(the_next_opening_drops_what_was_staged),
           STORE_TEST(a_while_after_the_last_job_all_of_it_goes),
           STORE_TEST(records_that_the_rule_admits_take_no_staged_ones),

@@ -230,7 +230,7 @@ TEST(a_record_that_is_bad_is_forgotten_also_when_it_is_read_straight)
             cool_all(&unit);
     }
     ok(metric_read(M_STORE_CRC_BAD) == bad + 2);
-    soon(store_has_units(unit.store, metadata, 0, 1) == 0);
+    soon(store_has_units(unit.store, metadata, 0, 1, RECORDS_ALL) == 0);
     free(to);
     metadata_unref(&metadata);
     unit_close(&unit);

@@ -111,11 +111,11 @@ TEST(an_object_of_two_stripes_lies_in_two_folders_and_is_read_as_one)
     ok(read_range(&unit, key, 64 * MIB - 1000, 64 * MIB + 1000) == 2000);
     struct metadata *metadata = get_metadata(&unit, key);
     ok(read_bytes(&unit, metadata, key, 64 * MIB - 1000, 64 * MIB + 1000) == 1000);
-    ok(store_has_units(unit.store, metadata, 0, UNITS) == UNITS);
-    ok(store_has_units(unit.store, metadata, 500, 20) == 20);
-    ok(store_has_units(unit.store, metadata, 0, 2 * UNITS) == UNITS);
-    ok(store_next_unit(unit.store, metadata, 511, 10) == 511);
-    ok(store_next_unit(unit.store, metadata, 512, 10) == 512);
+    ok(store_has_units(unit.store, metadata, 0, UNITS, RECORDS_ALL) == UNITS);
+    ok(store_has_units(unit.store, metadata, 500, 20, RECORDS_ALL) == 20);
+    ok(store_has_units(unit.store, metadata, 0, 2 * UNITS, RECORDS_ALL) == UNITS);
+    ok(store_next_unit(unit.store, metadata, 511, 10, RECORDS_ALL) == 511);
+    ok(store_next_unit(unit.store, metadata, 512, 10, RECORDS_ALL) == 512);
     metadata_unref(&metadata);
     unit_close(&unit);
 }
@@ -129,12 +129,14 @@ TEST(a_search_among_units_of_another_version_ends_after_so_many_look_ups)
     struct metadata *other = make_metadata(&unit, key, "\"2\"", SIZE);
     struct volume *const *volumes = unit.store->volumes;
     uint32_t looks = 600;
-    ok(volume_next_unit(volumes[0], other, 0, STRIPE_UNITS, &looks) == STRIPE_UNITS);
+    ok(volume_next_unit(volumes[0], other, 0, STRIPE_UNITS, RECORDS_ALL, &looks) == STRIPE_UNITS);
     ok(looks == 600 - STRIPE_UNITS);
     looks = 10;
-    ok(volume_next_unit(volumes[0], other, 0, STRIPE_UNITS, &looks) == 10 && looks == 0);
-    ok(volume_next_unit(volumes[2], other, STRIPE_UNITS, 20, &looks) == STRIPE_UNITS);
-    ok(store_next_unit(unit.store, other, 0, UNITS) == UNITS);    /* fewer than its limit */
+    ok(volume_next_unit(volumes[0], other, 0, STRIPE_UNITS, RECORDS_ALL, &looks) == 10);
+    ok(looks == 0);
+    ok(volume_next_unit(volumes[2], other, STRIPE_UNITS, 20, RECORDS_ALL, &looks) ==
+       STRIPE_UNITS);
+    ok(store_next_unit(unit.store, other, 0, UNITS, RECORDS_ALL) == UNITS);    /* fewer than its limit */
     metadata_unref(&other);
     unit_close(&unit);
 }
@@ -162,9 +164,9 @@ TEST(metadata_that_comes_with_a_later_stripe_goes_to_its_own_folder)
     ok(append_one(&unit, key, 65 * MIB, true, false) == OK);
     ok(read_range(&unit, key, 65 * MIB, 67 * MIB) == MIB);
     struct metadata *metadata = get_metadata(&unit, key);
-    ok(store_has_units(unit.store, metadata, 520, 20) == 8);
-    ok(store_next_unit(unit.store, metadata, 0, UNITS) == 520);
-    ok(store_next_unit(unit.store, metadata, 528, 3) == 531);
+    ok(store_has_units(unit.store, metadata, 520, 20, RECORDS_ALL) == 8);
+    ok(store_next_unit(unit.store, metadata, 0, UNITS, RECORDS_ALL) == 520);
+    ok(store_next_unit(unit.store, metadata, 528, 3, RECORDS_ALL) == 531);
     metadata_unref(&metadata);
     ok(append_one(&unit, refused, 65 * MIB, true, true) == ERR_CHANGED);
     ok(!get_metadata(&unit, refused));

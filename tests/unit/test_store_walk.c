@@ -55,7 +55,7 @@ static bool agrees_now(struct unit_store *unit, const uint64_t *sizes)
         if (metadata && seen.times[i])
             good &= seen.size[i] == metadata->size && seen.etag_hash[i] == metadata->etag_hash &&
                     (seen.cached[i] == metadata->size) ==
-                        (store_has_units(unit->store, metadata, 0, units) == units);
+                        (store_has_units(unit->store, metadata, 0, units, RECORDS_ALL) == units);
         metadata_unref(&metadata);
     }
     return good;
