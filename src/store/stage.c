@@ -27,6 +27,8 @@
  * unless stage.h says otherwise. */
 #include "store/stage.h"
 
+#include <time.h>
+
 #include "base/guard.h"
 #include "store/account.h"
 #include "store/pinned.h"
@@ -40,6 +42,7 @@
 #define LOOK_MS 500u                  /* between two looks for extents that are due */
 #define STEP_MS 200u                  /* of one step */
 #define TRIES 4u                      /* extents that are evicted for a new one, at most */
+#define RELEASE_MS 50u                /* readers may hold an evicted extent for so long */
 #define READ_EIGHTHS 7u               /* most records were read */
 
 /* ---- the share ---- */
@@ -210,6 +213,22 @@ static enum err make_room(struct volume *volume, uint64_t staged, bool over)
     return number ? room_evict(volume, number, why) : ERR_FULL;
 }
 
+/* To be called after an eviction. Readers may still hold the extent, which takes its space until they
+ * release it: waits a moment for them. Returns false if they hold it for longer. Another eviction
+ * would then cost more records, and might gain as little. */
+static bool space_is_released(struct volume *volume)
+{
+    uint64_t until_ms = mono_ms() + RELEASE_MS;
+    for (;;) {
+        service_measure(volume);    /* a full disk has room again */
+        if (room_free_extents(volume) || !extents_held_bytes(volume->extents))
+            return true;
+        if (mono_ms() >= until_ms)
+            return false;
+        nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+    }
+}
+
 enum err stage_next_extent(struct volume *volume)
 {
     uint64_t want = atomic_load(&volume->space.extent_bytes);
@@ -228,7 +247,8 @@ enum err stage_next_extent(struct volume *volume)
             e = ERR_FULL;
         } else {
             e = make_room(volume, staged, over);
-            service_measure(volume);    /* a full disk has room again */
+            if (!e && !space_is_released(volume))
+                e = ERR_FULL;
         }
         if (e || open_extent_is_open(volume->extents, OPEN_STAGING))
             return e == ERR_LIMIT ? ERR_FULL : e;

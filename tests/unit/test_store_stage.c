@@ -347,6 +347,78 @@ TEST(what_one_reader_has_passed_stays_for_another_one)
     unit_close(&unit);
 }
 
+/* ---- extents that are held ---- */
+
+struct readers {
+    struct volume *volume;
+    struct extent *extents[64];
+    size_t count;
+};
+
+static struct readers hold_all(struct unit_store *unit)
+{
+    struct readers readers = { .volume = volume_of(unit) };
+    struct extents *extents = readers.volume->extents;
+    struct arena keep = { 0 };
+    uint32_t *numbers;
+    size_t count = extents_numbers(extents, &keep, &numbers);
+    for (size_t i = 0; i < count && readers.count < countof(readers.extents); i++)
+        if (extent_hold(extents, numbers[i], &readers.extents[readers.count]) == OK)
+            readers.count++;
+    arena_free(&keep);
+    return readers;
+}
+
+static void release_all(struct readers *readers)
+{
+    while (readers->count)
+        extent_release(&readers->extents[--readers->count]);
+}
+
+static uint64_t evicted(const struct volume *volume)
+{
+    return atomic_load(&volume->recycler.recycled);
+}
+
+/* Until then they take their space. */
+TEST(an_eviction_without_room_is_the_last_one_until_readers_release_the_extent)
+{
+    struct unit_store unit = unit_open_sized(CACHE, EXTENT);
+    fill(&unit);
+    store_keep_ahead(unit.store, AHEAD);
+    struct readers readers = hold_all(&unit);
+    uint64_t before = evicted(readers.volume);
+    ok(store_object(&unit, "s", 0, true) == ERR_FULL && evicted(readers.volume) == before + 1);
+    ok(used(&unit) <= CACHE);
+    release_all(&readers);
+    ok(store_object(&unit, "s", 1, true) == OK && evicted(readers.volume) == before + 1);
+    unit_close(&unit);
+}
+
+static void *release_after_eviction(void *arg)
+{
+    struct readers *readers = arg;
+    for (uint64_t before = evicted(readers->volume); evicted(readers->volume) == before;)
+        usleep(100);
+    release_all(readers);
+    return NULL;
+}
+
+TEST(staging_waits_a_moment_for_readers_of_the_evicted_extent)
+{
+    struct unit_store unit = unit_open_sized(CACHE, EXTENT);
+    pthread_t thread;
+    fill(&unit);
+    store_keep_ahead(unit.store, AHEAD);
+    struct readers readers = hold_all(&unit);
+    uint64_t before = evicted(readers.volume);
+    ok(pthread_create(&thread, NULL, release_after_eviction, &readers) == 0);
+    usleep(20000);
+    ok(store_object(&unit, "s", 0, true) == OK && evicted(readers.volume) == before + 1);
+    pthread_join(thread, NULL);
+    unit_close(&unit);
+}
+
 static int key_count(struct unit_store *unit, int count)
 {
     int found = 0;
@@ -564,6 +636,8 @@ RUN_STORE(STORE_TEST(without_a_job_nothing_is_staged),
           STORE_TEST(a_quota_without_room_drops_extents_that_readers_have_passed),
           STORE_TEST(extents_that_readers_have_passed_make_room),
           STORE_TEST(what_one_reader_has_passed_stays_for_another_one),
+          STORE_TEST(an_eviction_without_room_is_the_last_one_until_readers_release_the_extent),
+          STORE_TEST(staging_waits_a_moment_for_readers_of_the_evicted_extent),
           STORE_TEST(staged_records_can_be_left_out),
           STORE_TEST(the_next_opening_drops_what_was_staged),
           STORE_TEST(a_while_after_the_last_job_all_of_it_goes),
