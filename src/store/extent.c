@@ -320,6 +320,20 @@ uint32_t extents_staging(const struct extents *all)
     return atomic_load(&all->files.staging);
 }
 
+uint64_t extents_staging_bytes(const struct extents *all)
+{
+    return atomic_load(&all->files.staging_bytes);
+}
+
+void extents_note_staging(struct extent *extent)
+{
+    struct extent_files *files = &extent->all->files;
+    if (!extent_is_staging(extent))
+        return;
+    atomic_fetch_add(&files->staging, 1);
+    atomic_fetch_add(&files->staging_bytes, extent_size(extent));
+}
+
 bool extents_is_staging(struct extents *all, uint32_t number)
 {
     struct extent *extent = extent_ref(all, number);
@@ -412,6 +426,8 @@ void extent_grew(struct extent *extent, uint64_t bytes)
 {
     atomic_fetch_add(&extent->all->bytes, bytes);
     atomic_fetch_add_explicit(&extent->bytes, bytes, memory_order_release);
+    if (extent_is_staging(extent))
+        atomic_fetch_add(&extent->all->files.staging_bytes, bytes);
 }
 
 static void unlist(struct extents *all, uint32_t number)
@@ -429,7 +445,10 @@ static void unlist(struct extents *all, uint32_t number)
         return;
     atomic_fetch_sub(&all->files.count, 1);
     atomic_fetch_sub(&all->files.unusable, extent_is_unusable(extent));
-    atomic_fetch_sub(&all->files.staging, extent_is_staging(extent));
+    if (extent_is_staging(extent)) {
+        atomic_fetch_sub(&all->files.staging, 1);
+        atomic_fetch_sub(&all->files.staging_bytes, extent_size(extent));
+    }
     atomic_store(&extent->held_bytes, extent_size(extent));
     atomic_fetch_add(&all->held_bytes, extent_size(extent));
     read_epochs_wait(all->epochs);    /* H1: a reader may have found it before */
@@ -573,7 +592,7 @@ static enum err add_file(struct extents *all, uint32_t number)
     }
     struct extent *extent = extent_add(all, number, fd, (uint64_t)st.st_size, true);
     note_number(all, number, !extent_is_unusable(extent));
-    atomic_fetch_add(&all->files.staging, extent_is_staging(extent));
+    extents_note_staging(extent);
     if (extent_is_unusable(extent)) {
         atomic_fetch_add(&all->files.unusable, 1);
         count_blocks(extent, &st);

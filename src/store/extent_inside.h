@@ -143,6 +143,7 @@ struct extents {
         atomic_uint count;            /* in the table */
         atomic_uint unusable;         /* in the table, and can't be used (extent_is_unusable) */
         atomic_uint staging;          /* in the table, staging extents */
+        _Atomic uint64_t staging_bytes;    /* of these */
         atomic_uint unopened;         /* not in the table (extents_unopened) */
         atomic_uint damaged, damaged_last;    /* extents_damaged; the latest of them */
     } files;
@@ -167,6 +168,8 @@ void extent_grew(struct extent *extent, uint64_t bytes);
 /* From now on, extent_note_read keeps the records that were read. No reader may have found the
  * extent yet. */
 void extent_keep_reads(struct extent *extent);
+/* Counts the extent in extents_staging, if it is a staging extent. When it joins the table. */
+void extents_note_staging(struct extent *extent);
 
 /* Takes the next number that no file has, for a new file. Returns false if there is none. If the
  * file can't be made, the number is given back. Any thread. */

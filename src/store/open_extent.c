@@ -295,11 +295,10 @@ enum err open_extent_begin(struct extents *all, enum open_which which)
     }
     struct extent *extent = extent_add(all, number, fd, PAGE_BYTES, false);
     atomic_store(&extent->kind, (unsigned char)kinds[which]);
-    if (which == OPEN_STAGING) {
-        atomic_fetch_add(&all->files.staging, 1);
+    if (which == OPEN_STAGING)
         extent_keep_reads(extent);
-    }
     atomic_store(&extent->version, FORMAT_VERSION);
+    extents_note_staging(extent);
     change_open(all, which, extent, &none);
     open->broken = false;
     open->gathered_end = PAGE_BYTES;

@@ -40,6 +40,7 @@ static void gauge(struct volume *volume, enum volume_gauge which, int64_t value)
         [GAUGE_CAPACITY] = M_STORE_CAPACITY, [GAUGE_FREE] = M_STORE_FREE,
         [GAUGE_ENTRIES] = M_STORE_ENTRIES, [GAUGE_SERVING] = M_STORE_SERVING,
         [GAUGE_PINNED] = M_PINS_BYTES, [GAUGE_PIN_BUDGET] = M_PINS_BUDGET,
+        [GAUGE_STAGED] = M_STORE_STAGED,
     };
     static_assert(countof(metrics) == VOLUME_GAUGES, "a metric for each gauge");
     metric_gauge_add(metrics[which],
@@ -348,6 +349,7 @@ void *service_watch(void *arg)
         turned_ms = now_ms;
         gauge(volume, GAUGE_SERVING, volume_is_serving(volume));
         gauge(volume, GAUGE_HELD, (int64_t)extents_held_bytes(volume->extents));
+        gauge(volume, GAUGE_STAGED, (int64_t)extents_staging_bytes(volume->extents));
         gauge(volume, GAUGE_LIVE, (int64_t)extents_live_bytes(volume->extents));
         tallies_set_hanging(volume_tallies(volume), volume->number, is_stuck(volume));
         /* If the process was stopped just now, nothing shows that the disk hangs. */

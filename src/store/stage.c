@@ -128,17 +128,8 @@ static size_t find_places(struct volume *volume, struct arena *keep, struct plac
 /* The bytes of the staging extents, with those that the open one may still get. */
 static uint64_t staged_bytes(struct volume *volume)
 {
-    struct arena keep = { 0 };
-    uint32_t *numbers;
-    uint64_t bytes = open_extent_left(volume->extents, OPEN_STAGING);
-    size_t count = extents_numbers(volume->extents, &keep, &numbers);
-    for (size_t i = 0; i < count; i++) {
-        struct extent *extent = extent_ref(volume->extents, numbers[i]);
-        bytes += extent && extent_is_staging(extent) ? extent_size(extent) : 0;
-        extent_release(&extent);
-    }
-    arena_free(&keep);
-    return bytes;
+    return extents_staging_bytes(volume->extents) +
+           open_extent_left(volume->extents, OPEN_STAGING);
 }
 
 /* ---- which extent goes ---- */

@@ -34,7 +34,7 @@ struct update {
 };
 
 enum volume_gauge { GAUGE_BYTES, GAUGE_HELD, GAUGE_LIVE, GAUGE_CAPACITY, GAUGE_FREE, GAUGE_ENTRIES, GAUGE_SERVING,
-                    GAUGE_PINNED, GAUGE_PIN_BUDGET, VOLUME_GAUGES };
+                    GAUGE_PINNED, GAUGE_PIN_BUDGET, GAUGE_STAGED, VOLUME_GAUGES };
 
 /* Whether the folder is in service, and since when its disk has answered nothing. */
 struct service {

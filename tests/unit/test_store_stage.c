@@ -139,6 +139,7 @@ TEST(staged_records_never_take_more_than_their_share)
     for (int i = 0; i < 400; i++) {
         ok(offer(&unit, "s", i, true));
         most = MAX(most, staged(&unit, &extents));
+        ok(extents_staging_bytes(volume_of(&unit)->extents) == staged(&unit, &extents));
         ok(used(&unit) <= CACHE);
     }
     ok(most > AHEAD && most <= SHARE);
@@ -478,7 +479,7 @@ TEST(the_next_opening_drops_what_was_staged)
     int count = count_there(&unit, "a", OBJECTS, SIZE);
     unit_close(&unit);
     unit = unit_open_sized(CACHE, EXTENT);
-    soon(!staging_extents(&unit));
+    soon(!staging_extents(&unit) && !extents_staging_bytes(volume_of(&unit)->extents));
     ok(key_count(&unit, 60) == 0 && count_there(&unit, "a", OBJECTS, SIZE) == count);
     ok(entries(&unit) == (uint64_t)count);
     soon(offer(&unit, "b", 0, false));    /* their room is for all */
