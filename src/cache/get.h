@@ -36,8 +36,8 @@ struct get_ask {
     enum origin_rank rank;        /* of these calls; ORIGIN_READER: a client waits */
     /* The bytes are for a reader that comes soon: what the store does not admit is staged. */
     bool ahead;
-    /* The records that count as cached bytes. RECORDS_NOT_STAGED: staged bytes are fetched again, so
-     * that the store can keep them. */
+    /* The records that count as cached bytes. RECORDS_NOT_STAGED: staged bytes are fetched again,
+     * so that the store can keep them. */
     enum store_records among;
     bool lends;                   /* as store_to.lends */
     /* NULL, or memory for the bytes. An object with more bytes is ERR_TOO_LARGE. Where it can, the

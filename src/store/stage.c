@@ -3,19 +3,21 @@
  *
  * A job that follows its readers fetches records shortly before they are read. In a full cache, the
  * rule admits few of these. The others are *staged*: they are appended to extents of their own, and
- * go when they have been read. They are found, verified and read as all records are. The metadata of
- * an object that is larger than one record goes to the log: units of the object may be there, too, or
- * come later, and nobody finds units without metadata.
+ * go when they have been read. They are found, verified and read as all records are. The metadata
+ * of an object that is larger than one record goes to the log: units of the object may be there,
+ * too, or come later, and nobody finds units without metadata.
  *
  *   share = what jobs keep ahead, and SPARE_EXTENTS; at least 1/16 and at most half of the size
  *
  * A new staging extent takes free room, if there is some within the share. Otherwise an extent is
  * evicted for it: a staging extent that readers have passed, if the staging extents have more bytes
- * than jobs keep ahead; or, if the share is used up, the oldest staging extent; or the extent of the
- * rule whose records are the oldest on average. So staging extents never take more from the rule than
- * their share. What one reader has passed stays for a while: a record may have several items of a
- * list, and a list may name an item twice. An extent goes whole, without copies. Extents with pinned records are never evicted here, and
- * records in staging extents are never pinned: the pin counts when the object is stored again.
+ * than jobs keep ahead; or, if the share is used up, the oldest staging extent; or the extent of
+ * the rule whose records are the oldest on average. So staging extents never take more from the
+ * rule than their share. What one reader has passed stays for a while: a record may have several
+ * items of a list, and a list may name an item twice. An extent goes whole, without copies. Extents
+ * with pinned records are never evicted here, and records in staging extents are never pinned: the
+ * pin counts when the object is stored again. For jobs that do not follow, staged records count as
+ * missing (store.h).
  *
  * Readers have passed an extent when all its records were read, or when most were, and half of a
  * later one. So a few records that nobody reads keep no extent, and the records of slow readers stay
@@ -180,8 +182,8 @@ static uint32_t of_rule(struct volume *volume, const struct place *places, size_
     return found;
 }
 
-/* Evicts an extent for a new staging extent. `staged`: the bytes of those that are there. `over`: the
- * share is used up. */
+/* Evicts an extent for a new staging extent. `staged`: the bytes of those that are there. `over`:
+ * the share is used up. */
 static enum err make_room(struct volume *volume, uint64_t staged, bool over)
 {
     struct arena keep = { 0 };
@@ -204,9 +206,9 @@ static enum err make_room(struct volume *volume, uint64_t staged, bool over)
     return number ? room_evict(volume, number, why) : ERR_FULL;
 }
 
-/* To be called after an eviction. Readers may still hold the extent, which takes its space until they
- * release it: waits a moment for them. Returns false if they hold it for longer. Another eviction
- * would then cost more records, and might gain as little. */
+/* To be called after an eviction. Readers may still hold the extent, which takes its space until
+ * they release it: waits a moment for them. Returns false if they hold it for longer. Another
+ * eviction would then cost more records, and might gain as little. */
 static bool space_is_released(struct volume *volume)
 {
     uint64_t until_ms = mono_ms() + RELEASE_MS;

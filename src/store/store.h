@@ -324,9 +324,9 @@ struct store_append {
     /* True: the recycler makes room for the record if necessary. False: the record is stored only
      * if there is room, or if store_admits has made the recycler make room. */
     bool must;
-    /* The record is for a reader that comes soon. It takes no room of the other records, and goes when
-     * it has been read, or after a time, or at the next opening of the folder (stage.h). Metadata that
-     * is no part of a WHOLE record stays. */
+    /* The record is for a reader that comes soon. It takes no room of the other records, and goes
+     * when it has been read, or after a time, or at the next opening of the folder (stage.h).
+     * Metadata that is no part of a WHOLE record stays. */
     bool staged;
     /* A staged record: clients have read it already. */
     bool read;

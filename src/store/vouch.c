@@ -119,7 +119,7 @@ static uint32_t next_unit(const struct look *look, uint32_t first, uint32_t coun
             break;
         if (!entry.whole && counts(look, &entry, unit))
             return unit;
-        /* a unit of another version, which is rare, and soon deleted (leftovers.h); or a staged one */
+        /* a staged unit; or one of another version: rare, and soon deleted (leftovers.h) */
         first = unit + 1;
     }
     return end;

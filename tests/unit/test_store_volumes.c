@@ -136,7 +136,8 @@ TEST(a_search_among_units_of_another_version_ends_after_so_many_look_ups)
     ok(looks == 0);
     ok(volume_next_unit(volumes[2], other, STRIPE_UNITS, 20, RECORDS_ALL, &looks) ==
        STRIPE_UNITS);
-    ok(store_next_unit(unit.store, other, 0, UNITS, RECORDS_ALL) == UNITS);    /* fewer than its limit */
+    /* fewer than its limit */
+    ok(store_next_unit(unit.store, other, 0, UNITS, RECORDS_ALL) == UNITS);
     metadata_unref(&other);
     unit_close(&unit);
 }
