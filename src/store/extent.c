@@ -51,6 +51,7 @@ struct extents *extents_new(uint64_t memory_bytes)
     pthread_mutex_init(&all->toc_lock, NULL);
     for (size_t i = 0; i < CLOCK_COUNT; i++)
         list_init(&all->clocks[i]);
+    list_init(&all->files.staging_list);
     all->epochs = read_epochs_new();
     all->mapped.bytes_max = extent_mapped_allowed(memory_bytes);
     all->fds_max = extent_fds_allowed();
@@ -330,8 +331,11 @@ void extents_note_staging(struct extent *extent)
     struct extent_files *files = &extent->all->files;
     if (!extent_is_staging(extent))
         return;
+    pthread_mutex_lock(&extent->all->lock);
+    list_add(&files->staging_list, &extent->staged.link);
     atomic_fetch_add(&files->staging, 1);
     atomic_fetch_add(&files->staging_bytes, extent_size(extent));
+    pthread_mutex_unlock(&extent->all->lock);
 }
 
 bool extents_is_staging(struct extents *all, uint32_t number)
@@ -384,6 +388,7 @@ static struct extent *new_extent(struct extents *all, uint32_t number, int fd, u
         list_init(&extent->turns[i].link);
         extent->turns[i].extent = extent;
     }
+    list_init(&extent->staged.link);
     extent->map_bytes = all->extent_bytes;
     atomic_init(&extent->rows, ROWS_UNKNOWN);
     atomic_init(&extent->refs, REF_OPEN | 2);    /* one of the table, one of the caller */
@@ -439,6 +444,7 @@ static void unlist(struct extents *all, uint32_t number)
         atomic_store(at, atomic_load(&extent->next));
         for (size_t i = 0; i < CLOCK_COUNT; i++)
             list_del(&extent->turns[i].link);
+        list_del(&extent->staged.link);
     }
     pthread_mutex_unlock(&all->lock);
     if (!extent)
@@ -670,6 +676,18 @@ size_t extents_numbers(struct extents *all, struct arena *keep, uint32_t **ret)
     for (size_t i = 0; i < CHAINS; i++)
         for (struct extent *at = atomic_load(&all->chains[i]); at; at = atomic_load(&at->next))
             (*ret)[count++] = at->number;
+    pthread_mutex_unlock(&all->lock);
+    qsort(*ret, count, sizeof(**ret), by_number);
+    return count;
+}
+
+size_t extents_staging_numbers(struct extents *all, struct arena *keep, uint32_t **ret)
+{
+    size_t count = 0;
+    pthread_mutex_lock(&all->lock);
+    *ret = arena_alloc(keep, (extents_staging(all) + 1) * sizeof(**ret));
+    list_each(struct extent, extent, &all->files.staging_list, staged.link)
+        (*ret)[count++] = extent->number;
     pthread_mutex_unlock(&all->lock);
     qsort(*ret, count, sizeof(**ret), by_number);
     return count;

@@ -128,6 +128,8 @@ uint32_t extents_unusable(const struct extents *all);
 bool extents_is_unusable(struct extents *all, uint32_t number);
 uint32_t extents_staging(const struct extents *all);    /* the number of staging extents; any thread */
 uint64_t extents_staging_bytes(const struct extents *all);    /* any thread */
+/* As extents_numbers, but finds the staging extents alone. */
+size_t extents_staging_numbers(struct extents *all, struct arena *keep, uint32_t **ret);
 /* True if the extent with this number is a staging extent. Any thread. */
 bool extents_is_staging(struct extents *all, uint32_t number);
 /* The highest number that a file in the folder has, or had; 0: there was none. The numbers of foreign

@@ -77,6 +77,7 @@ struct extent {
         /* the records that were read; NULL: it is not kept */
         _Atomic(_Atomic uint64_t *) set;
         atomic_uint count;            /* of the set */
+        struct list link;             /* in files.staging_list */
     } staged;
     _Atomic uint64_t bytes;           /* of the file */
     _Atomic uint64_t held_bytes;      /* of the file, after it was unlinked */
@@ -144,6 +145,7 @@ struct extents {
         atomic_uint unusable;         /* in the table, and can't be used (extent_is_unusable) */
         atomic_uint staging;          /* in the table, staging extents */
         _Atomic uint64_t staging_bytes;    /* of these */
+        struct list staging_list;     /* of these; under the lock */
         atomic_uint unopened;         /* not in the table (extents_unopened) */
         atomic_uint damaged, damaged_last;    /* extents_damaged; the latest of them */
     } files;

@@ -29,6 +29,7 @@
  * unless stage.h says otherwise. */
 #include "store/stage.h"
 
+#include <string.h>
 #include <time.h>
 
 #include "base/guard.h"
@@ -45,6 +46,8 @@
 #define STEP_MS 200u                  /* of one step */
 #define TRIES 4u                      /* extents that are evicted for a new one, at most */
 #define RELEASE_MS 50u                /* readers may hold an evicted extent for so long */
+#define VICTIMS_SHARE 16u             /* one look finds one part of so many of the extents ... */
+#define VICTIMS_MS 10000u             /* ... for so long */
 #define READ_EIGHTHS 7u               /* most records were read */
 
 /* ---- the share ---- */
@@ -81,15 +84,16 @@ void stage_over_quota(struct volume *volume)
 /* A sealed extent that may be evicted. */
 struct place {
     uint32_t number;
-    uint64_t bytes;
     uint32_t records, read;           /* of a staging extent */
     bool staging, left;               /* left: by an earlier opening */
-    double age;                       /* of the others: the mean age of their records, in ticks */
     bool stays;                       /* it has pinned records */
 };
 
+/* Returns the mean age of the records, in ticks. */
 static double age_of(const struct volume *volume, const struct extent *extent)
 {
+    if (extent_is_unusable(extent))
+        return MEAN_AGE_CAP;
     struct ages_stamps stamps = ages_stamps(extent_ages_of(extent));
     const struct mean_age_stamps all = { .stamps = stamps.stamps, .count = stamps.count,
                                          .left_out = stamps.left_out };
@@ -105,8 +109,7 @@ static bool look_at(struct volume *volume, uint32_t number, struct place *ret)
                number != extents_highest(volume->extents);
     if (may) {
         const struct ages *ages = extent_ages_of(extent);
-        *ret = (struct place){ .number = number, .bytes = extent_size(extent),
-                               .staging = extent_is_staging(extent),
+        *ret = (struct place){ .number = number, .staging = extent_is_staging(extent),
                                .stays = ages_pinned_bytes(ages) || ages_held(ages) };
         ret->read = extent_records_read(extent);
         ret->records = extent_rows(extent);
@@ -116,11 +119,11 @@ static bool look_at(struct volume *volume, uint32_t number, struct place *ret)
     return may;
 }
 
-/* Finds the extents that may be evicted, the oldest first; in keep. */
+/* Finds the staging extents that may be evicted, the oldest first; in keep. */
 static size_t find_places(struct volume *volume, struct arena *keep, struct place **ret)
 {
     uint32_t *numbers;
-    size_t all = extents_numbers(volume->extents, keep, &numbers), count = 0;
+    size_t all = extents_staging_numbers(volume->extents, keep, &numbers), count = 0;
     *ret = arena_alloc(keep, (all + 1) * sizeof(**ret));
     for (size_t i = 0; i < all; i++)
         count += look_at(volume, numbers[i], &(*ret)[count]);
@@ -143,8 +146,6 @@ static uint32_t passed(const struct place *places, size_t count)
     uint32_t found = 0;
     for (size_t i = count; i-- > 0;) {
         const struct place *at = &places[i];
-        if (!at->staging)
-            continue;
         bool most = (uint64_t)at->read * 8 >= (uint64_t)at->records * READ_EIGHTHS;
         if (at->left || at->read >= at->records || (most && later))
             found = at->number;
@@ -153,33 +154,69 @@ static uint32_t passed(const struct place *places, size_t count)
     return found;
 }
 
-static uint32_t oldest(const struct place *places, size_t count)
+static bool is_of_rule(struct volume *volume, uint32_t number)
 {
-    for (size_t i = 0; i < count; i++)
-        if (places[i].staging)
-            return places[i].number;
-    return 0;
+    struct place place;
+    return look_at(volume, number, &place) && !place.staging && !place.stays;
+}
+
+/* Adds an extent to the victims, which are sorted by `ages`, the oldest first. */
+static void add_victim(struct stage_victims *victims, double *ages, size_t max, uint32_t number,
+                       double age)
+{
+    size_t at = victims->count;
+    while (at > 0 && age > ages[at - 1])
+        at--;
+    if (at == max)
+        return;
+    size_t moved = MIN(victims->count, max - 1) - at;
+    memmove(&ages[at + 1], &ages[at], moved * sizeof(*ages));
+    memmove(&victims->numbers[at + 1], &victims->numbers[at], moved * sizeof(*victims->numbers));
+    ages[at] = age;
+    victims->numbers[at] = number;
+    victims->count = MIN(victims->count + 1, max);
+}
+
+/* A folder of 10 TB has 160,000 extents, and a look at the ages of 100 million records takes 0.2 s.
+ * So in a large folder, one look finds victims for a while. */
+static void find_victims(struct volume *volume)
+{
+    struct stage_victims *victims = &volume->space.staging.victims;
+    struct arena keep = { 0 };
+    double ages[STAGE_VICTIMS];
+    uint32_t *numbers;
+    size_t count = extents_numbers(volume->extents, &keep, &numbers);
+    size_t max = MIN(MAX(count / VICTIMS_SHARE, 1u), STAGE_VICTIMS);
+    victims->count = victims->at = 0;
+    victims->looks++;
+    victims->looked_ms = mono_ms();
+    for (size_t i = 0; i < count; i++) {
+        struct extent *extent = extent_ref(volume->extents, numbers[i]);
+        if (extent && is_of_rule(volume, numbers[i]))
+            add_victim(victims, ages, max, numbers[i], age_of(volume, extent));
+        extent_release(&extent);
+    }
+    arena_free(&keep);
 }
 
 /* Finds the extent of the rule whose records are the oldest on average; 0: there is none, or it is
  * not known yet which records are pinned. */
-static uint32_t of_rule(struct volume *volume, const struct place *places, size_t count)
+static uint32_t of_rule(struct volume *volume)
 {
-    uint32_t found = 0;
-    double most = -1;
-    for (size_t i = 0; i < count && pinned_is_known(volume); i++) {
-        struct extent *extent = NULL;
-        if (!places[i].staging && !places[i].stays)
-            extent = extent_ref(volume->extents, places[i].number);
-        double age = !extent ? -1 : extent_is_unusable(extent) ? MEAN_AGE_CAP
-                                                               : age_of(volume, extent);
-        extent_release(&extent);
-        if (age <= most)
-            continue;
-        most = age;
-        found = places[i].number;
+    struct stage_victims *victims = &volume->space.staging.victims;
+    bool fresh = mono_ms() < victims->looked_ms + VICTIMS_MS;
+    if (!pinned_is_known(volume))
+        return 0;
+    for (unsigned looks = fresh ? 0 : 1; looks < 2; looks++) {
+        if (looks == 1)
+            find_victims(volume);
+        while (victims->at < victims->count) {
+            uint32_t number = victims->numbers[victims->at++];
+            if (is_of_rule(volume, number))
+                return number;
+        }
     }
-    return found;
+    return 0;
 }
 
 /* Evicts an extent for a new staging extent. `staged`: the bytes of those that are there. `over`:
@@ -193,9 +230,9 @@ static enum err make_room(struct volume *volume, uint64_t staged, bool over)
     bool drops_passed = over || staged > atomic_load(&volume->space.staging.wanted);
     uint32_t number = drops_passed ? passed(places, count) : 0;
     if (!number && over)
-        number = oldest(places, count);
+        number = count ? places[0].number : 0;
     if (!number && !over) {
-        number = of_rule(volume, places, count);
+        number = of_rule(volume);
         why = EVENT_EVICTED;
     }
     if (!number) {    /* the rule has no extent to give */
@@ -268,7 +305,7 @@ static uint32_t find_due(struct volume *volume)
     uint32_t found = 0;
     size_t count = find_places(volume, &keep, &places);
     for (size_t i = 0; i < count && !found && guard_on(GUARD_STAGING); i++)
-        if (places[i].left || (places[i].staging && idle))
+        if (places[i].left || idle)
             found = places[i].number;
     if (!found && volume->space.staging.drops_passed)
         found = passed(places, count);

@@ -57,6 +57,8 @@ struct service {
     _Atomic int64_t gauges[VOLUME_GAUGES];
 };
 
+#define STAGE_VICTIMS 64u
+
 /* Records that are fetched ahead of their readers (stage.c). */
 struct staging {
     _Atomic uint64_t wanted;          /* bytes that jobs keep ahead of readers; 0: there is no job */
@@ -67,6 +69,14 @@ struct staging {
     atomic_bool over_quota;           /* a quota refused a record ahead of its reader */
     bool drops_passed;                /* the same before the latest look; committer only */
     size_t queued;                    /* bytes of staged appends; under the lock of the queue */
+    /* The extents of the rule that were the oldest at the latest look at all ages. The next ones go
+     * from `at` on. Committer only. */
+    struct stage_victims {
+        uint32_t numbers[STAGE_VICTIMS];
+        size_t count, at;
+        uint64_t looked_ms;
+        uint64_t looks;               /* at all ages; for tests */
+    } victims;
 };
 
 /* Bytes of the extents and of the file system. Any thread may read them. */

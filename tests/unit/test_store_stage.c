@@ -348,6 +348,23 @@ TEST(what_one_reader_has_passed_stays_for_another_one)
     unit_close(&unit);
 }
 
+/* A look at the ages of all extents takes long in a large folder. */
+TEST(one_look_at_all_ages_serves_for_several_extents)
+{
+    struct unit_store unit = unit_open_sized(2 * CACHE, EXTENT);
+    int count = fill(&unit);
+    struct volume *volume = volume_of(&unit);
+    unsigned extents;
+    store_keep_ahead(unit.store, CACHE);
+    for (int i = 0; i < 15 * FITS; i++)
+        ok(store_object(&unit, "s", i, true) == OK);
+    uint64_t gone = (uint64_t)(count - count_there(&unit, "a", count, SIZE)) / FITS;
+    uint64_t looks = volume->space.staging.victims.looks;
+    ok(gone >= 10 && looks > 0 && looks <= gone / 2);
+    ok(staged(&unit, &extents) <= stage_share(volume) && used(&unit) <= 2 * CACHE);
+    unit_close(&unit);
+}
+
 /* ---- extents that are held ---- */
 
 struct readers {
@@ -637,6 +654,7 @@ RUN_STORE(STORE_TEST(without_a_job_nothing_is_staged),
           STORE_TEST(a_quota_without_room_drops_extents_that_readers_have_passed),
           STORE_TEST(extents_that_readers_have_passed_make_room),
           STORE_TEST(what_one_reader_has_passed_stays_for_another_one),
+          STORE_TEST(one_look_at_all_ages_serves_for_several_extents),
           STORE_TEST(an_eviction_without_room_is_the_last_one_until_readers_release_the_extent),
           STORE_TEST(staging_waits_a_moment_for_readers_of_the_evicted_extent),
           STORE_TEST(staged_records_can_be_left_out),
