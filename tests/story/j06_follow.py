@@ -72,7 +72,7 @@ with Story("j06 a job that follows its readers", seconds=180) as story:
     # ---- refusals ----
     for body, word in (({"mode": "follow", "prefix": ""}, "needs &quot;keys&quot;"), ({"mode": "warm", "keys": ["1"], "window": 5}, "only a job with"),
                        *(({"mode": "follow", "keys": ["1"], "window": wrong}, "whole number of bytes") for wrong in (0, -1, -2 ** 63, "2GiB", 1.5, None, [], True)),
-                       (b'{"mode": "follow", "keys": ["1"], "window": 9223372036854775808}', "too big integer"),
+                       (b'{"mode": "follow", "keys": ["1"], "window": 9223372036854775808}', "number is too large"),
                        ({"mode": "follow", "keys": ["1"], "ranges": ["bytes=0-5"]}, "offset and a length of its own"),
                        ({"mode": "follow", "keys": []}, "no keys"),
                        *(({"mode": wrong, "keys": ["1"]}, "warm&quot; or &quot;follow") for wrong in ("fast", "", "FOLLOW", 1, None))):
