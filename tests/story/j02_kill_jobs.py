@@ -49,7 +49,7 @@ with Story("j02 jobs outlive kill -9", seconds=180) as story:
         origin.reset()
         id = Jobs(server.client, bucket).start(**job)
         report, kills = until_done(bucket, id)
-        story.same(f"{bucket}: done after {kills} kills", (report["state"], report["objects"], report["failed"], report["not_kept"]), ("done", OBJECTS, 0, 0))
+        story.same(f"{bucket}: done after {kills} kills", (report["state"], report["objects"], report["failures"], report["not_kept"]), ("done", OBJECTS, [], 0))
         story.same("... each object once", (report["hits"] + report["fetched"], report["bytes"]), (OBJECTS, OBJECTS * SIZE))
         count = gets(bucket)
         again = sum(n - 1 for n in count.values())
