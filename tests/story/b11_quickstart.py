@@ -45,7 +45,7 @@ with Story("b11 two quick starts at once", seconds=180) as story:
                and f"binary      {shown[1]}\n" in first.log() and os.access(shown[1], os.X_OK), first.log())
     status, out, err = run([shown[1], *shown[2].split()])
     story.fact("... which tells of a hit", status == 0 and re.search(r"\bhits?\b", out), (status, out, err))
-    wait_for("its log has a line for each request", lambda: log(first_port).count(" request ") == 2)
+    wait_for("its log has a line for each request", lambda: log(first_port).count(" request ") >= 2)
     before, said = state(first_port), log(first_port)
     story.fact("it has its weights file", any("weights-" in path for path in before), before)
 
