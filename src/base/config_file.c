@@ -351,8 +351,8 @@ static void repeat_mistakes(struct loading *load, const json_error_t *error)
     for (; repeat; repeat = repeat->next)
         syntax_mistake(load, (int)repeat->place.line, (int)repeat->place.column,
                        arena_copy(&load->config->arena, repeat->name).ptr,
-                       arena_printf(&load->config->arena, "is given twice (the first time at "
-                                    "%u:%u): remove one of the two", repeat->first.line,
+                       arena_printf(&load->config->arena, "is given again (the first time at "
+                                    "%u:%u): keep one", repeat->first.line,
                                     repeat->first.column).ptr);
 }
 
@@ -372,9 +372,9 @@ static json_t *parse(struct loading *load, struct arena *scratch)
     if (repeats)
         root = json_loadb(load->text.ptr, load->text.len, 0, &error);
     if (!json_is_object(root)) {
-        const char *why = root ? JSON_NO_OBJECT : json_why(&error);
-        syntax_mistake(load, root ? 1 : error.line, root ? 1 : error.column, "",
-                       arena_printf(&load->config->arena, "not a JSON object: %s", why).ptr);
+        const char *why = root ? "not a JSON object: " JSON_NO_OBJECT
+            : arena_printf(&load->config->arena, "not valid JSON: %s", json_why(&error)).ptr;
+        syntax_mistake(load, root ? 1 : error.line, root ? 1 : error.column, "", why);
         json_decref(root);
         return NULL;
     }

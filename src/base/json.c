@@ -28,12 +28,15 @@ static const struct {
     { "string or '}' expected near '#'", "JSON has no comments: remove this one" },
     { "string or '}' expected", "a name in double quotes must come here" },
     { "':' expected", "a colon must come between a name and its value" },
-    { "'}' expected", "a comma or a } must come before this" },
+    { "'}' expected near '/'", "JSON has no comments: remove this one" },
+    { "'}' expected near '#'", "JSON has no comments: remove this one" },
+    { "'}' expected", "a comma or a } must come before this. A text such as 64MiB needs double "
+                      "quotes" },
     { "']' expected", "a comma or a ] must come before this" },
     { "unexpected token near ']'", "there is a comma too many before this ]: remove it" },
     { "unexpected token", "a value is missing before this" },
-    { "invalid token", "this is no JSON value: write a text in double quotes, and a number as in "
-                       "60" },
+    { "invalid token", "this is no JSON value: write a text in double quotes, a number as in 60, or "
+                       "true, false or null" },
     { "unexpected newline", "this text has no closing double quote in its line" },
     { "control character", "a text must not have control characters: write a tab as \\t" },
     { "invalid escape", "this backslash begins no escape: write it twice (\\\\)" },

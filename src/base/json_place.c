@@ -2,8 +2,8 @@
  *
  * The JSON library gives line and column of syntax errors only. This scanner reads the text again,
  * once, and remembers the places of all values in a hash table: a settings file may have thousands
- * of entries. The key of a row is a hash of the path to the value. Two paths with the same hash would
- * cost a wrong place in a message, nothing else. */
+ * of entries. The key of a row is a hash of the path to the value. Two paths with the same hash
+ * would cost a wrong place, or a wrong report of a repeated name beside a true one. */
 #include "base/json_place.h"
 
 #include "base/json.h"

@@ -148,9 +148,9 @@ static const struct unit {
     uint64_t factor;
     bool decimal;
 } size_units[] = {
-    { "TiB", 1024 * GIB, false },         { "GiB", GIB, false },       { "MiB", MIB, false },
-    { "KiB", KIB, false },                { "B", 1, false },           { "TB", 1000000000000, true },
-    { "GB", 1000000000, true },           { "MB", 1000000, true },     { "KB", 1000, true },
+    { "TiB", 1024 * GIB, false },  { "GiB", GIB, false },     { "MiB", MIB, false },
+    { "KiB", KIB, false },         { "B", 1, false },         { "TB", 1000000000000, true },
+    { "GB", 1000000000, true },    { "MB", 1000000, true },   { "KB", 1000, true },
     { 0 },
 }, time_units[] = {
     { "d", DAYS, false },  { "h", HOURS, false }, { "m", MINUTES, false },
@@ -186,7 +186,8 @@ static bool read_quantity(slice text, const struct unit *units, uint64_t *ret, b
 }
 
 /* Returns the right form of a size with a fraction ("1.5GiB") or with a wrong unit ("64MIB", "64M"),
- * or an empty text if the text does not look like a size. */
+ * rounded down to a whole number of the next smaller unit. Returns an empty text if that is 0, or
+ * if the text does not look like a size. */
 static slice size_meant(slice text, struct arena *keep)
 {
     size_t len = 0;
@@ -195,7 +196,8 @@ static slice size_meant(slice text, struct arena *keep)
     bool has_unit;
     while (len < text.len && slice_has(S(DIGIT_CHARS "."), text.ptr[len]))
         len++;
-    slice digits = arena_copy(keep, slice_sub(text, 0, len)), name = slice_trim(slice_from(text, len));
+    slice digits = arena_copy(keep, slice_sub(text, 0, len));
+    slice name = slice_trim(slice_from(text, len));
     double number = strtod(digits.ptr, &end);
     const struct unit *unit = size_units;
     while (unit->name && !slice_starts_nocase(slice_of(unit->name), name))
@@ -208,6 +210,8 @@ static slice size_meant(slice text, struct arena *keep)
         number *= unit->decimal ? 1000 : 1024;
         unit++;    /* the next smaller unit; none is smaller than KB */
     }
+    if (number < 1)
+        return S("");
     slice meant = arena_printf(keep, "%ju%s", (uintmax_t)number, unit->name ? unit->name : "");
     bool good = read_quantity(meant, size_units, &bytes, &has_unit) && has_unit;
     return good && !slice_eq(meant, text) ? meant : S("");

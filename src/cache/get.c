@@ -189,8 +189,9 @@ static struct fetch *start(struct get *get, struct fetch_span *span)    /* under
     return fetch_start(get->plan.sources.inflight, FETCH_GET, &get->of.asker, NULL, span);
 }
 
-/* If another version than the one for If-Range is found, the client gets all of it. The first try asks
- * for the range alone; a later one for all, as without a strong ETag it could not be continued. */
+/* If the origin has another version than If-Range names, the client gets all of it. The first try
+ * asks for the range alone. A later one asks for all, because without a strong ETag no other answer
+ * could continue it. */
 static struct s3_range range_to_fetch(const struct get *get)
 {
     bool may_need_all = get->search.distrust && get->ask.conditions.if_range.ptr;

@@ -18,7 +18,6 @@
  * permit_granted and permit_refused on origin threads. */
 #include "cache/permit.h"
 
-
 #include "base/clock.h"
 #include "base/guard.h"
 #include "base/raise.h"
@@ -203,7 +202,8 @@ void permit_granted(struct fetch *fetch)
     if (identity_id(fetch->asked.as.who)) {
         grants_give(cache->grants, &fetch->asked.as.grant,
                     granted_version(&fetch->asked.as.grant, fetch->metadata), inflight->name.bucket,
-                    fetch->sent.rights.granted, fetch->sent.at_ms, inflight->rules->grant_ms, ageing_ms());
+                    fetch->sent.rights.granted, fetch->sent.at_ms, inflight->rules->grant_ms,
+                    ageing_ms());
         return;
     }
     note(fetch, granted_of(fetch, 0));

@@ -1,9 +1,10 @@
 /* permit.h - who may read what: the ledger of rights. SPDX-License-Identifier: Apache-2.0
  *
  * A get asks here whether its identity may read the object now, and a fetch tells here what the
- * origin's answer grants or takes away. No other file of this folder judges rights. The proofs of
- * clients' identities are in grant.h, those of the shared identity in the metadata (permit.c says
- * why). Threads: the get's loop; what a fetch tells: an origin thread, under the object's lock
+ * origin's answer grants or takes away. No other file of this folder judges the right to an object.
+ * (lists.c and missing.c judge for how long a list or a 404 counts for an identity, by grant.h and
+ * the rules.) The proofs of clients' identities are in grant.h, those of the shared identity in the
+ * metadata (permit.c says why). Threads: the get's loop; what a fetch tells: an origin thread, under the object's lock
  * (flights_lock in flight.h). */
 #ifndef CACHE_PERMIT_H
 #define CACHE_PERMIT_H
@@ -14,8 +15,8 @@ struct fetch;
 struct get;
 struct metadata;
 
-/* What a question to the origin notes before it is sent, so that its answer proves nothing if the
- * rights changed meanwhile. */
+/* Taken when a fetch is sent. If the rights change before its answer comes, the answer proves
+ * nothing. */
 struct permit_note {
     struct grant_note granted;
     uint32_t refusals;            /* grant_refusals() */
@@ -26,7 +27,8 @@ struct permit_note permit_note_now(const struct grant_name *name, slice bucket);
 
 /* Sets whose rights the get has. To be called when its name and id are known. */
 void permit_ask_as(struct get *get, const struct identity *who);
-/* True if there is proof that the get's identity may read this version. */
+/* True if there is proof that the get's identity may read this version, or if the origin knows no
+ * identities. Judged once for each version that the get finds. */
 bool permit_has(struct get *get);
 /* An answer to this get has proven that its identity may read the version of get->metadata. */
 void permit_let(struct get *get);
@@ -40,8 +42,9 @@ bool permit_shares(struct get *get, const struct fetch *fetch);
 /* True if a 2xx to this fetch proves that its identity may read the bytes. A HEAD proves nothing if
  * the bytes are encrypted with a key that needs a right of its own. */
 bool permit_proves(const struct fetch *fetch, const struct metadata *metadata);
-/* True if the fetch brings metadata that the shared identity may not serve: it came in the name of
- * a client, or proves no right to the bytes. */
+/* True if the metadata of this fetch proves no right of the shared identity: a client asked for it,
+ * or its answer proves no right to the bytes, or Penstock's own credentials are not those of the
+ * names file (origin_owner_changed_ms). */
 bool permit_is_unshared(const struct fetch *fetch, const struct metadata *metadata);
 /* To be called when the fetch got a 2xx, and its metadata is known. */
 void permit_granted(struct fetch *fetch);

@@ -144,7 +144,7 @@ static void leave_passed(struct plan *plan)    /* under the lock */
 
 static bool brings_the_rest(const struct plan *plan, const struct fetch *fetch)
 {
-    bool reads = fetch && fetch == plan->sources.fetch;    /* so its bytes wait, if it is over */
+    bool reads = fetch && fetch == plan->sources.fetch;    /* its bytes stay, even if it is over */
     return fetch && (reads || (!fetch->over && !fetch->canceled)) && fetch->end >= plan->end &&
            fetch->metadata && fetch->metadata->etag_hash == plan->metadata->etag_hash;
 }

@@ -62,7 +62,7 @@ bool ask_url(const char *url, struct arena *keep, slice *ret_address, slice *ret
     slice rest = slice_from(slice_of(url), http ? 7 : 0), host = slice_cut(&rest, '/');
     if (!http || !url_host_is_valid(host, &why)) {
         fprintf(stderr, "penstock: --url must be http://HOST:PORT, with a PORT from 1 to 65535, "
-                "not \"%s\"\n", url);
+                "not \"%s\" (the admin address has no https)\n", url);
         return false;
     }
     *ret_address = host;

@@ -71,9 +71,11 @@ static bool read_list(const struct warm *warm, struct arena *keep, slice *ret)
     const char *path = strcmp(warm->list, "-") == 0 ? "/dev/stdin" : warm->list;
     if (file_read(path, LIST_BYTES_MAX, keep, ret))
         return true;
-    fprintf(stderr, "penstock warm: %s can't be read: %s\n", warm->list,
-            errno == EFBIG ? "it has more than 64 MiB. Split the list, and start several jobs"
-                           : strerror(errno));
+    int error = errno;
+    fprintf(stderr, "penstock warm: %s can't be read: %s. %s\n", warm->list,
+            file_read_fault(path, LIST_BYTES_MAX, error, keep),
+            error == EFBIG ? "Split the list, and start several jobs"
+                           : "Name a file with a key on each line, or - for standard input (--list)");
     return false;
 }
 

@@ -6,12 +6,11 @@
  * Everything that may write to a socket runs in a callback of libh2o: between two calls of
  * h2o_evloop_run, libh2o 2.2 loses track of more than 256 writes, and then stops the process by an
  * assertion. So timers that are due, and connections with decrypted bytes, get their turn in the
- * callback of a write of 0 bytes to a socket that exists for this alone. */
+ * callback of a write of 0 bytes to a socket that exists for this alone, and has no descriptor. */
 #include "http/inside.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
-#include <sys/eventfd.h>
 
 #include "base/thread.h"
 
@@ -65,9 +64,7 @@ static void set_up(struct http_loop *loop)
     loop->box_sock = h2o_evloop_socket_create(loop->events, fd, H2O_SOCKET_FLAG_DONT_READ);
     loop->box_sock->data = loop;
     h2o_socket_read_start(loop->box_sock, on_mail);
-    fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);    /* never read, so libh2o never polls it */
-    check(fd >= 0);
-    loop->turn_sock = h2o_evloop_socket_create(loop->events, fd, H2O_SOCKET_FLAG_DONT_READ);
+    loop->turn_sock = h2o_evloop_socket_create(loop->events, -1, H2O_SOCKET_FLAG_DONT_READ);
     loop->turn_sock->data = loop;
     loop->local = options->loop_begin(options->arg, loop);
     for (size_t app = 0; app < options->app_count; app++)

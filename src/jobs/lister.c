@@ -84,8 +84,8 @@ static const char *read_page(struct lister *lister, slice body, struct arena *ke
         if (ret->objects[i].key.len > S3_KEY_BYTES_MAX)
             return "the origin lists a key of more than 1024 bytes";
         if (!slice_starts(ret->objects[i].key, lister->pages.prefix))
-            return "the origin lists a key that does not begin with the prefix of the job: it "
-                   "ignores prefix. Post a list of keys in place of the prefix";
+            return "the origin lists a key outside of the job's prefix, so it seems to ignore the "
+                   "parameter prefix. Start the job with a list of keys (penstock warm --list)";
     }
     const char *fault = faults[list_pages_take(&lister->pages, ret)];
     lister->began = true;

@@ -8,9 +8,9 @@
  * An answer is late if it takes longer than the 95th percentile of the times to the first byte, and
  * longer than twice their median. (If all times are nearly the same, a percentile alone would call
  * answers late that come a millisecond later.) A histogram has the times of the last minutes. A
- * budget limits hedges to 3 % of the answers, so they add at most 3 % to the requests: more requests
- * would make an origin slower that is slow as a whole. While few second requests win, the budget grows by a tenth only: then
- * slow answers do not come from a slow server, but for example from a prefix that is always slow.
+ * budget limits hedges to 3 % of the answers: more requests would make an origin slower that is slow
+ * as a whole. While few second requests win, the budget grows by a tenth only: then slow answers do
+ * not come from a slow server, but for example from a prefix that is always slow.
  * Nothing here does I/O: time is an argument (rule H9 in src/README.md).
  * The caller holds a lock. */
 #ifndef ORIGIN_HEDGE_H

@@ -4,8 +4,8 @@
  * The limit of connections to an origin holds for all threads together. A call that leaves gives
  * its place directly to a waiting call, so no call that comes later can take it first.
  *
- * A list is a client's request for many objects: a batch, or all fills of one session. All calls of
- * a list have the same list id. A list has one entry in the queue of turns; after its turn, its
+ * A list is a set of calls that take turns as one: the calls of a batch, of all fills of one
+ * session, or of all jobs. They have the same list id. A list has one entry in the queue of turns; after its turn, its
  * next call goes to the end of that queue. So a list delays the calls behind it by one item, not by
  * all its items. But every second free place goes to the call that has waited longest. Without this
  * rule, if a hundred single calls are always waiting, a list would get only one place in a hundred.

@@ -3,8 +3,9 @@
  *
  * A place is the right to use one of the connections to an origin. A call is away (it needs no
  * place), waiting, or inside (it has a place). A hedged call counts as two calls here, one for each
- * of its requests. A list is a client's request for many objects: a batch, or all fills of one
- * session. The calls of a list share a list id. A rank says who waits for a call (origin.h). */
+ * of its requests. A list is a set of calls that take turns as one: the calls of a batch, of all
+ * fills of one session, or of all jobs. They share a list id. A rank says who waits for a call
+ * (origin.h). */
 #ifndef ORIGIN_LIMITER_H
 #define ORIGIN_LIMITER_H
 
@@ -19,7 +20,7 @@
 struct limiter_queue {              /* of one rank */
     struct list turns;              /* waiting calls; of each list only the first call */
     struct list order;              /* all waiting calls, the longest wait first */
-    bool by_turn;  /* the last free place went by `turns`, the next goes by `order` */
+    bool by_turn;                   /* the last free place went by `turns`, the next goes by `order` */
 };
 
 struct limiter {                    /* any thread */
@@ -36,7 +37,7 @@ struct limiter {                    /* any thread */
 struct limiter_call {               /* belongs to one errand; all zeroes at first */
     struct errand *errand;
     uint64_t list_id;               /* set before the call enters; 0: no list */
-    enum origin_rank rank;          /* likewise; all calls of a list have the same rank */
+    enum origin_rank rank;          /* likewise; calls of a list may differ in rank */
     uint64_t number;                /* set when it queues up: limiter->came */
     struct list link;    /* entry of `turns`, of `spare`, or of another call's `behind` */
     struct list came;               /* entry of `order` */

@@ -247,7 +247,7 @@ static enum err publish_and_commit(struct commit *commit)
 
 /* ---- what follows from a commit ---- */
 
-/* Clients had the bytes of a staged record from memory. */
+/* Marks the records as read: clients got the bytes from memory. */
 static void settle_read(struct volume *volume, const struct append_task *task)
 {
     for (uint32_t i = 0; i < task->count; i++) {
@@ -420,8 +420,8 @@ struct taking {
     bool stages;                      /* an earlier one was staged for that reason */
 };
 
-/* Under the lock, for an append that finds no room in the log. Returns true if the commit takes it
- * nevertheless: it fails, or it is staged, if it is fetched ahead of its reader. */
+/* Under the lock, for an append that finds no room in the log. Returns true if the commit takes it.
+ * An append that was fetched ahead of its reader is then staged; any other fails. False: it waits. */
 static bool takes_refused(struct volume *volume, struct taking *taking, struct store_append *append)
 {
     struct commit *commit = taking->commit;

@@ -8,9 +8,9 @@
  *
  * A new extent has the highest number of all files + 1. So the file with the highest number is
  * never unlinked before a higher one exists, and an address in a recycled extent finds nothing
- * instead of other bytes. A foreign file far above all extents does not count (note_number). Files may
- * be lost while Penstock does not run. So the index and the file `bans` note numbers, too, and an
- * opening takes the highest of all.
+ * instead of other bytes. A foreign file far above all extents does not count (note_number). Files
+ * may be lost while Penstock does not run. So the index and the file `bans` note numbers, too, and
+ * an opening takes the highest of all.
  *
  * open_extent.c writes extents, contents.c reads their tables of contents, and open_files.c chooses
  * the files that are open.

@@ -86,8 +86,8 @@ enum err index_delete(struct index *index, const struct object_id *id, uint32_t 
 enum err index_opening(struct index *index, uint64_t *ret) MUST_USE;
 enum err index_set_opening(struct index *index, uint64_t opening) MUST_USE;
 /* Returns the highest number of an extent that an entry may name, as the latest commit left it. No
- * later extent may have a number up to this one, even if the file is lost. 0: the index does not know
- * it, because it is new, or an earlier build wrote it. Any thread. */
+ * later extent may have a number up to this one, even if the file is lost. 0: the index does not
+ * know it, because it is new, or an earlier build wrote it. Any thread. */
 uint32_t index_highest(const struct index *index);
 /* Notes that entries may name extents up to this number. index_put does so by itself. */
 enum err index_raise_highest(struct index *index, uint32_t extent) MUST_USE;

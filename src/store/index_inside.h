@@ -38,10 +38,8 @@ struct index {
     size_t change_count, change_max;
     bool evicting;
     _Atomic uint64_t damaged;         /* entries whose checksum failed */
-    /* The number in the row INDEX_HIGHEST; 0: there is no such row. That of the latest commit, and
-     * that of the write transaction. */
-    _Atomic uint32_t highest;
-    uint32_t next_highest;
+    _Atomic uint32_t highest;         /* row INDEX_HIGHEST of the latest commit; 0: there is none */
+    uint32_t next_highest;            /* the same, of the write transaction */
 };
 
 /* The snapshot of the index that a read transaction reads. The thread that asks writes it when the

@@ -3,9 +3,9 @@
  *
  * A job that follows its readers fetches records shortly before they are read. In a full cache, the
  * rule admits few of these. The others are *staged*: they are appended to extents of their own, and
- * go when they have been read. They are found, verified and read as all records are. The metadata
- * of an object that is larger than one record goes to the log: units of the object may be there,
- * too, or come later, and nobody finds units without metadata.
+ * go some time after they were read. They are found, verified and read as all records are. Unless
+ * metadata and bytes are one WHOLE record, the metadata goes to the log: units of the object may be
+ * there, too, or come later, and nobody finds units without metadata.
  *
  *   share = what jobs keep ahead, and SPARE_EXTENTS; at least 1/16 and at most half of the size
  *
@@ -13,7 +13,8 @@
  * evicted for it: a staging extent that readers have passed, if the staging extents have more bytes
  * than jobs keep ahead; or, if the share is used up, the oldest staging extent; or the extent of
  * the rule whose records are the oldest on average. So staging extents never take more from the
- * rule than their share. What one reader has passed stays for a while: a record may have several
+ * rule than their share. (If the rule has no extent to give, one that readers have passed goes after
+ * all.) What one reader has passed stays for a while: a record may have several
  * items of a list, and a list may name an item twice. An extent goes whole, without copies. Extents
  * with pinned records are never evicted here, and records in staging extents are never pinned: the
  * pin counts when the object is stored again. For jobs that do not follow, staged records count as
@@ -46,8 +47,8 @@
 #define STEP_MS 200u                  /* of one step */
 #define TRIES 4u                      /* extents that are evicted for a new one, at most */
 #define RELEASE_MS 50u                /* readers may hold an evicted extent for so long */
-#define VICTIMS_SHARE 16u             /* one look finds one part of so many of the extents ... */
-#define VICTIMS_MS 10000u             /* ... for so long */
+#define VICTIMS_SHARE 16u             /* a look finds one extent in so many ... */
+#define VICTIMS_MS 10000u             /* ... and its result serves for this time */
 #define READ_EIGHTHS 7u               /* most records were read */
 
 /* ---- the share ---- */
@@ -177,8 +178,8 @@ static void add_victim(struct stage_victims *victims, double *ages, size_t max, 
     victims->count = MIN(victims->count + 1, max);
 }
 
-/* A folder of 10 TB has 160,000 extents, and a look at the ages of 100 million records takes 0.2 s.
- * So in a large folder, one look finds victims for a while. */
+/* A folder of 10 TB has 150,000 extents, and a look at the ages of 100 million records takes 0.2 s.
+ * So a look finds up to STAGE_VICTIMS victims, the oldest first, for VICTIMS_MS. */
 static void find_victims(struct volume *volume)
 {
     struct stage_victims *victims = &volume->space.staging.victims;

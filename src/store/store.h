@@ -266,7 +266,7 @@ uint64_t store_has_units(struct store *store, const struct metadata *metadata, u
                          uint64_t count, enum store_records among);
 /* Returns the first of the `count` units from `first` on that the store has for this metadata, or
  * first + count if it has none of them. Costs a look-up in the index for every 64 MiB, and one for
- * each unit of another version. After 2,048 look-ups the search ends: the store then has no unit
+ * each unit that does not count: of another version, or staged. After 2,048 look-ups the search ends: the store then has no unit
  * before the one that is returned. */
 uint64_t store_next_unit(struct store *store, const struct metadata *metadata, uint64_t first,
                          uint64_t count, enum store_records among);
@@ -324,9 +324,9 @@ struct store_append {
     /* True: the recycler makes room for the record if necessary. False: the record is stored only
      * if there is room, or if store_admits has made the recycler make room. */
     bool must;
-    /* The record is for a reader that comes soon. It takes no room of the other records, and goes
-     * when it has been read, or after a time, or at the next opening of the folder (stage.h).
-     * Metadata that is no part of a WHOLE record stays. */
+    /* The record is for a reader that comes soon. Its bytes lie in the staging extent, and go some
+     * time after they were read, or at the next opening of the folder (stage.h). Its metadata lies
+     * in the log and stays, unless both are one WHOLE record; it asks for room as `must` does. */
     bool staged;
     /* A staged record: clients have read it already. */
     bool read;

@@ -77,7 +77,7 @@ def settings_as_they_are_written(stage, url):
           keys=[{"access_key": "A", "secret_key": "B", "policy": [{"allow": ["reed"], "on": ["data"]}]}])
     check("a bucket's origin that is not named", 2, "nearby", "origins", origin=url, buckets={"data": {"origin": "nearby"}})
     check("https without a certificate", 2, "tls_cert_file", origin=url, tls_listen="127.0.0.1:9443")
-    check("JSON with a comma too many", 2, ":3:1:", "not a JSON object", "comma", path=stage.write('{\n "origin": "dir:/tmp",\n}\n'))
+    check("JSON with a comma too many", 2, ":3:1:", "not valid JSON", "comma", path=stage.write('{\n "origin": "dir:/tmp",\n}\n'))
     check("a file that is not there", 2, story.path("none.json"), "No such file", path=story.path("none.json"))
     check("a folder in place of a file", 2, story.folder, "it is a folder", path=story.folder)
     status, said = stage.call("serve")

@@ -56,7 +56,7 @@ with Story("j03 jobs in trouble", seconds=240) as story:
     careless = story.penstock(origin=Careless().url, cache_dir=story.path("careless"), cache_size="64MiB")
     report = Jobs(careless.client, "bucket").run(prefix="a/")
     story.same("keys outside the prefix are not fetched", (report["state"], report["fetched"]), ("failed", 0))
-    story.fact("... and it is said why", "ignores prefix" in report["why"], report)
+    story.fact("... and it is said why", "ignore the parameter prefix" in report["why"], report)
 
     # ---- one key that always fails; the others do not wait for it ----
     bad = Jobs(client, "bad")
