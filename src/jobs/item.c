@@ -87,7 +87,7 @@ static bool span_of(const struct job_item *job_item, size_t range, uint64_t *ret
            *ret_first < *ret_end && item.length;
 }
 
-/* What a follow job has staged goes soon. For all other jobs, it is not in the cache. */
+/* Staged records go soon. So a job that does not follow treats them as not cached. */
 static enum store_records among(const struct job_item *job_item)
 {
     return job_item->run->follow ? RECORDS_ALL : RECORDS_NOT_STAGED;

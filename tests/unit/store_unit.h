@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/metric.h"
 #include "store/folder.h"
+#include "store/fsck.h"
 #include "store/hash.h"
 #include "store/index.h"
 #include "store/inside.h"
@@ -682,5 +683,17 @@ __attribute__((unused)) static int run_engines(int argc, char **argv,
     {                                                                                          \
         return run_engines(argc, argv, run);                                                   \
     }
+
+/* Checks the unit's folder. The report is valid until the next call. */
+static inline struct fsck_report unit_fsck(bool repair)
+{
+    static struct arena keep;
+    const char *folder = unit_folder;
+    struct fsck_ask ask = { .folders = &folder, .count = 1, .repair = repair };
+    struct fsck_report report;
+    arena_free(&keep);
+    fsck_run(&ask, &keep, &report);
+    return report;
+}
 
 #endif

@@ -6,7 +6,6 @@
 #include <signal.h>
 #include <sys/resource.h>
 
-#include "store/fsck.h"
 #include "store/inside.h"
 #include "store/pin.h"
 
@@ -456,13 +455,8 @@ TEST(a_purge_covers_an_extent_that_could_not_be_opened)
 
 static void repair(void)
 {
-    struct arena keep = { 0 };
-    const char *folder = unit_folder;
-    struct fsck_ask ask = { .folders = &folder, .count = 1, .repair = true };
-    struct fsck_report report;
-    fsck_run(&ask, &keep, &report);
+    struct fsck_report report = unit_fsck(true);
     ok(report.repaired && fsck_wrong(&report) == 0);
-    arena_free(&keep);
 }
 
 /* The repair builds the index anew, and leaves a clean mark. */

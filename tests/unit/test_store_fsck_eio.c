@@ -9,7 +9,6 @@
 #include "base/failpoint.h"
 #include "base/guard.h"
 #include "base/testing.h"
-#include "store/fsck.h"
 #include "store/inside.h"
 #include "store/pin.h"
 #include "store/walk.h"
@@ -74,14 +73,8 @@ static void lose_extent(uint32_t number)
 
 static struct fsck_report fsck(bool repair)
 {
-    static struct arena keep;
-    const char *folder = unit_folder;
-    struct fsck_ask ask = { .folders = &folder, .count = 1, .repair = repair };
-    struct fsck_report report;
-    arena_free(&keep);
     visits = 0;
-    fsck_run(&ask, &keep, &report);
-    return report;
+    return unit_fsck(repair);
 }
 
 static const char *key_of(unsigned number)

@@ -7,8 +7,6 @@
 
 #include <lmdb.h>
 
-#include "store/fsck.h"
-
 #define SIZE 5000u
 #define COUNT 20
 #define ROOM (64 * MIB)
@@ -206,23 +204,12 @@ TEST(no_walk_takes_the_other_rows_for_entries)
     index_free(&index);
 }
 
-static struct fsck_report check_folder(bool repair)
-{
-    static struct arena keep;
-    const char *folder = unit_folder;
-    struct fsck_ask ask = { .folders = &folder, .count = 1, .repair = repair };
-    struct fsck_report report;
-    arena_free(&keep);
-    fsck_run(&ask, &keep, &report);
-    return report;
-}
-
 TEST(an_index_of_an_earlier_build_has_no_row_and_gets_one)
 {
     struct unit_store unit = store_them();
     unit_close(&unit);
     set_row(NULL);
-    struct fsck_report report = check_folder(false);
+    struct fsck_report report = unit_fsck(false);
     ok(fsck_found_wrong(&report) == 0);
     unit = unit_open_sized(ROOM, 4 * MIB);
     ok(known(&unit) == COUNT);
@@ -239,12 +226,12 @@ TEST(with_a_damaged_row_the_index_is_built_anew)
     unit_close(&unit);
     for (size_t i = 0; i < countof(damaged); i++) {
         set_row(damaged[i]);
-        struct fsck_report report = check_folder(false);
+        struct fsck_report report = unit_fsck(false);
         ok(report.findings[FSCK_INDEX].count == 1);
         unit = unit_open_sized(ROOM, 4 * MIB);
         ok(known(&unit) == COUNT && is_unproved(&unit, "key0"));
         unit_close(&unit);
-        report = check_folder(false);
+        report = unit_fsck(false);
         ok(fsck_found_wrong(&report) == 0);
     }
 }
@@ -255,7 +242,7 @@ TEST(a_repair_keeps_the_highest_number)
     unit_close(&unit);
     uint32_t lost = highest_file();
     lose_all();
-    struct fsck_report report = check_folder(true);
+    struct fsck_report report = unit_fsck(true);
     ok(report.repaired && report.findings[FSCK_NOWHERE].count > 0);
     purges_all(lost);
 }

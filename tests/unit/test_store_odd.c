@@ -9,7 +9,6 @@
 #include <sys/un.h>
 
 #include "store/folder.h"
-#include "store/fsck.h"
 
 #define SIZE 300000u
 #define TARGET "the bytes of another program"
@@ -66,17 +65,6 @@ static void make_folder(void)
     unit_close(&unit);
 }
 
-static struct fsck_report fsck(bool repair)
-{
-    static struct arena keep;
-    const char *folder = unit_folder;
-    struct fsck_ask ask = { .folders = &folder, .count = 1, .repair = repair };
-    struct fsck_report report;
-    arena_free(&keep);
-    fsck_run(&ask, &keep, &report);
-    return report;
-}
-
 static const char *aside(void)
 {
     static char path[80];
@@ -108,7 +96,7 @@ static void keeps_the_folder_out(const char *name, enum odd odd)
 {
     struct unit_store unit;
     put_odd(name, odd);
-    struct fsck_report report = fsck(true);
+    struct fsck_report report = unit_fsck(true);
     ok(!report.checked && !report.repaired && names_it(report.why, name));
     ok(unit_try(&unit, options_of(64 * MIB, 4 * MIB)) == OK);
     ok(!serving(&unit) && names_it(unit.why, name));
@@ -122,10 +110,10 @@ static void is_taken_for_lost(const char *name, enum odd odd)
 {
     struct unit_store unit;
     put_odd(name, odd);
-    struct fsck_report report = fsck(false);
+    struct fsck_report report = unit_fsck(false);
     ok(report.checked && report.findings[FSCK_ODD].count == 1 && fsck_wrong(&report) >= 1);
     ok(names_it(report.findings[FSCK_ODD].examples[0], name));
-    report = fsck(true);
+    report = unit_fsck(true);
     ok(report.findings[FSCK_ODD].count == 1);
     ok(unit_try(&unit, options_of(64 * MIB, 4 * MIB)) == OK);
     ok(serving(&unit));
@@ -167,7 +155,7 @@ static void replaced_if_no_folder(const char *name, enum odd odd)
         return;
     }
     put_odd(name, odd);
-    ok(fsck(true).findings[FSCK_ODD].count == 1);
+    ok(unit_fsck(true).findings[FSCK_ODD].count == 1);
     ok(unit_try(&unit, options_of(64 * MIB, 4 * MIB)) == OK);
     ok(!serving(&unit) && unit.why.len > 0);
     unit_close(&unit);
@@ -178,7 +166,7 @@ static void replaced_if_no_folder(const char *name, enum odd odd)
 static void is_named_if_a_folder(const char *name, enum odd odd)
 {
     put_odd(name, odd);
-    struct fsck_report report = fsck(false);
+    struct fsck_report report = unit_fsck(false);
     ok(report.checked && report.findings[FSCK_LOCK].count == (odd == FOLDER));
     ok(report.findings[FSCK_ODD].count == 0);
     struct unit_store unit;
@@ -198,7 +186,7 @@ static void bans_are_needed(const char *name, enum odd odd)
 {
     struct unit_store unit;
     put_odd(name, odd);
-    struct fsck_report report = fsck(true);
+    struct fsck_report report = unit_fsck(true);
     ok(report.checked && report.findings[FSCK_ODD].count == 1);
     ok(unit_try(&unit, options_of(64 * MIB, 4 * MIB)) == OK);
     ok(!serving(&unit) && names_it(unit.why, name));
