@@ -71,13 +71,19 @@ void read_trace_add(struct read_trace *trace, uint64_t hash)
     atomic_store_explicit(&trace->places[at % PLACES], hash, memory_order_relaxed);
 }
 
-size_t read_trace_take(struct read_trace *trace, uint64_t *ret, size_t max)
+uint64_t read_trace_head(const struct read_trace *trace)
 {
-    uint64_t head = atomic_load_explicit(&trace->head, memory_order_relaxed);
+    return atomic_load_explicit(&trace->head, memory_order_relaxed);
+}
+
+size_t read_trace_take(struct read_trace *trace, uint64_t until, uint64_t *ret, size_t max)
+{
+    uint64_t head = read_trace_head(trace);
     size_t count = 0;
+    check(until <= head);
     if (head - trace->tail > PLACES)
         trace->tail = head - PLACES;
-    for (; trace->tail < head && count < max; trace->tail++) {
+    for (; trace->tail < until && count < max; trace->tail++) {
         uint64_t hash = atomic_exchange_explicit(&trace->places[trace->tail % PLACES], 0,
                                                  memory_order_relaxed);
         if (!hash && head - trace->tail <= LATE_MAX)

@@ -21,7 +21,10 @@ uint64_t read_trace_hash(const struct read_trace *trace, slice reader, slice buc
 void read_trace_watch(struct read_trace *trace, bool begins);
 bool read_trace_is_watched(const struct read_trace *trace);    /* cheap */
 void read_trace_add(struct read_trace *trace, uint64_t hash);    /* never waits */
-/* Takes the oldest reads, at most `max`, and returns their number. One thread. */
-size_t read_trace_take(struct read_trace *trace, uint64_t *ret, size_t max);
+/* Returns the number of reads that were added so far. */
+uint64_t read_trace_head(const struct read_trace *trace) MUST_USE;
+/* Takes the oldest of the first `until` reads, at most `max`, and returns their number. One
+ * thread. */
+size_t read_trace_take(struct read_trace *trace, uint64_t until, uint64_t *ret, size_t max);
 
 #endif

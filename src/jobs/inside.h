@@ -278,8 +278,12 @@ void run_follow_end(struct job_run *run);      /* does nothing if there is none 
 uint64_t run_follow_window(const struct jobs *jobs, const struct job_spec *spec);
 /* Tells the store how many bytes the jobs keep ahead of their readers. */
 void run_follow_note_windows(struct jobs *jobs);
-/* Tells all runs what clients have read. */
-void run_follow_take_reads(struct jobs *jobs);
+/* Reads count from now on, so this is called before the client knows the job. run_follow_end ends it. */
+void run_follow_expect(struct jobs *jobs);
+/* Returns the number of reads so far. */
+uint64_t run_follow_reads(const struct jobs *jobs);
+/* Tells all runs which of the first `until` reads clients have made since the last call. */
+void run_follow_take_reads(struct jobs *jobs, uint64_t until);
 /* Reads further items of the list, so that reads of them count. */
 void run_follow_look_ahead(struct job_run *run);
 /* True if the source may be asked for an item. After it has given one, run_follow_took returns the

@@ -89,6 +89,8 @@ struct job *jobs_add(struct jobs *jobs, const struct job_file *file, size_t fold
         wake_files(jobs);    /* which removes a report */
     if (report->state == JOB_RUNNING) {
         metric_gauge_add(M_JOBS, 1);
+        if (file->spec.mode == JOB_FOLLOW)
+            run_follow_expect(jobs);
         ticket_wake(jobs->look);
     }
     return job;
@@ -247,8 +249,9 @@ static void begin(struct jobs *jobs)
 static int turn(struct jobs *jobs)
 {
     uint64_t now_ms = mono_ms(), due_ms = now_ms + REST_MS;
+    uint64_t reads = run_follow_reads(jobs);    /* the jobs of these are in the table */
     adopt(jobs);
-    run_follow_take_reads(jobs);
+    run_follow_take_reads(jobs, reads);
     go_on(jobs);
     list_each_safe(struct job_run, run, &jobs->runs, link)
         (void)job_run_turn(run);

@@ -42,6 +42,11 @@ struct run_follow {
 
 /* ---- begin and end ---- */
 
+void run_follow_expect(struct jobs *jobs)
+{
+    read_trace_watch(cache_trace(jobs->options.cache), true);
+}
+
 uint64_t run_follow_window(const struct jobs *jobs, const struct job_spec *spec)
 {
     uint64_t most = store_capacity(jobs_store(jobs)) / 8 * 3 / MAX(atomic_load(&jobs->follows), 1u);
@@ -63,7 +68,6 @@ void run_follow_begin(struct job_run *run)
     atomic_fetch_add(&run->jobs->follows, 1);
     set_window(run);
     job_source_begin(&follow->scout, run);
-    read_trace_watch(cache_trace(run->jobs->options.cache), true);
 }
 
 void run_follow_end(struct job_run *run)
@@ -94,11 +98,20 @@ static void take_read(struct job_run *run, uint64_t hash)
         run->follow->read_ms = ageing_ms();
 }
 
-void run_follow_take_reads(struct jobs *jobs)
+uint64_t run_follow_reads(const struct jobs *jobs)
 {
+    return read_trace_head(cache_trace(jobs->options.cache));
+}
+
+void run_follow_take_reads(struct jobs *jobs, uint64_t until)
+{
+    struct read_trace *trace = cache_trace(jobs->options.cache);
     uint64_t hashes[READS];
     size_t count;
-    while ((count = read_trace_take(cache_trace(jobs->options.cache), hashes, READS)) > 0)
+    list_each(struct job_run, run, &jobs->runs, link)
+        if (run->follow && job_run_may_ask(run))
+            run_follow_look_ahead(run);
+    while ((count = read_trace_take(trace, until, hashes, READS)) > 0)
         list_each(struct job_run, run, &jobs->runs, link)
             for (size_t i = 0; i < count; i++)
                 take_read(run, hashes[i]);

@@ -44,6 +44,14 @@ with Story("j06 a job that follows its readers", seconds=180) as story:
     story.same("each object is a hit, fetched, or was read before", report["hits"] + report["fetched"] + report["skipped"], COUNT)
     story.same("each object came once", origin.totals()["bytes"], COUNT * SIZE)
 
+    # ---- a reader that does not wait after the answer of 202 ----
+    reports = []
+    for _ in range(40):
+        id = follow(order[:8])
+        read(order[:8], pace=0)
+        reports.append((id, jobs.ended(id)["read"]))
+    story.same("reads right after the answer count", [read for _, read in reports if read != 8], [])
+
     # ---- reads of others, of other keys, and HEADs, are none of the list ----
     purge()
     id = follow(order)

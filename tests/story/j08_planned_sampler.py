@@ -52,6 +52,15 @@ def script():
         def __iter__(self):
             return iter(random.Random(self.epoch).sample(range(COUNT), COUNT))
 
+    def last_report(follow):
+        """A read counts a moment after its last byte."""
+        for _ in range(300):
+            report = follow.report()
+            if report["state"] != "running":
+                break
+            time.sleep(0.1)
+        return report
+
     def connector_pile(pace):
         """s3torchconnector's data set of the same objects. It numbers them as a list of the bucket does."""
         from s3torchconnector import S3ClientConfig, S3MapDataset
@@ -76,8 +85,7 @@ def script():
         else:
             from torch.utils.data import DataLoader
             rows = [row for batch in DataLoader(pile, sampler=sampler, batch_size=8, num_workers=2, collate_fn=list) for row in batch]
-        time.sleep(0.3)
-        report = sampler.follow.report() if sampler.follow else None
+        report = last_report(sampler.follow) if sampler.follow else None
         told.append({"order": [row[0] for row in rows] == list(Shuffled.__iter__(sampler.sampler)), "right": sum(row[1] for row in rows),
                      "hits": sum(bool(row[2]) for row in rows), "report": report})
     for index in sampler:    # an epoch that is broken off

@@ -13,15 +13,21 @@
 static struct read_trace *trace;
 static uint64_t taken[PLACES];
 
+static size_t take(size_t max)
+{
+    return read_trace_take(trace, read_trace_head(trace), taken, max);
+}
+
 TEST(reads_come_out_in_their_order)
 {
     trace = read_trace_new();
-    ok(read_trace_take(trace, taken, 10) == 0);
+    ok(take(10) == 0);
     for (uint64_t i = 1; i <= 100; i++)
         read_trace_add(trace, i);
-    ok(read_trace_take(trace, taken, 60) == 60 && taken[0] == 1 && taken[59] == 60);
-    ok(read_trace_take(trace, taken, 60) == 40 && taken[39] == 100);
-    ok(read_trace_take(trace, taken, 60) == 0);
+    ok(take(60) == 60 && taken[0] == 1 && taken[59] == 60);
+    ok(read_trace_take(trace, 70, taken, 60) == 10 && taken[9] == 70);
+    ok(take(60) == 30 && taken[29] == 100);
+    ok(take(60) == 0);
     read_trace_free(&trace);
     ok(!trace);
 }
@@ -31,10 +37,10 @@ TEST(the_oldest_reads_are_overwritten_when_it_is_full)
     trace = read_trace_new();
     for (uint64_t i = 1; i <= PLACES + 1000; i++)
         read_trace_add(trace, i);
-    ok(read_trace_take(trace, taken, PLACES) == PLACES);
+    ok(take(PLACES) == PLACES);
     ok(taken[0] == 1001 && taken[PLACES - 1] == PLACES + 1000);
     read_trace_add(trace, 7);
-    ok(read_trace_take(trace, taken, PLACES) == 1 && taken[0] == 7);
+    ok(take(PLACES) == 1 && taken[0] == 7);
     read_trace_free(&trace);
 }
 
@@ -90,7 +96,7 @@ TEST(two_writers_lose_nothing_but_what_is_overwritten)
         ok(pthread_create(&threads[i], NULL, write_reads, (void *)i) == 0);
     for (bool last = false; !last;) {
         last = !atomic_load(&writing);
-        for (size_t count; (count = read_trace_take(trace, taken, 256)) > 0; total += count)
+        for (size_t count; (count = take(256)) > 0; total += count)
             for (size_t i = 0; i < count; i++) {
                 uint64_t writer = taken[i] >> 32, number = taken[i] & UINT32_MAX;
                 ok(writer < 2 && number >= 1 && number <= WRITES);
@@ -100,7 +106,7 @@ TEST(two_writers_lose_nothing_but_what_is_overwritten)
     for (size_t i = 0; i < 2; i++)
         pthread_join(threads[i], NULL);
     ok(total >= PLACES / 2 && total <= 2 * WRITES);
-    ok(read_trace_take(trace, taken, 256) == 0);
+    ok(take(256) == 0);
     read_trace_free(&trace);
 }
 
