@@ -627,14 +627,19 @@ __attribute__((unused)) static bool on_small_disk(int (*play)(void))
 
 #define STORE_TEST(name) cmocka_unit_test_setup_teardown(name, folder_setup, folder_teardown)
 
-/* Under both engines, where the kernel allows both. They mostly wait, so both run at once: threads
- * in a child, whose output comes behind. An argument names one test. */
+/* Under both engines, where the kernel allows both, or under the one that UNIT_ENGINE names. They
+ * mostly wait, so both run at once: threads in a child, whose output comes behind. An argument names
+ * one test. */
 __attribute__((unused)) static int run_engines(int argc, char **argv,
                                                int (*run)(const char *engine))
 {
-    const char *why;
+    const char *why, *only = getenv("UNIT_ENGINE");
     int status = 0;
     cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
+    if (only) {
+        check(disk_choose(slice_of(only), &unit_engine, &why) == OK);
+        return run(only);
+    }
     if (disk_choose(S("uring"), &unit_engine, &why) != OK)
         return run("threads");
     FILE *said = tmpfile();
