@@ -505,10 +505,7 @@ static void on_timeout(void *arg)
 
 /* ---- its steps ---- */
 
-/* Returns true for a client on this host, over loopback. For such a client conn_open chooses the
- * congestion control reno: within one host no packet is lost, and no packet needs pacing. With bbr,
- * which a host may use for all connections, a long answer would take twice as long (an item of 128
- * KiB in a batch then takes 82 us instead of 37). */
+/* Returns true for a client on this host, over loopback. */
 static bool is_on_this_host(const struct sockaddr_storage *peer)
 {
     const struct sockaddr_in *v4 = (const struct sockaddr_in *)peer;
@@ -524,8 +521,10 @@ void conn_open(struct listener *listener, int fd, const struct sockaddr_storage 
 {
     int on = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    if (is_on_this_host(peer))
-        setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
+    /* The connection has the congestion control of the listening socket (server.c). */
+    const char *congestion = listener->bound->congestion;
+    if (!is_on_this_host(peer) && congestion[0])
+        setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, congestion, (socklen_t)strlen(congestion));
     struct http_loop *loop = listener->loop;
     struct conn *conn = must_alloc(sizeof(*conn));
     conn->magic = CONN_MAGIC;

@@ -61,12 +61,14 @@ bool timers_run(struct timers *timers);             /* returns true if a timer w
 
 /* ---- an address, on all loops ---- */
 
+#define CONGESTION_BYTES 16             /* TCP_CA_NAME_MAX of Linux, with the end */
 struct bound {
     struct http *http;
     struct http_app app;
     unsigned connections_max;
     atomic_size_t *open;                /* counts connections: &http->open or &own_open */
     atomic_size_t own_open;
+    char congestion[CONGESTION_BYTES];  /* the host's congestion control; "": not known */
 };
 
 struct listener {                       /* one address on one loop */

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <netdb.h>
+#include <netinet/tcp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,6 +64,19 @@ static int bind_to(const struct address *address, bool shared)
     return -1;
 }
 
+/* Within one host no packet is lost, and no packet needs pacing. With bbr, which a host may use for
+ * all connections, a long answer would take up to twice as long. Linux paces a connection that
+ * has begun with bbr to its end, whatever is chosen later. So all connections begin with reno, and
+ * conn_open gives those of other hosts the host's congestion control back. */
+static void begin_unpaced(int listen_fd, char ret_congestion[CONGESTION_BYTES])
+{
+    socklen_t len = CONGESTION_BYTES - 1;
+    memset(ret_congestion, 0, CONGESTION_BYTES);
+    if (getsockopt(listen_fd, IPPROTO_TCP, TCP_CONGESTION, ret_congestion, &len) != 0 ||
+        setsockopt(listen_fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4) != 0)
+        ret_congestion[0] = '\0';
+}
+
 static enum err cannot_resolve(const struct http_app *app, struct arena *keep, slice *ret_why)
 {
     *ret_why = arena_printf(keep, "%s: '%s' is not HOST:PORT, or this machine can't resolve HOST: "
@@ -115,7 +129,8 @@ enum err http_could_listen(const char *setting, const char *listen_on, struct ar
 
 static enum err bind_app(struct http *http, size_t app, struct arena *keep, slice *ret_why)
 {
-    const struct http_app *of = &http->bounds[app].app;
+    struct bound *bound = &http->bounds[app];
+    const struct http_app *of = &bound->app;
     unsigned loops = http->options.loops;
     struct address address = { 0 };
     enum err err = could_listen(of, keep, &address, ret_why);
@@ -124,6 +139,8 @@ static enum err bind_app(struct http *http, size_t app, struct arena *keep, slic
         http->listen_fds[app * loops + loop] = fd;
         if (fd < 0)
             err = cannot_listen(of, keep, ret_why);
+        else
+            begin_unpaced(fd, bound->congestion);
     }
     return err;
 }

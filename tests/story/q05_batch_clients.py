@@ -58,13 +58,27 @@ with Story("q05 clients of batches") as story:
     story.same("... are whole, also by HTTP/1.0", (whole, [i.body for i in items]), (True, [wanted[k] for k in keys]))
 
     # ---- on the same host nothing is paced, whatever the host is set to ----
-    wire = Wire(server.port)
-    if shutil.which("ss"):
-        wire.send(server.client.head_of("GET", "train/0000.cls"))
+    def algorithms(port, host):
+        """The congestion control of a connection and of its listening sockets, as ss shows them."""
+        wire = Wire(port, host=host)
+        wire.send(server.client.head_of("GET", "train/0000.cls", sign_it=False))
         wire.read()
-        told = run(["ss", "-tinH", f"sport = :{server.port} and dport = :{wire.socket.getsockname()[1]}"])[1]
-        story.fact("a connection on the loopback is not paced", " reno " in f" {' '.join(told.split())} ", told)
-    wire.close()
+        there = f"sport = :{port} and dport = :{wire.socket.getsockname()[1]}"
+        told = [run(["ss", "-inH", *ask])[1].split() for ask in (["-t", there], ["-tl", f"sport = :{port}"])]
+        wire.close()
+        return [{word for word in words if word in known} for words in told]
+
+    with open("/proc/sys/net/ipv4/tcp_available_congestion_control") as f:
+        known = set(f.read().split())
+    with open("/proc/sys/net/ipv4/tcp_congestion_control") as f:
+        usual = f.read().strip()
+    if shutil.which("ss"):
+        # Linux paces a connection to its end that has begun with an algorithm which paces, so its listening socket must not have one.
+        story.same("a connection on the loopback is not paced from its beginning on", algorithms(server.port, "127.0.0.1"), [{"reno"}, {"reno"}])
+        outside = [address for address in run(["hostname", "-I"])[1].split() if "." in address]
+        if outside:
+            open_to_all = story.penstock(origin=origin.url, listen=f"0.0.0.0:{free_port()}")
+            story.same("a connection of another host has what this host is set to", algorithms(open_to_all.port, outside[0])[0], {usual})
 
     # ---- readers of tar ----
     curl("list")
