@@ -5,6 +5,10 @@
  * each other loop to close one, and stops reading the listener. New connections then wait in the
  * kernel's queue until a connection of any loop ends, or one of this loop becomes idle.
  *
+ * A loop that accepts a connection hands it to the loop with the fewest ones. The kernel spreads
+ * them at random: of 8 clients on 8 loops, two or three would share a loop, while three loops would
+ * have none.
+ *
  * When file descriptors run out, a loop also closes its connection that has been idle for longest,
  * whatever its listener. But it does not ask other loops. If it has no idle connection, it stops
  * reading the listener. No event says when a descriptor is free, so the loop tries again after
@@ -13,12 +17,22 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdlib.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/metric.h"
 
 #define TURN_ACCEPTS 16
 #define RETRY_MS 100
+
+/* A connection that another loop has accepted. */
+struct newcomer {
+    struct mail mail;
+    struct listener *listener;          /* of the loop that gets the connection */
+    int fd;
+    struct sockaddr_storage peer;
+};
 
 static void on_newcomers(h2o_socket_t *sock, const char *err);
 
@@ -36,11 +50,11 @@ void listener_idle(struct listener *listener)
         mailbox_post(listener->loop->box, &listener->resume);
 }
 
-void bound_left(struct bound *bound)
+void listener_left(struct listener *of)
 {
+    struct bound *bound = of->bound;
     struct http *http = bound->http;
-    size_t before = atomic_fetch_sub(bound->open, 1);
-    check(before > 0);
+    check(atomic_fetch_sub(&of->open, 1) > 0 && atomic_fetch_sub(bound->open, 1) > 0);
     for (unsigned i = 0; i < http->options.loops; i++) {
         for (size_t app = 0; app < http->options.app_count; app++) {
             struct listener *listener = &http->loops[i].listeners[app];
@@ -131,6 +145,48 @@ static void pause_without_descriptors(struct listener *listener)
     listener->retry = http_timer_start(listener->loop, RETRY_MS, on_retry, listener);
 }
 
+/* ---- the loop with the fewest connections ---- */
+
+static struct listener *with_fewest(struct listener *mine)
+{
+    const struct http *http = mine->loop->http;
+    size_t app = (size_t)(mine - mine->loop->listeners);
+    struct listener *found = mine;
+    for (unsigned i = 0; i < http->options.loops; i++) {
+        struct listener *other = &http->loops[i].listeners[app];
+        if (atomic_load(&other->open) < atomic_load(&found->open))
+            found = other;
+    }
+    return found;
+}
+
+static void on_handed_over(struct mail *mail)
+{
+    struct newcomer *newcomer = container_of(mail, struct newcomer, mail);
+    struct listener *listener = newcomer->listener;
+    if (!listener->loop->ending) {
+        conn_open(listener, newcomer->fd, &newcomer->peer);
+    } else {                            /* listeners of other loops may be gone */
+        close(newcomer->fd);
+        atomic_fetch_sub(&listener->open, 1);
+        atomic_fetch_sub(listener->bound->open, 1);
+    }
+    free(newcomer);
+}
+
+static void open_or_hand_over(struct listener *mine, int fd, const struct sockaddr_storage *peer)
+{
+    struct listener *listener = with_fewest(mine);
+    atomic_fetch_add(&listener->open, 1);
+    if (listener == mine) {
+        conn_open(mine, fd, peer);
+        return;
+    }
+    struct newcomer *newcomer = must_alloc(sizeof(*newcomer));
+    *newcomer = (struct newcomer){ { .deliver = on_handed_over }, listener, fd, *peer };
+    check(mailbox_post(listener->loop->box, &newcomer->mail));
+}
+
 static void on_newcomers(h2o_socket_t *sock, const char *err)
 {
     struct listener *listener = sock->data;
@@ -158,7 +214,7 @@ static void on_newcomers(h2o_socket_t *sock, const char *err)
             pause_without_descriptors(listener);
             return;
         }
-        conn_open(listener, fd, &peer);
+        open_or_hand_over(listener, fd, &peer);
     }
 }
 

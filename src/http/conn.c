@@ -88,7 +88,7 @@ static void on_close(void *data)
     if (conn->request)
         request_end(&conn->request, false);
     metric_gauge_add(M_HTTP_CONNECTIONS, -1);
-    bound_left(conn->listener->bound);
+    listener_left(conn->listener);
     conn_release(conn);
 }
 

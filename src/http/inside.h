@@ -75,6 +75,7 @@ struct listener {                       /* one address on one loop */
     struct bound *bound;
     struct http_loop *loop;
     h2o_socket_t *sock;
+    atomic_uint open;                   /* connections of this listener, and on their way to it */
     atomic_bool paused;                 /* at the cap; a connection that ends posts `resume` */
     struct mail resume;
     atomic_bool shedding;               /* another loop is at the cap and has posted `shed` */
@@ -209,7 +210,7 @@ void listener_close(struct listener *listener);
 /* Wakes a paused listener, which may find room under the cap now. Any thread may call this
  * function. */
 void listener_idle(struct listener *listener);
-void bound_left(struct bound *bound);      /* a connection has ended; called on any loop */
+void listener_left(struct listener *listener);    /* its connection has ended; on its loop */
 
 /* gate.c */
 void gate_look(struct conn *conn);         /* new bytes of a head are in sock->input */

@@ -76,6 +76,7 @@ uint32_t extent_granted_raise(struct extents *all, uint32_t number, uint32_t ord
 /* ---- lend.c: bytes that stay in memory. Any thread, for a held extent ---- */
 
 void extent_count_read(struct extent *extent, uint32_t bytes);
+void extent_note_append(struct extent *extent);
 /* Lends the map of the extent, until extent_lend_end. A page that was touched under a lease stays in
  * memory. Returns NULL if the extent is not locked. */
 const uint8_t *extent_lend(struct extent *extent) MUST_USE;

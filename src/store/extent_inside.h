@@ -39,6 +39,7 @@ struct turn {
 /* Of an extent that may be locked (lend.c). */
 struct extent_lock {
     atomic_uint reads;                /* since the latest look of locker.c */
+    atomic_bool appended;             /* likewise: an append came */
     atomic_uint leases;               /* readers that use lent bytes, and LOCK_LENDS */
     _Atomic(struct lock_page *) pages;    /* of the file; NULL: not locked. Readers have a lease */
     uint64_t bytes;                   /* that are locked; for the thread that locks */

@@ -1,9 +1,10 @@
 /* lend.c - bytes of extents that stay in memory. SPDX-License-Identifier: Apache-2.0
  *
  * A block that was read from the disk must be verified before a client gets it. If its pages stay
- * in memory afterwards, the disk can't change it any more. So the extents that are read most are
- * mapped and locked, and the thread `lock` verifies there what readers want (locker.c). Later
- * readers get no copy: they are lent the bytes in the map, and need no checksum.
+ * in memory afterwards, the disk can't change it any more. So the extents that are read most, and
+ * new ones, are mapped and locked (locker.c). The first reader verifies a block there if the page cache
+ * has it; if it had to come from the disk, the thread `lock` does. Readers get no copy: they are
+ * lent the bytes in the map, and later ones need no checksum.
  *
  * For each page of the file, the checksum of the block that begins there and was verified is kept.
  * A reader compares it with the checksum in its index entry. So an entry that names another
@@ -28,13 +29,24 @@
 #define XFS_SUPER_MAGIC 0x58465342
 #endif
 
-void extent_count_read(struct extent *extent, uint32_t bytes)
+static void show_to_locker(const struct extent *extent)
 {
     _Atomic uint32_t *row = &extent->all->locker.lately[extent->number % EXTENTS_LATELY];
-    /* By bytes, because one read of lent bytes may be as much as four other reads. */
-    atomic_fetch_add_explicit(&extent->lock.reads, 1 + bytes / BLOCK_BYTES, memory_order_relaxed);
     if (atomic_load_explicit(row, memory_order_relaxed) != extent->number)
         atomic_store_explicit(row, extent->number, memory_order_relaxed);
+}
+
+void extent_count_read(struct extent *extent, uint32_t bytes)
+{
+    /* By bytes, because one read of lent bytes may be as much as four other reads. */
+    atomic_fetch_add_explicit(&extent->lock.reads, 1 + bytes / BLOCK_BYTES, memory_order_relaxed);
+    show_to_locker(extent);
+}
+
+void extent_note_append(struct extent *extent)
+{
+    atomic_store_explicit(&extent->lock.appended, true, memory_order_relaxed);
+    show_to_locker(extent);
 }
 
 /* ---- leases ---- */
@@ -124,6 +136,9 @@ enum err extent_lock(struct extent *extent)
     if (mlock2((void *)(uintptr_t)map, bytes, MLOCK_ONFAULT) != 0)
         return ERR_LIMIT;
     struct lock_page *pages = must_alloc(bytes / PAGE_BYTES * sizeof(*pages));
+    /* A first store into this memory costs a fault, which a loop must not pay. */
+    for (size_t at = 0; at < bytes / PAGE_BYTES; at += PAGE_BYTES / sizeof(*pages))
+        atomic_store_explicit(&pages[at].resident, false, memory_order_relaxed);
     extent->lock.bytes = bytes;
     atomic_store(&extent->lock.pages, pages);
     atomic_fetch_or(&extent->lock.leases, LOCK_LENDS);

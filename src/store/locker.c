@@ -1,10 +1,11 @@
 /* locker.c - chooses the extents that stay in memory. SPDX-License-Identifier: Apache-2.0
  *
  * Once a second the thread `lock` looks which extents were read most, and locks them (lend.c) as
- * long as the limit has room. Without room, an extent takes the place of the locked one
- * that was read least, if it was itself read twice as often: otherwise two extents that are read
- * equally often would change places for ever. If programs wait for memory, locked extents are given
- * up. */
+ * long as the limit has room. Without room, an extent takes the place of the locked one that was
+ * read least, if it was itself read twice as often: otherwise two extents that are read equally
+ * often would change places for ever. An extent that was appended to is locked before anybody reads
+ * it, as what was fetched is likely to be read next; without room, it only takes the place of one
+ * that nobody reads. If programs wait for memory, locked extents are given up. */
 #include "store/locker.h"
 
 #include <inttypes.h>
@@ -128,6 +129,7 @@ static void look_at_locked(struct locker *locker)
         struct locked *locked = &locker->list[i];
         cut_slow_clients(locked);
         locked->reads = locked->reads / 2 + atomic_exchange(&locked->extent->lock.reads, 0);
+        atomic_store(&locked->extent->lock.appended, false);
         if (!locked->leaves && must_leave(locked))
             leave(locked);
         i += !try_unlock(locker, locked);
@@ -155,7 +157,7 @@ static struct locked *coldest(struct locker *locker)
 
 /* ---- the other extents ---- */
 
-/* An extent that was read since the latest look. */
+/* An extent that was read, or appended to, since the latest look. */
 struct candidate {
     struct extent *extent;            /* a reference */
     struct volume *volume;
@@ -180,9 +182,12 @@ static size_t find_candidates(struct locker *locker, struct candidate *ret)
             uint32_t number = atomic_exchange(&all->locker.lately[i], 0);
             struct extent *extent = number ? extent_ref(all, number) : NULL;
             unsigned reads = 0;
-            if (extent && !atomic_load(&extent->lock.pages))
+            bool appended = false;
+            if (extent && !atomic_load(&extent->lock.pages)) {
                 reads = atomic_exchange(&extent->lock.reads, 0);
-            if (reads >= READS_LEAST)
+                appended = atomic_exchange(&extent->lock.appended, false);
+            }
+            if (reads >= READS_LEAST || appended)
                 ret[count++] = (struct candidate){ extent, volume, reads };
             else
                 extent_release(&extent);
@@ -223,7 +228,8 @@ static void lock_extent(struct locker *locker, const struct candidate *candidate
 }
 
 /* Locks the extent. Returns ERR_NOT_FOUND if it can't be locked, or ERR_LIMIT if there is no room.
- * If a locked extent is read less than half as often, there will be room at the next look. */
+ * If a locked extent is read less than half as often, or not at all, there will be room at the next
+ * look. */
 static enum err place(struct locker *locker, const struct candidate *candidate)
 {
     struct extent *held;
@@ -239,7 +245,7 @@ static enum err place(struct locker *locker, const struct candidate *candidate)
     if (!can)
         return ERR_NOT_FOUND;
     struct locked *cold = coldest(locker);
-    if (cold && candidate->reads > cold->reads && bytes <= locker->room)
+    if (cold && (!cold->reads || candidate->reads > cold->reads) && bytes <= locker->room)
         give_up(locker, cold);
     return ERR_LIMIT;
 }

@@ -189,6 +189,8 @@ enum err open_extent_write(struct extents *all, enum open_which which)
     open->part_count = 0;
     if (!e) {
         extent_grew(open->extent, len);
+        if (which != OPEN_COPY)
+            extent_note_append(open->extent);
         open->end = open->gathered_end;
         metric_add(M_STORE_APPENDED, len);
         atomic_fetch_add(&all->appended, len);

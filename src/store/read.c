@@ -206,8 +206,26 @@ bool read_plan_is_inside(const struct read_plan *plan)
     return i == plan->span_count;
 }
 
+static int settle_lent(void *ask)
+{
+    return (int)settle_blocks(ask);
+}
+
+/* Verifies the blocks of the plan in its lent map. ERR_WAIT: not all of them are in memory. */
+static enum err verify_lent(struct read_plan *plan)
+{
+    bool there = read_plan_is_inside(plan);
+    for (uint32_t i = 0; i < plan->span_count && there; i++)
+        there = extent_cached(plan->extent, plan->spans[i].at, plan->spans[i].len) != NULL;
+    enum err e = there ? in_locked_map(settle_lent, plan) : ERR_WAIT;
+    for (uint32_t i = 0; i < plan->span_count && !e; i++)
+        extent_set_resident(plan->extent, plan->spans[i].at, plan->spans[i].len);
+    return e;
+}
+
 /* Lends the first bytes of the plan, as many as were verified in the locked map. Their pages are in
- * memory, so the loop never waits for the disk. */
+ * memory, so the loop never waits for the disk. If the first block was not verified yet, all blocks
+ * are verified now, if their pages are in memory. */
 static bool read_plan_lend(struct read_plan *plan)
 {
     uint64_t header_at = plan->entries[0].offset;
@@ -220,29 +238,19 @@ static bool read_plan_lend(struct read_plan *plan)
         (!plan->entries[0].whole || extent_is_resident(plan->extent, header_at, header_len)) &&
         in_locked_map(keep_verified, plan) == OK)
         return true;
+    if (verify_lent(plan) == OK)
+        return true;
     extent_lend_end(plan->extent);
     plan->lent = NULL;
     return false;
 }
 
-static int settle_lent(void *ask)
-{
-    return (int)settle_blocks(ask);
-}
-
 enum err read_plan_verify(struct read_plan *plan)
 {
-    enum err e = ERR_WAIT;
     plan->lent = extent_lend(plan->extent);
     if (!plan->lent)
         return ERR_NOT_FOUND;
-    bool there = read_plan_is_inside(plan);
-    for (uint32_t i = 0; i < plan->span_count && there; i++)
-        there = extent_cached(plan->extent, plan->spans[i].at, plan->spans[i].len) != NULL;
-    if (there)
-        e = in_locked_map(settle_lent, plan);
-    for (uint32_t i = 0; i < plan->span_count && !e; i++)
-        extent_set_resident(plan->extent, plan->spans[i].at, plan->spans[i].len);
+    enum err e = verify_lent(plan);
     if (e == ERR_GONE || e == ERR_IO)
         read_plan_disown(plan);
     extent_lend_end(plan->extent);

@@ -2,7 +2,8 @@
 
 The loop of tests/bench/stall.c, straight from an origin that takes 30 ms to the first byte and
 gives 60 MB/s a connection, and through the subject: cold (nothing is cached), warm (everything is;
-beside nginx, in turn, which serves files of the same sizes by sendfile and writes its access log), and half (the cache holds half of the data set; 24 workers, since 8 would stall on the origin either
+beside nginx, in turn, which serves files of the same sizes by sendfile and writes its access log; the client signs its
+requests to both, as the time for that is the client's), and half (the cache holds half of the data set; 24 workers, since 8 would stall on the origin either
 way). The case `half` has a second baseline, `ideal`: the same loop straight from an origin that
 gives half of the keys without delay, as a cache that holds the right half and costs nothing. In the case
 `cold-list`, a job has the list of the keys (penstock-job): it starts with the clock of the cold loop,
@@ -69,7 +70,7 @@ def cold_and_warm(figures, stage, origin, objects, pairs):
         hits, beside = in_turn(pair,
                                lambda p=prefix, s=pair: epoch(subject.port, p, objects, s + 100,
                                                               True),
-                               lambda s=pair: epoch(static.port, files, objects, s + 100, False))
+                               lambda s=pair: epoch(static.port, files, objects, s + 100, True))
         warm.append(hits)
         nginx.append(beside)
     put(figures, "cold", cold, direct)
