@@ -45,10 +45,12 @@ struct extent_lock {
     uint64_t bytes;                   /* that are locked; for the thread that locks */
 };
 
+#define PAGE_TOUCHED 1u
 /* A page of a locked extent. */
 struct lock_page {
     _Atomic uint32_t verified;        /* checksum of the block that begins here; 0: none */
-    atomic_bool resident;             /* it was touched */
+    /* 0; PAGE_TOUCHED; or the mark of a WHOLE record that begins here, all of which was verified */
+    _Atomic uint32_t touched;
 };
 
 struct extent {

@@ -9,7 +9,9 @@
  * For each page of the file, the checksum of the block that begins there and was verified is kept.
  * A reader compares it with the checksum in its index entry. So an entry that names another
  * object's block never finds a verified one. (If several small blocks begin in one page, one of
- * them counts.)
+ * them counts.) The checksums of a WHOLE record lie in its header, which costs a look into memory
+ * that nothing else needs. So if all its blocks were verified, that is kept, too, with a mark of its
+ * entry.
  *
  * Each reader has a lease. A locked extent first refuses new leases, and is unlocked after the last
  * one has ended. Threads: any, under a reference to the extent.
@@ -90,16 +92,29 @@ void extent_set_verified(struct extent *extent, uint64_t at, uint32_t crc)
 bool extent_is_resident(const struct extent *extent, uint64_t at, uint64_t len)
 {
     struct lock_page *page = page_of(extent, at), *last = page_of(extent, at + len - 1);
-    while (page <= last && atomic_load_explicit(&page->resident, memory_order_relaxed))
+    while (page <= last && atomic_load_explicit(&page->touched, memory_order_relaxed))
         page++;
     return page > last;
+}
+
+bool extent_record_is_verified(const struct extent *extent, uint64_t at, uint32_t mark)
+{
+    return atomic_load_explicit(&page_of(extent, at)->touched, memory_order_acquire) ==
+           MAX(mark, PAGE_TOUCHED + 1);
+}
+
+void extent_set_record_verified(struct extent *extent, uint64_t at, uint32_t mark)
+{
+    atomic_store_explicit(&page_of(extent, at)->touched, MAX(mark, PAGE_TOUCHED + 1),
+                          memory_order_release);
 }
 
 void extent_set_resident(struct extent *extent, uint64_t at, uint64_t len)
 {
     struct lock_page *last = page_of(extent, at + len - 1);
     for (struct lock_page *page = page_of(extent, at); page <= last; page++)
-        atomic_store_explicit(&page->resident, true, memory_order_relaxed);
+        if (!atomic_load_explicit(&page->touched, memory_order_relaxed))
+            atomic_store_explicit(&page->touched, PAGE_TOUCHED, memory_order_relaxed);
 }
 
 /* ---- locking: one thread ---- */
@@ -138,7 +153,7 @@ enum err extent_lock(struct extent *extent)
     struct lock_page *pages = must_alloc(bytes / PAGE_BYTES * sizeof(*pages));
     /* A first store into this memory costs a fault, which a loop must not pay. */
     for (size_t at = 0; at < bytes / PAGE_BYTES; at += PAGE_BYTES / sizeof(*pages))
-        atomic_store_explicit(&pages[at].resident, false, memory_order_relaxed);
+        atomic_store_explicit(&pages[at].touched, 0, memory_order_relaxed);
     extent->lock.bytes = bytes;
     atomic_store(&extent->lock.pages, pages);
     atomic_fetch_or(&extent->lock.leases, LOCK_LENDS);

@@ -211,6 +211,20 @@ static int settle_lent(void *ask)
     return (int)settle_blocks(ask);
 }
 
+/* Returns a hash of all that the index and the metadata say of a WHOLE record. */
+static uint32_t whole_mark(const struct read_plan *plan)
+{
+    const struct entry *entry = &plan->entries[0];
+    const uint64_t parts[] = { entry->etag_hash, entry->len, entry->ordinal, entry->offset,
+                               metadata_block_bytes(plan->metadata) };
+    return crc32c(crc32c(0, plan->id.bytes, sizeof(plan->id.bytes)), parts, sizeof(parts));
+}
+
+static bool is_whole_record(const struct read_plan *plan)
+{
+    return plan->entries[0].whole && plan->blocks.len == plan->entries[0].len;
+}
+
 /* Verifies the blocks of the plan in its lent map. ERR_WAIT: not all of them are in memory. */
 static enum err verify_lent(struct read_plan *plan)
 {
@@ -220,7 +234,20 @@ static enum err verify_lent(struct read_plan *plan)
     enum err e = there ? in_locked_map(settle_lent, plan) : ERR_WAIT;
     for (uint32_t i = 0; i < plan->span_count && !e; i++)
         extent_set_resident(plan->extent, plan->spans[i].at, plan->spans[i].len);
+    if (!e && is_whole_record(plan))
+        extent_set_record_verified(plan->extent, plan->entries[0].offset, whole_mark(plan));
     return e;
+}
+
+/* Shortens the plan to its blocks that were verified in the lent map, if the first one was. */
+static bool find_verified(struct read_plan *plan)
+{
+    const struct entry *entry = &plan->entries[0];
+    if (entry->whole && extent_record_is_verified(plan->extent, entry->offset, whole_mark(plan)))
+        return true;
+    return (!entry->whole || extent_is_resident(plan->extent, entry->offset,
+                                                record_header_bytes(entry->len))) &&
+           in_locked_map(keep_verified, plan) == OK;
 }
 
 /* Lends the first bytes of the plan, as many as were verified in the locked map. Their pages are in
@@ -228,17 +255,11 @@ static enum err verify_lent(struct read_plan *plan)
  * are verified now, if their pages are in memory. */
 static bool read_plan_lend(struct read_plan *plan)
 {
-    uint64_t header_at = plan->entries[0].offset;
-    uint32_t header_len = record_header_bytes(plan->entries[0].len);
     plan->lent = extent_lend(plan->extent);
     if (!plan->lent)
         return false;
     (void)read_plan_spans(plan);
-    if (read_plan_is_inside(plan) &&
-        (!plan->entries[0].whole || extent_is_resident(plan->extent, header_at, header_len)) &&
-        in_locked_map(keep_verified, plan) == OK)
-        return true;
-    if (verify_lent(plan) == OK)
+    if ((read_plan_is_inside(plan) && find_verified(plan)) || verify_lent(plan) == OK)
         return true;
     extent_lend_end(plan->extent);
     plan->lent = NULL;

@@ -177,6 +177,14 @@ static struct read_plan plan_of(struct lending *all)
     return plan;
 }
 
+static void flip_byte(const struct extent *extent, off_t at)
+{
+    uint8_t byte;
+    ok(pread(extent_fd(extent), &byte, 1, at) == 1);
+    byte ^= 1;
+    ok(pwrite(extent_fd(extent), &byte, 1, at) == 1);
+}
+
 TEST(a_block_is_verified_in_the_locked_map_before_it_is_lent)
 {
     for (uint64_t i = 0; i < 2 * BLOCK_BYTES; i += BLOCK_BYTES - 1) {
@@ -185,14 +193,9 @@ TEST(a_block_is_verified_in_the_locked_map_before_it_is_lent)
         struct object_bytes held;
         uint64_t bad = metric_read(M_STORE_CRC_BAD);
         uint32_t first = (uint32_t)plan.entries[0].mark;
-        uint8_t byte;
         ok(read_plan_verify(&plan) == ERR_NOT_FOUND);    /* it is not locked */
         lock(&all);
-        /* The disk gave a wrong byte. */
-        off_t at = (off_t)(plan.entries[0].offset + i);
-        ok(pread(extent_fd(all.extent), &byte, 1, at) == 1);
-        byte ^= 1;
-        ok(pwrite(extent_fd(all.extent), &byte, 1, at) == 1);
+        flip_byte(all.extent, (off_t)(plan.entries[0].offset + i));    /* the disk gave it */
         ok(read_plan_verify(&plan) == ERR_GONE && metric_read(M_STORE_CRC_BAD) == bad + 1);
         ok(extent_lend(all.extent) != NULL);
         ok(extent_is_verified(all.extent, plan.entries[0].offset, first) == (i >= BLOCK_BYTES));
@@ -218,6 +221,38 @@ TEST(a_verified_block_is_none_for_another_checksum)
     ok(!extent_is_verified(all.extent, entry.offset, crc + 1));
     ok(!extent_is_verified(all.extent, entry.offset, 0));
     ok(!extent_is_verified(all.extent, 0, crc));
+    extent_lend_end(all.extent);
+    unlock(&all);
+    end(&all);
+}
+
+TEST(the_header_of_a_verified_record_is_not_read_again)
+{
+    struct lending all = begin(70000, 0);
+    struct object_bytes held;
+    lock(&all);
+    ok(becomes_lent(&all, 0, 70000));
+    flip_byte(all.extent, all.offset);    /* only a reader of the header would notice */
+    ok(is_lent(&all, 0, 70000) && is_lent(&all, 69999, 70000));
+    unlock(&all);
+    ok(read_lent(&all, 0, 70000, &held) != OK);
+    end(&all);
+}
+
+TEST(a_verified_record_is_none_for_another_mark)
+{
+    struct lending all = begin(70000, 0);
+    lock(&all);
+    ok(extent_lend(all.extent) != NULL && !extent_record_is_verified(all.extent, all.offset, 7));
+    extent_set_record_verified(all.extent, all.offset, 7);
+    extent_set_resident(all.extent, all.offset, 1);    /* which it is already */
+    ok(extent_record_is_verified(all.extent, all.offset, 7));
+    ok(!extent_record_is_verified(all.extent, all.offset, 8));
+    for (uint32_t mark = 0; mark < 2; mark++) {    /* these mean something else in a page's row */
+        extent_set_record_verified(all.extent, all.offset, mark);
+        ok(extent_record_is_verified(all.extent, all.offset, mark));
+        ok(!extent_record_is_verified(all.extent, all.offset, 7));
+    }
     extent_lend_end(all.extent);
     unlock(&all);
     end(&all);
@@ -454,6 +489,8 @@ TEST(an_extent_that_is_read_more_takes_the_place_of_another)
 RUN_STORE_COLD(STORE_TEST(a_locked_extent_lends_what_others_copy),
                STORE_TEST(a_block_is_verified_in_the_locked_map_before_it_is_lent),
                STORE_TEST(a_verified_block_is_none_for_another_checksum),
+               STORE_TEST(the_header_of_a_verified_record_is_not_read_again),
+               STORE_TEST(a_verified_record_is_none_for_another_mark),
                STORE_TEST(an_extent_that_is_larger_than_a_map_is_not_locked),
                STORE_TEST(what_is_appended_to_a_locked_extent_is_lent_too),
                STORE_TEST(an_extent_stays_locked_until_its_last_reader_has_gone),
