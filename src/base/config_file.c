@@ -362,8 +362,12 @@ static json_t *parse(struct loading *load, struct arena *scratch)
 {
     json_error_t twice, error;
     if (config_is_blank(load->text)) {
-        syntax_mistake(load, 1, 1, "", "the file is empty: write { \"NAME\": VALUE, ... } into it, "
-                       "or name another file (--config FILE or PENSTOCK_CONFIG)");
+        const char *odd = file_odd_kind(load->file), *why = odd
+            ? arena_printf(&load->config->arena, "it is %s that gives no text. Name a settings "
+                           "file (--config FILE or PENSTOCK_CONFIG)", odd).ptr
+            : "the file is empty: write { \"NAME\": VALUE, ... } into it, or name another file "
+              "(--config FILE or PENSTOCK_CONFIG)";
+        syntax_mistake(load, 1, 1, "", why);
         return NULL;
     }
     json_t *root = json_loadb(load->text.ptr, load->text.len, JSON_REJECT_DUPLICATES, &twice);

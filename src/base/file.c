@@ -95,10 +95,15 @@ static bool may_be_odd(int error)
     return error == ELOOP || error == EISDIR || error == ENXIO || error == ENODEV;
 }
 
-const char *file_read_fault(const char *path, size_t max, int error, struct arena *keep)
+const char *file_odd_kind(const char *path)
 {
     struct stat st;
-    const char *kind = stat(path, &st) == 0 && !S_ISREG(st.st_mode) ? text_of(st.st_mode) : NULL;
+    return stat(path, &st) == 0 && !S_ISREG(st.st_mode) ? text_of(st.st_mode) : NULL;
+}
+
+const char *file_read_fault(const char *path, size_t max, int error, struct arena *keep)
+{
+    const char *kind = file_odd_kind(path);
     if (error == EFBIG && kind)
         return arena_printf(keep, "it is %s that gives more than %zu KiB", kind,
                             (size_t)(max / KIB)).ptr;

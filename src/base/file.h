@@ -18,6 +18,9 @@ bool file_read(const char *path, size_t max, struct arena *keep, slice *ret) MUS
 
 /* Says why file_read failed with this errno: the end of a sentence, "the file can't be read: ". */
 const char *file_read_fault(const char *path, size_t max, int error, struct arena *keep);
+/* If something other than an ordinary file is at `path`, returns what it is, such as "a FIFO".
+ * Follows symbolic links, as file_read does. Returns NULL if nothing is there. */
+const char *file_odd_kind(const char *path);
 
 /* Opens the file `name` in the folder `dir`, if it is an ordinary file. On failure returns -1 with
  * errno, which is FILE_ODD if something else has the name: a link, FIFO, socket, device or folder.

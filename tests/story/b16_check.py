@@ -29,14 +29,14 @@ with Story("b16 check says what serve will meet", seconds=90) as story:
     story.fact("... and makes nothing", not os.path.exists(story.path("cache")))
     check_it("a wrong setting", 2, "ttl", ttl="perhaps")
     os.mkfifo(story.path("fifo"))
-    check_it("settings are a FIFO without a writer", 2, "fifo", "the file is empty", path=story.path("fifo"))
+    check_it("settings are a FIFO without a writer", 2, "fifo", "it is a FIFO that gives no text.", path=story.path("fifo"))
     with open(os.open(story.path("fifo"), os.O_RDWR), "w"):
         check_it("... with a writer that writes nothing", 2, "it is a FIFO to which nothing was written for 5 s", path=story.path("fifo"))
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(story.path("socket"))
     endless = subprocess.Popen(["sh", "-c", f"exec cat /dev/zero > {story.path('fifo')}"], stderr=subprocess.DEVNULL)
     for path, fault in ((story.folder, "it is a folder."), (story.path("socket"), "it is a socket."), ("/dev/zero", "it is a device that gives more than 1024 KiB."),
-                        (story.path("fifo"), "it is a FIFO that gives more than 1024 KiB."), ("/dev/null", "the file is empty")):
+                        (story.path("fifo"), "it is a FIFO that gives more than 1024 KiB."), ("/dev/null", "it is a device that gives no text.")):
         out = check_it(f"settings are {path}", 2, fault, "--config FILE", path=path)
         story.same("... and nothing else is judged", out.splitlines()[1:], ["settings: 1 mistake"])
     endless.wait(PATIENCE)
