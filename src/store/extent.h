@@ -87,10 +87,10 @@ bool extent_is_verified(const struct extent *extent, uint64_t at, uint32_t crc) 
 /* The same for any checksum. */
 bool extent_was_verified(const struct extent *extent, uint64_t at) MUST_USE;
 void extent_set_verified(struct extent *extent, uint64_t at, uint32_t crc);
-/* Likewise for all blocks of a WHOLE record that begins at this offset, and its header. `mark`
- * stands for all that its index entry says. */
-bool extent_record_is_verified(const struct extent *extent, uint64_t at, uint32_t mark) MUST_USE;
-void extent_set_record_verified(struct extent *extent, uint64_t at, uint32_t mark);
+/* Likewise for all blocks of a plan whose first one begins at this offset. `mark` stands for all that
+ * their index entries say. */
+bool extent_plan_is_verified(const struct extent *extent, uint64_t at, uint32_t mark) MUST_USE;
+void extent_set_plan_verified(struct extent *extent, uint64_t at, uint32_t mark);
 /* For a lent map: true if all of these bytes are known to have been touched. */
 bool extent_is_resident(const struct extent *extent, uint64_t at, uint64_t len) MUST_USE;
 void extent_set_resident(struct extent *extent, uint64_t at, uint64_t len);

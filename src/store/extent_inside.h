@@ -49,7 +49,7 @@ struct extent_lock {
 /* A page of a locked extent. */
 struct lock_page {
     _Atomic uint32_t verified;        /* checksum of the block that begins here; 0: none */
-    /* 0; PAGE_TOUCHED; or the mark of a WHOLE record that begins here, all of which was verified */
+    /* 0; PAGE_TOUCHED; or the mark of a plan whose first block begins here, all of it verified */
     _Atomic uint32_t touched;
 };
 

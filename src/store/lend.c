@@ -2,16 +2,16 @@
  *
  * A block that was read from the disk must be verified before a client gets it. If its pages stay
  * in memory afterwards, the disk can't change it any more. So the extents that are read most, and
- * new ones, are mapped and locked (locker.c). The first reader verifies a block there if the page cache
- * has it; if it had to come from the disk, the thread `lock` does. Readers get no copy: they are
- * lent the bytes in the map, and later ones need no checksum.
+ * new ones, are mapped and locked (locker.c). The first reader verifies a block there if the page
+ * cache has it; if it had to come from the disk, the thread `lock` does. Readers get no copy: they
+ * are lent the bytes in the map, and later ones need no checksum.
  *
  * For each page of the file, the checksum of the block that begins there and was verified is kept.
  * A reader compares it with the checksum in its index entry. So an entry that names another
  * object's block never finds a verified one. (If several small blocks begin in one page, one of
- * them counts.) The checksums of a WHOLE record lie in its header, which costs a look into memory
- * that nothing else needs. So if all its blocks were verified, that is kept, too, with a mark of its
- * entry.
+ * them counts.) If all blocks of a read are right, a mark is kept that stands for them together:
+ * to look at each block, and at the checksums of a WHOLE record in its header, would touch memory
+ * that nothing else needs. In a large cache, that costs more than all else that a hit computes.
  *
  * Each reader has a lease. A locked extent first refuses new leases, and is unlocked after the last
  * one has ended. Threads: any, under a reference to the extent.
@@ -97,13 +97,13 @@ bool extent_is_resident(const struct extent *extent, uint64_t at, uint64_t len)
     return page > last;
 }
 
-bool extent_record_is_verified(const struct extent *extent, uint64_t at, uint32_t mark)
+bool extent_plan_is_verified(const struct extent *extent, uint64_t at, uint32_t mark)
 {
     return atomic_load_explicit(&page_of(extent, at)->touched, memory_order_acquire) ==
            MAX(mark, PAGE_TOUCHED + 1);
 }
 
-void extent_set_record_verified(struct extent *extent, uint64_t at, uint32_t mark)
+void extent_set_plan_verified(struct extent *extent, uint64_t at, uint32_t mark)
 {
     atomic_store_explicit(&page_of(extent, at)->touched, MAX(mark, PAGE_TOUCHED + 1),
                           memory_order_release);

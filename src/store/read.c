@@ -211,18 +211,24 @@ static int settle_lent(void *ask)
     return (int)settle_blocks(ask);
 }
 
-/* Returns a hash of all that the index and the metadata say of a WHOLE record. */
-static uint32_t whole_mark(const struct read_plan *plan)
+/* Returns a hash of all that the index and the metadata say of the plan's blocks. */
+static uint32_t plan_mark(const struct read_plan *plan)
 {
-    const struct entry *entry = &plan->entries[0];
-    const uint64_t parts[] = { entry->etag_hash, entry->len, entry->ordinal, entry->offset,
-                               metadata_block_bytes(plan->metadata) };
-    return crc32c(crc32c(0, plan->id.bytes, sizeof(plan->id.bytes)), parts, sizeof(parts));
+    const struct entry *entries = plan->entries;
+    size_t metadata_len = entries[0].whole ? metadata_block_bytes(plan->metadata) : 0;
+    const uint64_t parts[] = { entries[0].etag_hash, entries[0].len, entries[0].ordinal,
+                               entries[0].offset, plan->blocks.first, plan->blocks.len,
+                               metadata_len };
+    uint32_t mark = crc32c(0, plan->id.bytes, sizeof(plan->id.bytes));
+    mark = crc32c(mark, parts, sizeof(parts));
+    for (uint32_t i = 0; i < plan->unit_count; i++)
+        mark = crc32c(mark, &entries[i].mark, sizeof(entries[i].mark));
+    return mark;
 }
 
-static bool is_whole_record(const struct read_plan *plan)
+static uint64_t first_block_at(const struct read_plan *plan)
 {
-    return plan->entries[0].whole && plan->blocks.len == plan->entries[0].len;
+    return plan->spans[0].at + plan->blocks.at;
 }
 
 /* Verifies the blocks of the plan in its lent map. ERR_WAIT: not all of them are in memory. */
@@ -234,8 +240,8 @@ static enum err verify_lent(struct read_plan *plan)
     enum err e = there ? in_locked_map(settle_lent, plan) : ERR_WAIT;
     for (uint32_t i = 0; i < plan->span_count && !e; i++)
         extent_set_resident(plan->extent, plan->spans[i].at, plan->spans[i].len);
-    if (!e && is_whole_record(plan))
-        extent_set_record_verified(plan->extent, plan->entries[0].offset, whole_mark(plan));
+    if (!e)
+        extent_set_plan_verified(plan->extent, first_block_at(plan), plan_mark(plan));
     return e;
 }
 
@@ -243,11 +249,16 @@ static enum err verify_lent(struct read_plan *plan)
 static bool find_verified(struct read_plan *plan)
 {
     const struct entry *entry = &plan->entries[0];
-    if (entry->whole && extent_record_is_verified(plan->extent, entry->offset, whole_mark(plan)))
+    uint32_t mark = plan_mark(plan), count = plan->blocks.count;
+    if (extent_plan_is_verified(plan->extent, first_block_at(plan), mark))
         return true;
-    return (!entry->whole || extent_is_resident(plan->extent, entry->offset,
-                                                record_header_bytes(entry->len))) &&
-           in_locked_map(keep_verified, plan) == OK;
+    if ((entry->whole && !extent_is_resident(plan->extent, entry->offset,
+                                             record_header_bytes(entry->len))) ||
+        in_locked_map(keep_verified, plan) != OK)
+        return false;
+    if (plan->blocks.count == count)
+        extent_set_plan_verified(plan->extent, first_block_at(plan), mark);
+    return true;
 }
 
 /* Lends the first bytes of the plan, as many as were verified in the locked map. Their pages are in

@@ -226,32 +226,32 @@ TEST(a_verified_block_is_none_for_another_checksum)
     end(&all);
 }
 
-TEST(the_header_of_a_verified_record_is_not_read_again)
+TEST(a_read_that_was_verified_as_a_whole_looks_at_no_header_again)
 {
     struct lending all = begin(70000, 0);
     struct object_bytes held;
     lock(&all);
     ok(becomes_lent(&all, 0, 70000));
     flip_byte(all.extent, all.offset);    /* only a reader of the header would notice */
-    ok(is_lent(&all, 0, 70000) && is_lent(&all, 69999, 70000));
+    ok(is_lent(&all, 0, 70000) && is_lent(&all, 0, 70000));
     unlock(&all);
     ok(read_lent(&all, 0, 70000, &held) != OK);
     end(&all);
 }
 
-TEST(a_verified_record_is_none_for_another_mark)
+TEST(a_verified_plan_is_none_for_another_mark)
 {
     struct lending all = begin(70000, 0);
     lock(&all);
-    ok(extent_lend(all.extent) != NULL && !extent_record_is_verified(all.extent, all.offset, 7));
-    extent_set_record_verified(all.extent, all.offset, 7);
+    ok(extent_lend(all.extent) != NULL && !extent_plan_is_verified(all.extent, all.offset, 7));
+    extent_set_plan_verified(all.extent, all.offset, 7);
     extent_set_resident(all.extent, all.offset, 1);    /* which it is already */
-    ok(extent_record_is_verified(all.extent, all.offset, 7));
-    ok(!extent_record_is_verified(all.extent, all.offset, 8));
+    ok(extent_plan_is_verified(all.extent, all.offset, 7));
+    ok(!extent_plan_is_verified(all.extent, all.offset, 8));
     for (uint32_t mark = 0; mark < 2; mark++) {    /* these mean something else in a page's row */
-        extent_set_record_verified(all.extent, all.offset, mark);
-        ok(extent_record_is_verified(all.extent, all.offset, mark));
-        ok(!extent_record_is_verified(all.extent, all.offset, 7));
+        extent_set_plan_verified(all.extent, all.offset, mark);
+        ok(extent_plan_is_verified(all.extent, all.offset, mark));
+        ok(!extent_plan_is_verified(all.extent, all.offset, 7));
     }
     extent_lend_end(all.extent);
     unlock(&all);
@@ -489,8 +489,8 @@ TEST(an_extent_that_is_read_more_takes_the_place_of_another)
 RUN_STORE_COLD(STORE_TEST(a_locked_extent_lends_what_others_copy),
                STORE_TEST(a_block_is_verified_in_the_locked_map_before_it_is_lent),
                STORE_TEST(a_verified_block_is_none_for_another_checksum),
-               STORE_TEST(the_header_of_a_verified_record_is_not_read_again),
-               STORE_TEST(a_verified_record_is_none_for_another_mark),
+               STORE_TEST(a_read_that_was_verified_as_a_whole_looks_at_no_header_again),
+               STORE_TEST(a_verified_plan_is_none_for_another_mark),
                STORE_TEST(an_extent_that_is_larger_than_a_map_is_not_locked),
                STORE_TEST(what_is_appended_to_a_locked_extent_is_lent_too),
                STORE_TEST(an_extent_stays_locked_until_its_last_reader_has_gone),
