@@ -170,12 +170,29 @@ static int teardown(void **state)
 static struct origins *all;
 static struct origin *origin;
 
+/* How the origin answers a request that is sent twice. */
+struct script {
+    const char *answers[2];
+    int last;                       /* this one waits until the other was answered; -1: none does */
+    bool holds;                     /* the first one waits until the end of the test */
+};
+
+static struct {
+    struct script script;
+    atomic_int come, answered;
+    atomic_bool over;
+} twice;
+
 /* On a busy machine the server may still find connections of the test before, and count them: they
  * are accepted in the order they came, so all are over once one of ours is. */
 static void leftovers_are_over(void)
 {
     struct sockaddr_in address;
     socklen_t len = sizeof(address);
+    if (all) {    /* the test before has failed */
+        atomic_store(&twice.over, true);
+        origins_free(&all);
+    }
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     ok(getsockname(server.fd, (struct sockaddr *)&address, &len) == 0);
     ok(connect(fd, (struct sockaddr *)&address, len) == 0);
@@ -1431,19 +1448,6 @@ TEST(stopping_ends_calls_in_every_phase)
 
 /* ---- hedged requests ---- */
 
-/* How the origin answers a request that is sent twice. */
-struct script {
-    const char *answers[2];
-    int last;                       /* this one waits until the other was answered; -1: none does */
-    bool holds;                     /* the first one waits until the end of the test */
-};
-
-static struct {
-    struct script script;
-    atomic_int come, answered;
-    atomic_bool over;
-} twice;
-
 #define CUT "HTTP/1.1 200 OK\r\nContent-Le"
 #define GOOD "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 #define SLOW_DOWN "HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n"
@@ -1544,13 +1548,16 @@ TEST(a_late_request_is_sent_again_and_the_first_good_answer_counts)
         uint64_t slowed = metric_read(M_ORIGIN_SLOWED);
         struct watched *watched = got();
         int requests = atomic_load(&server.requests) - before;
+        hedges = metric_read(M_ORIGIN_HEDGES) - hedges;
+        int more = (int)hedges - 1;    /* on a busy machine, what is repeated is late, too */
         if (watched->err || watched->status != rows[i].status || watched->heads != 1 ||
-            watched->tries != rows[i].tries || requests != rows[i].requests) {
+            watched->tries != rows[i].tries || requests != rows[i].requests + more || more < 0) {
             end_of_hedges();
             /* On a busy machine, a kept connection may have ended, which costs a try. */
             if (++attempts > ATTEMPTS)
-                fail_msg("row %zu: %s, status %d, %u tries, %d requests", i,
-                         err_name(watched->err), watched->status, watched->tries, requests);
+                fail_msg("row %zu: %s, status %d, %u tries, %d requests, %d hedges", i,
+                         err_name(watched->err), watched->status, watched->tries, requests,
+                         (int)hedges);
             watch_free(&watched);
             i--;
             continue;
@@ -1558,8 +1565,8 @@ TEST(a_late_request_is_sent_again_and_the_first_good_answer_counts)
         attempts = 0;
         same(text_slice(&watched->body), watched->status == 200 ? S("hello") :
              watched->status == 403 ? S("<Error><Code>AccessDenied</Code></Error>") : S(""));
-        ok(metric_read(M_ORIGIN_HEDGES) == hedges + 1);
-        ok(metric_read(M_ORIGIN_HEDGES_WON) == won + rows[i].second_wins);
+        won = metric_read(M_ORIGIN_HEDGES_WON) - won;
+        ok(won >= rows[i].second_wins && won <= rows[i].second_wins + (unsigned)more);
         slowed += !strcmp(rows[i].first, SLOW_DOWN);
         slowed += rows[i].second && !strcmp(rows[i].second, SLOW_DOWN);
         ok(metric_read(M_ORIGIN_SLOWED) == slowed);    /* each result is heard once */
