@@ -10,8 +10,8 @@
  * A reader compares it with the checksum in its index entry. So an entry that names another
  * object's block never finds a verified one. (If several small blocks begin in one page, one of
  * them counts.) If all blocks of a read are right, a mark is kept that stands for them together:
- * to look at each block, and at the checksums of a WHOLE record in its header, would touch memory
- * that nothing else needs. In a large cache, that costs more than all else that a hit computes.
+ * a look at each block, and at the checksums of a WHOLE record in its header, would touch memory
+ * that nothing else needs. In a large cache, that cost a fifth of the CPU time of 128 KiB.
  *
  * Each reader has a lease. A locked extent first refuses new leases, and is unlocked after the last
  * one has ended. Threads: any, under a reference to the extent.

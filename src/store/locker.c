@@ -4,7 +4,7 @@
  * long as the limit has room. Without room, an extent takes the place of the locked one that was
  * read least, if it was itself read twice as often: otherwise two extents that are read equally
  * often would change places for ever. An extent that was appended to is locked before anybody reads
- * it, as what was fetched is likely to be read next; without room, it only takes the place of one
+ * it, as clients are likely to read new objects next; without room, it only takes the place of one
  * that nobody reads. If programs wait for memory, locked extents are given up. */
 #include "store/locker.h"
 

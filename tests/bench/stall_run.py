@@ -2,9 +2,9 @@
 
 The loop of tests/bench/stall.c, straight from an origin that takes 30 ms to the first byte and
 gives 60 MB/s a connection, and through the subject: cold (nothing is cached), warm (everything is;
-beside nginx, in turn, which serves files of the same sizes by sendfile and writes its access log; the client signs its
-requests to both, as the time for that is the client's), and half (the cache holds half of the data set; 24 workers, since 8 would stall on the origin either
-way). The case `half` has a second baseline, `ideal`: the same loop straight from an origin that
+beside nginx, in turn, which serves files of the same sizes by sendfile and writes its access log; the
+client signs its requests to both, as that time is the client's), and half (the cache holds half of the
+data set; 24 workers, since 8 would stall on the origin either way). The case `half` has a second baseline, `ideal`: the same loop straight from an origin that
 gives half of the keys without delay, as a cache that holds the right half and costs nothing. In the case
 `cold-list`, a job has the list of the keys (penstock-job): it starts with the clock of the cold loop,
 in the order in which the batches are read. The time includes the request that starts the job. The case

@@ -107,8 +107,8 @@ static bool is_lent(struct lending *all, uint64_t from, uint64_t to)
     return lent;
 }
 
-/* What is in the page cache is verified, and lent, by its first reader. The thread `lock` verifies
- * what had to come from the disk. */
+/* The first reader verifies blocks in the page cache, and is lent them. The thread `lock` verifies
+ * blocks that had to come from the disk. */
 static bool becomes_lent(struct lending *all, uint64_t from, uint64_t to)
 {
     for (int i = 0; i < 2000; i++) {
