@@ -81,10 +81,11 @@ with Story("j03 jobs in trouble", seconds=240) as story:
     # ---- a full cache ----
     origin.calm()
     big = Jobs(client, "big")
+    before = server.metric("penstock_job_objects_not_kept_total")  # a purged object may not have been kept, either
     report = big.run(prefix="")
     story.fact("a job that the cache can't keep says so, and stops", report["state"] == "full" and "full" in report["why"] and
                64 <= report["not_kept"] < report["objects"] < 700, report)
-    story.same("... it is counted", server.metric("penstock_job_objects_not_kept_total"), report["not_kept"])
+    story.same("... it is counted", server.metric("penstock_job_objects_not_kept_total") - before, report["not_kept"])
 
     # ---- a bucket that is not there; a key that is taken away ----
     origin.tell("match=none/ LIST", "status=404", "code=NoSuchBucket")
