@@ -20,7 +20,9 @@ int job_ask(const struct server *server, const char *method, slice id, slice bod
     struct question question = {
         .method = method, .of = { server->of.bucket, S("") }, .query = text_slice(&query),
         .body = body, .right = id.len ? JOB_OTHERS_RIGHT : JOB_RIGHT,
-        .slow = "The service writes the job to its cache folder, and the disk may be slow",
+        .slow = *method == 'P'
+            ? "The service writes the job to its cache folder, and the disk may be slow"
+            : "The service has not answered yet. Maybe it is overloaded",
         .may_be_empty = *method == 'D' || (*method == 'G' && !id.len) };
     return server_ask(&mine, &question, keep, ret_body);
 }
@@ -98,6 +100,15 @@ static void print_failure(const struct server *server, const json_t *failure, st
            lines_number(failure, "status"), SLICE_ARG(show_text(keep, member(failure, "code"))));
 }
 
+/* Says what became of a list that clients follow. */
+static void print_readers(const json_t *report, struct arena *keep)
+{
+    printf("%" PRIu64 " read by clients, %" PRIu64 " skipped, because clients were faster than the "
+           "job; %.*s in the cache in time, but not read\n", lines_number(report, "read"),
+           lines_number(report, "skipped"),
+           SLICE_ARG(show_bytes(keep, lines_number(report, "unread_bytes"))));
+}
+
 /* Says how the job has ended, and what became of the objects. */
 static void print_sums(const json_t *report, struct arena *keep)
 {
@@ -109,6 +120,8 @@ static void print_sums(const json_t *report, struct arena *keep)
            " failed\n", lines_number(report, "hits"), lines_number(report, "fetched"),
            SLICE_ARG(show_bytes(keep, lines_number(report, "origin_bytes"))),
            lines_number(report, "failed"));
+    if (slice_eq(member(report, "mode"), S("follow")))
+        print_readers(report, keep);
     if (lines_number(report, "not_kept"))
         printf("%.*s that the cache did not keep completely: it is full, or a limit forbids it "
                "(quota, admit, max_object, a file of a dir: origin that has just changed)\n",

@@ -23,14 +23,16 @@ static void print_row(struct jobs *jobs, const json_t *row)
     uint64_t end = lines_number(row, "ended"), began = lines_number(row, "began");
     uint64_t until = end ? end : (uint64_t)wall_s();
     bool follows = slice_eq(json_text(json_object_get(row, "mode")), S("follow"));
-    slice what = listed ? arena_printf(keep, "a list of %" PRIu64 " keys%s", listed,
-                                       follows ? ", followed" : "")
+    slice what = listed ? arena_printf(keep, "a list of %" PRIu64 " key%s%s", listed,
+                                       listed != 1 ? "s" : "", follows ? ", followed" : "")
                         : show_s3(keep, bucket, key);
     if (jobs->count++ == 0)
-        printf("%-16s  %-8s  %10s  %6s  %s\n", "JOB", "STATE", "OBJECTS", "TIME", "WHAT");
-    printf("%-16.*s  %-8.*s  %10" PRIu64 "  %6.*s  %.*s\n",
+        printf("%-16s  %-8s  %10s  %6s  %6s  %s\n", "JOB", "STATE", "OBJECTS", "FAILED", "TIME",
+               "WHAT");
+    printf("%-16.*s  %-8.*s  %10" PRIu64 "  %6" PRIu64 "  %6.*s  %.*s\n",
            SLICE_ARG(show_text(keep, json_text(json_object_get(row, "id")))),
-           SLICE_ARG(show_text(keep, json_text(json_object_get(row, "state")))), lines_number(row, "objects"),
+           SLICE_ARG(show_text(keep, json_text(json_object_get(row, "state")))),
+           lines_number(row, "objects"), lines_number(row, "failed"),
            SLICE_ARG(show_seconds(keep, until - MIN(until, began))), SLICE_ARG(what));
 }
 

@@ -162,8 +162,8 @@ static bool take_word(struct cli *cli, const char *command, struct s3_url *ret)
     }
     word = word ? word : cli_word(cli);
     if (!word) {
-        fprintf(stderr, "penstock %s: the bucket is missing: write s3://BUCKET/PREFIX, or see "
-                "penstock %s --help\n", command, command);
+        fprintf(stderr, "penstock %s: the bucket is missing: penstock %s --help shows the "
+                "s3:// URL that the command needs\n", command, command);
         return false;
     }
     if (s3_url_read(word, ret, &why))

@@ -241,7 +241,8 @@ static int run(struct cli *cli)
 static const struct command_option options[] = {
     { "--list", "FILE", "bring the keys of this file, one on each line. If FILE is \"-\", the keys "
                         "come from standard input. With --list, the URL names a bucket alone" },
-    { "--ranges", "A-B,-N", "bring only these bytes of each object: from A to B, the last N ..." },
+    { "--ranges", "A-B,-N", "bring only these bytes of each object: the bytes from A to B, the last "
+                           "N bytes. At most 16 ranges" },
     { "--pin", NULL, "pin the prefix first, so that its objects stay in the cache" },
     { "--check", NULL, "fetch nothing; say how much of the prefix is in the cache" },
     { "--detach", NULL, "print the id of the job, and don't wait for its end" },

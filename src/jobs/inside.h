@@ -297,9 +297,9 @@ bool run_follow_is_past(const struct job_run *run, const struct job_item *job_it
 void run_follow_brought(struct job_run *run, const struct job_item *job_item);    /* it is done */
 /* Brings the report up to date. */
 void run_follow_turn(struct job_run *run);
-/* Returns a static text that says why no item begins, or NULL. */
-const char *run_follow_waits(const struct job_run *run);
-/* Returns how the job ends now, or JOB_RUNNING. `all_brought`: no item is left. */
+/* Returns a static text that says why no item begins, or NULL. `all_brought`: no item is left. */
+const char *run_follow_waits(const struct job_run *run, bool all_brought);
+/* Returns how the job ends now, or JOB_RUNNING. */
 enum job_state run_follow_judge(const struct job_run *run, bool all_brought);
 /* For a job that ends as JOB_UNREAD: logs a warning, and returns why it ends. */
 slice run_follow_warn_unread(const struct job_run *run);

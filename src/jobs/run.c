@@ -303,9 +303,15 @@ static void judge_follow_end(struct job_run *run, bool all_brought)
         job_run_stop(run, state, state == JOB_UNREAD ? run_follow_warn_unread(run) : S(""));
 }
 
+/* True if no item is left. */
+static bool has_brought_all(const struct job_run *run)
+{
+    return !run->count && run->source.over;
+}
+
 static void judge_end(struct job_run *run)
 {
-    bool all_brought = !run->count && run->source.over;
+    bool all_brought = has_brought_all(run);
     if (is_canceled(run))
         job_run_stop(run, run->follow && all_brought ? JOB_DONE : JOB_CANCELED, S(""));
     else if (run->not_kept_row >= NOT_KEPT_MAX)
@@ -322,10 +328,10 @@ static void judge_end(struct job_run *run)
         job_run_stop(run, JOB_DONE, S(""));
 }
 
-/* Says in the report whether the window is full, unless the report has an outage. */
+/* Says in the report whether the job waits for its readers, unless the report has an outage. */
 static void tell_window(struct job_run *run)
 {
-    const char *waits = run_follow_waits(run);
+    const char *waits = run_follow_waits(run, has_brought_all(run));
     if (!run->outage.tries && waits != run->job->report.waits)
         tell_waits(run, waits);
 }

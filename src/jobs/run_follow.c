@@ -199,8 +199,10 @@ void run_follow_turn(struct job_run *run)
     pthread_mutex_unlock(&run->jobs->lock);
 }
 
-const char *run_follow_waits(const struct job_run *run)
+const char *run_follow_waits(const struct job_run *run, bool all_brought)
 {
+    if (all_brought)
+        return "All objects are there: the job ends when its readers have read them.";
     return is_full(run) ? "The window is full: the job goes on when its readers do." : NULL;
 }
 

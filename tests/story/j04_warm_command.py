@@ -54,7 +54,7 @@ with Story("j04 penstock warm and penstock jobs", seconds=90) as story:
     id = out.strip()
     story.fact("--detach prints the id", status == 0 and re.fullmatch("[0-9a-f]{16}", id), out + err)
     rows = [line.split() for line in penstock("jobs", "s3://slow")[1].splitlines()]
-    story.same("jobs lists it", (rows[0], rows[1][0], rows[1][1], rows[1][-1]), (["JOB", "STATE", "OBJECTS", "TIME", "WHAT"], id, "running", "s3://slow/"))
+    story.same("jobs lists it", (rows[0], rows[1][0], rows[1][1], rows[1][-1]), (["JOB", "STATE", "OBJECTS", "FAILED", "TIME", "WHAT"], id, "running", "s3://slow/"))
     status, out, err = penstock("jobs", "--cancel", id, "s3://slow")
     story.fact("jobs --cancel ends it", status == 0 and out.startswith("canceled: "), out + err)
     story.same("jobs --job shows a report", penstock("jobs", "--job", id, "s3://slow")[1], out)
@@ -81,6 +81,16 @@ with Story("j04 penstock warm and penstock jobs", seconds=90) as story:
     server = server.restart()
     out, err = process.communicate(timeout=PATIENCE)
     story.fact("the command goes on over a restart", process.returncode == 0 and out.startswith(b"done: 400 objects") and not err, (out, err))
+
+    # ---- a list that is followed ----
+    pile = Jobs(Client(server.port, "ALLKEY", "allkey"), "pile")
+    id = pile.start(mode="follow", keys=["b/01"])
+    wait_for("its object is there", lambda: pile.report(id)["objects"] == 1)
+    Client(server.port, "ALLKEY", "allkey").get("pile/b/01")
+    pile.ended(id)
+    story.same("the report of a list that is followed says what was read", penstock("jobs", "--job", id, "s3://pile")[1].splitlines()[2:],
+               ["1 read by clients, 0 skipped, because clients were faster than the job; 0 B in the cache in time, but not read"])
+    story.fact("... and jobs says that it was followed", "  a list of 1 key, followed\n" in penstock("jobs", "s3://pile")[1])
 
     # ---- mistakes ----
     refused("a list with a prefix", 2, ["bucket alone"], "warm", "--list", story.path("list"), "s3://pile/a/")

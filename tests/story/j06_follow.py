@@ -38,6 +38,7 @@ with Story("j06 a job that follows its readers", seconds=180) as story:
     rests(origin)
     report = jobs.report(id)
     story.same("when all is brought, it still counts what is read", (report["state"], report["objects"], report["read"]), ("running", COUNT, 590))
+    story.fact("... and says that it waits for the last reads", report.get("waits", "").startswith("All objects are there"), report)
     read(order[590:])
     report = jobs.ended(id)
     story.same("it ends with the last read", (report["state"], report["objects"], report["read"], report["failed"], report["unread_bytes"]), ("done", COUNT, COUNT, 0, 0))
