@@ -126,7 +126,7 @@ static void move_on(struct follow *follow)
             continue;
         unlink_row(follow, row);
         follow->use.behind -= row->bytes;
-        follow->use.skipped += row->bytes;
+        follow->use.passed += row->bytes;
     }
 }
 
@@ -186,9 +186,9 @@ const struct follow_use *follow_use(const struct follow *follow)
 unsigned follow_judge(struct follow *follow, uint64_t window)
 {
     uint64_t read = follow->use.read - follow->judged.read;
-    uint64_t skipped = follow->use.skipped - follow->judged.skipped;
-    if (read + skipped >= window) {
-        follow->wasted = read < skipped ? follow->wasted + 1 : 0;
+    uint64_t passed = follow->use.passed - follow->judged.passed;
+    if (read + passed >= window) {
+        follow->wasted = read < passed ? follow->wasted + 1 : 0;
         follow->judged = follow->use;
     }
     return follow->wasted;

@@ -5,10 +5,10 @@
  * each read, and keep the position: the oldest item that a reader may still come to.
  *
  * The readers have *reached* an item if 8 of the latest 16 reads were of this item or of later
- * ones. So a program that looks at single items far ahead does not move its own plan. An unread
- * item is skipped if the readers have reached an item more than FOLLOW_BEHIND items later: most
- * likely nobody will read the skipped item. An item may be in the list several times; a read then
- * counts for its oldest unread occurrence.
+ * ones. So a program that looks at single items far ahead does not move its own plan. The readers
+ * have *passed* an unread item if they have reached an item more than FOLLOW_BEHIND items later:
+ * most likely nobody will read the passed item. An item may be in the list several times; a read
+ * then counts for its oldest unread occurrence.
  *
  * Items are known by a hash of their name. Two names with the same hash count as one, which costs a
  * few bytes fetched too early or too late, and nothing else. The functions do no I/O and read no
@@ -19,13 +19,13 @@
 #include "base/slice.h"
 
 #define FOLLOW_BEHIND 1024u
-#define FOLLOW_ITEMS 65536u           /* H8: known items from the position on; 1.8 MiB */
+#define FOLLOW_ITEMS 65536u           /* H8: known items from the position on; 2 MiB */
 
 struct follow_use {
     uint64_t items_read;
     /* Bytes that the job has brought. Unread ones: of items that the readers have not reached; of
-     * items before these; of skipped items. */
-    uint64_t read, ahead, behind, skipped;
+     * items before these; of passed items. */
+    uint64_t read, ahead, behind, passed;
 };
 
 struct follow;
@@ -45,7 +45,7 @@ bool follow_is_past(const struct follow *follow, uint64_t index) MUST_USE;
 uint64_t follow_position(const struct follow *follow);    /* an index */
 uint64_t follow_end(const struct follow *follow);         /* the number of items that were added */
 const struct follow_use *follow_use(const struct follow *follow);
-/* Judges what the readers have read and skipped since the last judgement, once that is `window`
+/* Judges what the readers have read and passed since the last judgement, once that is `window`
  * bytes. Returns the number of judgements in a row in which less than half of it was read. */
 unsigned follow_judge(struct follow *follow, uint64_t window);
 

@@ -6,10 +6,10 @@
  *                               │                                   └──> item.c: gets
  *                               └──> thread `job-files`: files.c: states on the disk
  *
- * A *job* is what clients see. While it is in progress, it has a *run*: a window of consecutive
+ * A *job* is what clients see. While it is in progress, it has a *run*: a ring of consecutive
  * items (a *job item* each). They end in any order, and are settled in the order of the list: the
  * cursor of the job never passes an item that is not done. So the state on the disk is right at any
- * moment, and the next process repeats at most a window. */
+ * moment, and the next process repeats at most the items of the ring. */
 #ifndef JOBS_INSIDE_H
 #define JOBS_INSIDE_H
 
@@ -22,7 +22,7 @@
 #include "s3/list_pages.h"
 #include "store/route.h"
 
-#define RUN_ITEMS 512u                /* H8: items of a window */
+#define RUN_ITEMS 512u                /* H8: items of the ring */
 
 /* The part of a job that changes. Under the lock. */
 struct job_report {

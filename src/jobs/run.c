@@ -1,8 +1,8 @@
 /* run.c - a job in progress. SPDX-License-Identifier: Apache-2.0
  *
- * The run takes items from its source and begins them, as long as the limit of gets and the window
- * allow it. The items at the front of the window that are done are *settled*: they go into the sums
- * and the cursor that the state file has.
+ * The run takes items from its source and begins them, as long as the limit of gets and the
+ * ring of items allow it. The items at the front of the ring that are done are *settled*: they go
+ * into the sums and the cursor that the state file has.
  *
  * If the origin fails, or a limit of Penstock refuses an item, the run pauses for a second, then 2,
  * 4 and up to 30 s. After each pause, one item is tried alone. Thus a job outlives an origin that
@@ -203,7 +203,7 @@ static void add_failure(struct job *job, const struct job_item *job_item)
         .status = job_item->result.status };
 }
 
-/* Moves the cursor behind the first item of the window. */
+/* Moves the cursor behind the first item of the ring. */
 static void settle(struct job_run *run, struct job_item *job_item)
 {
     struct job *job = run->job;
@@ -254,7 +254,7 @@ static void log_end(const struct job *job)
     arena_free(&keep);
 }
 
-/* Of a job that ends early, the items behind the cursor that are done count, too. */
+/* If a job ends early, its items behind the cursor that are done count, too. */
 static void add_last_failures(struct job_run *run)
 {
     pthread_mutex_lock(&run->jobs->lock);

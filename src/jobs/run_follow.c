@@ -189,7 +189,7 @@ void run_follow_turn(struct job_run *run)
     set_window(run);
     follow->wasted = follow_judge(follow->items, follow->window);
     struct job_readers now = { follow->before.read + use->items_read,
-                               follow->before.unread_bytes + use->skipped };
+                               follow->before.unread_bytes + use->passed };
     if (now.read == report->readers.read && now.unread_bytes == report->readers.unread_bytes)
         return;
     metric_add(M_JOB_UNREAD_BYTES, now.unread_bytes - report->readers.unread_bytes);
@@ -216,14 +216,14 @@ enum job_state run_follow_judge(const struct job_run *run, bool all_brought)
     if (follow->wasted >= WASTED_MAX)
         return JOB_UNREAD;
     if (all_brought && idle_ms >= LINGER_MS)
-        return use->read >= use->ahead + use->behind + use->skipped ? JOB_DONE : JOB_UNREAD;
+        return use->read >= use->ahead + use->behind + use->passed ? JOB_DONE : JOB_UNREAD;
     return !all_brought && is_full(run) && idle_ms >= IDLE_MS ? JOB_UNREAD : JOB_RUNNING;
 }
 
 slice run_follow_warn_unread(const struct job_run *run)
 {
     const struct follow_use *use = follow_use(run->follow->items);
-    bool idle = use->read >= use->ahead + use->behind + use->skipped;
+    bool idle = use->read >= use->ahead + use->behind + use->passed;
     slice why = idle
         ? S("the readers of this job have read nothing for an hour, and its window is full. "
             "Start the job again when they go on")
@@ -231,7 +231,7 @@ slice run_follow_warn_unread(const struct job_run *run)
             "has the order in which they read, and that they use the access key of the job");
     log_warn("job_follow_wasted", "job=%016" PRIx64 " items_read=%" PRIu64 " read_bytes=%" PRIu64
              " passed_bytes=%" PRIu64 " ahead_bytes=%" PRIu64 " why=\"%.*s\"",
-             run->job->id, use->items_read, use->read, use->behind + use->skipped, use->ahead,
+             run->job->id, use->items_read, use->read, use->behind + use->passed, use->ahead,
              SLICE_ARG(why));
     return why;
 }

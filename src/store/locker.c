@@ -47,7 +47,7 @@ struct locker {
     unsigned rests;                   /* looks until room is bytes_max again */
     struct locked *list;
     size_t count;
-    bool told;                        /* the log has that the kernel refused a lock */
+    bool reported;                    /* the log has that the kernel refused a lock */
     struct read_plan wanted[WANTED_MAX];    /* under the lock; with references */
     size_t wanted_count;
     pthread_t thread;
@@ -197,14 +197,14 @@ static size_t find_candidates(struct locker *locker, struct candidate *ret)
     return count;
 }
 
-static void tell_limit(struct locker *locker)
+static void report_limit(struct locker *locker)
 {
-    if (!locker->told)
+    if (!locker->reported)
         log_warn("store_lock_limit", "locked_bytes=%" PRIu64 " wanted_bytes=%" PRIu64 " why=\"the "
                  "kernel does not let Penstock lock more memory, so reads from the cache cost more "
                  "CPU time: raise the limit (LimitMEMLOCK in the unit, ulimit -l, or memlock of "
                  "the container), or lower memory_locked\"", locker->bytes, locker->bytes_max);
-    locker->told = true;
+    locker->reported = true;
 }
 
 /* Takes the reference, which is to the candidate's extent. */
@@ -220,7 +220,7 @@ static void lock_extent(struct locker *locker, const struct candidate *candidate
         return;
     }
     if (err == ERR_LIMIT) {
-        tell_limit(locker);
+        report_limit(locker);
         locker->room = locker->bytes;
         locker->rests = REST_LOOKS;
     }
