@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BLOCK_BYTES 4096
+#define BLOCK_BYTES 8192         /* what most requests need, so that one block does */
 #define LIST_ROOM_FIRST 32u    /* capacity of a new list, in items */
 #define SHORT_BYTES 256
 
@@ -17,22 +17,31 @@ struct arena_block {
 
 static size_t rounded(size_t bytes) { return (bytes + 15) & ~(size_t)15; }
 
-void *arena_alloc(struct arena *arena, size_t bytes)
+/* Returns memory that is not zeroed: a block is used again and again, and zeroing all of it costs
+ * more than zeroing what is asked for. */
+static void *take(struct arena *arena, size_t bytes)
 {
     check(bytes < SIZE_MAX / 2);
     size_t need = rounded(bytes);
     struct arena_block *block = arena->newest;
     if (!block || block->cap - block->used < need) {
         size_t cap = MAX(need, BLOCK_BYTES - sizeof(*block));
-        block = must_alloc(sizeof(*block) + cap);
-        block->cap = cap;
-        block->older = arena->newest;
+        block = malloc(sizeof(*block) + cap);
+        check(block != NULL && "out of memory");
+        *block = (struct arena_block){ .older = arena->newest, .cap = cap };
         arena->newest = block;
     }
     check(block->used + need <= block->cap);
     void *memory = block->bytes + block->used;
     block->used += need;
     arena->used_bytes += need;
+    return memory;
+}
+
+void *arena_alloc(struct arena *arena, size_t bytes)
+{
+    void *memory = take(arena, bytes);
+    memset(memory, 0, bytes);
     return memory;
 }
 
@@ -100,7 +109,7 @@ static void text_reserve(struct text *text, size_t more)
     size_t cap = rounded(MAX(MAX(2 * text->cap, text->len + more), (size_t)64));
     if (grow_in_place(text, cap))
         return;
-    char *grown = arena_alloc(text->arena, cap);
+    char *grown = take(text->arena, cap);
     if (text->len)
         memcpy(grown, text->ptr, text->len);
     text->ptr = grown;

@@ -49,6 +49,7 @@ struct timer_row {
 struct timers {
     struct timer_row **rows;            /* the rows of connections first, by enum row */
     size_t count;
+    uint64_t now_ms;                    /* when the first timer of this turn was started; 0: none was */
 };
 
 void timers_init(struct timers *timers, const unsigned row_ms[ROW_COUNT]);
@@ -56,8 +57,10 @@ void timers_free(struct timers *timers);
 /* Starts a timer that the caller owns, and in which fn and arg are set. A timer that waits already
  * starts again from now. list_del(&timer->link) stops a timer. */
 void timer_start(struct timers *timers, enum row row, struct http_timer *timer);
-int timers_wait_ms(const struct timers *timers);    /* until the next timer is due, at most 10 s */
-bool timers_run(struct timers *timers);             /* returns true if a timer was due */
+/* Call this function before each wait for events. Returns in how many milliseconds the next timer
+ * is due, at most 10 s. */
+int timers_end_turn(struct timers *timers);
+bool timers_run(struct timers *timers);    /* returns true if a timer was due */
 
 /* ---- an address, on all loops ---- */
 

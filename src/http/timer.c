@@ -5,7 +5,8 @@
  * few pointers. To find the next timer that is due, the loop looks at one timer of each row. The
  * first rows belong to connections. Each further row is made with the first timer of its length,
  * and stays. All timers use the monotonic clock. libh2o's own timers are not used, because they
- * follow the wall clock. */
+ * follow the wall clock. The first timer that starts in a turn of the loop reads the clock; the
+ * others of that turn take the same time, so they are due earlier by at most one turn. */
 #include "http/inside.h"
 
 #include <stdlib.h>
@@ -44,17 +45,19 @@ void timers_free(struct timers *timers)
     *timers = (struct timers){ 0 };
 }
 
-static void start(struct timer_row *row, struct http_timer *timer)
+static void start(struct timers *timers, struct timer_row *row, struct http_timer *timer)
 {
     check(timer->fn != NULL);
+    if (!timers->now_ms)
+        timers->now_ms = mono_ms();
     list_del(&timer->link);
-    timer->due_ms = mono_ms() + row->ms;
+    timer->due_ms = timers->now_ms + row->ms;
     list_add(&row->waiting, &timer->link);
 }
 
 void timer_start(struct timers *timers, enum row row, struct http_timer *timer)
 {
-    start(timers->rows[row], timer);
+    start(timers, timers->rows[row], timer);
 }
 
 static struct timer_row *row_of(struct timers *timers, unsigned ms)
@@ -72,7 +75,7 @@ struct http_timer *http_timer_start(struct http_loop *loop, unsigned ms, void (*
     timer->fn = fn;
     timer->arg = arg;
     list_init(&timer->link);
-    start(row_of(&loop->timers, ms), timer);
+    start(&loop->timers, row_of(&loop->timers, ms), timer);
     return timer;
 }
 
@@ -91,9 +94,10 @@ static struct http_timer *oldest(const struct timer_row *row)
     return list_empty(&row->waiting) ? NULL : list_of(row->waiting.next, struct http_timer, link);
 }
 
-int timers_wait_ms(const struct timers *timers)
+int timers_end_turn(struct timers *timers)
 {
     uint64_t now = mono_ms(), due = now + WAIT_MS_MAX;
+    timers->now_ms = 0;
     for (size_t i = 0; i < timers->count; i++)
         if (oldest(timers->rows[i]))
             due = MIN(due, oldest(timers->rows[i])->due_ms);
@@ -102,7 +106,7 @@ int timers_wait_ms(const struct timers *timers)
 
 bool timers_run(struct timers *timers)
 {
-    uint64_t now = mono_ms();
+    uint64_t now = timers->now_ms = mono_ms();    /* a timer that fn starts is due after now */
     struct http_timer *timer;
     bool any = false;
     for (size_t i = 0; i < timers->count; i++) {

@@ -27,11 +27,13 @@
 #define SHARDS 64u
 #define BUCKETS_FIRST 16u
 
+/* A get first reads what stands first, so that it mostly waits for one cache line. */
 struct entry {
-    struct metadata *metadata;
     _Atomic(struct entry *) next;     /* in its bucket */
-    struct list queued;
+    struct object_id id;              /* of the metadata: a get follows no pointer to compare it */
+    struct metadata *metadata;
     atomic_bool used;         /* a get found it since it was queued */
+    struct list queued;
 };
 
 struct buckets {
@@ -59,7 +61,7 @@ static_assert((UINT8_MAX + 1) % SHARDS == 0, "a byte of an id names each shard e
 
 static size_t entry_bytes(const struct metadata *metadata)
 {
-    return metadata_bytes(metadata) + sizeof(struct entry) + sizeof(struct entry *);
+    return metadata_bytes(metadata) + sizeof(struct entry) + 2 * sizeof(struct entry *);
 }
 
 /* An id is a keyed hash, so its bytes need no further hash. The first one selects the shard. */
@@ -78,7 +80,7 @@ static _Atomic(struct entry *) *bucket_of(struct shard *shard, const struct obje
 
 static bool is_of(const struct entry *entry, const struct object_id *id)
 {
-    return memcmp(entry->metadata->id.bytes, id->bytes, sizeof(id->bytes)) == 0;
+    return memcmp(entry->id.bytes, id->bytes, sizeof(id->bytes)) == 0;
 }
 
 /* Finds the pointer to the entry, or the NULL at the end of its bucket. Under the lock. */
@@ -92,7 +94,7 @@ static _Atomic(struct entry *) *place_of(struct shard *shard, const struct objec
 
 static void put_first(struct shard *shard, struct entry *entry)
 {
-    _Atomic(struct entry *) *bucket = bucket_of(shard, &entry->metadata->id);
+    _Atomic(struct entry *) *bucket = bucket_of(shard, &entry->id);
     atomic_store(&entry->next, atomic_load(bucket));
     atomic_store(bucket, entry);
 }
@@ -143,7 +145,7 @@ static struct entry *evict(struct metadata_cache *cache, struct shard *shard)
     while (!list_empty(&shard->queue)) {
         struct entry *oldest = list_of(shard->queue.next, struct entry, queued);
         if (!atomic_load_explicit(&oldest->used, memory_order_relaxed))
-            return take_out(cache, shard, &oldest->metadata->id);
+            return take_out(cache, shard, &oldest->id);
         atomic_store_explicit(&oldest->used, false, memory_order_relaxed);
         list_del(&oldest->queued);
         list_add(&shard->queue, &oldest->queued);
@@ -241,12 +243,13 @@ struct metadata *metadata_cache_get(struct metadata_cache *cache,
 void metadata_cache_put(struct metadata_cache *cache, struct metadata *metadata)
 {
     struct entry *entry = must_alloc(sizeof(*entry));
+    entry->id = metadata->id;
     entry->metadata = metadata_ref(metadata);
     struct shard *shard = shard_of(cache, &metadata->id);
     pthread_mutex_lock(&shard->lock);
     struct entry *old = take_out(cache, shard, &metadata->id);
     struct buckets *outgrown = NULL;
-    if (shard->count >= atomic_load(&shard->buckets)->count)
+    if (shard->count >= atomic_load(&shard->buckets)->count / 2)
         outgrown = grow(shard);
     put_first(shard, entry);
     list_add(&shard->queue, &entry->queued);

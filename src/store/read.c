@@ -20,6 +20,7 @@
  * belong to one thread. */
 #include <assert.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "base/guard.h"
 #include "base/metric.h"
@@ -216,14 +217,14 @@ static uint32_t plan_mark(const struct read_plan *plan)
 {
     const struct entry *entries = plan->entries;
     size_t metadata_len = entries[0].whole ? metadata_block_bytes(plan->metadata) : 0;
-    const uint64_t parts[] = { entries[0].etag_hash, entries[0].len, entries[0].ordinal,
-                               entries[0].offset, plan->blocks.first, plan->blocks.len,
-                               metadata_len };
-    uint32_t mark = crc32c(0, plan->id.bytes, sizeof(plan->id.bytes));
-    mark = crc32c(mark, parts, sizeof(parts));
+    uint64_t parts[] = { entries[0].etag_hash, entries[0].len, entries[0].ordinal,
+                         entries[0].offset, plan->blocks.first, plan->blocks.len,
+                         metadata_len, 0, 0 };
+    memcpy(&parts[7], plan->id.bytes, sizeof(plan->id.bytes));
+    uint64_t mark = XXH3_64bits(parts, sizeof(parts));
     for (uint32_t i = 0; i < plan->unit_count; i++)
-        mark = crc32c(mark, &entries[i].mark, sizeof(entries[i].mark));
-    return mark;
+        mark = XXH3_64bits_withSeed(&entries[i].mark, sizeof(entries[i].mark), mark);
+    return (uint32_t)mark;
 }
 
 static uint64_t first_block_at(const struct read_plan *plan)

@@ -31,7 +31,7 @@ TEST(timers_fire_in_the_order_they_are_due)
     ok(gone == NULL);
     for (unsigned i = 0; i < 200; i += 3)
         http_timer_stop(&timers[i]);
-    ok(timers_wait_ms(&loop.timers) <= 5);
+    ok(timers_end_turn(&loop.timers) <= 5);
     ok(!timers_run(&loop.timers) || order[0] == 'a');
     uint64_t began = mono_ms();
     while (mono_ms() < began + 20000 && strlen(order) < 3) {
@@ -39,7 +39,7 @@ TEST(timers_fire_in_the_order_they_are_due)
         timers_run(&loop.timers);
     }
     assert_string_equal(order, "abc");
-    ok(timers_wait_ms(&loop.timers) > 5000);
+    ok(timers_end_turn(&loop.timers) > 5000);
     http_timer_stop(&a);    /* still ours after it fired */
     http_timer_stop(&b);
     http_timer_stop(&c);
@@ -91,12 +91,47 @@ TEST(a_row_fires_its_oldest_first_and_starting_again_is_young_again)
     assert_string_equal(order, "21");
     uint64_t began = mono_ms();
     timer_start(&timers, ROW_HEAD, &first);
-    uint64_t wait = timers_wait_ms(&timers);
+    uint64_t wait = timers_end_turn(&timers);
     ok(wait <= 20 && wait + (mono_ms() - began) > 5);    /* but for what has passed meanwhile */
     list_del(&first.link);
     timers_free(&timers);
 }
 
-RUN(cmocka_unit_test(timers_fire_in_the_order_they_are_due),
+static struct timers turning;
+static struct http_timer again;
+
+static void start_again(void *arg)
+{
+    strcat(order, "g");
+    if (strlen(order) < 10)    /* so that a fault ends, too */
+        timer_start(&turning, ROW_IDLE, &again);
+}
+
+TEST(a_turn_has_one_time_and_a_timer_that_starts_itself_waits_anew)
+{
+    struct http_timer early = { .fn = note, .arg = (void *)"e" };
+    timers_init(&turning, row_ms);
+    again = (struct http_timer){ .fn = start_again };
+    list_init(&early.link);
+    list_init(&again.link);
+    order[0] = '\0';
+    timer_start(&turning, ROW_HEAD, &early);
+    usleep(10000);
+    timer_start(&turning, ROW_IDLE, &again);
+    ok(again.due_ms - row_ms[ROW_IDLE] == early.due_ms - row_ms[ROW_HEAD]);
+    ok(timers_end_turn(&turning) == 0);    /* 5 ms of a turn that took 10 */
+    timer_start(&turning, ROW_HEAD, &early);
+    usleep(10000);
+    ok(timers_run(&turning));
+    assert_string_equal(order, "g");       /* and not again in the same turn */
+    usleep(2000);
+    (void)timers_end_turn(&turning);
+    timer_start(&turning, ROW_HEAD, &early);    /* a new turn has a time of its own */
+    ok(early.due_ms - row_ms[ROW_HEAD] > again.due_ms - row_ms[ROW_IDLE]);
+    timers_free(&turning);
+}
+
+RUN(cmocka_unit_test(a_turn_has_one_time_and_a_timer_that_starts_itself_waits_anew),
+    cmocka_unit_test(timers_fire_in_the_order_they_are_due),
     cmocka_unit_test(a_timer_may_stop_itself_while_it_fires),
     cmocka_unit_test(a_row_fires_its_oldest_first_and_starting_again_is_young_again))
