@@ -49,7 +49,7 @@ struct timer_row {
 struct timers {
     struct timer_row **rows;            /* the rows of connections first, by enum row */
     size_t count;
-    uint64_t now_ms;                    /* when the first timer of this turn was started; 0: none was */
+    uint64_t now_ms;                    /* the time of this turn; 0: no timer was started in it */
 };
 
 void timers_init(struct timers *timers, const unsigned row_ms[ROW_COUNT]);

@@ -93,7 +93,8 @@ static void *run(void *arg)
     struct http_loop *loop = arg;
     set_up(loop);
     while (!loop->ending) {
-        int due_ms = timers_end_turn(&loop->timers), wait_ms = list_empty(&loop->unread) ? due_ms : 0;
+        int due_ms = timers_end_turn(&loop->timers);
+        int wait_ms = list_empty(&loop->unread) ? due_ms : 0;
         if (!wait_ms)
             h2o_socket_write(loop->turn_sock, NULL, 0, on_turn);    /* on_turn comes in this run */
         h2o_evloop_run(loop->events, wait_ms);
