@@ -24,7 +24,7 @@ bool alias_is_plain(slice key)
     return true;
 }
 
-/* Without its last segment and the slash behind it. */
+/* Returns the length of the path without its last segment and the slash before that. */
 static size_t parent(const char *path, size_t len)
 {
     while (len && path[--len] != '/')

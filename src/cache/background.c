@@ -15,8 +15,8 @@ struct background {
     struct list link;             /* loop->background */
     struct cache_loop *loop;
     struct get *get;
-    struct metadata *metadata;    /* whose mark it holds */
-    struct arena keep;            /* holds what the get asks for */
+    struct metadata *metadata;    /* it has the mark of this get */
+    struct arena keep;            /* holds the slices of get_ask */
 };
 
 static void background_end(struct background *background)

@@ -29,8 +29,8 @@ struct standing {
     bool full;                    /* it has the checksums of the whole object */
 };
 
-/* May the metadata answer without the origin? The order of the questions is the rule: first the right
- * to read, then the demands of the client, then the age. */
+/* May the metadata answer without the origin? The order of the questions is the rule: first the
+ * right to read, then the demands of the client, then the age. */
 enum judgement decision_judge(const struct demand *demand, const struct standing *standing,
                               int64_t now_s);
 /* May the metadata answer although the origin could not confirm it, because the origin fails?

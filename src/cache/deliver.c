@@ -65,7 +65,8 @@ static void note_refusal(struct fetch *fetch, const struct origin_reply *reply)
         if (is_of_refusal(reply->fields[i].name))
             text_printf(&fetch->error.fields, "%.*s: %.*s\r\n", SLICE_ARG(reply->fields[i].name),
                         SLICE_ARG(reply->fields[i].value));
-    slice id = origin_reply_get(reply, S("x-amz-request-id"));    /* as in what is passed on */
+    /* As for answers that are passed on. */
+    slice id = origin_reply_get(reply, S("x-amz-request-id"));
     if (id.len && !origin_reply_get(reply, S("x-amz-id-2")).len)
         text_printf(&fetch->error.fields, "x-amz-id-2: %.*s\r\n", SLICE_ARG(id));
 }
@@ -90,14 +91,14 @@ static void on_head(struct origin_call *call, const struct origin_reply *reply)
     unlock(fetch);
 }
 
-/* A span of the next record: up to the end of its group, of what is wanted, of the object. */
+/* Returns the length of the next record. It ends with its group, or with the wanted bytes. */
 static uint64_t record_length(const struct fetch *fetch)
 {
     uint64_t group_end = (fetch->next / GROUP_BYTES + 1) * GROUP_BYTES;
     return MIN(group_end, fetch->end) - fetch->next;
 }
 
-/* Someone else has brought, or is bringing, what would come next. */
+/* True if another fetch brings the next bytes, or the store has them. */
 static bool already_here(struct fetch *fetch)
 {
     struct flight *other = flight_find(fetch->inflight, fetch->metadata->etag_hash, fetch->next);
@@ -109,9 +110,10 @@ static bool already_here(struct fetch *fetch)
                            fetch->next / UNIT_BYTES, 1, fetch->asked.as.among) > 0;
 }
 
-/* A stream that is not stored does not rely on the store, because the next write may remove these
- * bytes. It ends where a fetch ahead of it has begun, unless others read it: they may be too far
- * behind for the flights of that fetch. */
+/* True if the readers get the next bytes without this fetch. A stream that is not stored does
+ * not rely on the store, because the next write may remove these bytes. It ends where a fetch
+ * ahead of it has begun, unless it has several readers: some may be too far behind for the
+ * flights of that fetch. */
 static bool comes_otherwise(struct fetch *fetch)
 {
     if (fetch->admission.admitted)
@@ -145,8 +147,8 @@ static bool is_stored(struct fetch *fetch)
     return admission->stores;
 }
 
-/* True if the fetch is ahead of its reader, and the disk does not keep up. It then waits for its reader
- * as if its bytes were not stored: otherwise the store would refuse records. */
+/* True if the fetch is ahead of its reader, and the disk does not keep up. It then waits for its
+ * reader as if its bytes were not stored: otherwise the store would refuse records. */
 static bool outruns_disk(const struct fetch *fetch)
 {
     const struct inflight *inflight = fetch->inflight;
@@ -155,7 +157,7 @@ static bool outruns_disk(const struct fetch *fetch)
 
 enum step { STEP_GO, STEP_PAUSE, STEP_NO_SLOT, STEP_ENOUGH };
 
-/* Under the lock: may the next byte be taken, and is there a flight for it? */
+/* Says whether the next byte may be taken, and makes a flight for it. Under the lock. */
 static enum step next_step(struct fetch *fetch)
 {
     if (fetch->next >= fetch->end)
@@ -164,7 +166,7 @@ static enum step next_step(struct fetch *fetch)
         return STEP_GO;
     bool may_go_on = fetch->ahead.detached && is_stored(fetch) && !outruns_disk(fetch);
     if (!fetch->readers.count && fetch->stream.began && !may_go_on) {
-        fetch->end = fetch->next;    /* H6: ends with the record that was under way */
+        fetch->end = fetch->next;    /* H6: ends with the record that was being filled */
         return STEP_ENOUGH;
     }
     /* The caller that began the fetch knew that its first record is missing. */
@@ -194,7 +196,7 @@ static enum step next_step(struct fetch *fetch)
     return STEP_GO;
 }
 
-/* A landed flight that is not going to be found in the store stays joinable a while. */
+/* Keeps a flight that the store does not get, so that slower readers can join it for a while. */
 static void keep(struct fetch *fetch, struct flight *flight)
 {
     struct flight **kept = fetch->stream.kept;
@@ -203,8 +205,8 @@ static void keep(struct fetch *fetch, struct flight *flight)
     kept[UNSTORED_KEPT - 1] = flight_ref(flight);
 }
 
-/* A small object in the store is one record, with the metadata in front. If that record is bad, its
- * metadata is lost, too. So units that are fetched to replace it bring the metadata along. */
+/* True if the metadata must be stored with the bytes of a small object. Its record has the metadata
+ * in front, so a bad record loses both, and a fetch that replaces its units brings both again. */
 static bool comes_with_metadata(const struct fetch *fetch, const struct flight *flight)
 {
     return flight->metadata->size <= WHOLE_BYTES_MAX &&
@@ -212,7 +214,7 @@ static bool comes_with_metadata(const struct fetch *fetch, const struct flight *
             (flight->start == 0 && flight->length == flight->metadata->size));
 }
 
-/* Metadata may have been refused before the store admitted bytes of the object. */
+/* True if the metadata must be stored with these bytes: the store may have refused it before. */
 static bool needs_metadata(const struct fetch *fetch, const struct flight *flight)
 {
     struct inflight *inflight = fetch->inflight;
@@ -221,7 +223,7 @@ static bool needs_metadata(const struct fetch *fetch, const struct flight *fligh
             !store_knows(cache_store(inflight->cache), &inflight->id, &inflight->name));
 }
 
-/* The current flight is full: it goes to the store, or is kept a while for slower readers. */
+/* Gives the current flight, which is full, to the store, or keeps it for slower readers. */
 static void land(struct fetch *fetch)
 {
     struct flight *flight = fetch->stream.current;
@@ -287,7 +289,7 @@ static enum origin_take on_body(struct origin_call *call, slice bytes)
         text_add(&fetch->error.body, slice_sub(bytes, 0, room));
         return ORIGIN_TAKEN;
     }
-    /* bytes that were taken before the pause, perhaps in other pieces */
+    /* The origin sends bytes that were taken before the pause again, perhaps in other pieces. */
     size_t consumed = MIN(fetch->stream.taken, bytes.len);
     fetch->stream.taken -= consumed;
     bytes = slice_from(bytes, consumed);
@@ -327,7 +329,7 @@ static enum origin_take on_body(struct origin_call *call, slice bytes)
 
 /* ---- the end ---- */
 
-/* Units that came whole before it broke off are worth keeping. */
+/* Ends the current flight of a fetch that broke off. Units that came whole go to the store. */
 static void close_current(struct fetch *fetch)
 {
     struct flight *flight = fetch->stream.current;
@@ -356,7 +358,7 @@ static bool worth_another_try(const struct fetch *fetch, enum err err)
            (err == ERR_ORIGIN_CUT || err == ERR_ORIGIN_CONNECT || err == ERR_ORIGIN_TIMEOUT);
 }
 
-/* No version is known to be current. */
+/* Notes that no version is known to be current. */
 static void learn_none(struct fetch *fetch)
 {
     const struct learnt none = { .answers = fetch->sent.answers };
@@ -388,8 +390,8 @@ static bool is_gone(const struct fetch *fetch, enum err err)
             (fetch->request.status == 404 && fetch->inflight->name.version.len));
 }
 
-/* Was the client refused? An archived object is no denial: only clients that may read it learn
- * that. */
+/* True if the origin refused the client. The answer that an object is archived is no denial: only
+ * clients that may read the object get this answer. */
 static bool is_denial(const struct fetch *fetch, enum err err, slice code, bool answered)
 {
     if (!answered)
@@ -398,9 +400,9 @@ static bool is_denial(const struct fetch *fetch, enum err err, slice code, bool 
            !slice_eq(code, S("InvalidObjectState"));
 }
 
-/* Every denial has the same document, ours. The origin's comes with a GET alone, and a cached
- * object is asked for by HEAD: passed on, the document would tell a refused client what is
- * cached. */
+/* Every denial has the same document, which Penstock makes. The origin's document comes with a GET
+ * alone, and the right to a cached object is asked for by a HEAD. So a document that was passed on
+ * would show a refused client which objects are cached. */
 static void set_refusal(struct fetch *fetch, enum err err)
 {
     slice body = text_slice(&fetch->error.body), code = S(""), message;
@@ -420,7 +422,8 @@ static void set_refusal(struct fetch *fetch, enum err err)
     fetch->err = err;
 }
 
-/* Judges the end of the call, in *err and fetch->err. Under the lock. True: all bytes came. */
+/* Judges the end of the call, in *err and fetch->err. Returns true if all bytes came. Under the
+ * lock. */
 static bool judge_end(struct fetch *fetch, enum err *err)
 {
     if (fetch->canceled && !fetch->err)
@@ -440,7 +443,8 @@ static bool judge_end(struct fetch *fetch, enum err *err)
     return false;
 }
 
-/* Under the lock. Readers see it over; the last of them to leave frees it, or we. */
+/* Ends the fetch for its readers. The last reader that leaves frees it; without readers, it is
+ * freed here. Under the lock. */
 static void retire(struct fetch *fetch)
 {
     close_current(fetch);
@@ -457,7 +461,7 @@ static void retire(struct fetch *fetch)
 
 static void on_disk(struct store_removal *refusing, enum err err)
 {
-    (void)err;    /* out of service is as good: after it, metadata is revalidated */
+    (void)err;    /* when a folder returns to service, its metadata is revalidated */
     struct fetch *fetch = container_of(refusing, struct fetch, error.refusing);
     struct flights *flights = fetch->inflight->flights;
     struct object_id id = fetch->inflight->id;
@@ -466,8 +470,9 @@ static void on_disk(struct store_removal *refusing, enum err err)
     flights_unlock(flights, &id);
 }
 
-/* Under the lock. Nobody hears that the shared identity was refused what is here before that is on
- * disk: a crash does not undo it. True: then it is over. */
+/* If the shared identity was refused an object that is stored, stores the refusal first: after a
+ * client has seen the refusal, a crash must not undo it. Returns true if the fetch is over only
+ * when the refusal is on disk. Under the lock. */
 static bool refuse_first(struct fetch *fetch)
 {
     if (!permit_refused(fetch))

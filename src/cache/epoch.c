@@ -19,7 +19,7 @@ static struct {
     struct epoch_pair pair;
     atomic_ullong moved;      /* the moment of the last change */
     _Atomic uint64_t latest;  /* the highest number of a write */
-} epochs[EPOCHS];    /* process-wide: pages nobody touched cost nothing */
+} epochs[EPOCHS];    /* process-wide; a page that was never touched takes no memory */
 
 static_assert(EPOCHS == UINT16_MAX + 1, "there is a row for each value of two bytes");
 
@@ -147,7 +147,7 @@ static struct {
     struct epoch_pair pair;
     struct restatement last;
 } of_buckets[BUCKET_EPOCHS];
-static atomic_bool any_restated;    /* a hit pays for no name while nothing was restated */
+static atomic_bool any_restated;    /* while it is false, a hit need not hash the bucket's name */
 
 static size_t row_of_bucket(slice bucket)
 {

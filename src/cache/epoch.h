@@ -68,9 +68,9 @@ struct epoch_note epoch_now(const struct object_id *id);
 bool epoch_holds(const struct object_id *id, struct epoch_note since);
 
 /* To be called when an answer of the origin has shown that there was a write by another way than
- * Penstock. Fills that began before are not published, but for that of the answer: its fetch goes on
- * with the returned note. `since` is the present note of the fetch. If it does not hold any more, it
- * is returned. */
+ * Penstock. Fills that began before are not published, but for that of the answer: its fetch
+ * goes on with the returned note. `since` is the present note of the fetch. If it does not hold
+ * any more, it is returned. */
 struct epoch_note epoch_supersede(const struct object_id *id, struct epoch_note since) MUST_USE;
 
 /* Lists have epochs, too: any write in a bucket may change the bucket's lists. Buckets have pairs

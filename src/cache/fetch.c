@@ -59,8 +59,8 @@ static slice query_of(struct fetch *fetch)
     return text_slice(&query);
 }
 
-/* Nobody waits for it any more, and nothing of it is on its way: the others in the origin's queue
- * come sooner without it. From then on nobody can join it. */
+/* A fetch that has lost its readers before it is sent is not sent: the other calls in the origin's
+ * queue then come sooner. From then on, no reader can join it. */
 static enum err may_send(struct origin_call *call, bool again)
 {
     (void)again;
@@ -104,7 +104,8 @@ void fetch_send(struct fetch *fetch)
     bool of_known = fetch->asked.kind == FETCH_GET || fetch->asked.span.part;
     if (fetch->metadata && of_known && learn_has_strong_etag(fetch->metadata) &&
         guard_on(GUARD_IF_MATCH))
-        fetch->request.fields[count++] = (struct http_field){ S("if-match"), fetch->metadata->etag };
+        fetch->request.fields[count++] =
+            (struct http_field){ S("if-match"), fetch->metadata->etag };
     fetch->request.call = (struct origin_call){
         .events = &deliver_events,
         .may_send = may_send,
@@ -135,8 +136,8 @@ struct fetch *fetch_start(struct inflight *inflight, enum fetch_kind kind,
     check(kind == FETCH_HEAD || span->first < span->end || span->suffix || span->plain);
     check(!span->suffix || !span->first);
     fetch->asked.span = *span;
-    /* A get may go on in an inflight that newcomers do not join any more, because its note does not
-     * hold. Its fills are not published: answers in another inflight are not compared with its. */
+    /* The inflight may be one that later gets do not join, because its note does not hold. Its
+     * fills are not published: no answer in another inflight is compared with this one. */
     fetch->sent.epoch = inflight->epoch;
     fetch->sent.compared = store_compared(cache_store(inflight->cache));
     fetch->sent.at_ms = ageing_ms();
@@ -274,8 +275,9 @@ void fetch_progress(struct fetch *fetch, uint64_t offset)
     }
 }
 
-/* Nobody is there, no record is under way, and more would come: an answer that has all come ends by
- * itself, and its connection lives on. */
+/* True if the call of a fetch without readers is to be canceled: no record is being filled, and
+ * more bytes would come. An answer that has come whole ends by itself, and its connection can be
+ * reused. */
 static bool is_of_no_use(const struct fetch *fetch)
 {
     bool in_record = fetch->admission.stores && fetch->stream.current;
@@ -297,7 +299,7 @@ void fetch_leave(struct fetch **fetch)
     } else if (is_of_no_use(mine) && (!mine->ahead.detached || mine->stream.pacing)) {
         if (!mine->canceled)
             origin_cancel(&mine->request.call);
-        mine->canceled = true;    /* nobody joins it any more */
+        mine->canceled = true;    /* no reader may join it any more */
     } else if (!mine->answered || mine->stream.tries) {
         origin_ask_again(&mine->request.call);    /* it may not have been sent (again) yet */
     }

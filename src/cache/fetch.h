@@ -77,7 +77,7 @@ struct fetch_readers {
 /* How a fetch was begun ahead of its reader (window.h). Under the lock. */
 struct fetch_ahead {
     bool began;                   /* it was */
-    bool holds_slots;             /* has slots set aside, until it is over and keeps no bytes in them */
+    bool holds_slots;             /* slots are set aside, until it is over and uses none */
     bool detached;                /* goes on without readers as long as its bytes are stored */
 };
 
@@ -85,7 +85,7 @@ struct fetch_ahead {
 struct admission {
     bool admitted;                /* they may be stored, if the store admits their record */
     bool stores;                  /* the store takes the record that begins at `judged` */
-    bool staged;                  /* ... but has not admitted it: it is for a reader that comes soon */
+    bool staged;                  /* ... but did not admit it: it is for a reader that comes soon */
     uint64_t judged;              /* start of the record that the store judged last; NO_END: none */
     bool may_stage;               /* the get has few enough bytes to stage them */
     bool ahead, read;             /* as in struct store_append */
@@ -131,9 +131,9 @@ struct fetch {
     struct refusal *refusal;
     uint64_t next, end;           /* the byte that comes next, and the first that is not wanted */
     struct fetch_readers readers;
-    /* These are for the leader: the origin thread that runs the call. It writes admission and stream
-     * under the lock (but for `skip` and `taken`), because readers look at both; they also end a
-     * pause, and the slots take the kept flights. */
+    /* These are for the leader: the origin thread that runs the call. It writes admission and
+     * stream under the lock (but for `skip` and `taken`), because readers look at both. Readers
+     * also end a pause, and slots_press takes the kept flights. */
     struct fetch_request {
         struct origin_call call;
         struct http_field fields[3];
@@ -167,8 +167,8 @@ struct fetch *fetch_join(struct inflight *inflight, uint64_t etag_hash, uint64_t
  * no such fetch. Under the lock. */
 uint64_t fetch_next_claim(struct inflight *inflight, uint64_t etag_hash, uint64_t from);
 struct fetch *fetch_join_this(struct fetch *fetch) MUST_USE;
-/* Notes that this reader waits for the fetch, too. If the reader is of a lower rank, or belongs to no
- * list, the fetch waits for a connection in its place. Accepts NULL. Under the lock. */
+/* Notes that this reader waits for the fetch, too. If the reader is of a lower rank, or belongs to
+ * no list, the fetch waits for a connection in its place. Accepts NULL. Under the lock. */
 void fetch_joined(struct fetch *fetch, const struct asker *asker);
 /* To be called when a reader has come to this offset. Paces streams that are not stored. Under the
  * lock. */
@@ -176,7 +176,8 @@ void fetch_progress(struct fetch *fetch, uint64_t offset);
 /* To be called when a reader leaves. Under the lock. May free the fetch. */
 void fetch_leave(struct fetch **fetch);
 void fetch_drop_kept(struct fetch *fetch);    /* under the lock */
-bool fetch_keeps_bytes(const struct fetch *fetch) MUST_USE;    /* for slower readers; under the lock */
+/* True if it keeps flights for slower readers. Under the lock. */
+bool fetch_keeps_bytes(const struct fetch *fetch) MUST_USE;
 void fetch_slot_free(struct fetch *fetch);    /* the slots call it: a slot is free for this fetch */
 
 /* Shared by fetch.c and deliver.c alone. */

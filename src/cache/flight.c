@@ -29,7 +29,7 @@ struct shard {
 struct flights {
     struct cache *cache;
     struct shard shards[SHARDS];
-    atomic_size_t objects;        /* also those that nobody finds any more */
+    atomic_size_t objects;        /* number of inflights, unhooked ones included */
     pthread_mutex_t slots_lock;
     size_t slots_max, slots_used, slots_reserved;
     struct list slots_queue;      /* fetches that wait for a slot, first come first */
@@ -198,8 +198,8 @@ void inflight_set_metadata(struct inflight *inflight, struct metadata *metadata)
     metadata_unref(&old);
 }
 
-/* Newcomers join the inflight of the newest version. If no version is known to be current, they
- * start anew. */
+/* Later gets join the inflight of the newest version. If no version is known to be current, they
+ * find no metadata, and ask the origin. */
 enum learnt_how inflight_learn(struct inflight *inflight, const struct learnt *answer,
                                struct epoch_note *since)
 {
@@ -207,7 +207,7 @@ enum learnt_how inflight_learn(struct inflight *inflight, const struct learnt *a
     bool other = before.etag_hash != answer->etag_hash;
     bool late = other && answer->answers < before.answers;
     struct epoch_note own = *since;
-    /* without a strong ETag, there are no fills */
+    /* Versions without a strong ETag have no fills. */
     if (other && before.answers && (before.strong || (late && answer->strong)))
         own = epoch_supersede(&inflight->id, *since);
     if (late || !answer->etag_hash)
@@ -247,16 +247,16 @@ void waiters_wake(struct list *waiters)
 
 /* ---- slots ---- */
 
-/* The first in the queue is invited to try again. An invitation ends in a slot, which invites the
- * next, or in slots_forget, which does too, or in the queue again, and then somebody has slots to
- * give. */
+/* Invites the first fetch of the queue to try again. The invitation ends in one of three ways.
+ * The fetch gets a slot, or leaves (slots_forget): both invite the next fetch. Or the fetch goes
+ * back to the queue: then a flight has the slots, and its end invites again. */
 static void invite(struct flights *flights)    /* under slots_lock */
 {
     if (list_empty(&flights->slots_queue) || flights->slots_used >= flights->slots_max)
         return;
     struct fetch *next = list_of(list_take(&flights->slots_queue), struct fetch, slot.link);
     next->slot.invited = true;
-    fetch_slot_free(next);    /* only posts: the lock may be held */
+    fetch_slot_free(next);    /* posts a message, so this lock and the object's may be held */
 }
 
 static bool slot_take(struct flights *flights, size_t bytes, struct fetch *asker)
@@ -268,7 +268,7 @@ static bool slot_take(struct flights *flights, size_t bytes, struct fetch *asker
     if (fits) {
         flights->slots_used += bytes;
         invite(flights);
-    } else {    /* an invited asker keeps its place, the first */
+    } else {    /* an invited fetch keeps the first place */
         list_add(asker->slot.invited ? flights->slots_queue.next : &flights->slots_queue,
                  &asker->slot.link);
         metric_add(M_CACHE_SLOT_WAITS, 1);
@@ -307,7 +307,8 @@ bool slots_spare(struct flights *flights, struct fetch *fetch)
     return !wanted;
 }
 
-/* A fetch in the list is not freed without the list's lock, nor once we have its shard's. */
+/* A fetch in the list is freed only under the list's lock and its shard's lock, so this function
+ * may look at it under one of the two. */
 void slots_press(struct flights *flights)
 {
     pthread_mutex_lock(&flights->slots_lock);
@@ -322,7 +323,7 @@ void slots_press(struct flights *flights)
             fetch_drop_kept(fetch);
             flights_unlock(flights, &id);
         } else {
-            sched_yield();    /* the locks are in the other order everywhere else */
+            sched_yield();    /* all other functions take the shard's lock first */
         }
         pthread_mutex_lock(&flights->slots_lock);
     }

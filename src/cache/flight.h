@@ -41,7 +41,7 @@ struct inflight {
     struct object_id id;
     const struct rules *rules;
     struct object_name name;      /* own copies, but for the endpoint */
-    struct metadata *metadata;    /* from the newest answer; NULL before it, or if there is no object */
+    struct metadata *metadata;    /* of the newest answer; NULL before it, or without an object */
     struct learnt {               /* of the newest answer */
         uint64_t etag_hash;       /* 0: before the first answer, or there is no object */
         unsigned answers;         /* number of answers up to it, and of late ones */
@@ -99,21 +99,21 @@ struct inflight *inflight_get(struct flights *flights, const struct object_id *i
                           const struct object_name *name, const struct rules *rules) MUST_USE;
 struct inflight *inflight_ref(struct inflight *inflight) MUST_USE;
 void inflight_unref(struct inflight **inflight);
-/* True if bytes that are fetched for it now may still be published: no write or purge has come since it
- * was put into the table. */
+/* True if bytes that are fetched for it now may still be published: no write or purge has come
+ * since it was put into the table. */
 bool inflight_is_current(const struct inflight *inflight) MUST_USE;
 void inflight_unhook(struct flights *flights, const struct object_id *id);
 void inflight_set_metadata(struct inflight *inflight, struct metadata *metadata);
-/* To be called when the fill's record was published, or not. If not, and no answer has said otherwise
- * since, the store must not keep the metadata of an older version. */
+/* To be called when the fill's record was published, or not. If not, and no answer has said
+ * otherwise since, the store must not keep the metadata of an older version. */
 void inflight_fill_ended(struct inflight *inflight, const struct epoch_fill *fill, enum err err);
 /* To be called for each answer that says which version is current, or that there is none.
- * answer->answers is learnt.answers when its request was sent. LEARNT_OTHER: the answer before was
- * of another version, which may be on its way into the store. LEARNT_LATE: the answer before came
- * after this request was sent, and was of another version, so nobody knows which of the two is
- * current. In both cases, other fills of the object are not published, because they may be of the
- * older version. After LEARNT_LATE, the caller's fill is not published either. If no version is known
- * to be current then, newcomers are told none. *since is the note of the answer's fetch. */
+ * answer->answers is learnt.answers when its request was sent. LEARNT_OTHER: the answer before
+ * was of another version, which may be on its way into the store. LEARNT_LATE: the answer before
+ * came after this request was sent, and was of another version, so nobody knows which of the two
+ * is current. In both cases, other fills of the object are not published, because they may be of
+ * the older version. After LEARNT_LATE, the caller's fill is not published either. If no version
+ * is known to be current then, later gets find none. *since is the note of the answer's fetch. */
 enum learnt_how { LEARNT_SAME, LEARNT_OTHER, LEARNT_LATE };
 enum learnt_how inflight_learn(struct inflight *inflight, const struct learnt *answer,
                                struct epoch_note *since) MUST_USE;

@@ -32,7 +32,7 @@ enum err get_forecast(struct get *get, struct get_forecast *ret)
 {
     check(get->magic == GET_MAGIC && get->phase <= GET_UNKNOWN);
     while (get->phase == GET_LOOK) {
-        if (get->search.op)    /* the disk will call */
+        if (get->search.op)    /* metadata_came will be called */
             return ERR_WAIT;
         enum err err = get_look(get);
         if (err)

@@ -10,7 +10,7 @@
 /* Removes the metadata of an object. */
 void forget_object(struct store *store, const struct object_id *id);
 
-/* To be called if the origin has another version than this one. Removes the metadata of this one. */
+/* To be called if the origin has another version than this. Removes the metadata of this one. */
 void forget_version(struct store *store, const struct metadata *older);
 
 /* To be called if the newest version of an object is not stored. Removes the metadata of another

@@ -19,10 +19,10 @@
 
 #define PAGE_BYTES_MAX (8 * MIB)
 #define REFUSED_S 600
-#define FAILED_S 60            /* a listing that hangs must not hold up the next reader too */
+#define FAILED_S 60            /* a listing that hangs must not delay the next reader, too */
 #define REFUSED_MAX 256
 #define MISSING_MAX 3
-#define MISSING_ORIGINS 16        /* more share a count */
+#define MISSING_ORIGINS 16        /* further origins share a count */
 #define FEW_LINES 500             /* half of what a page could have brought */
 #define WIDE_MAX 64
 
@@ -39,7 +39,7 @@ struct list_page {
     struct text body;
     int64_t sent_s;
     uint64_t moment;
-    bool failed;                  /* this and the listing: nothing changes them once over */
+    bool failed;                  /* once `over`, `failed` and `listing` do not change */
     struct listing listing;       /* in the arena */
     /* under the lock */
     unsigned refs;
@@ -53,13 +53,13 @@ struct place {
 
 struct refused {
     const struct rules *rules;
-    uint64_t identity;            /* that was refused; not compared for a whole origin */
+    uint64_t identity;            /* the refused one; not compared for a whole origin */
     struct place place;           /* none: the whole origin */
     int64_t until_s;
 };
 
 struct missing {
-    const struct origin *origin;  /* NULL: nobody's yet */
+    const struct origin *origin;  /* NULL: the count is free */
     unsigned in_a_row;
 };
 
@@ -180,8 +180,8 @@ static bool is_wide(const struct fresh *fresh, slice bucket, slice prefix)
     return false;
 }
 
-/* A page of this folder came to its end with few lines: the next one lists what is around it, as
- * wide as it is allowed to. */
+/* Notes the folders around this one, whose page reached the end of the folder with few lines. Later
+ * pages list the widest of them that the origin allows. */
 static void widen(struct fresh *fresh, slice bucket, slice prefix)
 {
     while (prefix.len) {
@@ -194,7 +194,7 @@ static void widen(struct fresh *fresh, slice bucket, slice prefix)
     }
 }
 
-/* The widest folder around the key that is noted and may be listed; else its own. */
+/* Returns the widest noted folder around the key that may be listed, or else the key's own. */
 static slice widest_prefix(struct fresh *fresh, const struct rules *rules,
                            const struct identity *who, const struct object_name *name)
 {
@@ -235,8 +235,8 @@ static enum origin_take on_body(struct origin_call *call, slice bytes)
     return ORIGIN_TAKEN;
 }
 
-/* Every line that names the version we have renews it, as of when the listing was asked for; but
- * not where more was said of it meanwhile than a line tells. */
+/* Renews each stored version that a line of the page confirms, as of the time when the request was
+ * sent. Objects that a write has changed or restated since then are left out. */
 static void renew_all(struct list_page *page)
 {
     const struct listing *listing = &page->listing;
@@ -339,7 +339,7 @@ static struct list_page *list_page_start(struct fresh *fresh, const struct rules
     return page;
 }
 
-/* The one under way that begins nearest below the key. */
+/* Returns the page in progress that begins nearest below the key, or NULL. */
 static struct list_page *running_list_page(struct fresh *fresh, const struct rules *rules,
                                            const struct object_name *name)
 {
@@ -387,7 +387,7 @@ static bool is_listed(const struct listing *listing, slice key)
     return false;
 }
 
-/* Does it end before this key? */
+/* True if the page ends before this key. */
 static bool ends_before(const struct listing *listing, slice key)
 {
     return listing->truncated && (!listing->object_count ||

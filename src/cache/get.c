@@ -59,8 +59,8 @@ enum err get_fail(struct get *get, enum err err)
     return result;
 }
 
-/* Another version turned up before the answer was decided: begin again, and believe the origin this
- * time. */
+/* Begins again before the answer is decided, without the stored metadata: the origin has another
+ * version, or the fetch that the get joined brought nothing for it. */
 enum err get_restart(struct get *get)
 {
     if (++get->search.restarts > RESTARTS_MAX)
@@ -110,12 +110,13 @@ enum err get_look(struct get *get)
     return get->metadata ? get_go(get, GET_FRESH) : get_find(get, GET_FRESH);
 }
 
-/* May this metadata answer without a word from the origin? */
+/* Judges whether this metadata may answer without a call to the origin. */
 static enum err judge_freshness(struct get *get)
 {
     static const enum get_phase next[] = {
-        [JUDGED_CONFIRMED] = GET_DECIDE, [JUDGED_FRESH] = GET_DECIDE, [JUDGED_IMMUTABLE] = GET_DECIDE,
-        [JUDGED_STALE] = GET_DECIDE, [JUDGED_EXPIRED] = GET_PAGE, [JUDGED_UNPROVED] = GET_PAGE,
+        [JUDGED_CONFIRMED] = GET_DECIDE, [JUDGED_FRESH] = GET_DECIDE,
+        [JUDGED_IMMUTABLE] = GET_DECIDE, [JUDGED_STALE] = GET_DECIDE,
+        [JUDGED_EXPIRED] = GET_PAGE, [JUDGED_UNPROVED] = GET_PAGE,
         [JUDGED_NOT_PERMITTED] = GET_PROBE, [JUDGED_NEWEST] = GET_PROBE,
         [JUDGED_RESTATED] = GET_PROBE, [JUDGED_INCOMPLETE] = GET_PROBE,
         [JUDGED_VERSION_EXPIRED] = GET_PROBE,
@@ -126,7 +127,7 @@ static enum err judge_freshness(struct get *get)
         metric_add(M_GRANT_CHECKS, 1);
     else if (judged != JUDGED_CONFIRMED && get->permit.ages && !get->ask.background &&
              !get_wants_newest(get))
-        background_start(get, true);    /* who reads often never waits for it */
+        background_start(get, true);    /* so a client that reads often never waits for a HEAD */
     get->search.upgrade |= judged == JUDGED_INCOMPLETE;
     if (judged == JUDGED_STALE) {
         get->answer.source = GET_STALE;
@@ -135,9 +136,9 @@ static enum err judge_freshness(struct get *get)
     return get_go(get, next[judged]);
 }
 
-/* ---- nothing is known: the answer to a GET tells ---- */
+/* ---- no metadata: the answer to a GET brings it ---- */
 
-/* The whole units that hold what is asked for. */
+/* Returns the whole units that hold the wanted bytes. */
 static struct fetch_span span_of_range(const struct s3_range *range)
 {
     struct fetch_span span = { .end = NO_END };
@@ -156,13 +157,15 @@ static struct fetch_span span_of_range(const struct s3_range *range)
 static struct fetch *same_suffix(struct inflight *inflight, uint64_t suffix)
 {
     list_each(struct fetch, fetch, &inflight->fetches, link)
-        if (!fetch->over && !fetch->canceled && !fetch->answered && fetch->asked.span.suffix == suffix)
+        if (!fetch->over && !fetch->canceled && !fetch->answered &&
+            fetch->asked.span.suffix == suffix)
             return fetch_join_this(fetch);
     return NULL;
 }
 
-/* A GET brings bytes that a condition may not want; unless a HEAD has just told of a version that
- * the bytes then were not of. */
+/* True if a HEAD comes first: the request wants no bytes, or a part, or its conditions may make
+ * the bytes unnecessary. If the object changed between such a HEAD and the GET, conditions do
+ * not count. */
 static bool should_probe(const struct get *get)
 {
     const struct s3_conditions *conditions = &get->ask.conditions;
@@ -173,20 +176,22 @@ static bool should_probe(const struct get *get)
 /* Without a strong ETag, the bytes of one answer can't be continued by those of another. */
 static struct fetch *join(struct get *get, const struct fetch_span *span)    /* under the lock */
 {
-    const struct metadata *known = get->plan.sources.inflight->metadata;
+    struct inflight *inflight = get->plan.sources.inflight;
+    const struct metadata *known = inflight->metadata;
     if (get->search.alone || get_wants_newest(get) || (known && !learn_has_strong_etag(known)))
         return NULL;
-    return span->suffix ? same_suffix(get->plan.sources.inflight, span->suffix)
-                        : fetch_join(get->plan.sources.inflight, 0, span->first);
+    return span->suffix ? same_suffix(inflight, span->suffix)
+                        : fetch_join(inflight, 0, span->first);
 }
 
 static struct fetch *start(struct get *get, struct fetch_span *span)    /* under the lock */
 {
-    const struct metadata *known = get->plan.sources.inflight->metadata;
+    struct inflight *inflight = get->plan.sources.inflight;
+    const struct metadata *known = inflight->metadata;
     bool provable = !known || learn_has_strong_etag(known);
     if (provable && !get->search.alone && !span->suffix && !span->plain)
-        span->end = MIN(span->end, fetch_next_claim(get->plan.sources.inflight, 0, span->first));
-    return fetch_start(get->plan.sources.inflight, FETCH_GET, &get->of.asker, NULL, span);
+        span->end = MIN(span->end, fetch_next_claim(inflight, 0, span->first));
+    return fetch_start(inflight, FETCH_GET, &get->of.asker, NULL, span);
 }
 
 /* If the origin has another version than If-Range names, the client gets all of it. The first try
@@ -198,30 +203,33 @@ static struct s3_range range_to_fetch(const struct get *get)
     return may_need_all ? (struct s3_range){ .kind = RANGE_NONE } : get->ask.range;
 }
 
-/* The next phase. GET_ANSWER with no fetch: too many fetches are in progress. */
+/* Returns the next phase. GET_ANSWER without a fetch: too many fetches are in progress. */
 static enum get_phase join_or_start(struct get *get)    /* under the lock */
 {
+    struct sources *sources = &get->plan.sources;
+    struct search *search = &get->search;
     struct s3_range range = range_to_fetch(get);
     struct fetch_span span = span_of_range(&range);
-    if (get->plan.sources.inflight->metadata && !get->search.distrust) {    /* an answer came since we looked */
-        get->metadata = metadata_ref(get->plan.sources.inflight->metadata);
+    bool fetching = !list_empty(&sources->inflight->fetches);
+    if (sources->inflight->metadata && !search->distrust) {    /* an answer has come meanwhile */
+        get->metadata = metadata_ref(sources->inflight->metadata);
         return GET_FRESH;
     }
-    if (!get->search.distrust && !get->search.looked_again && list_empty(&get->plan.sources.inflight->fetches) &&
-        store_knows(cache_store(get->of.loop->cache), &get->of.id, &get->of.name)) {    /* a fetch has ended */
-        get->search.looked_again = true;
+    if (!search->distrust && !search->looked_again && !fetching &&
+        store_knows(cache_store(get->of.loop->cache), &get->of.id, &get->of.name)) {
+        search->looked_again = true;    /* a fetch has ended meanwhile */
         return GET_LOOK;
     }
-    if (get_wants_newest(get) && !get->search.distrust && !list_empty(&get->plan.sources.inflight->fetches))
-        return GET_PROBE;    /* if it is of the version found now, it is shared */
-    get->plan.sources.fetch = join(get, &span);
-    if (get->plan.sources.fetch && !permit_shares(get, get->plan.sources.fetch)) {    /* H6: as for a hit */
-        fetch_leave(&get->plan.sources.fetch);
+    if (get_wants_newest(get) && !search->distrust && fetching)
+        return GET_PROBE;    /* the fetch is shared if the HEAD finds its version */
+    sources->fetch = join(get, &span);
+    if (sources->fetch && !permit_shares(get, sources->fetch)) {    /* H6: as for a hit */
+        fetch_leave(&sources->fetch);
         return GET_PROBE;
     }
-    fetch_joined(get->plan.sources.fetch, &get->of.asker);
-    if (!get->plan.sources.fetch)
-        get->plan.sources.fetch = start(get, &span);
+    fetch_joined(sources->fetch, &get->of.asker);
+    if (!sources->fetch)
+        sources->fetch = start(get, &span);
     return GET_ANSWER;
 }
 
@@ -229,14 +237,15 @@ static enum err unknown(struct get *get)
 {
     if (!get->search.distrust && missing_find(get))
         return get_go(get, GET_READY);
-    get->part.asked += get->ask.part > 0;    /* a HEAD of the part tells of the object, too */
+    get->part.asked += get->ask.part > 0;    /* a HEAD of the part brings the metadata, too */
     if (should_probe(get))
         return get_go(get, GET_PROBE);
     flights_lock(get->of.flights, &get->of.id);
     plan_hook_in(&get->plan);
     enum get_phase next = join_or_start(get);
     flights_unlock(get->of.flights, &get->of.id);
-    return next == GET_ANSWER && !get->plan.sources.fetch ? get_fail(get, ERR_SLOW_DOWN) : get_go(get, next);
+    bool refused = next == GET_ANSWER && !get->plan.sources.fetch;
+    return refused ? get_fail(get, ERR_SLOW_DOWN) : get_go(get, next);
 }
 
 static enum err answer_judge(struct get *get)
@@ -245,12 +254,12 @@ static enum err answer_judge(struct get *get)
     if (fetch->answered) {
         get->metadata = metadata_ref(fetch->metadata);
         get->validated = true;
-        permit_let(get);    /* it shares, or may have it anyhow */
+        permit_let(get);    /* the fetch is the get's own, or permit_shares let the get join it */
         get->answer.source = GET_MISS;
-        return get_go(get, GET_DECIDE);    /* stays its reader */
+        return get_go(get, GET_DECIDE);    /* the get stays a reader of the fetch */
     }
-    if (!identity_same(fetch->asked.as.who, get->of.asker.who)) {    /* another was refused, not we */
-        get->search.alone = true;
+    if (!identity_same(fetch->asked.as.who, get->of.asker.who)) {
+        get->search.alone = true;    /* another identity was refused */
         return ERR_CHANGED;
     }
     enum err err = ERR_CHANGED;
@@ -324,8 +333,8 @@ static enum err decide(struct get *get)
 /* A GET of a huge object must not hold the loop: each 64 units cost a look-up of the index. */
 #define NAMED_UNITS 8192u             /* 1 GiB */
 
-/* Says in X-Cache where the bytes come from, as far as NAMED_UNITS: all from here, some, or
- * none. */
+/* Sets the source for X-Cache: all bytes come from the cache, some, or none. Bytes behind the first
+ * NAMED_UNITS do not count. */
 static void name_source(struct get *get)
 {
     struct get_answer *answer = &get->answer;
@@ -334,7 +343,7 @@ static void name_source(struct get *get)
         answer->source = GET_MISS;
         return;
     }
-    if (answer->source == GET_MISS)    /* its metadata came from the origin, its bytes were here */
+    if (answer->source == GET_MISS)    /* the metadata came from the origin, the bytes did not */
         answer->source = GET_REVALIDATED;
     uint64_t from = plan->pos + plan->run.bytes.len;
     if (from >= plan->end)
@@ -354,7 +363,8 @@ static enum err first(struct get *get)
     if (err == ERR_CHANGED)
         return get_restart(get);
     if (err) {
-        enum err refused = get->plan.refusal ? get_refuse(get, get->plan.refusal) : get_fail(get, err);
+        enum err refused = get->plan.refusal ? get_refuse(get, get->plan.refusal)
+                                             : get_fail(get, err);
         refusal_unref(&get->plan.refusal);
         return refused;
     }
@@ -378,7 +388,7 @@ static enum err (*const phases[])(struct get *get) = {
 
 static_assert(countof(phases) == GET_READY, "each phase but the last has its function");
 
-/* ---- the face ---- */
+/* ---- the functions of get.h ---- */
 
 struct get *get_start(struct cache_loop *loop, const struct get_ask *ask,
                       void (*changed)(void *arg), void *arg)
@@ -401,7 +411,7 @@ struct get *get_start(struct cache_loop *loop, const struct get_ask *ask,
     return get;
 }
 
-/* For follow jobs. */
+/* Adds the read to the trace of reads, for follow jobs. */
 static void trace_read(const struct get *get)
 {
     struct read_trace *trace = cache_trace(get->of.loop->cache);
@@ -416,7 +426,7 @@ enum err get_decide(struct get *get, const struct get_answer **ret)
     check(get->magic == GET_MAGIC);
     bool is_new = get->phase != GET_READY;
     while (get->phase != GET_READY) {
-        if (get->search.op)    /* the disk will call */
+        if (get->search.op)    /* metadata_came will be called */
             return ERR_WAIT;
         enum err err = phases[get->phase](get);
         if (err)

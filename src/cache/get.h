@@ -92,8 +92,8 @@ enum judgement {
 struct get_forecast {
     const struct metadata *metadata;  /* the metadata of the object; NULL: none is stored */
     enum judgement judgement;         /* if there is metadata */
-    int64_t confirmed_s;              /* when the origin last confirmed it, ageing time; 0: not known */
-    int64_t permitted_s;              /* seconds for which the right to read is still proved; 0: not */
+    int64_t confirmed_s;              /* when the origin confirmed it, ageing time; 0: not known */
+    int64_t permitted_s;              /* the right to read is still proved for so long; 0: not */
     bool all_permitted;               /* the origin knows no identities: no proof is needed */
     bool in_flight;                   /* a fetch of the object is in progress */
     /* Of the metadata, if there is any. As this process knows it: the index may get it later. */

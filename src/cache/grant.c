@@ -38,16 +38,18 @@ struct grants {
     struct shard shards[SHARDS];
 };
 
-/* Two buckets that share a row cost each other a question, never an answer. Process-wide. */
+/* If two buckets share a row, a change in one costs the other a call to the origin, never a wrong
+ * answer. Process-wide. */
 static struct change {
     struct epoch_pair pair;
     atomic_ullong changed_ms;
 } changes[BUCKETS];
 
-/* So with names; a table of grants may forget who was refused, this does not. */
+/* The numbers of refusals, by a hash of the name. Names that share a number cost each other a call,
+ * too. The table of grants may forget a refusal; these numbers do not. */
 static atomic_uint refusals[REFUSALS];
 
-/* Of the bucket by its plain name: a change under another name is one of the same bucket. */
+/* The plain name of the bucket counts: a change under another name is one of the same bucket. */
 static struct change *change_of(slice bucket)
 {
     return &changes[metadata_etag_hash(alias_bucket(bucket)) % BUCKETS];
@@ -130,7 +132,7 @@ void grants_free(struct grants **grants)
     *grants = NULL;
 }
 
-/* The row it is in; its shard's lock is held from now on. */
+/* Returns the row of this name, and takes the lock of its shard. */
 static struct slot *row_of(struct grants *grants, const struct grant_name *name,
                            struct shard **ret_shard)
 {
@@ -168,7 +170,7 @@ static uint64_t worth(const struct slot *slot)
     return slot->refused_ms ? 0 : slot->until_ms;
 }
 
-/* Its own, or the one of its row that is of no use first. */
+/* Returns the slot of this name, or the slot of the row that is worth least, emptied. */
 static struct slot *slot_for(struct slot *row, const struct grant_name *name, uint64_t now_ms)
 {
     struct slot *first = find(row, name);
@@ -193,7 +195,7 @@ void grants_give(struct grants *grants, const struct grant_name *name, grant_ver
         return;
     struct slot *slot = slot_for(row_of(grants, name, &shard), name, now_ms);
     bool refused = slot->refused_ms && slot->refused_ms >= asked_ms;
-    /* a later question was answered first */
+    /* True if the answer to a later request came first. */
     bool older = !slot->refused_ms && slot->until_ms > asked_ms + ttl_ms &&
                  grant_note_holds(name, bucket, slot->note);
     if (!refused && !older)
@@ -210,7 +212,8 @@ void grants_refuse(struct grants *grants, const struct grant_name *name, uint64_
     struct slot *slot = slot_for(row_of(grants, name, &shard), name, now_ms);
     bool revoked = slot->until_ms > now_ms && !slot->refused_ms;
     slot->refused_ms = MAX(slot->refused_ms, asked_ms);
-    slot->until_ms = slot->refused_ms + ttl_ms;    /* so long an earlier question could give one */
+    /* Until then, the answer to an earlier request could give a grant. */
+    slot->until_ms = slot->refused_ms + ttl_ms;
     pthread_mutex_unlock(&shard->lock);
     if (revoked)
         metric_add(M_GRANTS_REVOKED, 1);

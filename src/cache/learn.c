@@ -17,7 +17,7 @@
 #include "cache/parts.h"
 #include "s3/encode.h"
 
-/* Headers a later hit repeats. A name that ends in '*' is a prefix. */
+/* Headers that a later hit repeats. A name that ends in '*' is a prefix. */
 static const char *const echoed[] = {
     "content-type", "content-encoding", "content-language", "content-disposition", "cache-control",
     "expires", "x-amz-meta-*", "x-amz-version-id", "x-amz-storage-class",
@@ -29,7 +29,7 @@ static const char *const echoed[] = {
 static bool is_echoed(slice name, bool full)
 {
     if (slice_starts(name, S("x-amz-checksum-")))
-        return full;    /* of a 206 it might be the range's */
+        return full;    /* the checksum in a 206 may be that of the range */
     for (size_t i = 0; i < countof(echoed); i++) {
         slice known = slice_of(echoed[i]);
         bool prefix = slice_ends(known, S("*"));
@@ -39,7 +39,8 @@ static bool is_echoed(slice name, bool full)
     return false;
 }
 
-#define SIZE_MAX_BYTES ((uint64_t)1 << 62)    /* sums of two offsets, rounded up, fit into 64 bits */
+/* The sum of two offsets, rounded up, fits into 64 bits. */
+#define SIZE_MAX_BYTES ((uint64_t)1 << 62)
 
 struct facts {
     uint64_t first, end, size;    /* which bytes follow, of how many */
@@ -53,7 +54,7 @@ static enum err read_facts(const struct fetch *fetch, const struct origin_reply 
 {
     *ret = (struct facts){ .full = reply->status == 200 };
     if (fetch->asked.span.part && reply->status != 206)
-        return ERR_ORIGIN_REPLY;    /* is its length the part's, or the object's? */
+        return ERR_ORIGIN_REPLY;    /* the length may be that of the part, or of the object */
     if (reply->status == 206) {
         uint64_t last;
         if ((fetch->asked.kind == FETCH_HEAD && !fetch->asked.span.part) ||
@@ -80,14 +81,14 @@ bool learn_has_strong_etag(const struct metadata *metadata)
     return metadata->etag.len && !slice_starts(metadata->etag, S("W/"));
 }
 
-/* Of a version without a name, one answer is not another. */
+/* Returns a hash that no other answer has: without a strong ETag, each answer is a version. */
 static uint64_t unique_hash(void)
 {
     static atomic_uint_fast64_t last;
     return UINT64_MAX - atomic_fetch_add(&last, 1);
 }
 
-/* A field of the answer as metadata keeps it: "name: value\r\n", or nothing. */
+/* Adds a field of the answer as metadata keeps it, "name: value\r\n", if metadata keeps it. */
 static void add_field(struct text *to, slice name, slice value, bool full)
 {
     if (is_echoed(name, full))
@@ -124,8 +125,8 @@ static slice fields_of_206(struct arena *keep, const struct metadata *metadata)
     return text_slice(&fields);
 }
 
-/* Is the metadata that is known as good as the new one? Fields change without the ETag, and
- * within a second without Last-Modified. */
+/* True if the known metadata has all that the new one has. Fields can change without the ETag, and
+ * within a second also without Last-Modified. */
 static bool says_all(struct arena *keep, const struct metadata *known,
                      const struct metadata *metadata)
 {
@@ -139,8 +140,8 @@ static bool says_all(struct arena *keep, const struct metadata *known,
 
 /* ---- metadata on its own way to the store ---- */
 
-/* Until it is committed, the object stays in the table of what is in flight, where readers look
- * first: the store would still give them what was before. */
+/* Until this metadata is committed, the object keeps its inflight, where readers look first: the
+ * store would still give them the older metadata. */
 struct metadata_store {
     struct epoch_fill fill;
     struct inflight *inflight;
@@ -214,7 +215,8 @@ bool learn_says_no_store(slice control)
     return slice_list_has(control, ',', S("no-store"));
 }
 
-/* "Why is my hit ratio 0?": each answer with bytes that will not be stored counts by why not. */
+/* Counts each answer whose bytes are not stored, by the reason: an operator may ask why there are
+ * no hits. */
 static bool may_be_stored(const struct fetch *fetch, const struct origin_reply *reply)
 {
     enum metric cause;
@@ -264,8 +266,8 @@ static enum learnt_how note_version(struct fetch *fetch, const struct metadata *
     return inflight_learn(fetch->inflight, &answer, &fetch->sent.epoch);
 }
 
-/* A version, or what is said of it, that is new to us: newcomers are told it from now on, but not if
- * the answer is late. */
+/* Makes the metadata of the answer. Later gets find it in the inflight, unless the answer is
+ * late or brought nothing new. */
 static enum learnt_how learn_metadata(struct fetch *fetch, const struct origin_reply *reply,
                                       const struct facts *facts)
 {
@@ -280,7 +282,7 @@ static enum learnt_how learn_metadata(struct fetch *fetch, const struct origin_r
     return how;
 }
 
-/* A HEAD that found the version we have: only its time is new. */
+/* Renews the stored metadata, if a HEAD has found its version. Returns false if not. */
 static bool renewed(struct fetch *fetch)
 {
     const struct metadata *metadata = fetch->metadata;
@@ -329,8 +331,9 @@ enum err learn_answer(struct fetch *fetch, const struct origin_reply *reply)
     if (err)
         return err;
     if (fetch->metadata && guard_on(GUARD_IF_MATCH)) {
-        if (!learn_has_strong_etag(fetch->metadata) || !slice_eq(fetch->metadata->etag, facts.etag) ||
-            fetch->metadata->size != facts.size) {
+        const struct metadata *asked = fetch->metadata;
+        if (!learn_has_strong_etag(asked) || !slice_eq(asked->etag, facts.etag) ||
+            asked->size != facts.size) {
             deliver_changed(fetch);
             return ERR_CHANGED;
         }

@@ -33,8 +33,8 @@ struct shared {
     slice key;
     struct epoch_pair *pair;          /* of its bucket */
     struct epoch_note epoch;
-    struct grant_name owner;          /* who asks, and the bucket */
-    uint32_t refusals;                /* of theirs, until it was asked */
+    struct grant_name owner;          /* the identity that asks, and the bucket */
+    uint32_t refusals;                /* refusals of the owner before the request was sent */
     uint64_t sent_ms, reuse_ms;
     struct origin_call call;
     bool over;
@@ -94,7 +94,7 @@ static void unref(struct shared *shared)
     free(shared);
 }
 
-/* It is found by nobody any more. */
+/* Takes the list out of the table, so that no later call finds it. */
 static void forget(struct shared *shared)
 {
     if (list_empty(&shared->link))
@@ -117,7 +117,7 @@ void lists_free(struct lists **lists)
     free(mine);
 }
 
-/* Room for so many bytes more, if those that are only kept make way. */
+/* Counts so many bytes more, and drops kept answers for them. Returns false if there is no room. */
 static bool count_bytes(struct shared *shared, size_t more)
 {
     struct lists *lists = shared->lists;
@@ -155,7 +155,7 @@ static struct shared *find(struct lists *lists, slice key, uint64_t now_ms)
             continue;
         if (is_good(shared, now_ms))
             return shared;
-        forget(shared);    /* H7: gets that wait for it go on, later ones ask anew */
+        forget(shared);    /* H7: its readers go on, later calls ask the origin */
     }
     return NULL;
 }
@@ -210,7 +210,7 @@ static void on_done(struct origin_call *call, enum err err)
     if (!shared->answer.err)
         shared->answer.err = err;
     if (grant_is_refusal(shared->answer.status, shared->answer.err))
-        grant_refusals_add(&shared->owner);    /* nothing they were shown before counts any more */
+        grant_refusals_add(&shared->owner);    /* no earlier answer to this identity counts now */
     shared->over = true;
     waiters_wake(&shared->waiters);
     if (shared->answer.err || shared->answer.status != 200 || !is_good(shared, ageing_ms()))
@@ -222,9 +222,9 @@ static void on_done(struct origin_call *call, enum err err)
 
 static const struct origin_events events = { on_head, on_body, on_done };
 
-/* ---- what makes them alike ---- */
+/* ---- the key: equal calls have equal keys ---- */
 
-/* The parameters in one order: none comes twice, or the request was refused. */
+/* Adds the parameters in one order. None comes twice: such a request was refused. */
 static void add_query(struct text *to, slice query)
 {
     size_t count = 0, max = 1;
@@ -238,7 +238,8 @@ static void add_query(struct text *to, slice query)
         text_printf(to, "%.*s&", SLICE_ARG(pairs[i]));
 }
 
-/* An answer to other credentials of Penstock's own is another answer, too. */
+/* Returns the key. It has the time at which Penstock's own credentials changed: an answer to the
+ * old credentials is another answer. */
 static slice key_of(struct arena *keep, const struct list_ask *ask)
 {
     const struct origin *origin = ask->rules->origin;
@@ -317,7 +318,7 @@ static struct shared *ask_origin(struct lists *lists, const struct list_ask *ask
     return shared;
 }
 
-/* One that is alike, or one of its own: a reference, or NULL. Under the lock. */
+/* Joins an equal list, or asks the origin. Returns a reference, or NULL. Under the lock. */
 static struct shared *join_or_ask(struct lists *lists, const struct list_ask *ask, bool *ret_reused)
 {
     struct arena scratch = { 0 };
@@ -378,7 +379,8 @@ enum err list_answer(struct list_get *get, const struct list_answer **ret)
     return OK;
 }
 
-/* Only its own call, and perhaps the table, are left of it, and nobody would use it again. */
+/* True if only the list's own call, and perhaps the table, hold references, and no later call would
+ * use the answer. */
 static bool is_of_no_use(const struct shared *shared)
 {
     unsigned own = list_empty(&shared->link) ? 1 : 2;
@@ -395,7 +397,7 @@ void list_end(struct list_get **get)
     struct lists *lists = shared->lists;
     pthread_mutex_lock(&lists->lock);
     list_del(&mine->waiter.link);
-    shared->refs--;    /* at least one more is there, or it is over */
+    shared->refs--;    /* the call has a reference, or the list is over */
     if (is_of_no_use(shared)) {
         forget(shared);
         origin_cancel(&shared->call);

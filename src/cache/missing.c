@@ -63,7 +63,7 @@ static struct entry *row_of(struct missing_keys *all, const struct object_id *id
     return all->entries[hash % ROWS];
 }
 
-/* A version that is not there may never come; but what else its 404 may mean, its origin knows. */
+/* A 404 for a version is not remembered: it may mean other things than a missing version. */
 static bool may_be_remembered(const struct get *get)
 {
     const struct rules *rules = get->ask.rules;
@@ -76,19 +76,19 @@ static bool holds(const struct entry *entry)
     return !guard_on(GUARD_MISSING) || epoch_holds(&entry->id, entry->epoch);
 }
 
-/* The key was purged after the request was sent. */
+/* True if the key was purged after the request was sent. */
 static bool is_purged(const struct get *get, const struct entry *entry)
 {
     return store_is_purged(cache_store(get->of.loop->cache), &get->of.name, entry->compared);
 }
 
-/* For a client with an identity of its own, "missing" is good for no longer than a grant. */
+/* For a client with an identity of its own, an entry counts no longer than a grant does. */
 static uint64_t for_ms(const struct missing_keys *all, const struct get *get)
 {
     return reading_who(&get->of) ? MIN(all->for_ms, get->ask.rules->grant_ms) : all->for_ms;
 }
 
-/* Asked before something changed the bucket as a whole? */
+/* True if the request was sent before the latest restatement of the object or its bucket. */
 static bool is_restated(const struct missing_keys *all, const struct entry *entry,
                         const struct get *get)
 {
@@ -102,7 +102,7 @@ static bool is_of(const struct entry *entry, const struct get *get)
            entry->who == reading_who(&get->of) && entry->head_only == get->ask.head_only;
 }
 
-/* Where it goes: its own old entry, a free one, or that which ends first. */
+/* Returns the entry to use: the old one of this get, a free one, or the one that expires first. */
 static struct entry *room_for(struct missing_keys *all, const struct get *get, uint64_t now_ms)
 {
     struct entry *row = row_of(all, &get->of.id), *first = row;

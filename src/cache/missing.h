@@ -1,11 +1,11 @@
 /* missing.h - keys that were missing a moment ago. SPDX-License-Identifier: Apache-2.0
  *
- * After a 404 NoSuchKey the key counts as missing for a short time, for the identity that got the
- * answer. So a loader that asks for the same missing index file with each sample costs one request
- * to the origin, not one for each sample. A write of the key through Penstock ends this (rule H7 in
- * src/README.md), and so does a purge. If a write is in progress when the origin is asked, or
- * begins before the answer, the answer is not remembered. An answer that has the object ends it, too;
- * of two answers that overlap, the one that has the object counts. */
+ * After a 404 NoSuchKey the key counts as missing for a short time, for the identity that got
+ * the answer. So a loader that asks for the same missing index file with each sample costs one
+ * request to the origin, not one for each sample. A write of the key through Penstock ends this
+ * (rule H7 in src/README.md), and so does a purge. If a write is in progress when the origin is
+ * asked, or begins before the answer, the answer is not remembered. An answer that has the
+ * object ends it, too; of two answers that overlap, the one that has the object counts. */
 #ifndef CACHE_MISSING_H
 #define CACHE_MISSING_H
 

@@ -27,7 +27,7 @@ struct stretch {
 struct paging {
     struct stretch all[STRETCHES_MAX];
     size_t count;
-    unsigned pause, pauses_left;      /* bets not made, since the last one was lost */
+    unsigned pause, pauses_left;      /* pages at keys in gaps, since a gap was too large */
     unsigned victim;
 };
 
@@ -48,7 +48,7 @@ void paging_free(struct paging **paging)
 
 /* ---- just before a key ---- */
 
-/* The last code point of s; its bytes in *ret_bytes, 0 if s is not UTF-8 there. */
+/* Returns the last code point of s, and its length in *ret_bytes: 0 if s is not UTF-8 there. */
 static uint32_t last_code_point(slice s, size_t *ret_bytes)
 {
     uint32_t point = 0;
@@ -211,7 +211,7 @@ void paging_note(struct paging *paging, const struct folder_name *folder, slice 
         if (!next || slice_cmp(next->start, last) >= 0)
             break;
         struct stretch rest = { 0 };
-        if (slice_cmp(next->last, last) > 0)    /* its own part begins here now */
+        if (slice_cmp(next->last, last) > 0)    /* the rest of it begins here now */
             rest = stretch_new(folder, last, next->last);
         drop(paging, i);
         if (rest.text)

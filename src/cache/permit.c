@@ -23,10 +23,10 @@
 #include "base/raise.h"
 #include "cache/getting.h"
 
-/* metadata->granted: when the question was asked that this answers, in ticks since the cache
- * began, + 1; and in its lowest bit, whether it was refused. So the answer to what was asked last
- * is the highest, whichever comes last, and of one tick's the refusal. 31 bits of ticks are six
- * years. */
+/* metadata->granted has the time of the request whose answer it is: the ticks since the cache
+ * began, + 1. Its lowest bit says whether the answer was a refusal. So the answer to the latest
+ * request has the highest number, in whatever order answers come; of two in one tick, the
+ * refusal has. 31 bits of ticks are six years. */
 #define TICK_MS 100u
 #define UNKNOWN 0u
 
@@ -41,7 +41,7 @@ static uint64_t ttl_ms(const struct rules *rules, const struct identity *who)
     return identity_id(who) ? rules->grant_ms : rules->permission_ms;
 }
 
-/* Until when the proof of the shared identity counts; 0: there is none. */
+/* Returns the time until which the proof of the shared identity counts; 0: there is none. */
 static uint64_t shared_until_ms(const struct cache *cache, const struct metadata *metadata,
                                 const struct rules *rules, slice bucket)
 {
@@ -95,7 +95,7 @@ void permit_ask_as(struct get *get, const struct identity *who)
     if (rules->grant_scope == GRANT_OBJECT || !identity_id(who))
         return;
     name.key = rules->grant_scope == GRANT_PREFIX ? rules->grant_prefix : S("");
-    if (name.version.len)    /* the right to old versions is a right of its own */
+    if (name.version.len)    /* the right to versions is another one (GetObjectVersion) */
         name.version = S("any");
     store_object_id(cache_store(get->of.loop->cache), &name, &get->of.asker.grant.id);
 }
@@ -134,7 +134,7 @@ bool permit_has(struct get *get)
     return get->permit.has;
 }
 
-/* True if the fetch's answer will still prove the right of a get that joins in the same name. */
+/* True if the fetch's answer will still prove the right of a joining get of the same identity. */
 static bool holds(const struct get *get, const struct fetch *fetch)
 {
     const struct grant_name *name = &fetch->asked.as.grant;
@@ -176,15 +176,16 @@ static void raise(struct metadata *metadata, const struct metadata *only, uint32
         raise_32(&metadata->granted, granted);
 }
 
-/* Notes an answer to the shared identity, under the lock. If there is no metadata yet, the next to
- * come takes it over. A grant is for one version: other metadata may be a client's alone. */
+/* Notes an answer to the shared identity. If there is no metadata yet, the next metadata gets it. A
+ * grant is for one version: other metadata may be from an answer to a client. Under the lock. */
 static void note(struct fetch *fetch, uint32_t granted)
 {
     struct inflight *inflight = fetch->inflight;
     granted = MAX(granted, inflight->granted);
     const struct metadata *only = granted & GRANTED_REFUSED ? NULL : fetch->metadata;
-    raise(inflight->metadata, only, granted);    /* first: so a commit sees it, or we the commit */
-    /* under other credentials than the names file says, nothing is forgiven there */
+    /* This comes first: then a commit sees the value, or store_grant sees the commit. */
+    raise(inflight->metadata, only, granted);
+    /* If the credentials are not those of the names file, the mark on disk stays. */
     bool forgive = !origin_owner_changed_ms(inflight->rules->origin);
     inflight->granted = store_grant(cache_store(inflight->cache), &inflight->id, only, granted,
                                     forgive);

@@ -1,11 +1,11 @@
 /* permit.h - who may read what: the ledger of rights. SPDX-License-Identifier: Apache-2.0
  *
  * A get asks here whether its identity may read the object now, and a fetch tells here what the
- * origin's answer grants or takes away. No other file of this folder judges the right to an object.
- * (lists.c and missing.c judge for how long a list or a 404 counts for an identity, by grant.h and
- * the rules.) The proofs of clients' identities are in grant.h, those of the shared identity in the
- * metadata (permit.c says why). Threads: the get's loop; what a fetch tells: an origin thread, under the object's lock
- * (flights_lock in flight.h). */
+ * origin's answer grants or takes away. No other file of this folder judges the right to an
+ * object. (lists.c and missing.c judge for how long a list or a 404 counts for an identity, by
+ * grant.h and the rules.) The proofs of clients' identities are in grant.h, those of the shared
+ * identity in the metadata (permit.c says why). Threads: the get's loop; what a fetch tells: an
+ * origin thread, under the object's lock (flights_lock in flight.h). */
 #ifndef CACHE_PERMIT_H
 #define CACHE_PERMIT_H
 

@@ -17,8 +17,8 @@
 
 #define COPY_BYTES 65536u         /* a reader's own copy while slots are scarce */
 #define SHORT_COPY_BYTES 16384u   /* the same while read buffers are scarce */
-/* A read with a window has given up the one connection that would have brought all of it. So it asks
- * so many times more before its client is cut. */
+/* A read with a window has given up the one connection that would have brought all of it. So it
+ * asks so many times more before its client is cut. */
 #define TRIES_MAX 3
 #define MISSING_UNITS ((uint64_t)131072)    /* 16 GiB */
 
@@ -84,8 +84,8 @@ static void copy_run(struct plan *plan, size_t bytes_max)
     plan->run.bytes.ptr = plan->run.copy;
 }
 
-/* A client that takes nothing holds what it was given until it is cut: a copy costs less than a
- * slot that everybody waits for. */
+/* A client that stops reading holds its run until its connection is cut. A copy of the run costs
+ * less than a slot, for which all fetches wait. */
 static void take_copy(struct plan *plan)
 {
     copy_run(plan, COPY_BYTES);
@@ -94,7 +94,8 @@ static void take_copy(struct plan *plan)
     flights_unlock(plan->of->flights, &plan->of->id);
 }
 
-/* More of the flight it is in? ERR_MORE: the caller looks again, there or elsewhere. */
+/* Sets the run to the next bytes of the plan's flight. ERR_MORE: the caller looks again, in this
+ * flight or elsewhere. */
 static enum err from_flight(struct plan *plan)
 {
     struct flight *flight = plan->sources.flight;
@@ -115,7 +116,7 @@ static enum err from_flight(struct plan *plan)
         waiter_add(&flight->waiters, &plan->sources.waiter);
         window_widen(plan);
         err = ERR_WAIT;
-    } else if (at >= filled) {    /* it has ended before the byte */
+    } else if (at >= filled) {    /* the flight has ended before the byte */
         flight_unref(&plan->sources.flight);
     }
     flights_unlock(plan->of->flights, &plan->of->id);
@@ -132,8 +133,8 @@ static void read_fetch(struct plan *plan, struct fetch *fetch)    /* under the l
     plan->sources.fetch = joined;
 }
 
-/* A stream that is not stored, and was paused, may be behind its reader: the first span of the window
- * has brought what follows, and is over. Nobody needs the bytes that the stream would still bring. */
+/* A paused stream that is not stored may be behind its reader, if the first span of the window has
+ * brought the next bytes and is over. Then no reader needs the rest of the stream. */
 static void leave_passed(struct plan *plan)    /* under the lock */
 {
     const struct fetch *fetch = plan->sources.fetch;
@@ -157,27 +158,27 @@ static bool may_begin(const struct plan *plan, uint64_t end, const struct fetch 
            brings_the_rest(plan, plan->sources.fetch) || learn_has_strong_etag(plan->metadata);
 }
 
-/* A flight that has, or will have, the byte. */
+/* Finds a flight that has the byte, or will have it, and makes it the plan's flight. */
 static bool board(struct plan *plan)    /* under the lock */
 {
-    struct inflight *inflight =
-        plan->sources.inflight ? plan->sources.inflight : inflight_find(plan->of->flights, &plan->of->id);
-    if (!inflight)
+    struct sources *sources = &plan->sources;
+    if (!sources->inflight)
+        sources->inflight = inflight_find(plan->of->flights, &plan->of->id);
+    if (!sources->inflight)
         return false;
-    plan->sources.inflight = inflight;
-    plan->sources.flight = flight_find(inflight, plan->metadata->etag_hash, plan->pos);
-    const struct flight *found = plan->sources.flight;
+    sources->flight = flight_find(sources->inflight, plan->metadata->etag_hash, plan->pos);
+    const struct flight *found = sources->flight;
     if (found && !may_begin(plan, found->start + found->length, found->fetch))
-        flight_unref(&plan->sources.flight);
-    if (plan->sources.flight) {
-        read_fetch(plan, plan->sources.flight->fetch);
+        flight_unref(&sources->flight);
+    if (sources->flight) {
+        read_fetch(plan, sources->flight->fetch);
         leave_passed(plan);
         plan->tries = 0;
     }
-    if (plan->sources.fetch)
-        fetch_progress(plan->sources.fetch, plan->pos);
+    if (sources->fetch)
+        fetch_progress(sources->fetch, plan->pos);
     window_fill(plan);
-    return plan->sources.flight != NULL;
+    return sources->flight != NULL;
 }
 
 /* True if a small object whose metadata was missing or bad is being fetched with all its bytes. The
@@ -192,16 +193,16 @@ static bool comes_whole(const struct plan *plan)    /* under the lock */
            plan->pos < fetch->end;
 }
 
-/* And a small one costs less than a buffer that takes a whole piece. */
+/* While read buffers are scarce, a small copy costs less than a buffer for a whole piece. */
 static void take_short_copy(struct plan *plan)
 {
     copy_run(plan, SHORT_COPY_BYTES);
     object_bytes_release(&plan->run.held);
-    read_ahead_drop(plan);    /* it lies behind the whole piece */
+    read_ahead_drop(plan);    /* these reads begin behind the whole piece */
     metric_add(M_STORE_SHORT_PIECES, 1);
 }
 
-/* In the caller's memory, where the next byte belongs. */
+/* Returns the place in the caller's memory for the byte at pos. */
 static struct store_to place_for(const struct plan *plan)
 {
     return (struct store_to){ plan->to ? plan->to + (plan->pos - plan->first) : NULL,
@@ -227,7 +228,8 @@ static enum err from_store(struct plan *plan)
  * look-ups, because it holds the object's lock. */
 struct fetch_span plan_gap(const struct plan *plan, uint64_t from, uint64_t to)
 {
-    uint64_t first = from / UNIT_BYTES;
+    struct inflight *inflight = plan->sources.inflight;
+    uint64_t etag_hash = plan->metadata->etag_hash, first = from / UNIT_BYTES;
     uint64_t count = MIN((to - 1) / UNIT_BYTES - first + 1, MISSING_UNITS);
     uint64_t next = store_next_unit(cache_store(plan->of->loop->cache), plan->metadata, first + 1,
                                     count - 1, plan->of->asker.among);
@@ -235,28 +237,28 @@ struct fetch_span plan_gap(const struct plan *plan, uint64_t from, uint64_t to)
         .first = first * UNIT_BYTES,
         .end = MIN(next * UNIT_BYTES, plan->metadata->size),
     };
-    list_each(struct flight, flight, &plan->sources.inflight->flying, link)
-        if (flight->metadata->etag_hash == plan->metadata->etag_hash && flight->start > span.first)
+    list_each(struct flight, flight, &inflight->flying, link)
+        if (flight->metadata->etag_hash == etag_hash && flight->start > span.first)
             span.end = MIN(span.end, flight->start);
-    span.end = MIN(span.end, fetch_next_claim(plan->sources.inflight, plan->metadata->etag_hash, span.first));
-    if (plan->sources.slow)    /* bytes that are fetched in vain cost bandwidth, too */
+    span.end = MIN(span.end, fetch_next_claim(inflight, etag_hash, span.first));
+    if (plan->sources.slow)    /* bytes that no reader comes to would cost bandwidth */
         span.end = MIN(span.end, span.first + cache_ahead_max(plan->of->loop->cache));
     return span;
 }
 
-/* Why the fetch we read from will not bring the byte. */
+/* Returns why the plan's fetch will not bring the byte, or OK if the plan may ask again. */
 static enum err why_over(struct plan *plan)    /* under the lock */
 {
     struct fetch *fetch = plan->sources.fetch;
     if (!fetch || !fetch->over || !fetch->err || fetch->err == ERR_CANCELED ||
         fetch->next > plan->pos)
         return OK;
-    if (fetch->ahead.began && fetch->err != ERR_CHANGED)    /* nobody asked for it: now we do */
-        return OK;
+    if (fetch->ahead.began && fetch->err != ERR_CHANGED)
+        return OK;    /* no reader waited for it: now one does */
     if (fetch->err == ERR_CHANGED)
         return ERR_CHANGED;
     if (!identity_same(fetch->asked.as.who, plan->of->asker.who))
-        return OK;    /* refused to another, not to us: we ask in our own name */
+        return OK;    /* another identity was refused: the plan asks as its own */
     if (plan->window.next && refusal_is_outage(fetch->refusal) && plan->tries++ < TRIES_MAX)
         return OK;
     refusal_unref(&plan->refusal);
@@ -266,27 +268,31 @@ static enum err why_over(struct plan *plan)    /* under the lock */
 
 static enum err from_origin(struct plan *plan)
 {
+    struct sources *sources = &plan->sources;
     enum err err = ERR_WAIT;
     flights_lock(plan->of->flights, &plan->of->id);
     plan_hook_in(plan);
     if (board(plan)) {
         err = ERR_MORE;
     } else if ((err = why_over(plan)) == OK) {
-        struct fetch *fetch = fetch_join(plan->sources.inflight, plan->metadata->etag_hash, plan->pos);
-        bool provable = learn_has_strong_etag(plan->metadata);    /* else nobody else can bring it */
+        uint64_t etag_hash = plan->metadata->etag_hash;
+        struct fetch *fetch = fetch_join(sources->inflight, etag_hash, plan->pos);
+        /* Without a strong ETag, no other fetch can bring the byte. */
+        bool provable = learn_has_strong_etag(plan->metadata);
         if (fetch && !may_begin(plan, 0, fetch))
             fetch_leave(&fetch);
         fetch_joined(fetch, &plan->of->asker);
-        plan->sources.slow |= plan->sources.fetch && plan->sources.fetch->stream.outran;
+        sources->slow |= sources->fetch && sources->fetch->stream.outran;
         if (!fetch && provable) {
             struct fetch_span span = plan_gap(plan, plan->pos, plan->end);
-            fetch = fetch_start(plan->sources.inflight, FETCH_GET, &plan->of->asker, plan->metadata, &span);
+            fetch = fetch_start(sources->inflight, FETCH_GET, &plan->of->asker, plan->metadata,
+                                &span);
         }
         if (fetch) {
-            fetch_leave(&plan->sources.fetch);
-            plan->sources.fetch = fetch;
+            fetch_leave(&sources->fetch);
+            sources->fetch = fetch;
             fetch_progress(fetch, plan->pos);    /* it may be paused for a slower reader */
-            waiter_add(&fetch->readers.waiters, &plan->sources.waiter);
+            waiter_add(&fetch->readers.waiters, &sources->waiter);
             err = ERR_WAIT;
         } else {
             err = provable ? ERR_SLOW_DOWN : ERR_CHANGED;
@@ -301,16 +307,18 @@ enum err plan_pull(struct plan *plan)
     if (plan->run.bytes.len)    /* pulled before, not handed out yet */
         return OK;
     object_bytes_release(&plan->run.held);
+    const struct sources *sources = &plan->sources;
     for (;;) {
         enum err err;
         bool coming = false;
-        if (plan->sources.flight) {
+        if (sources->flight) {
             err = from_flight(plan);
             if (err == OK || err == ERR_WAIT)
                 return err;
             continue;
         }
-        if (!plan->ahead.count && (plan->sources.inflight || !flights_idle(plan->of->flights, &plan->of->id))) {
+        if (!plan->ahead.count &&
+            (sources->inflight || !flights_idle(plan->of->flights, &plan->of->id))) {
             flights_lock(plan->of->flights, &plan->of->id);
             bool boarded = board(plan);
             coming = comes_whole(plan);

@@ -1,9 +1,10 @@
 /* plan.h - brings the bytes of one version to one get, from where they are.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A plan is a window over the *sources* of a get's bytes: bytes that are being fetched (flight.h), the
- * store, and the origin. It hands out *runs*: consecutive bytes from one source, in the order of the
- * object. A plan belongs to a get, and is used on the loop of this get alone. */
+ * A plan is a window over the *sources* of a get's bytes: bytes that are being fetched
+ * (flight.h), the store, and the origin. It hands out *runs*: consecutive bytes from one source,
+ * in the order of the object. A plan belongs to a get, and is used on the loop of this get
+ * alone. */
 #ifndef CACHE_PLAN_H
 #define CACHE_PLAN_H
 
@@ -34,8 +35,8 @@ static inline uint64_t reading_who(const struct reading *reading)
 }
 
 /* The get's part in what is in progress for its object. All members change under the lock of the
- * object; but while the get waits for a listing page, the waiter is in a list of that page. A get uses them before it has a decision, too, because a fetch brings metadata
- * and bytes. */
+ * object; but while the get waits for a listing page, the waiter is in a list of that page. A get
+ * uses them before it has a decision, too, because a fetch brings metadata and bytes. */
 struct sources {
     struct waiter waiter;
     struct inflight *inflight;    /* NULL until it is needed */
@@ -83,7 +84,7 @@ struct plan {
     struct run run;               /* the bytes at pos */
     struct read_ahead ahead;
     struct window window;
-    unsigned tries;               /* fetches that failed since the last byte, after the window opened */
+    unsigned tries;               /* failed fetches since the last byte, if the window has opened */
     struct refusal *refusal;      /* of the origin, if that is why plan_pull failed */
 };
 
@@ -102,17 +103,17 @@ void plan_advance(struct plan *plan);
 void plan_let_go(struct plan *plan);
 void plan_close(struct plan *plan);    /* to be called after plan_let_go: releases the run */
 
-/* Returns the span to fetch from the unit of `from` up to `to`, or up to the next unit that is here,
- * is being fetched, or is too far away for one fetch. Under the lock. */
+/* Returns the span to fetch from the unit of `from` up to `to`, or up to the next unit that is
+ * stored, is being fetched, or is too far away for one fetch. Under the lock. */
 struct fetch_span plan_gap(const struct plan *plan, uint64_t from, uint64_t to);
 
 /* ---- read_ahead.c ---- */
-/* Gets the store's bytes at pos, up to `end`. Returns OK with *ret, or ERR_WAIT: changed() is called
- * when the bytes are there. Any other result is that of store_read; what was read ahead is then
- * dropped. `to` is memory for the bytes, as for store_read. */
+/* Gets the store's bytes at pos, up to `end`. Returns OK with *ret, or ERR_WAIT: changed() is
+ * called when the bytes are there. Any other result is that of store_read; what was read ahead
+ * is then dropped. `to` is memory for the bytes, as for store_read. */
 enum err read_ahead_take(struct plan *plan, uint64_t end, struct store_to to,
                          struct object_bytes *ret) MUST_USE;
-void read_ahead_go_on(struct plan *plan);    /* begins reads of the bytes after these, if that pays */
+void read_ahead_go_on(struct plan *plan);    /* begins reads of the next bytes, if that pays */
 void read_ahead_drop(struct plan *plan);
 
 #endif

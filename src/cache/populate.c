@@ -33,7 +33,7 @@ struct populate {
     struct metadata *metadata;
     struct epoch_note epoch;          /* when the write had ended */
     uint64_t compared;                /* store_compared() at that time */
-    uint64_t next;                    /* the byte the next record begins at */
+    uint64_t next;                    /* where the next record begins */
     struct ticket *ticket;
     atomic_uint refs, pending;
     atomic_bool failed;
@@ -102,7 +102,7 @@ static bool send_record(struct populate *populate)
     atomic_fetch_add(&populate->pending, 1);
     if (store_append(cache_store(populate->loop->cache), &record->fill.append) != OK) {
         atomic_fetch_sub(&populate->pending, 1);
-        atomic_fetch_sub(&populate->refs, 1);    /* the loop's is left */
+        atomic_fetch_sub(&populate->refs, 1);    /* the loop still has its reference */
         free(record);
         return false;
     }
@@ -110,7 +110,7 @@ static bool send_record(struct populate *populate)
     return true;
 }
 
-/* As far as it goes now; true: it is over. */
+/* Hands in records until it has to wait. Returns true if it is over. */
 static bool send_records(struct populate *populate)
 {
     while (populate->next < populate->ask.body.length) {

@@ -1,11 +1,12 @@
 /* read_trace.c - the latest reads of clients, for follow jobs. SPDX-License-Identifier: Apache-2.0
  *
- * A ring of hashes. A writer takes the next place, and then writes its hash there. So a place that
- * the taker comes to may still be empty (0): the taker stops before it, and goes on the next time.
- * If the writers are a whole ring ahead of the taker, they overwrite the oldest reads; the taker may
- * then take a hash that was written for the next round, and finds that place empty in that round. So
- * it does not wait for an empty place when LATE_MAX reads were added after it. A place has one hash
- * and nothing else, so no order between the threads is needed. */
+ * A ring of hashes. A writer takes the next place, and then writes its hash there. So a place
+ * that the taker comes to may still be empty (0): the taker stops before it, and goes on the
+ * next time. If the writers are a whole ring ahead of the taker, they overwrite the oldest
+ * reads; the taker may then take a hash that was written for the next round, and finds that
+ * place empty in that round. So it does not wait for an empty place when LATE_MAX reads were
+ * added after it. A place has one hash and nothing else, so no order between the threads is
+ * needed. */
 #include "cache/read_trace.h"
 
 #include <stdatomic.h>

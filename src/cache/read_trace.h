@@ -1,7 +1,7 @@
 /* read_trace.h - the latest reads of clients, for follow jobs (jobs/follow.h).
  * SPDX-License-Identifier: Apache-2.0
  *
- * While someone watches, each get that is answered with bytes adds the hash of its name. A read
+ * While a job watches, each get that is answered with bytes adds the hash of its name. A read
  * that the trace has no room for is lost: the position of a follow job is then a little wrong,
  * which costs bandwidth only. Any thread may call these functions, unless a comment says
  * otherwise. */

@@ -1,11 +1,11 @@
 /* reader.h - the rights of readers that do not use HTTP, such as the fill socket.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The fill engine reads objects for processes on this host, and a job reads them for a client that
- * has left. Both may read only the objects that the same client could GET. The S3 endpoint (front/)
- * has the keys, policies and origins. The files of local/ (the fill engine) and jobs/ do not include
- * those of front/. So the endpoint implements these functions (front/reader.c), the fill engine and
- * the jobs call them, and cli/ connects them. Any thread. */
+ * The fill engine reads objects for processes on this host, and a job reads them for a client
+ * that has left. Both may read only the objects that the same client could GET. The S3 endpoint
+ * (front/) has the keys, policies and origins. The files of local/ (the fill engine) and jobs/
+ * do not include those of front/. So the endpoint implements these functions (front/reader.c),
+ * the fill engine and the jobs call them, and cli/ connects them. Any thread. */
 #ifndef CACHE_READER_H
 #define CACHE_READER_H
 

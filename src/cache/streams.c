@@ -15,7 +15,7 @@
 
 #define SETS 64u
 #define WAYS 8u
-#define FORGOTTEN_MS 10000u           /* a stream that nobody goes on with ends then */
+#define FORGOTTEN_MS 10000u           /* a stream without a further range ends then */
 #define RANGE_LEAST MIB               /* shorter ranges are not from such clients */
 #define AHEAD_FIRST (8 * MIB)
 
@@ -29,7 +29,7 @@ struct entry {
 
 struct set {
     pthread_mutex_t lock;
-    _Atomic uint64_t latest_ms;       /* time of the newest entry: lets a hit pass without the lock */
+    _Atomic uint64_t latest_ms;       /* time of the newest entry: spares most hits the lock */
     struct entry entries[WAYS];
 };
 

@@ -16,11 +16,12 @@ struct streams;
 struct streams *streams_new(void) MUST_USE;
 void streams_free(struct streams **streams);
 
-/* To be called when the plan knows its range. If it goes on with a stream, its window begins to fetch
- * the bytes behind the range. On the loop of the plan, without a lock. */
+/* To be called when the plan knows its range. If it goes on with a stream, its window begins to
+ * fetch the bytes behind the range. On the loop of the plan, without a lock. */
 void streams_begin(struct streams *streams, struct plan *plan);
-/* To be called before the plan leaves what it reads from. If the plan has handed out its whole range,
- * remembers where it ended, and lets its fetches go on to their ends. Under the lock of the object. */
+/* To be called before the plan leaves what it reads from. If the plan has handed out its whole
+ * range, remembers where it ended, and lets its fetches go on to their ends. Under the lock of
+ * the object. */
 void streams_end(struct streams *streams, struct plan *plan);
 
 #endif

@@ -11,36 +11,39 @@
 
 enum err get_wait_for_page(struct get *get)
 {
-    if (!get->pages.page) {
-        get->pages.seen_s = atomic_load(&get->metadata->validated_s);
-        get->pages.page = fresh_list_page(get->of.loop->cache->fresh, get->ask.rules, get->of.asker.who,
-                                    &get->of.name, get->pages.count > 0);
+    struct page_wait *pages = &get->pages;
+    struct waiter *waiter = &get->plan.sources.waiter;
+    if (!pages->page) {
+        pages->seen_s = atomic_load(&get->metadata->validated_s);
+        pages->page = fresh_list_page(get->of.loop->cache->fresh, get->ask.rules,
+                                      get->of.asker.who, &get->of.name, pages->count > 0);
     }
-    if (!get->pages.page)
+    if (!pages->page)
         return get_go(get, GET_PROBE);
-    enum list_page_state state = fresh_look(get->pages.page, get->of.name.key, &get->plan.sources.waiter);
+    enum list_page_state state = fresh_look(pages->page, get->of.name.key, waiter);
     if (state == PAGE_RUNNING)
         return ERR_WAIT;
-    fresh_leave(&get->pages.page, &get->plan.sources.waiter);
-    get->pages.count++;
-    /* renewals reach the metadata in the store, which may have left RAM meanwhile: look it up
-     * anew */
+    fresh_leave(&pages->page, waiter);
+    pages->count++;
+    /* The page renewed the metadata of the store. This get's metadata may have left the store's RAM
+     * meanwhile, so it is looked up again. */
     metadata_unref(&get->metadata);
-    get->pages.state = state;
+    pages->state = state;
     return get_find(get, GET_PAGE_OVER);
 }
 
 enum err get_judge_page(struct get *get)
 {
     bool renewed = atomic_load(&get->metadata->validated_s) > get->pages.seen_s;
-    if (get->pages.state != PAGE_MISSES)    /* one that has changed is not missing */
+    if (get->pages.state != PAGE_MISSES)    /* a key that has changed is not missing */
         fresh_missing(get->of.loop->cache->fresh, get->ask.rules, get->pages.state == PAGE_LACKS);
     if (renewed) {
         get->validated = true;
         get->answer.source = GET_REVALIDATED;
         return get_go(get, GET_FRESH);
     }
-    return get_go(get, get->pages.state != PAGE_MISSES || get->pages.count > 1 ? GET_PROBE : GET_PAGE);
+    bool last = get->pages.state != PAGE_MISSES || get->pages.count > 1;
+    return get_go(get, last ? GET_PROBE : GET_PAGE);
 }
 
 static unsigned part_of(const struct get *get)
@@ -48,44 +51,49 @@ static unsigned part_of(const struct get *get)
     return get->part.asked ? get->ask.part : 0;
 }
 
-/* A probe already under way will do, unless it was sent before a client asked for the newest, or is
- * no proof that this one may have it. */
+/* Joins a HEAD in progress. Returns NULL if the client wants the newest answer, or if the HEAD
+ * would not prove the right of this get. */
 static struct fetch *shared_probe(struct get *get)    /* under the lock */
 {
-    struct fetch *probe = get_wants_newest(get) || get->search.upgrade
-                              ? NULL : fetch_probe(get->plan.sources.inflight, get->of.asker.who, part_of(get));
+    if (get_wants_newest(get) || get->search.upgrade)
+        return NULL;
+    struct fetch *probe =
+        fetch_probe(get->plan.sources.inflight, get->of.asker.who, part_of(get));
     return probe && permit_shares(get, probe) ? fetch_join_this(probe) : NULL;
 }
 
 enum err get_probe_start(struct get *get)
 {
+    struct sources *sources = &get->plan.sources;
+    struct fetch_span span = { .part = part_of(get) };
     flights_lock(get->of.flights, &get->of.id);
     plan_hook_in(&get->plan);
-    get->plan.sources.fetch = shared_probe(get);
-    fetch_joined(get->plan.sources.fetch, &get->of.asker);
-    if (!get->plan.sources.fetch) {
-        get->plan.sources.fetch = fetch_start(get->plan.sources.inflight, FETCH_HEAD, &get->of.asker,
-                                 get->part.asked ? get->metadata : NULL,
-                                 &(struct fetch_span){ .part = part_of(get) });
-        if (get->plan.sources.fetch)
-            get->plan.sources.fetch->asked.upgrade = get->search.upgrade;
+    sources->fetch = shared_probe(get);
+    fetch_joined(sources->fetch, &get->of.asker);
+    if (!sources->fetch) {
+        sources->fetch = fetch_start(sources->inflight, FETCH_HEAD, &get->of.asker,
+                                     get->part.asked ? get->metadata : NULL, &span);
+        if (sources->fetch)
+            sources->fetch->asked.upgrade = get->search.upgrade;
     }
     flights_unlock(get->of.flights, &get->of.id);
-    return get->plan.sources.fetch ? get_go(get, GET_ANSWER) : get_fail(get, ERR_SLOW_DOWN);
+    return sources->fetch ? get_go(get, GET_ANSWER) : get_fail(get, ERR_SLOW_DOWN);
 }
 
-/* The HEAD does not say whether the bytes may be had: the first of them do. */
+/* The HEAD does not prove the right to the bytes, so a GET asks for the first of them. */
 enum err get_prove(struct get *get)
 {
+    struct sources *sources = &get->plan.sources;
     struct fetch_span span = { .end = MIN((uint64_t)UNIT_BYTES, get->metadata->size) };
     flights_lock(get->of.flights, &get->of.id);
     plan_hook_in(&get->plan);
-    get->plan.sources.fetch = fetch_start(get->plan.sources.inflight, FETCH_GET, &get->of.asker, get->metadata, &span);
-    if (get->plan.sources.fetch)
-        get->plan.sources.fetch->asked.proof = true;
+    sources->fetch = fetch_start(sources->inflight, FETCH_GET, &get->of.asker, get->metadata,
+                                 &span);
+    if (sources->fetch)
+        sources->fetch->asked.proof = true;
     flights_unlock(get->of.flights, &get->of.id);
-    metadata_unref(&get->metadata);    /* it comes back with the answer */
-    return get->plan.sources.fetch ? get_go(get, GET_ANSWER) : get_fail(get, ERR_SLOW_DOWN);
+    metadata_unref(&get->metadata);    /* the answer brings it again */
+    return sources->fetch ? get_go(get, GET_ANSWER) : get_fail(get, ERR_SLOW_DOWN);
 }
 
 enum err get_judge_probe(struct get *get)

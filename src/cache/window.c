@@ -2,29 +2,30 @@
  *
  *     reader                     window.next
  *       |                             |
- *     ==+=====--- ====---- ===------ .......................   = fetched   - will be   . no fetch yet
+ *     ==+=====--- ====---- ===------ .....................   = fetched   - will be   . no fetch yet
  *       own fetch  span     span
  *
- * A read begins with one fetch, as any other: so its first byte is as early as on one connection, and
- * a client that wants a few bytes costs no more. The window opens when the reader has taken START_BYTES
- * and waits, and its connection has had START_NS to show that it is slow. The window doubles each time
- * that the reader waits and all its fetches have their answers, which is once for each round trip. A
- * reader that is slower than one connection never opens it. A reader that is slower than the window
- * waits no more, so the window stays as it is.
+ * A read begins with one fetch, as any other: so its first byte is as early as on one connection,
+ * and a client that wants a few bytes costs no more. The window opens when the reader has taken
+ * START_BYTES and waits, and its connection has had START_NS to show that it is slow. The window
+ * doubles each time that the reader waits and all its fetches have their answers, which is once for
+ * each round trip. A reader that is slower than one connection never opens it. A reader that is
+ * slower than the window waits no more, so the window stays as it is.
  *
  * The fetch that the reader is in goes on until it meets a flight of the first span (deliver.c). If
  * the origin never answers for that span, this fetch brings its bytes, too. The bytes that its
  * connection has brought beyond this place are lost.
  *
- * A failed fetch halves the window, because an origin that refuses requests has too many of them. The
- * failure is not the reader's: it asks for the missing bytes itself, when it comes to them. */
+ * A failed fetch halves the window, because an origin that refuses requests has too many of
+ * them. The failure is not the reader's: it asks for the missing bytes itself, when it comes to
+ * them. */
 #include "cache/window.h"
 
 #include "base/clock.h"
 #include "base/metric.h"
 #include "cache/plan.h"
 
-#define START_BYTES (1 * MIB)         /* a reader that takes less may want the head of a file alone */
+#define START_BYTES (1 * MIB)         /* a reader of less may want only the head of a file */
 #define START_NS 20000000u
 #define FAST_BYTES_PER_MS 500000u     /* 4 Gbit/s: more connections would not help much */
 #define SPLIT_BYTES (8 * MIB)         /* fewer bytes than that come on one connection */
@@ -33,8 +34,9 @@
 #define SPAN_LEAST (4 * MIB)
 #define SPAN_MOST (8 * MIB)
 #define SPAN_UNSTORED UNSTORED_AHEAD_BYTES
-/* A fetch is cut short only if at least so many of its bytes lie behind the place: the bytes that were
- * on their way are lost, and these are some megabytes if the connection is fast and long. */
+/* A fetch is cut short only if at least so many of its bytes lie behind the place: the bytes
+ * that were on their way are lost, and these are some megabytes if the connection is fast and
+ * long. */
 #define CUT_LEAST (48 * MIB)
 #define LEAD_MOST (2 * WINDOW_FETCHES * SPAN_MOST)    /* from the reader to the end of the window */
 
@@ -103,9 +105,9 @@ static uint64_t span_bytes(const struct plan *plan, uint64_t pos)
     return MIN(MAX(bytes, (uint64_t)SPAN_LEAST), (uint64_t)SPAN_MOST);
 }
 
-/* Moves window->next to the next byte that is neither stored nor being fetched. A fetch in progress
- * that goes on for much longer may end there: then *ret_cut is true. Returns false if there is no such
- * byte now. */
+/* Moves window->next to the next byte that is neither stored nor being fetched. A fetch in
+ * progress that goes on for much longer may end there: then *ret_cut is true. Returns false if
+ * there is no such byte now. */
 static bool find_gap(struct plan *plan, uint64_t limit, bool *ret_cut)
 {
     struct window *window = &plan->window;
@@ -125,7 +127,7 @@ static bool find_gap(struct plan *plan, uint64_t limit, bool *ret_cut)
             uint64_t span = span_bytes(plan, window->next);
             uint64_t least = (fetch->next + span + GROUP_BYTES - 1) / GROUP_BYTES * GROUP_BYTES;
             if (!fetch->answered)
-                return false;    /* nobody knows how much of it comes */
+                return false;    /* its end is not known yet */
             uint64_t place = MAX(window->next, least);
             *ret_cut = place + CUT_LEAST <= fetch->end;
             window->next = *ret_cut ? place : fetch->end;
@@ -183,8 +185,8 @@ static bool begin_span(struct plan *plan, uint64_t limit)
 
 /* ---- keeping it full ---- */
 
-/* A fetch whose bytes are not stored has them in slots. The plan stays its reader until it has passed
- * them, because they go with the last reader. */
+/* A fetch whose bytes are not stored has them in slots. The plan stays its reader until it has
+ * passed them, because they go with the last reader. */
 static void leave_if_over(struct plan *plan, struct window_span *span)
 {
     const struct fetch *fetch = span->fetch;

@@ -23,8 +23,8 @@ struct window_span {
 };
 
 struct window {
-    /* Most fetches of the object that may be in progress now, those of other readers included; 0: the
-     * window has not opened. */
+    /* Most fetches of the object that may be in progress now, those of other readers included;
+     * 0: the window has not opened. */
     unsigned fetches_max;
     bool over;                    /* it never opens again: the origin ignores ranges */
     uint64_t cut;                 /* where the first span began; 0: none began within a fetch */
@@ -37,13 +37,13 @@ struct window {
 };
 
 /* All under the lock of the object (flight.h). */
-/* To be called when the reader waits for bytes of an answer: widens the window, if that may help. */
+/* To be called when the reader waits for bytes of an answer. Widens the window if that may help. */
 void window_widen(struct plan *plan);
-/* Leaves fetches that are over, forgets spans that the reader has passed, and begins new fetches. */
+/* Leaves fetches that are over, forgets spans that were passed, and begins new fetches. */
 void window_fill(struct plan *plan);
 /* To be called when the plan goes on with a stream (streams.h): opens the window at once. */
 void window_go_on(struct plan *plan, unsigned fetches_max, uint64_t ahead);
-/* To be called before window_close: lets the fetches whose bytes are stored go on without the plan. */
+/* To be called before window_close. Fetches whose bytes are stored then go on without the plan. */
 void window_detach(struct plan *plan);
 void window_close(struct plan *plan);    /* leaves all fetches */
 

@@ -12,8 +12,8 @@
 #include "cache/alias.h"
 #include "cache/inside.h"
 
-#define VERSIONS_MAX 3    /* of a key, that one write may touch */
-#define NAMES_MAX 2       /* of it: see alias.h */
+#define VERSIONS_MAX 3    /* versions of a key that one write may touch */
+#define NAMES_MAX 2       /* names of a key (alias.h) */
 
 struct removing {
     atomic_uint refs;             /* the write's and the committer's */
@@ -51,7 +51,7 @@ static void removing_unref(struct removing *removing)
 
 static void removed(struct store_removal *removal, enum err err)
 {
-    (void)err;    /* out of service is as good: no metadata is served, and it returns unproved */
+    (void)err;    /* a folder out of service serves nothing, and returns with unproved metadata */
     struct removing *removing = container_of(removal, struct removing, removal);
     atomic_store(&removing->over, true);
     ticket_wake(removing->ticket);
@@ -64,7 +64,8 @@ static void woken(void *arg)
     write->changed(write->arg);
 }
 
-/* From now on no reader finds what is in progress for these keys; its present readers go on. */
+/* Unhooks the fetches in progress for these keys: later readers do not find them, and their present
+ * readers go on. */
 static void unhook_all(const struct write *write)
 {
     struct flights *flights = write->cache->flights;
@@ -105,7 +106,7 @@ static void remove_known(struct write *write)
     free(known);
 }
 
-/* The ids of a key without a version, of its version "null", and of the version that is named. */
+/* Adds the ids of a key without a version, of its version "null", and of the named version. */
 static void add_ids(struct write *write, const struct rules *rules, slice bucket,
                     const struct write_key *key)
 {
@@ -163,7 +164,7 @@ static struct epoch_restated now(void)
     return (struct epoch_restated){ ageing_ms(), ageing_s() };
 }
 
-/* The ids of the key's versions are not known here: metadata of all of them is revalidated. The
+/* The ids of the key's versions are not known here, so metadata of all of them is revalidated. The
  * first id is that of the key itself. */
 void write_restates_key(struct write *write)
 {

@@ -274,11 +274,13 @@ uint64_t job_run_due_ms(const struct job_run *run, uint64_t now_ms);
 
 void run_follow_begin(struct job_run *run);    /* makes run->follow */
 void run_follow_end(struct job_run *run);      /* does nothing if there is none */
-/* Returns the window of a job now: all windows together take at most 3/8 of the cache. Any thread. */
+/* Returns the present window of a job: all windows together take at most 3/8 of the cache. Any
+ * thread. */
 uint64_t run_follow_window(const struct jobs *jobs, const struct job_spec *spec);
 /* Tells the store how many bytes the jobs keep ahead of their readers. */
 void run_follow_note_windows(struct jobs *jobs);
-/* Reads count from now on, so this is called before the client knows the job. run_follow_end ends it. */
+/* Reads count from now on, so this is called before the client knows the job. run_follow_end
+ * ends it. */
 void run_follow_expect(struct jobs *jobs);
 /* Returns the number of reads so far. */
 uint64_t run_follow_reads(const struct jobs *jobs);

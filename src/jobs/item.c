@@ -179,8 +179,9 @@ static void end_range(struct job_item *job_item)
     uint64_t origin_bytes = get_cost(job_item->get)->origin_bytes;
     job_item->result.bytes += job_item->want;
     job_item->result.fetched |= origin_bytes > 0;
-    /* If even the metadata was missing, the origin has just sent all bytes. The get's own number may
-     * be too low: a byte that was stored before this thread read it counts as one of the cache. */
+    /* If even the metadata was missing, the origin has just sent all bytes. The get's own number
+     * may be too low: a byte that was stored before this thread read it counts as one of the
+     * cache. */
     job_item->result.origin_bytes += job_item->unknown ? job_item->want : origin_bytes;
     end_get(job_item);
     if (++job_item->range < range_count(job_item)) {
