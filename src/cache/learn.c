@@ -316,8 +316,8 @@ static void learn_part(struct fetch *fetch, const struct origin_reply *reply,
                        const struct facts *facts)
 {
     uint64_t count = 0;
-    slice said = origin_reply_get(reply, S("x-amz-mp-parts-count"));
-    if (!slice_u64(said, &count) || count > S3_PART_MAX)
+    slice given = origin_reply_get(reply, S("x-amz-mp-parts-count"));
+    if (!slice_u64(given, &count) || count > S3_PART_MAX)
         count = 0;
     struct part part = { facts->first, facts->end, (unsigned)count, "" };
     read_part_sums(fetch, reply, &part);

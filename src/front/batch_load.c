@@ -3,11 +3,11 @@
  *   load    run: heads and small items, copied | run: lent | run: copied ...
  *
  * A load is a scatter list: each run is a piece of memory to be sent. Items of at most 8 KiB are
- * copied into the load's buffer, and so are items of at most 64 KiB that come in several pieces. Any
- * other item is lent: its run points at the memory of its get (cache/get.h), the read that brought
- * the item. If a lent item comes in several pieces, one piece at a time is sent (batch_turn.c).
- * A batch has two loads. While one is being sent (rule H5 in src/README.md), the other is filled.
- * Each loop keeps a few buffers for the next batch. Threads: the loop. */
+ * copied into the load's buffer, and so are items of at most 64 KiB that come in several pieces.
+ * Any other item is lent: its run points at the memory of its get (cache/get.h), the read that
+ * brought the item. If a lent item comes in several pieces, one piece at a time is sent
+ * (batch_turn.c). A batch has two loads. While one is being sent (rule H5 in src/README.md), the
+ * other is filled. Each loop keeps a few buffers for the next batch. Threads: the loop. */
 #include "front/batching.h"
 
 #include <stdlib.h>

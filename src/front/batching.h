@@ -48,9 +48,9 @@ struct slot {
     size_t weight;                    /* bytes of memory that the get may hold, estimated */
 };
 
-/* The window of the list: the items that have begun, which are the current one and later ones. The
- * window's front advances when an item is answered (batch_turn.c), and its back advances when an item
- * begins (batch_slots.c). */
+/* The window of the list: the items that have begun, which are the current one and later ones.
+ * The window's front advances when an item is answered (batch_turn.c), and its back advances
+ * when an item begins (batch_slots.c). */
 struct window {
     struct slot *slots;               /* item i has slots[i % size] */
     size_t size;

@@ -196,7 +196,7 @@ static void answer(struct pool_task *task)
 }
 
 /* Ends the page, and finds the name before the next one. Frees the origin's list before the answer
- * is sent, so that its place among the long lists is free when the client asks for the next page. */
+ * is sent, so its place among the long lists is free when the client asks for the next page. */
 static void end_page(struct walk_job *job)
 {
     bool more;

@@ -1,16 +1,16 @@
 /* explain.c - what the cache would do with a key now, and why: penstock-explain.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The answer tells whether a key is cached, so the client must be allowed to list it (own_list.h).
- * Then a get, the read of an object through the cache, makes a forecast (get_forecast in
- * cache/get.h). The forecast is the decision that a GetObject of this client would get now. A
- * forecast sends no request to the origin, and reads no bytes of the object. The store tells where
- * each record (a stored piece of the object) lies, or why it is not there (store/explain.h). Some
- * clients are allowed to learn of a version only if the origin lists it to them, or if they have a
- * valid grant for it. If the cached copy is not such a version, the answer is the same as if nothing
- * were cached. These clients also do not learn why a record was not stored, or left the cache: it may
- * be a record of another object with this name.
- * Threads: the loop. */
+ * The answer tells whether a key is cached, so the client must be allowed to list it
+ * (own_list.h). Then a get, the read of an object through the cache, makes a forecast
+ * (get_forecast in cache/get.h). The forecast is the decision that a GetObject of this client
+ * would get now. A forecast sends no request to the origin, and reads no bytes of the object.
+ * The store tells where each record (a stored piece of the object) lies, or why it is not there
+ * (store/explain.h). Some clients are allowed to learn of a version only if the origin lists it
+ * to them, or if they have a valid grant for it. If the cached copy is not such a version, the
+ * answer is the same as if nothing were cached. These clients also do not learn why a record was
+ * not stored, or left the cache: it may be a record of another object with this name. Threads:
+ * the loop. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -130,8 +130,8 @@ static const struct {
         "the origin has not confirmed the copy since Penstock last opened the cache folder (at a "
         "start, or when the folder came back into service)" },
     [JUDGED_NOT_PERMITTED] = { "revalidate",
-        "Penstock has no proof that this client may read the object: the origin has not allowed it, "
-        "or the permission has ended" },
+        "Penstock has no proof that this client may read the object: the origin has not allowed "
+        "it, or the permission has ended" },
     [JUDGED_NEWEST] = { "revalidate",
         "Penstock asks the origin at this read, for one of three reasons: the setting "
         "'freshness' is 'always'; the request has Cache-Control: no-cache or max-age=0; or the key "
@@ -147,8 +147,9 @@ static const struct {
         "or the age of the copy is unknown" },
 };
 
-/* If the reason of the outcome lies in the wanted bytes, returns this reason, and sets *now if bytes
- * are missing. Returns NULL if all wanted bytes are cached: then the judgement is the reason. */
+/* If the reason of the outcome lies in the wanted bytes, returns this reason, and sets *now if
+ * bytes are missing. Returns NULL if all wanted bytes are cached: then the judgement is the
+ * reason. */
 static const char *why_bytes(const struct explain_bytes *bytes, uint64_t size, const char **now)
 {
     uint64_t counted = bytes->examined - bytes->first;
@@ -179,8 +180,8 @@ static void set_outcome(json_t *to, const struct explain *explain,
     if (!forecast->metadata) {
         now = "miss";
         why = forecast->in_flight
-                  ? "the object is being fetched now: a GET joins this fetch, if its client may read "
-                    "the object"
+                  ? "the object is being fetched now: a GET joins this fetch, if its client may "
+                    "read the object"
             : explain->listed
                   ? "the cache has no copy of the version that the origin lists to this client: a "
                     "GET goes to the origin"

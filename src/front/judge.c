@@ -313,10 +313,10 @@ static enum err judge_large_body(struct call *call, uint64_t bytes, slice *ret_d
 static const char *reason(struct arena *keep, enum err err, const struct s3_fault *fault)
 {
     bool names = err == ERR_NOT_SIGNED && fault->more_count;
-    slice said = log_sentence(keep, names ? fault->more[0].value : fault->message);
+    slice given = log_sentence(keep, names ? fault->more[0].value : fault->message);
     if (names)
-        return arena_printf(keep, "%s (%.*s)", err_text(err), SLICE_ARG(said)).ptr;
-    return said.len ? arena_copy(keep, said).ptr : err_text(err);
+        return arena_printf(keep, "%s (%.*s)", err_text(err), SLICE_ARG(given)).ptr;
+    return given.len ? arena_copy(keep, given).ptr : err_text(err);
 }
 
 /* The bodies of one client have a limit, and all bodies together have another one. Returns the

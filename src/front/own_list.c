@@ -4,8 +4,9 @@
  *   any thread: own_list_read: objects of the page ──> sorted list, or ERR_WAIT: own_list_next
  *
  * The list calls are sent one after another, in the name of the client (cache/lists.h). No earlier
- * answer is used again. Each call goes on where the one before ended (s3/list_pages.h). Some origins
- * list keys in another order than that of their bytes, so the objects are sorted in the end.
+ * answer is used again. Each call goes on where the one before ended (s3/list_pages.h). Some
+ * origins list keys in another order than that of their bytes, so the objects are sorted in the
+ * end.
  *
  * Limits (rule H8 in src/README.md): the calls for one list take at most LIST_MS + TICK_MS, and
  * there are at most CALLS_MAX of them. A list that reaches one of these two limits ends with the
@@ -99,9 +100,9 @@ static size_t keys_wanted(const struct own_list *list)
 static enum err take(struct own_list *list, const struct list_answer *answer)
 {
     if (answer->err == ERR_LIMIT)
-        return fail(list, ERR_LIMIT, "Please reduce your request rate: the memory for lists (budget "
-                    "memory_lists) has no room for the origin's answer. If this happens again and "
-                    "again, give Penstock more memory (setting memory).");
+        return fail(list, ERR_LIMIT, "Please reduce your request rate: the memory for lists "
+                    "(budget memory_lists) has no room for the origin's answer. If this "
+                    "happens again and again, give Penstock more memory (setting memory).");
     if (answer->err)
         return answer->err;
     if (answer->status != 200)
@@ -285,7 +286,8 @@ enum err own_list_read(struct own_list *list)
 const struct listed *own_list_find(const struct own_list *list, slice key)
 {
     struct listed wanted = { .key = key };
-    return list->count ? bsearch(&wanted, list->objects, list->count, sizeof(wanted), by_key) : NULL;
+    return list->count ? bsearch(&wanted, list->objects, list->count, sizeof(wanted), by_key)
+                       : NULL;
 }
 
 bool own_list_has_more(const struct own_list *list, slice *ret)

@@ -28,9 +28,9 @@ struct own_list;
 bool own_list_is_needed(const struct call *call) MUST_USE;
 /* Asks the origin for the first page of the list. The list will have objects only if
  * own_list_is_needed. To be called on the loop of the call. Returns the result: OK, ERR_DENIED,
- * ERR_NO_SUCH_BUCKET, ERR_SLOW_DOWN, or why the origin gave no answer. Returns ERR_WAIT if the answer
- * has not come yet. Then done() is called with the result, unless own_list_free is called first.
- * After OK, call own_list_read. */
+ * ERR_NO_SUCH_BUCKET, ERR_SLOW_DOWN, or why the origin gave no answer. Returns ERR_WAIT if the
+ * answer has not come yet. Then done() is called with the result, unless own_list_free is called
+ * first. After OK, call own_list_read. */
 enum err own_list_ask(struct call *call, const struct own_list_ask *ask,
                       void (*done)(void *arg, enum err err), void *arg,
                       struct own_list **ret) MUST_USE;
@@ -42,8 +42,8 @@ enum err own_list_read(struct own_list *list) MUST_USE;
 enum err own_list_next(struct own_list *list) MUST_USE;
 /* Returns a message that says why a result is an error. Empty: the usual message says enough. */
 slice own_list_why(const struct own_list *list);
-/* Frees the list. While the origin is being asked, only the loop of the call may call this function. At
- * any other time, any thread may, because the list may outlive the call. */
+/* Frees the list. While the origin is being asked, only the loop of the call may call this
+ * function. At any other time, any thread may, because the list may outlive the call. */
 void own_list_free(struct own_list **list);
 
 /* For the time after own_list_read has returned OK. Any thread. */

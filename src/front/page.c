@@ -56,7 +56,8 @@ static int by_name(const void *a, const void *b)
 static struct page_row *find(struct page *page, slice name)
 {
     struct page_row wanted = { .name = name };
-    return page->sorted ? bsearch(&wanted, page->rows, page->sorted, sizeof(wanted), by_name) : NULL;
+    return page->sorted ? bsearch(&wanted, page->rows, page->sorted, sizeof(wanted), by_name)
+                        : NULL;
 }
 
 /* If several rows have the same name, adds them up in the first of them, and drops the others. */

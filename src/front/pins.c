@@ -249,9 +249,9 @@ static void answer(struct pool_task *task)
     struct pin_job *job = container_of(task, struct pin_job, task);
     if (job->err == ERR_IO)
         pool_task_refuse(task, ERR_BUSY,
-                         S("No cache folder could store the change of the pins: none is in service, "
-                           "their disks are full, or Penstock has no file descriptor left. Please "
-                           "try again."));
+                         S("No cache folder could store the change of the pins: none is in "
+                           "service, their disks are full, or Penstock has no file descriptor "
+                           "left. Please try again."));
     else if (job->err == ERR_LIMIT)
         pool_task_refuse(task, ERR_TOO_MANY, S("There may be at most 4096 pins; a prefix with keys "
                                                "at several origins counts once for each origin. "
@@ -311,8 +311,8 @@ void pins_call(struct call *call)
     job->endpoint_count = job->by_rules;
     if (job->endpoint_count > PIN_NAMES_MAX && job->op == S3_PIN)
         pool_task_refuse(&job->task, ERR_BAD_REQUEST,
-                         S("The keys of this prefix lie at more than 64 origins, and a pin allows no "
-                           "more. Name longer prefixes."));
+                         S("The keys of this prefix lie at more than 64 origins, and a pin allows "
+                           "no more. Name longer prefixes."));
     else
         pool_task_start(&job->task);
 }

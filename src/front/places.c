@@ -1,4 +1,5 @@
-/* places.c - a limit of calls at a time, which the clients share. SPDX-License-Identifier: Apache-2.0 */
+/* places.c - a limit of calls at a time, which the clients share.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "front/places.h"
 
 void places_init(struct places *places)

@@ -44,9 +44,9 @@ struct pool_task {
     struct arena keep;                /* lives as long as the task */
 };
 
-/* Makes a task of this size. Its struct begins with struct pool_task, and the rest is zero. Returns
- * NULL if the client has as many calls in the pool, or in the pool of its walk, as it may have (rule
- * H8 in src/README.md); the client has then got an error answer. */
+/* Makes a task of this size. Its struct begins with struct pool_task, and the rest is zero.
+ * Returns NULL if the client has as many calls in the pool, or in the pool of its walk, as it
+ * may have (rule H8 in src/README.md); the client has then got an error answer. */
 void *pool_task_new(struct call *call, const struct pool_task_kind *kind, size_t bytes) MUST_USE;
 void pool_task_free(struct pool_task **task);    /* on the loop, or after the loop has ended */
 /* Gives the task to its pool. From now on, the task handles a client that leaves. */

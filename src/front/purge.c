@@ -152,9 +152,10 @@ static void answer(struct pool_task *task)
                                            "penstock stat says why the folders are out of "
                                            "service."));
     else if (job->err == ERR_BUSY)
-        pool_task_refuse(task, ERR_BUSY, S("Penstock has no file descriptor left to store the purge, "
-                                           "so a restart may undo it. Please try again. The operator "
-                                           "must raise the limit of open files (LimitNOFILE)."));
+        pool_task_refuse(task, ERR_BUSY, S("Penstock has no file descriptor left to store the "
+                                           "purge, so a restart may undo it. Please try again. The "
+                                           "operator must raise the limit of open files "
+                                           "(LimitNOFILE)."));
     else if (job->err == ERR_LIMIT)
         pool_task_refuse(task, ERR_BAD_REQUEST, S("The keys of this prefix lie at too many origins "
                                                   "for one purge. Name longer prefixes."));
@@ -199,8 +200,8 @@ void purge_call(struct call *call)
     struct arena *keep = &job->task.keep;
     if (!read_query(call, job)) {
         pool_task_refuse(&job->task, ERR_BAD_ARGUMENT,
-                         S("A purge needs a prefix or a key, but not both. Each of them has at most "
-                           "1024 bytes. The prefix may be empty, the key may not."));
+                         S("A purge needs a prefix or a key, but not both. Each of them has at "
+                           "most 1024 bytes. The prefix may be empty, the key may not."));
         return;
     }
     job->bucket = arena_copy(keep, alias_bucket(call->s3.bucket));

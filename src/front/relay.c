@@ -8,11 +8,11 @@
  * streamed. If the client reads slowly, the origin waits, so the memory used stays bounded. A
  * caller that does not want the origin to wait asks for one range at a time, each when the relay
  * has room for that range (relay_waits). Then no connection waits, and few bytes are fetched in
- * vain. The last byte is kept back until the origin call has ended well. If the call is a write, the
- * epochs of its keys rise before this byte is sent (rule H7 in src/README.md). An epoch is a
- * counter of a key that stops older fetches from storing their bytes (cache/epoch.h). Threads: while the origin call runs, its
- * thread calls relay_put and relay_spare. Everything else is for the loop. The loop also calls
- * relay_spare during the call, and relay_put after its end. */
+ * vain. The last byte is kept back until the origin call has ended well. If the call is a write,
+ * the epochs of its keys rise before this byte is sent (rule H7 in src/README.md). An epoch is a
+ * counter of a key that stops older fetches from storing their bytes (cache/epoch.h). Threads:
+ * while the origin call runs, its thread calls relay_put and relay_spare. Everything else is for
+ * the loop. The loop also calls relay_spare during the call, and relay_put after its end. */
 #include "front/relay.h"
 
 #include <assert.h>
@@ -22,7 +22,8 @@
 /* A client that takes fewer bytes between two calls of relay_is_slow is slow. */
 #define RELAY_LEAST_BYTES (128 * KIB)
 
-static_assert(RELAY_LOW_BYTES < RELAY_BYTES_MAX / 2, "after a resume, relay_put does not pause again at once");
+static_assert(RELAY_LOW_BYTES < RELAY_BYTES_MAX / 2,
+              "after a resume, relay_put does not pause again at once");
 
 struct relay_segment {
     struct list link;
