@@ -8,14 +8,12 @@
 #include "base/clock.h"
 #include "base/json.h"
 
-#define ASK_MS 600000u
-
 int job_ask(const struct server *server, const char *method, slice id, slice body,
             struct arena *keep, slice *ret_body)
 {
     struct server mine = *server;
     struct text query = text_in(keep);
-    mine.until_ms = MAX(mine.until_ms, mono_ms() + ASK_MS);
+    mine.until_ms = mono_ms() + server->timeout_ms;    /* a job may take longer than any question */
     text_printf(&query, "penstock-job=%.*s", SLICE_ARG(id));
     struct question question = {
         .method = method, .of = { server->of.bucket, S("") }, .query = text_slice(&query),

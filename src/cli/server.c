@@ -184,7 +184,8 @@ static bool take_timeout(struct cli *cli, struct server *server)
                 "\"%s\"\n", server->command, TIMEOUT_S_MAX, text);
         return false;
     }
-    server->until_ms = mono_ms() + seconds * 1000;
+    server->timeout_ms = seconds * 1000;
+    server->until_ms = mono_ms() + server->timeout_ms;
     return true;
 }
 

@@ -17,6 +17,7 @@ struct server {
     struct sigv4_credentials keys;
     slice keys_from;           /* "env AWS_ACCESS_KEY_ID" ... */
     const char *ca_file;       /* or NULL */
+    uint64_t timeout_ms;       /* the option --timeout */
     uint64_t until_ms;         /* the command gives up then (mono_ms) */
     uint64_t away_ms;          /* the service may be away for so long, for a restart */
     struct sigv4 *sigv4;

@@ -189,6 +189,10 @@ static void print_answers_first(struct arena *keep, json_t *root)
     if (*text_of(root, "cache.warning"))
         print_line(keep, root, "warning    {cache.warning}\n");
     print_line(keep, root, "memory     {memory.bytes} ({memory.from})\n");
+    if (*text_of(root, "memory.locked_why"))    /* an older service does not tell it */
+        print_line(keep, root, "locked     {memory.locked_bytes} of at most "
+                               "{memory.locked_max_bytes} of the cache; not more, as "
+                               "{memory.locked_why}\n");
     if (number_of(root, "fill.sessions") || number_of(root, "fill.lists"))
         print_line(keep, root, "fills      {fill.sessions} sessions now; since the start "
                                "{fill.lists} fills and prefetches: {fill.items.hit} items from "

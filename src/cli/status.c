@@ -113,7 +113,7 @@ static void add_tls(struct status_document *to, struct arena *keep, const struct
 }
 
 static void add_memory(struct status_document *to, struct arena *keep,
-                       const struct memory *memory)
+                       const struct memory *memory, const struct store *store)
 {
     document_number(to, "memory.bytes", memory->bytes);
     document_text(to, "memory.from", memory->from);
@@ -122,6 +122,7 @@ static void add_memory(struct status_document *to, struct arena *keep,
                      memory->budgets.bytes[i]);
     document_number(to, "memory.locked_bytes", (uint64_t)metric_read(M_STORE_LOCKED_BYTES));
     document_number(to, "memory.locked_max_bytes", memory->locked_bytes);
+    document_text(to, "memory.locked_why", slice_of(store_locked_why(store)));
 }
 
 void status_tell(void *arg, struct status_document *to)
@@ -134,7 +135,7 @@ void status_tell(void *arg, struct status_document *to)
     document_number(to, "connections", metric_read(M_HTTP_CONNECTIONS));
     document_number(to, "open_requests", http_open_requests(serve->http));
     document_number(to, "requests", requests_so_far());
-    add_memory(to, &keep, &serve->memory);
+    add_memory(to, &keep, &serve->memory, serve->store);
     document_text(to, "cache.io", serve->engine == DISK_URING ? S("uring") : S("threads"));
     folders_tell(serve, &keep, to);
     add_counters(to);

@@ -48,6 +48,7 @@ struct locker {
     struct locked *list;
     size_t count;
     bool reported;                    /* the log has that the kernel refused a lock */
+    _Atomic(const char *) why;        /* static text: why not more is locked */
     struct read_plan wanted[WANTED_MAX];    /* under the lock; with references */
     size_t wanted_count;
     pthread_t thread;
@@ -308,6 +309,9 @@ static void verify_wanted(struct locker *locker, uint64_t until_ms)
 
 /* ---- the thread ---- */
 
+static const char NOT_READ_OFTEN[] = "no other part of the cache is read often enough";
+static const char LIMIT_REACHED[] = "the limit is reached";
+
 static void give_up_some(struct locker *locker)
 {
     for (size_t n = locker->count / 8 + 1; n > 0; n--) {
@@ -320,6 +324,7 @@ static void give_up_some(struct locker *locker)
 
 static void look(struct locker *locker, struct candidate *candidates)
 {
+    const char *before = atomic_load(&locker->why);
     look_at_locked(locker);
     size_t count = find_candidates(locker, candidates);
     bool short_of_memory = (locker->count || count) && memory_pressure("") > PRESSURE_MAX;
@@ -334,6 +339,16 @@ static void look(struct locker *locker, struct candidate *candidates)
     }
     for (size_t i = 0; i < count; i++)
         extent_release(&candidates[i].extent);
+    atomic_store(&locker->why, short_of_memory ? "programs wait for memory"
+                             : locker->room < locker->bytes_max
+                             ? "the kernel allows no more (RLIMIT_MEMLOCK)"
+                             : err == ERR_LIMIT || (!count && before == LIMIT_REACHED)
+                             ? LIMIT_REACHED : NOT_READ_OFTEN);
+}
+
+const char *locker_why(const struct locker *locker)
+{
+    return atomic_load(&locker->why);
 }
 
 static void *run(void *arg)
@@ -382,6 +397,7 @@ struct locker *locker_new(struct volume *const *volumes, size_t count, uint64_t 
     locker->volumes = volumes;
     locker->volume_count = count;
     locker->bytes_max = locker->room = bytes_max;
+    atomic_store(&locker->why, NOT_READ_OFTEN);
     locker->list = must_alloc(LOCKED_MAX * sizeof(*locker->list));
     pthread_mutex_init(&locker->lock, NULL);
     pthread_cond_init(&locker->wake, NULL);

@@ -15,6 +15,8 @@ void locker_start(struct locker *locker);
  * gone. It may be called without a thread. */
 void locker_stop(struct locker *locker);
 void locker_free(struct locker **locker);    /* after the volumes; accepts NULL */
+/* Returns why not more is locked: static text. Any thread. */
+const char *locker_why(const struct locker *locker) MUST_USE;
 /* A reader has copied the blocks of this plan. If their extent is locked, the thread verifies them
  * in its map, so that later readers are lent them. Any thread; never waits. */
 void locker_wants(struct locker *locker, const struct read_plan *plan);

@@ -113,6 +113,11 @@ enum err store_open(const struct store_options *options, struct arena *keep, str
     return OK;
 }
 
+const char *store_locked_why(const struct store *store)
+{
+    return locker_why(store->locker);
+}
+
 /* While the committers answer it. */
 static void stop_sweep(struct store *store)
 {

@@ -83,6 +83,8 @@ struct store_options {
  * empty. */
 enum err store_open(const struct store_options *options, struct arena *keep, struct store **ret,
                     slice *ret_whys) MUST_USE;
+/* Returns why not more extents are locked in memory: static text, for people. Any thread. */
+const char *store_locked_why(const struct store *store) MUST_USE;
 /* Clean stop: empties the queue, commits, writes the clean mark. No store_io may be left. */
 void store_close(struct store **store);
 

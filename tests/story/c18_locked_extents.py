@@ -1,5 +1,6 @@
 """Extents that are read most stay in memory, and clients get their bytes without a copy: over plain HTTP, in ranges, with slow
 clients, after a purge, when the file is cut, and where the kernel allows no locked memory."""
+import json
 import random
 
 import harness
@@ -11,6 +12,9 @@ with Story("c18 locked extents", seconds=180) as story:
     origin = story.origin(f"objects=bucket/%d {COUNT} {SIZE}", "objects=bucket/small-%d 200 5000")
     server = story.penstock(origin=origin.url, cache_size="256MiB", memory_locked="1GiB")
     rng = random.Random(story.seed)
+
+    def locked_why(server):
+        return json.loads(plain(server.admin_port, "GET", "/status").body)["memory"]["locked_why"]
 
     def lent():
         return server.metric("penstock_store_lent_reads_total")
@@ -37,6 +41,7 @@ with Story("c18 locked extents", seconds=180) as story:
     story.same("nothing is locked at first", server.metric("penstock_store_locked_bytes"), 0)
     wait_for("the extents that are read are locked", is_lent, 60, every=0.5)
     story.fact("their bytes are counted", server.metric("penstock_store_locked_bytes") > 0)
+    story.same("the status says why not more is locked", locked_why(server), "no other part of the cache is read often enough")
     gets = origin.totals()["get"]
     wrong = []
     for _ in range(300):
@@ -102,5 +107,6 @@ with Story("c18 locked extents", seconds=180) as story:
     before = lent()
     read_all()
     story.same("nothing is locked, and all is read", (server.metric("penstock_store_locked_bytes"), lent() - before), (0, 0))
+    story.same("the status says so, too", locked_why(server), "the kernel allows no more (RLIMIT_MEMLOCK)")
     story.same("it is said once", server.log().count("store_lock_limit"), 1)
     story.same("the daemon ends cleanly", server.stop(), 0)

@@ -1,5 +1,6 @@
 """penstock warm and penstock jobs, as an operator types them."""
 import pty
+import signal
 
 from jobs import *
 
@@ -62,6 +63,13 @@ with Story("j04 penstock warm and penstock jobs", seconds=90) as story:
     story.same("the jobs of a bucket", [len(penstock("jobs", "s3://" + b)[1].splitlines()) for b in ("pile", "slow")], [6, 2])
     story.same("... as JSON", len([json.loads(line) for line in penstock("jobs", "--json", "s3://pile")[1].splitlines()]), 5)
     story.same("no job", penstock("jobs", "s3://none")[1], "no job of s3://none was found\n")
+
+    # ---- a service that does not answer ----
+    os.kill(server.process.pid, signal.SIGSTOP)
+    began = time.monotonic()
+    status, out, err = penstock("jobs", "--timeout", "1", "s3://pile")
+    os.kill(server.process.pid, signal.SIGCONT)
+    story.fact("--timeout limits each question", status == 1 and time.monotonic() - began < 60, (status, err))
 
     # ---- a terminal ----
     origin.tell("reset=rules", "match=slow/* GET", "first_byte_ms=100")

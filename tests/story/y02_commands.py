@@ -215,7 +215,7 @@ with Story("y02 commands say what is cached", seconds=150) as story:
     refused("more than a client may list", 1, ["LISTERKEY", 'the right "list"'], "du", "--config", config, "s3://pile", env=other_client)
 
     # ---- wrong words ----
-    for text, words, *argv in (("no URL", ["s3://BUCKET/PREFIX"], "ls"), ("no s3 URL", ["s3://"], "ls", "pile/a"),
+    for text, words, *argv in (("no URL", ["the s3:// URL"], "ls"), ("no s3 URL", ["s3://"], "ls", "pile/a"),
                                ("no bucket", ["names no bucket"], "du", "s3:///a"), ("a wrong depth", ["--depth"], "du", "--depth", "x", "s3://pile"),
                                ("a deep depth", ["1024"], "du", "--depth", "1025", "s3://pile"), ("a wrong time", ["--timeout"], "ls", "--timeout", "0", "s3://pile"),
                                ("a wrong URL", ["--url", "http://HOST:PORT"], "ls", "--url", "ftp://x", "s3://pile"),
