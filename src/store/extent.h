@@ -227,7 +227,8 @@ enum err open_extent_add(struct extents *all, enum open_which which,
 /* Writes the gathered records. After a failure none of them may be committed, and the extent takes
  * no more records. */
 enum err open_extent_write(struct extents *all, enum open_which which) MUST_USE;
-/* Seals the open extent, if there is one. */
+/* Seals the open extent, if there is one. A file that another program has truncated is not written
+ * to any more: the extent then has no table of contents. */
 enum err open_extent_seal(struct extents *all, enum open_which which) MUST_USE;
 /* Seals the log and begins another one. */
 enum err open_extent_roll(struct extents *all) MUST_USE;

@@ -4,12 +4,14 @@
  * Inside it, each record starts at a multiple of 64 bytes. Nothing is committed before
  * open_extent_write returned OK (rule H2 in src/README.md). A write that failed may have left any
  * bytes after the last good one. The extent then takes no more appends, because no block on disk is
- * written twice; its table of contents, if it can be written, comes after these bytes. Writes are
- * not synced: after a power cut, a record that the index names may be missing, and its checksum
- * fails. The table of contents of the open extent is in RAM, with the names, about 60 bytes a
- * record and its name. Readers find the new bytes of an extent by the index. Threads: the log and
- * the staging extent are for the committer, the copy for the recycler; extent.h and extent_inside.h
- * mark functions for any thread. */
+ * written twice; its table of contents, if it can be written, comes after these bytes. If another
+ * program has truncated the file, nothing more is written to it: a write behind the new end would
+ * leave zeroes before it, and readers of a locked extent (lend.c) would take them for verified
+ * bytes. A file that stays short gives them an error. Writes are not synced: after a power cut, a
+ * record that the index names may be missing, and its checksum fails. The table of contents of the
+ * open extent is in RAM, with the names, about 60 bytes a record and its name. Readers find the new
+ * bytes of an extent by the index. Threads: the log and the staging extent are for the committer,
+ * the copy for the recycler; extent.h and extent_inside.h mark functions for any thread. */
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -111,6 +113,12 @@ static struct toc_name name_of(const struct append_item *item)
     return name;
 }
 
+static bool was_truncated(const struct open_extent *open)
+{
+    struct stat st;
+    return fstat(open->extent->fd, &st) == 0 && (uint64_t)st.st_size < open->end;
+}
+
 /* Returns false if the extent has no room for the record that ends at `end`, its row and its
  * name. */
 static bool has_room(struct extents *all, enum open_which which, uint64_t end, const struct toc_entry *entry,
@@ -136,6 +144,8 @@ enum err open_extent_add(struct extents *all, enum open_which which, struct appe
     struct open_extent *open = all->opens[which];
     struct record *record = &item->record;
     check(item->metadata_block.len == record->metadata_len && item->bytes.len == record->data_len);
+    if (open->extent && !open->gathered && was_truncated(open))
+        open->broken = true;
     if (!open->extent || open->broken || open->gathered == GATHER_MAX)
         return ERR_FULL;
     uint64_t offset = round_up(open->gathered_end, RECORD_ALIGN);
@@ -240,13 +250,14 @@ enum err open_extent_seal(struct extents *all, enum open_which which)
         return OK;
     check(open->gathered == 0);
     struct extent *extent = open->extent;
+    bool truncated = was_truncated(open);
     struct toc toc;
     change_open(all, which, NULL, &toc);
     uint64_t at = open->end;
     struct stat st;
     if (open->broken && fstat(extent->fd, &st) == 0)
         at = MAX(at, round_up((uint64_t)st.st_size, PAGE_BYTES));
-    enum err e = extent_write_toc(extent, at, &toc);
+    enum err e = truncated ? OK : extent_write_toc(extent, at, &toc);
     toc_free(&toc);
     extent_release(&extent);
     return e;

@@ -352,6 +352,42 @@ TEST(a_truncated_file_ends_no_process)
     end(&all);
 }
 
+/* An append behind the new end would leave a hole, and clients would get its zeroes as verified
+ * bytes. */
+TEST(a_truncated_file_is_not_filled_up_again)
+{
+    struct lending all = begin_open(70000, 0);
+    struct stat st;
+    uint32_t offset;
+    lock(&all);
+    ok(becomes_lent(&all, 0, 70000));
+    ok(ftruncate(extent_fd(all.extent), 4096) == 0);
+    ok(put_object(&all.unit, "later", "\"v\"", 300000) == OK);
+    struct metadata *later = get_metadata(&all.unit, "later");
+    struct extent *next = extent_of(&all.unit, later, &offset);
+    ok(next != all.extent && !atomic_load(&all.extent->sealed));
+    ok(fstat(extent_fd(all.extent), &st) == 0 && st.st_size == 4096);
+    extent_release(&next);
+    metadata_unref(&later);
+    unlock(&all);
+    end(&all);
+}
+
+TEST(a_truncated_file_gets_no_table)
+{
+    struct lending all = begin_open(70000, 0);
+    struct extents *extents = all.unit.store->volumes[0]->extents;
+    struct stat st;
+    lock(&all);
+    ok(becomes_lent(&all, 0, 70000));
+    ok(ftruncate(extent_fd(all.extent), 4096) == 0);
+    ok(open_extent_seal(extents, OPEN_LOG) == OK && !open_extent_is_open(extents, OPEN_LOG));
+    ok(fstat(extent_fd(all.extent), &st) == 0 && st.st_size == 4096);
+    ok(!atomic_load(&all.extent->sealed));
+    unlock(&all);
+    end(&all);
+}
+
 /* ---- lent bytes for a caller with memory ---- */
 
 TEST(a_reader_with_memory_is_lent_the_bytes_and_copies_them)
@@ -496,6 +532,8 @@ RUN_STORE_COLD(STORE_TEST(a_locked_extent_lends_what_others_copy),
                STORE_TEST(an_extent_stays_locked_until_its_last_reader_has_gone),
                STORE_TEST(lent_bytes_outlive_the_extent),
                STORE_TEST(a_truncated_file_ends_no_process),
+               STORE_TEST(a_truncated_file_is_not_filled_up_again),
+               STORE_TEST(a_truncated_file_gets_no_table),
                STORE_TEST(a_reader_with_memory_is_lent_the_bytes_and_copies_them),
                STORE_TEST(a_copy_of_lent_bytes_fails_if_either_file_is_truncated),
                STORE_TEST(extents_that_are_read_are_locked),
