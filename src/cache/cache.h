@@ -46,6 +46,8 @@ struct cache *cache_new(const struct cache_options *options) MUST_USE;
 void cache_free(struct cache **cache);
 /* Cancels the fetches in progress. From now on no fetch begins. */
 void cache_stop(struct cache *cache);
+/* True after cache_stop: errors from then on say nothing about the origin. Any thread. */
+bool cache_is_stopping(struct cache *cache) MUST_USE;
 struct store *cache_store(struct cache *cache);
 struct read_trace *cache_trace(struct cache *cache);    /* lives as long as the cache */
 /* True if no bytes of this object are being fetched, or are on their way into the store. So it is

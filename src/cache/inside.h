@@ -32,7 +32,6 @@ bool cache_fetch_may_begin(struct cache *cache) MUST_USE;
 void cache_fetch_ended(struct cache *cache);
 /* True if half of the fetches that may be in progress are. Then none begins ahead of its reader. */
 bool cache_fetches_scarce(struct cache *cache) MUST_USE;
-bool cache_is_stopping(struct cache *cache);
 
 /* Number of bytes that a fetch whose bytes are stored may be ahead of its readers. If it were
  * further ahead, the cache might evict its bytes before they are read. */

@@ -111,7 +111,7 @@ void job_run_meets_outage(struct job_run *run, const char *why)
 
 bool job_run_may_ask(const struct job_run *run)
 {
-    return run->state == JOB_RUNNING &&
+    return run->state == JOB_RUNNING && !cache_is_stopping(run->jobs->options.cache) &&
            (!run->outage.tries || (mono_ms() >= run->outage.until_ms && !run->reading));
 }
 

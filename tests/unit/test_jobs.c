@@ -233,6 +233,21 @@ TEST(a_job_waits_for_an_origin_that_is_down)
     end();
 }
 
+/* The cache takes no fetches any more, while those in progress still bring bytes. */
+TEST(no_object_fails_because_penstock_stops)
+{
+    begin();
+    atomic_store(&fake.slow_us, 3000);    /* so that they end one after another */
+    uint64_t id = start('s', OBJECTS, NULL, 0);
+    wait_for_objects(id, 3);
+    cache_stop(house.cache);
+    usleep(200000);
+    struct job_view view = view_of(id);
+    ok(view.file.state == JOB_RUNNING && view.file.sums.failed == 0);
+    atomic_store(&fake.slow_us, 0);
+    end();
+}
+
 TEST(a_job_ends_when_its_client_is_gone)
 {
     begin();
@@ -357,6 +372,7 @@ RUN(cmocka_unit_test(a_list_is_brought_and_then_all_is_a_hit),
     cmocka_unit_test(a_list_longer_than_the_window_is_brought_to_its_end),
     cmocka_unit_test(a_job_goes_on_in_the_next_process),
     cmocka_unit_test(a_job_waits_for_an_origin_that_is_down),
+    cmocka_unit_test(no_object_fails_because_penstock_stops),
     cmocka_unit_test(a_job_ends_when_its_client_is_gone),
     cmocka_unit_test(a_job_can_be_ended),
     cmocka_unit_test(an_owner_has_half_of_the_places_that_others_leave),
