@@ -50,6 +50,8 @@
 #define SAVE_MS 10u                   /* between two files of ages */
 #define HELD_SHARE 16u                /* of the size; readers may hold that of dropped extents */
 #define HELD_EXTENTS 2u               /* ... or so many extents, if these are more */
+#define HELD_MS 500u                  /* readers may hold more so long, before records are refused */
+#define HELD_LOOK_MS 5u
 #define PASSES_MAX 4u                 /* of one victim, if records are published meanwhile */
 #define HOLES_SHARE 8u                /* of the bytes; an extent has holes if so many are dead */
 
@@ -730,11 +732,23 @@ bool volume_holds_too_much(const struct volume *volume)
     return extents_held_bytes(volume->extents) > most;
 }
 
-static bool too_much_is_held(const struct volume *volume)
+/* True if readers have held too much for HELD_MS. Most reads end within milliseconds, and a record
+ * that is refused must be fetched again, so the first wish for room waits for these readers. If
+ * they do not end, later wishes don't wait: appends that wait take memory. */
+static bool too_much_is_held(struct volume *volume)
 {
-    bool much = volume_holds_too_much(volume);
-    metric_add(M_STORE_HELD_LIMITED, much);
-    return much;
+    struct recycler *recycler = &volume->recycler;
+    while (volume_holds_too_much(volume)) {
+        if (!recycler->held_since_ms)
+            recycler->held_since_ms = mono_ms();
+        if (mono_ms() - recycler->held_since_ms >= HELD_MS || atomic_load(&recycler->paused)) {
+            metric_add(M_STORE_HELD_LIMITED, 1);
+            return true;
+        }
+        nanosleep(&(struct timespec){ .tv_nsec = HELD_LOOK_MS * 1000000 }, NULL);
+    }
+    recycler->held_since_ms = 0;
+    return false;
 }
 
 /* Drops the extents without records. Such an extent frees no room, so the rule never chooses it. But
@@ -765,7 +779,7 @@ static bool waits_for_pins(struct volume *volume)
 static void make_room(struct volume *volume)
 {
     struct choice choice;
-    bool made = false;
+    bool made = false, held = too_much_is_held(volume);
     pthread_mutex_lock(&volume->recycler.lock);
     recycler_moves(volume);
     if (waits_for_pins(volume)) {
@@ -773,8 +787,7 @@ static void make_room(struct volume *volume)
         return;
     }
     drop_empty(volume);
-    if (!atomic_load(&volume->recycler.paused) && !too_much_is_held(volume) &&
-        choose(volume, &choice)) {
+    if (!atomic_load(&volume->recycler.paused) && !held && choose(volume, &choice)) {
         made = recycle_extent(volume, &choice) == OK;
         if (made)
             note_room(volume, choice.why);

@@ -189,6 +189,7 @@ struct recycler {
     atomic_bool ready;                /* the copy may take the place of the log */
     atomic_bool in_vain;              /* the latest copy of pinned records regained too little */
     _Atomic uint64_t moved_ms;        /* time of the latest progress of its present work */
+    uint64_t held_since_ms;           /* readers hold too many dropped extents; its thread only */
     struct age_round round;
     atomic_uint expire_turn;          /* tallies_expire_turn() of the latest pass (expire.h) */
     _Atomic uint64_t recycled;        /* extents that were evicted, in this process */

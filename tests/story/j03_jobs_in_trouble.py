@@ -68,6 +68,8 @@ with Story("j03 jobs in trouble", seconds=240) as story:
 
     # ---- two jobs over one prefix; a purge meanwhile ----
     story.same("purge", client.ask("POST", "pile", [("penstock-purge", ""), ("prefix", "")]).status, 200)
+    # A full cache takes the room of purged objects only then, and admits no object that is not read before.
+    wait_for("the sweep ends", lambda: server.metric("penstock_store_bans") == 0)
     origin.reset()
     origin.tell("match=pile/* GET", "first_byte_ms=10")
     ids = [pile.start(prefix=p) for p in ("0", "")]

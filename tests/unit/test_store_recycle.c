@@ -351,6 +351,61 @@ static size_t hold_all(struct extents *extents, struct extent **held, size_t cou
     return count;
 }
 
+struct bunch {
+    struct unit_put puts[AT_ONCE];
+};
+
+static struct bunch bunch_begin(struct unit_store *unit, int number)
+{
+    struct bunch bunch;
+    make_half_old(unit->store->volumes[0]);
+    for (int k = 0; k < AT_ONCE; k++) {
+        char key[32];
+        snprintf(key, sizeof(key), "held%d", number + k);
+        bunch.puts[k] = put_begin(unit, key, "\"1\"", 100000);
+    }
+    commit_now(unit);
+    return bunch;
+}
+
+/* Returns how many were refused. */
+static int bunch_wait(struct bunch *bunch)
+{
+    int refused = 0;
+    for (int k = 0; k < AT_ONCE; k++) {
+        enum err e = put_wait(&bunch->puts[k]);
+        ok(e == OK || e == ERR_FULL);
+        refused += e == ERR_FULL;
+    }
+    return refused;
+}
+
+TEST(an_append_waits_for_readers_that_hold_evicted_extents_for_a_short_time)
+{
+    struct unit_store unit = unit_open_sized(32 * MIB, EXTENT);
+    struct volume *volume = unit.store->volumes[0];
+    struct extent *held[300];
+    size_t count = 0;
+    uint64_t before = metric_read(M_STORE_HELD_LIMITED);
+    int i = 0, refused = 0;
+    for (; i < 800 && !volume_holds_too_much(volume); i += AT_ONCE) {
+        count = hold_all(volume->extents, held, count);
+        struct bunch bunch = bunch_begin(&unit, i);
+        refused += bunch_wait(&bunch);
+    }
+    ok(volume_holds_too_much(volume) && refused == 0);
+    struct bunch waiting[10];             /* more than the extent that is open has room for */
+    for (size_t k = 0; k < countof(waiting); k++, i += AT_ONCE)
+        waiting[k] = bunch_begin(&unit, i);
+    usleep(200000);
+    for (size_t k = 0; k < count; k++)
+        extent_release(&held[k]);
+    for (size_t k = 0; k < countof(waiting); k++)
+        refused += bunch_wait(&waiting[k]);
+    ok(refused == 0 && metric_read(M_STORE_HELD_LIMITED) == before);
+    unit_close(&unit);
+}
+
 TEST(readers_that_hold_evicted_extents_make_the_cache_larger_by_a_bounded_amount)
 {
     struct unit_store unit = unit_open_sized(32 * MIB, EXTENT);
@@ -361,18 +416,8 @@ TEST(readers_that_hold_evicted_extents_make_the_cache_larger_by_a_bounded_amount
     int refused = 0;
     for (int i = 0; i < 800 && refused < 3 * AT_ONCE; i += AT_ONCE) {
         count = hold_all(volume->extents, held, count);
-        make_half_old(volume);
-        char key[32];
-        struct unit_put puts[AT_ONCE];
-        for (int k = 0; k < AT_ONCE; k++) {
-            snprintf(key, sizeof(key), "held%d", i + k);
-            puts[k] = put_begin(&unit, key, "\"1\"", 100000);
-        }
-        for (int k = 0; k < AT_ONCE; k++) {
-            enum err e = put_wait(&puts[k]);
-            ok(e == OK || e == ERR_FULL);
-            refused += e == ERR_FULL;
-        }
+        struct bunch bunch = bunch_begin(&unit, i);
+        refused += bunch_wait(&bunch);
         most = MAX(most, extents_bytes(volume->extents));
     }
     ok(refused > 0 && metric_read(M_STORE_HELD_LIMITED) > before);
@@ -686,6 +731,7 @@ TEST(names_are_told_while_the_folder_shrinks)
 
 RUN_STORE(STORE_TEST(without_ages_all_records_of_an_extent_are_judged_in_one_tick),
           STORE_TEST(without_ages_the_extent_with_the_fewest_live_bytes_goes_and_these_are_kept),
+          STORE_TEST(an_append_waits_for_readers_that_hold_evicted_extents_for_a_short_time),
           STORE_TEST(readers_that_hold_evicted_extents_make_the_cache_larger_by_a_bounded_amount),
           STORE_TEST(names_are_told_while_the_folder_shrinks),
           STORE_TEST(a_record_that_is_read_in_pieces_is_touched_once),
