@@ -61,15 +61,17 @@ void *arena_grow(struct arena *arena, void *list, size_t count, size_t item_byte
 
 slice arena_copy(struct arena *arena, slice s)
 {
-    char *copy = arena_alloc(arena, s.len + 1);
-    return (slice){ copy, slice_put(copy, s) };
+    char *copy = take(arena, s.len + 1);
+    copy[slice_put(copy, s)] = 0;
+    return (slice){ copy, s.len };
 }
 
 slice arena_lower(struct arena *arena, slice s)
 {
-    char *copy = arena_alloc(arena, s.len + 1);
+    char *copy = take(arena, s.len + 1);
     for (size_t i = 0; i < s.len; i++)
         copy[i] = char_lower(s.ptr[i]);
+    copy[s.len] = 0;
     return (slice){ copy, s.len };
 }
 

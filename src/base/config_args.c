@@ -47,8 +47,9 @@ void config_read_flags(struct config *config, size_t argc, const char *const *ar
         struct setting_where where = { FROM_FLAG, flag, 0, 0, NULL };
         if (!slice_starts(name, S("--"))) {
             config_mistake_add(config, &where, "", NULL, "not a flag: write a setting as --name "
-                               "VALUE, and the settings file as --config FILE. A setting whose value is true or false may also be written "
-                               "as --name or --no-name");
+                               "VALUE, and the settings file as --config FILE. A setting whose "
+                               "value is true or false may also be written as --name or "
+                               "--no-name");
             continue;
         }
         name = slice_from(name, 2);

@@ -156,9 +156,10 @@ static void check_memory(struct check *check)
     for (size_t i = 0; i < BUDGET_COUNT; i++)
         text_printf(&parts, "%s%s %ju", i ? ", " : "", budget_rows[i].name,
                     (uintmax_t)(memory->budgets.bytes[i] / MIB));
-    check_report(check, NOTED, "memory: %ju MiB (%.*s); budgets in MiB: %.*s; locked memory: at most "
-                 "%ju MiB of the cache (memory_locked, or a quarter of the memory), and the kernel's limit here is %.*s (ulimit -Hl; "
-                 "the unit has LimitMEMLOCK; a process with CAP_IPC_LOCK has no limit)",
+    check_report(check, NOTED, "memory: %ju MiB (%.*s); budgets in MiB: %.*s; locked memory: at "
+                 "most %ju MiB of the cache (memory_locked, or a quarter of the memory), and the "
+                 "kernel's limit here is %.*s (ulimit -Hl; the unit has LimitMEMLOCK; a process "
+                 "with CAP_IPC_LOCK has no limit)",
                  (uintmax_t)(memory->bytes / MIB), SLICE_ARG(memory->from),
                  SLICE_ARG(text_slice(&parts)), (uintmax_t)(memory->locked_bytes / MIB),
                  SLICE_ARG(locked_limit(check->keep)));

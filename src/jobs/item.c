@@ -120,8 +120,8 @@ static void fail(struct job_item *job_item, enum err err, int status)
 /* Notes an outage: the item begins again later, or fails for good after TRIES_MAX tries that count.
  * The first try counts. A later try counts only if the origin has answered other calls of the run
  * since the try before, or if no other item is left. So no item fails only because the origin is
- * down for a while, and an item that always fails stops no other item. While
- * Penstock stops, no try counts: the job goes on after the restart. */
+ * down for a while, and an item that always fails stops no other item. While Penstock stops, no try
+ * counts: the job goes on after the restart. */
 static void rest(struct job_item *job_item, enum err err, int status)
 {
     struct job_item_outage *outage = &job_item->outage;

@@ -37,6 +37,16 @@ struct locked {
     unsigned looks;                   /* since it leaves */
 };
 
+/* Why not more is locked. */
+enum why { NOT_READ_OFTEN, LIMIT_REACHED, KERNEL_LIMIT, MEMORY_SHORT };
+
+static const char *const why_texts[] = {
+    [NOT_READ_OFTEN] = "no other part of the cache is read often enough",
+    [LIMIT_REACHED] = "the limit is reached",
+    [KERNEL_LIMIT] = "the kernel allows no more (RLIMIT_MEMLOCK)",
+    [MEMORY_SHORT] = "programs wait for memory",
+};
+
 #define WANTED_MAX 256u               /* H8: plans that wait to be verified; others are lost */
 
 struct locker {
@@ -48,7 +58,7 @@ struct locker {
     struct locked *list;
     size_t count;
     bool reported;                    /* the log has that the kernel refused a lock */
-    _Atomic(const char *) why;        /* static text: why not more is locked */
+    _Atomic(enum why) why;
     struct read_plan wanted[WANTED_MAX];    /* under the lock; with references */
     size_t wanted_count;
     pthread_t thread;
@@ -309,8 +319,21 @@ static void verify_wanted(struct locker *locker, uint64_t until_ms)
 
 /* ---- the thread ---- */
 
-static const char NOT_READ_OFTEN[] = "no other part of the cache is read often enough";
-static const char LIMIT_REACHED[] = "the limit is reached";
+/* Why not more is locked, after a look. Without a candidate a look can't try to lock one more
+ * extent, so a limit that was reached before it still counts as reached. */
+static enum why why_not_more(const struct locker *locker, bool short_of_memory, enum err err,
+                             size_t candidate_count)
+{
+    if (short_of_memory)
+        return MEMORY_SHORT;
+    if (locker->room < locker->bytes_max)
+        return KERNEL_LIMIT;
+    if (err == ERR_LIMIT)
+        return LIMIT_REACHED;
+    if (!candidate_count && atomic_load(&locker->why) == LIMIT_REACHED)
+        return LIMIT_REACHED;
+    return NOT_READ_OFTEN;
+}
 
 static void give_up_some(struct locker *locker)
 {
@@ -324,7 +347,6 @@ static void give_up_some(struct locker *locker)
 
 static void look(struct locker *locker, struct candidate *candidates)
 {
-    const char *before = atomic_load(&locker->why);
     look_at_locked(locker);
     size_t count = find_candidates(locker, candidates);
     bool short_of_memory = (locker->count || count) && memory_pressure("") > PRESSURE_MAX;
@@ -339,16 +361,12 @@ static void look(struct locker *locker, struct candidate *candidates)
     }
     for (size_t i = 0; i < count; i++)
         extent_release(&candidates[i].extent);
-    atomic_store(&locker->why, short_of_memory ? "programs wait for memory"
-                             : locker->room < locker->bytes_max
-                             ? "the kernel allows no more (RLIMIT_MEMLOCK)"
-                             : err == ERR_LIMIT || (!count && before == LIMIT_REACHED)
-                             ? LIMIT_REACHED : NOT_READ_OFTEN);
+    atomic_store(&locker->why, why_not_more(locker, short_of_memory, err, count));
 }
 
 const char *locker_why(const struct locker *locker)
 {
-    return atomic_load(&locker->why);
+    return why_texts[atomic_load(&locker->why)];
 }
 
 static void *run(void *arg)
