@@ -107,18 +107,31 @@ TEST(a_reader_that_leaves_ends_the_fetches_of_its_window)
     drop_house();
 }
 
-TEST(a_window_never_mixes_versions)
+/* Returns true if the read met the new version. On a busy machine, all bytes may come from the
+ * connections of before. */
+static bool meets_new_version(void)
 {
     struct client client;
     large_house(SLOW_US);
     begin_and_read(&client, 3 * MIB);
     atomic_store(&fake.version, 2);
-    ok(!read_some(&client, UINT64_MAX) && client.err == ERR_CHANGED);
+    bool all = read_some(&client, UINT64_MAX);    /* of the old version, each byte */
+    bool meets = !all && client.err == ERR_CHANGED;
     settle(&client);
     client.version = 2;
-    ok(reads(&client, 0, 0));
+    bool then = all || reads(&client, 0, 0);    /* all: the cache has the old version */
     client_end(&client);
     drop_house();
+    ok((all || meets) && then);
+    return meets;
+}
+
+TEST(a_window_never_mixes_versions)
+{
+    bool meets = false;
+    for (int i = 0; i < 10 && !meets; i++)
+        meets = meets_new_version();
+    ok(meets);
 }
 
 /* ---- clients that read a range at a time (streams.c) ---- */
