@@ -251,6 +251,7 @@ static enum err open_env(struct index *index, const char *path, uint64_t map_byt
     if (!e) {
         char note[NOTE_MAX];
         index->note = !only_read && note_of(path, note) ? trap_note_add(note) : NULL;
+        index_memos_begin(index);
         atomic_store(&index->env, env);
     } else {
         snapshot_forget(index);
@@ -280,6 +281,7 @@ void index_close(struct index *index)
     MDB_env *env = atomic_exchange(&index->env, NULL);
     if (!env)
         return;
+    index_memos_end(index);
     trap_note_remove(&index->note);
     struct wreck *wreck = must_alloc(sizeof(*wreck));
     wreck->writing = index->writing;

@@ -8,6 +8,7 @@
 #define STORE_INDEX_H
 
 #include "store/format.h"
+#include "store/index_memo.h"
 #include "store/metas.h"
 
 struct index;
@@ -38,6 +39,11 @@ enum err index_get_metadata(struct index *index, const struct object_id *id, uin
  * the whole object, and comes alone. Returns the number of entries. */
 uint32_t index_get_run(struct index *index, const struct object_id *id, uint32_t first,
                        uint32_t count, struct entry *ret);
+
+/* As index_get_run, but a WHOLE entry that was found is kept in the memo, which is of this object.
+ * It comes from there as long as no transaction has changed the object's entries. */
+uint32_t index_recall_run(struct index *index, const struct object_id *id, uint32_t first,
+                          uint32_t count, struct entry *ret, struct index_memo *memo);
 
 /* Finds the first entry of this object at or after `unit`. */
 enum err index_get_next(struct index *index, const struct object_id *id, uint32_t unit,

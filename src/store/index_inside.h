@@ -10,11 +10,18 @@
 #include "store/index_pages.h"
 
 #define SLOTS 64u
+#define INDEX_MARKS 16384u
 
 struct slot {
     _Alignas(64) atomic_bool busy;
     MDB_txn *txn;
     MDB_cursor *cursor;
+};
+
+/* What says whether a memo is right; see index_memo.c. */
+struct index_marks {
+    _Atomic uint32_t opening;         /* the number of this opening; 0: closed */
+    _Atomic uint64_t row[INDEX_MARKS];    /* of many objects each: their latest transaction */
 };
 
 struct index {
@@ -40,6 +47,7 @@ struct index {
     _Atomic uint64_t damaged;         /* entries whose checksum failed */
     _Atomic uint32_t highest;         /* row INDEX_HIGHEST of the latest commit; 0: there is none */
     uint32_t next_highest;            /* the same, of the write transaction */
+    struct index_marks marks;
 };
 
 /* The snapshot of the index that a read transaction reads. The thread that asks writes it when the
@@ -98,6 +106,18 @@ int index_decode(const struct ask *ask, const MDB_val *key, const MDB_val *value
                  struct entry *ret);
 /* Finds the first entry at or after the key of `ask`: of its object, or, with ret_id, of any. */
 int index_cursor_from(MDB_cursor *cursor, struct ask *ask);
+
+/* As index_get_run. *ret_number: of the transaction whose commit was read. */
+uint32_t index_get_run_as_of(struct index *index, const struct object_id *id, uint32_t first,
+                             uint32_t count, struct entry *ret, uint64_t *ret_number);
+
+/* ---- entries that are kept with metadata: index_memo.c ---- */
+
+/* To be called before readers find the index, and when it is closed. */
+void index_memos_begin(struct index *index);
+void index_memos_end(struct index *index);
+/* To be called before this transaction changes the entry of the key. */
+void index_memos_change(struct index *index, slice key, uint64_t transaction);
 
 /* ---- LMDB's lock file: index_lock.c ---- */
 

@@ -173,11 +173,20 @@ static int find_run(struct ask *ask)
     return MDB_SUCCESS;
 }
 
+uint32_t index_get_run_as_of(struct index *index, const struct object_id *id, uint32_t first,
+                             uint32_t count, struct entry *ret, uint64_t *ret_number)
+{
+    struct ask ask = { .id = id, .unit = first, .count = count, .entries = ret, .read = find_run };
+    enum err e = reading(index, do_read, &ask);
+    *ret_number = ask.snapshot.number;
+    return e == OK ? ask.found : 0;
+}
+
 uint32_t index_get_run(struct index *index, const struct object_id *id, uint32_t first,
                        uint32_t count, struct entry *ret)
 {
-    struct ask ask = { .id = id, .unit = first, .count = count, .entries = ret, .read = find_run };
-    return reading(index, do_read, &ask) == OK ? ask.found : 0;
+    uint64_t number;
+    return index_get_run_as_of(index, id, first, count, ret, &number);
 }
 
 int index_cursor_from(MDB_cursor *cursor, struct ask *ask)

@@ -86,6 +86,7 @@ static int change(struct index *index, MDB_val key, MDB_val *value)
     slice name = { key.mv_data, key.mv_size };
     if (pages->map && !(value ? index_pages_put(pages, name) : index_pages_delete(pages, name)))
         return MDB_CORRUPTED;
+    index_memos_change(index, name, mdb_txn_id(index->writing));
     int rc = replace(index, &key, value);
     if (!rc && pages->map)
         index_pages_changed(pages);

@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/pressure.h"
 #include "base/thread.h"
+#include "store/change_watch.h"
 #include "store/extent_inside.h"
 #include "store/io.h"
 
@@ -33,6 +34,7 @@ struct locked {
     unsigned reads;                   /* since the latest look, and half of those before */
     bool is_sealed;                   /* `written` is known */
     struct timespec written;          /* the file's time after it was sealed */
+    bool watched;                     /* by locker->changes */
     bool leaves;                      /* it waits for its last lease to end */
     unsigned looks;                   /* since it leaves */
 };
@@ -58,6 +60,7 @@ struct locker {
     struct locked *list;
     size_t count;
     bool reported;                    /* the log has that the kernel refused a lock */
+    struct change_watch *changes;     /* of sealed extents; NULL: the kernel watches nothing */
     _Atomic(enum why) why;
     struct read_plan wanted[WANTED_MAX];    /* under the lock; with references */
     size_t wanted_count;
@@ -80,6 +83,8 @@ static bool try_unlock(struct locker *locker, struct locked *locked)
 {
     if (!locked->leaves || !extent_unlock(locked->extent))
         return false;
+    if (locked->watched)
+        change_watch_remove(locker->changes, locked->extent);
     locker->bytes -= locked->extent->lock.bytes;
     extent_release(&locked->extent);
     *locked = locker->list[--locker->count];
@@ -119,9 +124,13 @@ static bool was_changed(struct locked *locked)
                           before.tv_nsec != file.st_mtim.tv_nsec);
 }
 
-/* Reads that are not lent find out what is wrong. */
-static bool must_leave(struct locked *locked)
+/* Watches a file that Penstock itself does not change any more. The look at the file comes after
+ * that, so that no change is missed between the two. Reads that are not lent find out what is
+ * wrong. */
+static bool must_leave(struct locker *locker, struct locked *locked)
 {
+    if (locked->is_sealed && !locked->watched && locker->changes)
+        locked->watched = change_watch_add(locker->changes, locked->extent);
     return is_dropped(locked->extent) || was_changed(locked);
 }
 
@@ -141,7 +150,7 @@ static void look_at_locked(struct locker *locker)
         cut_slow_clients(locked);
         locked->reads = locked->reads / 2 + atomic_exchange(&locked->extent->lock.reads, 0);
         atomic_store(&locked->extent->lock.appended, false);
-        if (!locked->leaves && must_leave(locked))
+        if (!locked->leaves && must_leave(locker, locked))
             leave(locked);
         i += !try_unlock(locker, locked);
     }
@@ -226,8 +235,11 @@ static void lock_extent(struct locker *locker, const struct candidate *candidate
                              .reads = 2 * candidate->reads };
     enum err err = was_changed(&locked) ? ERR_BUSY : extent_lock(take_held);
     if (!err) {
-        locker->list[locker->count++] = locked;
+        struct locked *placed = &locker->list[locker->count++];
+        *placed = locked;
         locker->bytes += take_held->lock.bytes;
+        if (must_leave(locker, placed))
+            leave(placed);
         return;
     }
     if (err == ERR_LIMIT) {
@@ -428,6 +440,7 @@ struct locker *locker_new(struct volume *const *volumes, size_t count, uint64_t 
 
 void locker_start(struct locker *locker)
 {
+    locker->changes = change_watch_new();
     check(thread_start(&locker->thread, run, locker, "lock"));
 }
 
@@ -447,6 +460,7 @@ void locker_stop(struct locker *locker)
         leave(&locker->list[0]);
         check(try_unlock(locker, &locker->list[0]));
     }
+    change_watch_free(&locker->changes);
 }
 
 void locker_free(struct locker **locker)

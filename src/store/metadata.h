@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 
 #include "base/slice.h"
+#include "store/index_memo.h"
 
 /* The keyed hash of endpoint, bucket, key and version. */
 struct object_id {
@@ -51,6 +52,7 @@ struct metadata {
     _Atomic uint64_t compared;
     bool restated;                /* a write may have made the metadata wrong (restated.h) */
     atomic_uint refs;
+    struct index_memo memo;       /* of the object's entry */
 };
 
 #define GRANTED_REFUSED 1u

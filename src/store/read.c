@@ -97,7 +97,9 @@ static void find_units(struct read_plan *plan, uint32_t count, enum store_record
 {
     struct extents *extents = plan->volume->extents;
     struct ban_set *bans = ban_set_ref(&plan->volume->bans->place);
-    count = index_get_run(plan->volume->index, &plan->id, plan->unit, count, plan->entries);
+    struct metadata *metadata = (struct metadata *)(uintptr_t)plan->metadata;    /* for its memo */
+    count = index_recall_run(plan->volume->index, &plan->id, plan->unit, count, plan->entries,
+                             &metadata->memo);
     plan->unit_count = fitting(plan->metadata, plan->unit, plan->entries, count);
     if (plan->unit_count &&
         ban_set_covers(bans, plan->metadata->name, plan->entries[0].extent, plan->entries[0].ordinal))

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "base/metric.h"
+#include "store/change_watch.h"
 #include "store/extent_inside.h"
 #include "store/inside.h"
 #include "store/io.h"
@@ -352,6 +353,44 @@ TEST(a_truncated_file_ends_no_process)
     end(&all);
 }
 
+static bool lends(struct extent *extent)
+{
+    bool lent = extent_lend(extent) != NULL;
+    if (lent)
+        extent_lend_end(extent);
+    return lent;
+}
+
+/* The kernel zeroes the rest of the page, which stays in memory. No thread but the watch's looks. */
+TEST(a_file_that_is_changed_is_not_lent_any_more)
+{
+    static uint8_t want[70000];
+    for (int truncates = 0; truncates < 2; truncates++) {
+        struct lending all = begin(70000, 0);
+        struct change_watch *watch = change_watch_new();
+        struct object_bytes held;
+        lock(&all);
+        ok(watch && change_watch_add(watch, all.extent));
+        ok(becomes_lent(&all, 0, 70000));
+        usleep(50000);
+        ok(lends(all.extent));
+        int fd = extent_fd(all.extent);
+        off_t inside = (off_t)all.offset + 70000;
+        ok(truncates ? ftruncate(fd, inside) == 0 : pwrite(fd, "x", 1, inside) == 1);
+        soon(!lends(all.extent));
+        object_fill("key", "\"v\"", 0, want, sizeof(want));
+        for (int i = 0; i < 10; i++)
+            if (read_lent(&all, 0, sizeof(want), &held) == OK) {    /* not the block that changed */
+                ok(memcmp(held.bytes.ptr, want, held.bytes.len) == 0);
+                object_bytes_release(&held);
+            }
+        change_watch_remove(watch, all.extent);
+        change_watch_free(&watch);
+        unlock(&all);
+        end(&all);
+    }
+}
+
 /* An append behind the new end would leave a hole, and clients would get its zeroes as verified
  * bytes. */
 TEST(a_truncated_file_is_not_filled_up_again)
@@ -466,13 +505,33 @@ TEST(what_was_just_written_is_lent_to_its_first_reader)
     end(&all);
 }
 
+/* True if a watch of this process has the file, as the kernel lists them. */
+static bool is_watched(const struct extent *extent)
+{
+    char wanted[64], path[32], line[256];
+    struct stat st;
+    bool found = false;
+    ok(fstat(extent_fd(extent), &st) == 0);
+    snprintf(wanted, sizeof(wanted), " ino:%jx ", (uintmax_t)st.st_ino);
+    for (int fd = 0; fd < 256 && !found; fd++) {
+        snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
+        FILE *file = fopen(path, "r");
+        while (file && fgets(line, sizeof(line), file))
+            found |= strncmp(line, "inotify", 7) == 0 && strstr(line, wanted);
+        if (file)
+            fclose(file);
+    }
+    return found;
+}
+
 /* A set of objects that fits into one extent would never be locked, if the extent had to be full. */
 TEST(an_open_extent_is_locked_if_it_is_read)
 {
     struct lending all = begin_open(MIB, 64 * MIB);
     warm(&all);
-    ok(becomes_lent(&all, 0, MIB) && !atomic_load(&all.extent->sealed));
+    ok(becomes_lent(&all, 0, MIB) && !atomic_load(&all.extent->sealed) && !is_watched(all.extent));
     seal(&all.unit, all.extent);
+    soon(is_watched(all.extent));
     for (int i = 0; i < 300; i++) {    /* three looks: its file may have changed until it was sealed */
         ok(is_lent(&all, 0, MIB));
         usleep(10000);
@@ -532,6 +591,7 @@ RUN_STORE_COLD(STORE_TEST(a_locked_extent_lends_what_others_copy),
                STORE_TEST(an_extent_stays_locked_until_its_last_reader_has_gone),
                STORE_TEST(lent_bytes_outlive_the_extent),
                STORE_TEST(a_truncated_file_ends_no_process),
+               STORE_TEST(a_file_that_is_changed_is_not_lent_any_more),
                STORE_TEST(a_truncated_file_is_not_filled_up_again),
                STORE_TEST(a_truncated_file_gets_no_table),
                STORE_TEST(a_reader_with_memory_is_lent_the_bytes_and_copies_them),
