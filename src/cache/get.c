@@ -313,9 +313,11 @@ static enum err decide(struct get *get)
     answer->err = s3_conditions_judge(&get->ask.conditions, get->metadata->etag,
                                       get->metadata->modified_s, &use_range);
     struct s3_range range = use_range ? get->ask.range : (struct s3_range){ .kind = RANGE_NONE };
-    if (!answer->err && get->ask.part && !find_part(get, &range))
+    if (!answer->err && get->ask.part && !find_part(get, &range)) {
+        get_let_go(get);    /* the get may still read from the GET that proved its right */
         return get->part.asked++ < PART_TRIES_MAX ? get_go(get, GET_PROBE)
                                                   : get_fail(get, ERR_NOT_IMPLEMENTED);
+    }
     if (!answer->err)
         answer->err = s3_range_resolve(&range, get->metadata->size, &answer->first, &answer->end,
                                        &answer->partial);

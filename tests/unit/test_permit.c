@@ -141,6 +141,29 @@ TEST(a_head_is_no_proof_where_the_bytes_take_a_key_of_their_own)
     drop_house();
 }
 
+TEST(a_part_that_is_not_known_leaves_the_fetch_that_proved_the_right)
+{
+    struct client client;
+    new_shared_house(3 * MIB);
+    client_begin(&client);
+    atomic_store(&fake.encrypts, true);
+    ok(got_as(&client, &anna) == OK);
+    settle(&client);
+    struct get_ask part = { .rules = &house.rules, .who = &ben, .bucket = S("bucket"),
+                            .key = S("key"), .part = 1,
+                            .conditions = { .if_modified_since = -1,
+                                            .if_unmodified_since = -1 } };
+    client.get = get_start(client.loop, &part, noted, &client);
+    ok(decided(&client) == ERR_NOT_IMPLEMENTED);    /* this origin knows no parts */
+    get_end(&client.get);
+    for (uint64_t until = mono_ms() + 5000; flights_objects(house.cache->flights) > 0;) {
+        check(mono_ms() < until);
+        turn(&client);
+    }
+    client_end(&client);
+    drop_house();
+}
+
 TEST(an_outage_is_bridged_only_for_who_has_a_grant)
 {
     struct client client;
@@ -719,6 +742,7 @@ RUN(cmocka_unit_test(another_name_of_ours_is_shown_first_what_the_last_one_was),
     cmocka_unit_test(nor_does_one_that_brings_what_was_not_here),
     cmocka_unit_test(whatever_order_threads_hear_the_last_question_counts),
     cmocka_unit_test(a_head_is_no_proof_where_the_bytes_take_a_key_of_their_own),
+    cmocka_unit_test(a_part_that_is_not_known_leaves_the_fetch_that_proved_the_right),
     cmocka_unit_test(a_hit_needs_a_grant_of_ones_own),
     cmocka_unit_test(a_refusal_ends_a_grant_at_once_and_gives_no_byte),
     cmocka_unit_test(who_joins_a_fill_asks_in_their_own_name_first),
