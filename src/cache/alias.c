@@ -46,6 +46,7 @@ slice alias_key(struct arena *keep, slice key)
         } else if ((segment.len && !slice_eq(segment, S("."))) || (of_folder && len)) {
             if (len)
                 path[len++] = '/';
+            check(len + segment.len <= key.len);    /* a path is not longer than its key */
             memcpy(path + len, segment.len ? segment.ptr : "", segment.len);
             len += segment.len;
         }

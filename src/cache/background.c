@@ -21,7 +21,8 @@ struct background {
 
 static void background_end(struct background *background)
 {
-    atomic_store(&background->metadata->revalidating, false);
+    check(background->loop->background_count > 0);
+    check(atomic_exchange(&background->metadata->revalidating, false));
     list_del(&background->link);
     background->loop->background_count--;
     get_end(&background->get);
@@ -41,6 +42,7 @@ static void step(void *arg)
 void background_start(struct get *get, bool by_head)
 {
     struct cache_loop *loop = get->of.loop;
+    check(!get->ask.background);    /* a get without a client waits for the origin itself */
     if (loop->background_count >= BACKGROUND_MAX) {
         metric_add(M_CACHE_BACKGROUND_REFUSED, 1);
         return;
@@ -73,4 +75,5 @@ void background_end_all(struct cache_loop *loop)
 {
     while (!list_empty(&loop->background))
         background_end(list_of(loop->background.next, struct background, link));
+    check(loop->background_count == 0);
 }

@@ -172,6 +172,7 @@ struct refusal *refusal_new(enum err err, int status, slice content_type, slice 
         err = ERR_ORIGIN_REPLY;
         status = 0;
     }
+    check(err != OK);
     struct refusal *refusal =
         must_alloc(sizeof(*refusal) + content_type.len + fields.len + body.len);
     char *text = (char *)(refusal + 1);
@@ -188,7 +189,7 @@ struct refusal *refusal_new(enum err err, int status, slice content_type, slice 
 
 struct refusal *refusal_ref(struct refusal *refusal)
 {
-    atomic_fetch_add(&refusal->refs, 1);
+    check(atomic_fetch_add(&refusal->refs, 1) > 0);
     return refusal;
 }
 
@@ -196,7 +197,11 @@ void refusal_unref(struct refusal **refusal)
 {
     struct refusal *mine = *refusal;
     *refusal = NULL;
-    if (mine && atomic_fetch_sub(&mine->refs, 1) == 1)
+    if (!mine)
+        return;
+    unsigned before = atomic_fetch_sub(&mine->refs, 1);
+    check(before > 0);
+    if (before == 1)
         free(mine);
 }
 

@@ -160,6 +160,7 @@ enum step { STEP_GO, STEP_PAUSE, STEP_NO_SLOT, STEP_ENOUGH };
 /* Says whether the next byte may be taken, and makes a flight for it. Under the lock. */
 static enum step next_step(struct fetch *fetch)
 {
+    check(fetch->answered && fetch->metadata);    /* the head comes before any body */
     if (fetch->next >= fetch->end)
         return STEP_ENOUGH;
     if (fetch->stream.current)
@@ -200,6 +201,7 @@ static enum step next_step(struct fetch *fetch)
 static void keep(struct fetch *fetch, struct flight *flight)
 {
     struct flight **kept = fetch->stream.kept;
+    check(!flight->fetch);    /* it has landed, so its readers wait for nothing */
     flight_unref(&kept[0]);
     memmove(&kept[0], &kept[1], (UNSTORED_KEPT - 1) * sizeof(kept[0]));
     kept[UNSTORED_KEPT - 1] = flight_ref(flight);
@@ -338,6 +340,7 @@ static void close_current(struct fetch *fetch)
         return;
     uint64_t filled = atomic_load(&flight->filled);
     uint64_t whole = filled / UNIT_BYTES * UNIT_BYTES;
+    check(filled < flight->length);    /* land() has ended each flight that is full */
     if (fetch->admission.stores && whole) {
         flight->length = whole;
         atomic_store(&flight->filled, whole);
@@ -407,6 +410,7 @@ static void set_refusal(struct fetch *fetch, enum err err)
 {
     slice body = text_slice(&fetch->error.body), code = S(""), message;
     bool answered = fetch->err == OK && err == OK;
+    check(!fetch->refusal);
     if (answered && xml_read_error(&fetch->request.arena, body, &code, &message) != OK)
         code = S("");
     err = answered ? s3_error_from(fetch->request.status, code) : fetch->err ? fetch->err : err;
@@ -447,6 +451,7 @@ static bool judge_end(struct fetch *fetch, enum err *err)
  * freed here. Under the lock. */
 static void retire(struct fetch *fetch)
 {
+    check(!fetch->over && (fetch->refusal || (fetch->answered && !fetch->err)));
     close_current(fetch);
     fetch->over = true;
     if (!fetch_keeps_bytes(fetch))

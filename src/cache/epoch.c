@@ -49,6 +49,7 @@ static void note_moment(const struct object_id *id)
 
 void epoch_write_begins(const struct object_id *id, uint64_t number)
 {
+    check(number > 0 && number <= atomic_load(&moments));
     raise_64(&epochs[row_of(id)].latest, number);
     note_moment(id);
     epoch_pair_begins(&epochs[row_of(id)].pair);
@@ -119,6 +120,7 @@ struct restatement {
 
 static void note(struct restatement *restatement, struct epoch_restated now)
 {
+    check(now.at_ms > 0 && now.at_s > 0);    /* 0: there was none */
     atomic_store(&restatement->at_s, now.at_s);
     atomic_store(&restatement->at_ms, now.at_ms);
 }

@@ -34,7 +34,8 @@ static inline void epoch_pair_begins(struct epoch_pair *pair)
 
 static inline void epoch_pair_ends(struct epoch_pair *pair)
 {
-    atomic_fetch_add(&pair->finished, 1);
+    unsigned before = atomic_fetch_add(&pair->finished, 1);
+    check(before != atomic_load(&pair->started));    /* the change that ends here has begun */
 }
 
 /* Reads `finished` first. So a change that ends between the two reads looks unfinished; a change

@@ -5,6 +5,7 @@
  * that run on an origin thread. */
 #include "cache/fetch.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -32,6 +33,7 @@ void fetch_free(struct fetch *fetch)
 {
     check(fetch->magic == FETCH_MAGIC && fetch->over);
     check(!fetch->readers.count && !fetch->stream.current);
+    check(list_empty(&fetch->link) && list_empty(&fetch->readers.waiters));
     slots_forget(fetch->inflight->flights, fetch);
     fetch_drop_kept(fetch);
     fetch_give_back(fetch);
@@ -92,6 +94,7 @@ void fetch_send(struct fetch *fetch)
     fetch->request.fields[count++] = (struct http_field){ S("x-amz-checksum-mode"), S("ENABLED") };
     if (fetch->asked.kind == FETCH_GET && (fetch->answered || !span->plain)) {
         slice range;
+        check(first < end);
         if (span->suffix && !fetch->answered)
             range = arena_printf(&fetch->request.arena, "bytes=-%" PRIu64, span->suffix);
         else if (end == NO_END)
@@ -106,6 +109,7 @@ void fetch_send(struct fetch *fetch)
         guard_on(GUARD_IF_MATCH))
         fetch->request.fields[count++] =
             (struct http_field){ S("if-match"), fetch->metadata->etag };
+    check(count <= countof(fetch->request.fields));
     fetch->request.call = (struct origin_call){
         .events = &deliver_events,
         .may_send = may_send,
@@ -135,6 +139,7 @@ struct fetch *fetch_start(struct inflight *inflight, enum fetch_kind kind,
     fetch->inflight = inflight_ref(inflight);
     check(kind == FETCH_HEAD || span->first < span->end || span->suffix || span->plain);
     check(!span->suffix || !span->first);
+    check(!span->part || kind == FETCH_HEAD);
     fetch->asked.span = *span;
     /* The inflight may be one that later gets do not join, because its note does not hold. Its
      * fills are not published: no answer in another inflight is compared with this one. */
@@ -167,9 +172,12 @@ struct fetch *fetch_start(struct inflight *inflight, enum fetch_kind kind,
  * waits for the disk. */
 #define AHEAD_SLOTS ((size_t)(2 * GROUP_BYTES))
 
+static_assert(AHEAD_SLOTS >= UNSTORED_AHEAD_BYTES, "there are slots for all unstored bytes");
+
 struct fetch *fetch_start_ahead(struct inflight *inflight, const struct asker *asker,
                                 struct metadata *metadata, const struct fetch_span *span)
 {
+    check(metadata && learn_has_strong_etag(metadata));    /* it continues another answer */
     if (!slots_reserve(inflight->flights, AHEAD_SLOTS))
         return NULL;
     struct fetch *fetch = fetch_start(inflight, FETCH_GET, asker, metadata, span);

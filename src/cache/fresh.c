@@ -185,6 +185,7 @@ static bool is_wide(const struct fresh *fresh, slice bucket, slice prefix)
 static void widen(struct fresh *fresh, slice bucket, slice prefix)
 {
     while (prefix.len) {
+        check(prefix.ptr[prefix.len - 1] == '/');
         prefix = prefix_of(slice_sub(prefix, 0, prefix.len - 1));
         if (is_wide(fresh, bucket, prefix))
             continue;
@@ -283,6 +284,7 @@ static void on_done(struct origin_call *call, enum err err)
     if (!page->failed)
         renew_all(page);
     pthread_mutex_lock(&fresh->lock);
+    check(!page->over && page->refs > 0);
     page->over = true;
     if (!page->failed)
         learn_from(fresh, page);
@@ -302,6 +304,7 @@ static struct list_page *list_page_start(struct fresh *fresh, const struct rules
                                          const struct identity *who, const struct object_name *name,
                                          slice prefix, slice start_after)
 {
+    check(prefix.len <= name->key.len);    /* it is the beginning of the key */
     struct list_page *page = must_alloc(sizeof(*page));
     page->fresh = fresh;
     page->rules = rules;

@@ -22,6 +22,8 @@ static const char *const source_names[] = {
     "HIT", "STALE", "STALE-IF-ERROR", "REVALIDATED", "PARTIAL", "MISS", "NEGATIVE-HIT",
 };
 
+static_assert(countof(source_names) == GET_NEGATIVE + 1, "each source has its name");
+
 const char *get_source_name(enum get_source source)
 {
     return source_names[source];
@@ -37,6 +39,7 @@ static void woken(void *arg)
 
 enum err get_go(struct get *get, enum get_phase phase)
 {
+    check(get->phase != GET_READY || phase == GET_READY);    /* a decision is final */
     get->phase = phase;
     return OK;
 }
@@ -91,6 +94,7 @@ static void metadata_came(void *arg, enum err err, struct metadata *metadata)
 
 enum err get_find(struct get *get, enum get_phase found)
 {
+    check(!get->metadata && !get->search.op);
     get->search.found = found;
     enum err err = store_metadata(get->of.loop->io, &get->of.id, &get->of.name, metadata_came, get,
                                   &get->metadata, &get->search.op);
@@ -211,6 +215,7 @@ static enum get_phase join_or_start(struct get *get)    /* under the lock */
     struct s3_range range = range_to_fetch(get);
     struct fetch_span span = span_of_range(&range);
     bool fetching = !list_empty(&sources->inflight->fetches);
+    check(!sources->fetch && !get->metadata);
     if (sources->inflight->metadata && !search->distrust) {    /* an answer has come meanwhile */
         get->metadata = metadata_ref(sources->inflight->metadata);
         return GET_FRESH;
@@ -297,6 +302,7 @@ static bool find_part(struct get *get, struct s3_range *ret)
     struct part *part = &get->part.place;
     if (!parts_find(get->of.loop->cache->parts, get->metadata, get->ask.part, part))
         return false;
+    check(part->first < part->end);
     get->answer.parts = part->count;
     get->answer.part_sums = slice_of(part->sums);
     *ret = (struct s3_range){ .kind = RANGE_SPAN, .first = part->first, .last = part->end - 1 };
@@ -434,6 +440,7 @@ enum err get_decide(struct get *get, const struct get_answer **ret)
         if (err)
             return err;
     }
+    check(get->answer.refusal || get->answer.metadata);
     if (is_new)
         trace_read(get);
     *ret = &get->answer;

@@ -8,6 +8,7 @@
  * end. */
 #include "cache/grant.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,6 +90,7 @@ bool grant_note_holds(const struct grant_name *name, slice bucket, struct grant_
 static uint64_t hash_of(const struct grant_name *name)
 {
     uint64_t hash;
+    static_assert(sizeof(name->id.bytes) >= sizeof(hash), "an id has the bytes of a hash");
     memcpy(&hash, name->id.bytes, sizeof(hash));    /* a keyed hash already */
     hash ^= name->identity * 0x9e3779b97f4a7c15u;
     return hash ^ hash >> 29;
@@ -191,6 +193,7 @@ void grants_give(struct grants *grants, const struct grant_name *name, grant_ver
                  uint64_t now_ms)
 {
     struct shard *shard;
+    check(name->identity && (!version || name->scope == GRANT_OBJECT));
     if (asked_ms + ttl_ms <= now_ms || !grant_note_holds(name, bucket, note))
         return;
     struct slot *slot = slot_for(row_of(grants, name, &shard), name, now_ms);
@@ -209,6 +212,7 @@ void grants_refuse(struct grants *grants, const struct grant_name *name, uint64_
                    uint64_t ttl_ms, uint64_t now_ms)
 {
     struct shard *shard;
+    check(name->identity && asked_ms > 0);    /* refused_ms 0: it is a grant */
     struct slot *slot = slot_for(row_of(grants, name, &shard), name, now_ms);
     bool revoked = slot->until_ms > now_ms && !slot->refused_ms;
     slot->refused_ms = MAX(slot->refused_ms, asked_ms);

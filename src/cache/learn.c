@@ -5,6 +5,7 @@
  * differs, or if its ETag is not the one asked for. An answer without a strong ETag can't be proved
  * to be of the same version as any other answer. It goes to the readers that wait for it now, and
  * is not stored. Rules such as H10 are in src/README.md. */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,6 +43,8 @@ static bool is_echoed(slice name, bool full)
 /* The sum of two offsets, rounded up, fits into 64 bits. */
 #define SIZE_MAX_BYTES ((uint64_t)1 << 62)
 
+static_assert(SIZE_MAX_BYTES <= (UINT64_MAX - GROUP_BYTES) / 2, "no sum of two offsets wraps");
+
 struct facts {
     uint64_t first, end, size;    /* which bytes follow, of how many */
     slice etag;
@@ -71,6 +74,7 @@ static enum err read_facts(const struct fetch *fetch, const struct origin_reply 
     }
     if (ret->size > SIZE_MAX_BYTES)
         return ERR_ORIGIN_REPLY;
+    check(ret->first <= ret->end && ret->end <= ret->size);    /* other answers were refused */
     ret->etag = origin_reply_get(reply, S("etag"));
     ret->modified_s = MAX(http_date_read(origin_reply_get(reply, S("last-modified"))), (int64_t)0);
     return OK;
@@ -205,6 +209,7 @@ static enum err place_bytes(struct fetch *fetch, const struct facts *facts)
     if (facts->first > next || (next > facts->end && next < fetch->end))
         return ERR_ORIGIN_REPLY;
     fetch->stream.skip = MIN(next, facts->end) - facts->first;
+    check(fetch->stream.skip <= facts->end - facts->first);
     fetch->next = next;
     fetch->readers.wanted = MAX(fetch->readers.wanted, next);
     return OK;
@@ -246,6 +251,7 @@ static void admit(struct fetch *fetch, const struct origin_reply *reply, bool is
     /* if neither version has a strong ETag, none of them is on its way into the store */
     bool late = how == LEARNT_LATE &&
                 (fetch->inflight->learnt.strong || learn_has_strong_etag(fetch->metadata));
+    check(!fetch->asked.proof || !is_new);    /* a proof asks for a version that is known */
     if (late)
         forget_object(store, &fetch->inflight->id);
     if (fetch->asked.proof || late)
@@ -263,6 +269,7 @@ static enum learnt_how note_version(struct fetch *fetch, const struct metadata *
 {
     const struct learnt answer = { .etag_hash = metadata->etag_hash, .answers = fetch->sent.answers,
                                    .strong = learn_has_strong_etag(metadata) };
+    check(answer.etag_hash);    /* 0: there is no object */
     return inflight_learn(fetch->inflight, &answer, &fetch->sent.epoch);
 }
 
@@ -327,6 +334,7 @@ static void learn_part(struct fetch *fetch, const struct origin_reply *reply,
 enum err learn_answer(struct fetch *fetch, const struct origin_reply *reply)
 {
     struct facts facts;
+    check((reply->status == 200 || reply->status == 206) && !fetch->over);
     enum err err = read_facts(fetch, reply, &facts);
     if (err)
         return err;

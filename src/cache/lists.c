@@ -196,6 +196,7 @@ static enum origin_take on_body(struct origin_call *call, slice bytes)
         origin_cancel(call);
         return ORIGIN_TAKEN;
     }
+    check(len + bytes.len <= shared->body_cap);
     memcpy(shared->body + len, bytes.ptr, bytes.len);
     shared->answer.body = (slice){ shared->body, len + bytes.len };
     return ORIGIN_TAKEN;
@@ -207,6 +208,7 @@ static void on_done(struct origin_call *call, enum err err)
     struct lists *lists = shared->lists;
     struct cache *cache = lists->cache;
     pthread_mutex_lock(&lists->lock);
+    check(!shared->over);
     if (!shared->answer.err)
         shared->answer.err = err;
     if (grant_is_refusal(shared->answer.status, shared->answer.err))
@@ -397,7 +399,8 @@ void list_end(struct list_get **get)
     struct lists *lists = shared->lists;
     pthread_mutex_lock(&lists->lock);
     list_del(&mine->waiter.link);
-    shared->refs--;    /* the call has a reference, or the list is over */
+    shared->refs--;
+    check(shared->refs > 0 || shared->over);    /* the call has a reference, or the list is over */
     if (is_of_no_use(shared)) {
         forget(shared);
         origin_cancel(&shared->call);

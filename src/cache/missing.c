@@ -122,6 +122,7 @@ void missing_note(struct get *get, const struct fetch *fetch)
     struct missing_keys *all = get->of.loop->cache->missing;
     struct refusal *refusal = fetch->refusal;
     uint64_t now_ms = ageing_ms();
+    check(fetch->over && refusal);
     struct entry entry = {
         .id = get->of.id, .who = reading_who(&get->of), .head_only = get->ask.head_only,
         .epoch = fetch->sent.epoch, .compared = fetch->sent.compared,

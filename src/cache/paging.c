@@ -71,6 +71,7 @@ static size_t write_utf8(uint32_t point, char ret[4])
         ret[0] = (char)point;
         return 1;
     }
+    check(point <= 0x10ffff);
     size_t bytes = point < 0x800 ? 2 : point < 0x10000 ? 3 : 4;
     for (size_t i = bytes - 1; i > 0; i--, point >>= 6)
         ret[i] = (char)(0x80 | (point & 0x3f));
@@ -143,11 +144,13 @@ static struct stretch stretch_new(const struct folder_name *folder, slice start,
     stretch.folder.prefix = put(&to, folder->prefix);
     stretch.start = put(&to, start);
     stretch.last = put(&to, last);
+    check((size_t)(to - text) == bytes);
     return stretch;
 }
 
 static void drop(struct paging *paging, size_t i)
 {
+    check(i < paging->count);
     free(paging->all[i].text);
     paging->count--;
     memmove(&paging->all[i], &paging->all[i + 1], (paging->count - i) * sizeof(paging->all[0]));

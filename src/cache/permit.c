@@ -18,6 +18,8 @@
  * permit_granted and permit_refused on origin threads. */
 #include "cache/permit.h"
 
+#include <assert.h>
+
 #include "base/clock.h"
 #include "base/guard.h"
 #include "base/raise.h"
@@ -30,8 +32,11 @@
 #define TICK_MS 100u
 #define UNKNOWN 0u
 
+static_assert(GRANTED_REFUSED == 1, "the lowest bit says that the answer was a refusal");
+
 static uint32_t granted_of(const struct fetch *fetch, uint32_t refused)
 {
+    check(fetch->sent.at_ms >= fetch->inflight->cache->began_ms);
     uint64_t ticks = (fetch->sent.at_ms - fetch->inflight->cache->began_ms) / TICK_MS;
     return (uint32_t)MIN(ticks + 1, (uint64_t)(UINT32_MAX >> 1)) << 1 | refused;
 }
@@ -102,6 +107,7 @@ void permit_ask_as(struct get *get, const struct identity *who)
 
 void permit_let(struct get *get)
 {
+    check(get->metadata);    /* the proof is for a version */
     get->permit.has = true;
     get->permit.version = version_of(get->metadata);
 }
@@ -181,6 +187,7 @@ static void raise(struct metadata *metadata, const struct metadata *only, uint32
 static void note(struct fetch *fetch, uint32_t granted)
 {
     struct inflight *inflight = fetch->inflight;
+    check(granted & GRANTED_REFUSED || fetch->metadata);
     granted = MAX(granted, inflight->granted);
     const struct metadata *only = granted & GRANTED_REFUSED ? NULL : fetch->metadata;
     /* This comes first: then a commit sees the value, or store_grant sees the commit. */

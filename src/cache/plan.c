@@ -39,6 +39,7 @@ void plan_hook_in(struct plan *plan)
 void plan_begin(struct plan *plan, struct metadata *metadata, uint64_t first, uint64_t end,
                 void *to)
 {
+    check(!plan->metadata && first < end && end <= metadata->size);
     plan->metadata = metadata;
     plan->first = plan->pos = first;
     plan->end = end;
@@ -70,6 +71,7 @@ void plan_let_go(struct plan *plan)
 
 void plan_close(struct plan *plan)
 {
+    check(!plan->metadata && !plan->sources.inflight && !plan->ahead.count);
     object_bytes_release(&plan->run.held);
     free(plan->run.copy);
     refusal_unref(&plan->refusal);
@@ -99,6 +101,7 @@ static void take_copy(struct plan *plan)
 static enum err from_flight(struct plan *plan)
 {
     struct flight *flight = plan->sources.flight;
+    check(plan->pos >= flight->start);
     uint64_t at = plan->pos - flight->start;
     uint64_t filled = atomic_load(&flight->filled);
     if (at < filled) {
@@ -162,6 +165,7 @@ static bool may_begin(const struct plan *plan, uint64_t end, const struct fetch 
 static bool board(struct plan *plan)    /* under the lock */
 {
     struct sources *sources = &plan->sources;
+    check(!sources->flight);
     if (!sources->inflight)
         sources->inflight = inflight_find(plan->of->flights, &plan->of->id);
     if (!sources->inflight)
@@ -229,6 +233,7 @@ static enum err from_store(struct plan *plan)
 struct fetch_span plan_gap(const struct plan *plan, uint64_t from, uint64_t to)
 {
     struct inflight *inflight = plan->sources.inflight;
+    check(from < to && to <= plan->metadata->size);
     uint64_t etag_hash = plan->metadata->etag_hash, first = from / UNIT_BYTES;
     uint64_t count = MIN((to - 1) / UNIT_BYTES - first + 1, MISSING_UNITS);
     uint64_t next = store_next_unit(cache_store(plan->of->loop->cache), plan->metadata, first + 1,

@@ -41,7 +41,9 @@ struct populate {
 
 static void unref(struct populate *populate)
 {
-    if (atomic_fetch_sub(&populate->refs, 1) > 1)
+    unsigned before = atomic_fetch_sub(&populate->refs, 1);
+    check(before > 0);
+    if (before > 1)
         return;
     populate->ask.release(populate->ask.body.arg);
     metadata_unref(&populate->metadata);
@@ -52,6 +54,7 @@ static void unref(struct populate *populate)
 
 static void leave(struct populate *populate)
 {
+    check(populate->loop->populate_count > 0);
     struct ticket *mine = ticket_ref(populate->ticket);
     list_del(&populate->link);
     populate->loop->populate_count--;
@@ -68,7 +71,7 @@ static void landed(struct store_append *append, enum err err)
     struct populate *populate = record->populate;
     if (err)
         atomic_store(&populate->failed, true);
-    atomic_fetch_sub(&populate->pending, 1);
+    check(atomic_fetch_sub(&populate->pending, 1) > 0);
     ticket_wake(populate->ticket);
     free(record);
     unref(populate);
@@ -203,4 +206,5 @@ void populate_end_all(struct cache_loop *loop)
 {
     while (!list_empty(&loop->populates))
         leave(list_of(loop->populates.next, struct populate, link));
+    check(loop->populate_count == 0);
 }

@@ -44,6 +44,7 @@ static enum err begin(struct plan *plan, uint64_t pos, uint64_t end, struct stor
     if (err && err != ERR_WAIT)
         return err;
     read->end = pos + (err ? store_op_bytes(read->op) : read->held.bytes.len);
+    check(pos < read->end && read->end <= end);
     ahead->disk_was_asked = err == ERR_WAIT;
     ahead->count++;
     return err;

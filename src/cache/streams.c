@@ -6,6 +6,7 @@
  * their bytes are in the store. Only bytes that the store takes are fetched beyond a range. */
 #include "cache/streams.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,8 @@
 #define FORGOTTEN_MS 10000u           /* a stream without a further range ends then */
 #define RANGE_LEAST MIB               /* shorter ranges are not from such clients */
 #define AHEAD_FIRST (8 * MIB)
+
+static_assert(AHEAD_FIRST <= WINDOW_AHEAD_MOST, "a window may have this lead");
 
 struct entry {
     struct object_id id;
@@ -88,6 +91,7 @@ static bool take(struct set *set, const struct plan *plan, struct entry *ret)
 static void put(struct set *set, const struct entry *entry)
 {
     pthread_mutex_lock(&set->lock);
+    check(entry->at_ms > 0);    /* 0: free */
     struct entry *oldest = &set->entries[0];
     for (size_t i = 1; i < WAYS; i++)
         if (set->entries[i].at_ms < oldest->at_ms)
@@ -118,6 +122,7 @@ void streams_end(struct streams *streams, struct plan *plan)
     if (!plan->metadata || plan->pos < plan->end || plan->end >= plan->metadata->size || !stored ||
         !may_belong(plan))
         return;
+    check(plan->pos == plan->end);
     struct entry entry = { .id = plan->of->id, .etag_hash = plan->metadata->etag_hash,
                            .pos = plan->end, .at_ms = ageing_ms(), .ahead = window->ahead,
                            .fetches_max = window->fetches_max };

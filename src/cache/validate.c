@@ -34,6 +34,7 @@ enum err get_wait_for_page(struct get *get)
 
 enum err get_judge_page(struct get *get)
 {
+    check(!get->pages.page && get->pages.state != PAGE_RUNNING);
     bool renewed = atomic_load(&get->metadata->validated_s) > get->pages.seen_s;
     if (get->pages.state != PAGE_MISSES)    /* a key that has changed is not missing */
         fresh_missing(get->of.loop->cache->fresh, get->ask.rules, get->pages.state == PAGE_LACKS);
@@ -67,6 +68,7 @@ enum err get_probe_start(struct get *get)
     struct sources *sources = &get->plan.sources;
     struct fetch_span span = { .part = part_of(get) };
     flights_lock(get->of.flights, &get->of.id);
+    check(!sources->fetch);
     plan_hook_in(&get->plan);
     sources->fetch = shared_probe(get);
     fetch_joined(sources->fetch, &get->of.asker);
@@ -86,6 +88,7 @@ enum err get_prove(struct get *get)
     struct sources *sources = &get->plan.sources;
     struct fetch_span span = { .end = MIN((uint64_t)UNIT_BYTES, get->metadata->size) };
     flights_lock(get->of.flights, &get->of.id);
+    check(!sources->fetch);
     plan_hook_in(&get->plan);
     sources->fetch = fetch_start(sources->inflight, FETCH_GET, &get->of.asker, get->metadata,
                                  &span);
@@ -99,6 +102,7 @@ enum err get_prove(struct get *get)
 enum err get_judge_probe(struct get *get)
 {
     struct fetch *probe = get->plan.sources.fetch;
+    check(probe->over && probe->asked.kind == FETCH_HEAD);
     if (probe->err == OK) {
         struct metadata *old = get->metadata;
         get->answer.source = old && old->etag_hash == probe->metadata->etag_hash ? GET_REVALIDATED

@@ -21,6 +21,8 @@
  * them. */
 #include "cache/window.h"
 
+#include <assert.h>
+
 #include "base/clock.h"
 #include "base/metric.h"
 #include "cache/plan.h"
@@ -39,6 +41,10 @@
  * long. */
 #define CUT_LEAST (48 * MIB)
 #define LEAD_MOST (2 * WINDOW_FETCHES * SPAN_MOST)    /* from the reader to the end of the window */
+
+static_assert(SPAN_LEAST % GROUP_BYTES == 0 && SPAN_MOST % GROUP_BYTES == 0 &&
+              SPAN_UNSTORED % GROUP_BYTES == 0, "a span ends with a record");
+static_assert(SPAN_UNSTORED <= UNSTORED_KEPT * GROUP_BYTES, "a fetch keeps all of such a span");
 
 static struct window_span *span_at(struct window *window, unsigned i)
 {
@@ -176,6 +182,8 @@ static bool begin_span(struct plan *plan, uint64_t limit)
     fetch->admission.may_stage = plan->end - plan->first <= store_staged_max(store);
     if (cut && !window->cut)
         window->cut = span.first;
+    check(window->count < WINDOW_SPANS);
+    check(!window->count || span_at(window, window->count - 1)->end <= span.first);
     *span_at(window, window->count++) =
         (struct window_span){ .first = span.first, .end = span.end, .fetch = fetch };
     window->next = span.end;
@@ -255,6 +263,7 @@ void window_widen(struct plan *plan)
 
 void window_go_on(struct plan *plan, unsigned fetches_max, uint64_t ahead)
 {
+    check(!plan->window.count && fetches_max <= WINDOW_FETCHES && ahead <= WINDOW_AHEAD_MOST);
     plan->window.fetches_max = fetches_max;
     plan->window.ahead = ahead;
     plan->window.stored = true;

@@ -149,6 +149,7 @@ struct write *write_begin(struct cache_loop *loop, const struct rules *rules, sl
     write->bucket = (slice){ must_strndup(bucket.ptr, bucket.len), bucket.len };
     for (size_t i = 0; i < key_count; i++)
         add_names(write, rules, bucket, &keys[i]);
+    check(write->id_count <= key_count * VERSIONS_MAX * NAMES_MAX);
     write->pair = epoch_bucket_of(origin_endpoint(rules->origin), bucket);
     epoch_pair_begins(write->pair);
     write->number = epoch_write_number();
