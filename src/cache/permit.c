@@ -183,11 +183,15 @@ static void raise(struct metadata *metadata, const struct metadata *only, uint32
 }
 
 /* Notes an answer to the shared identity. If there is no metadata yet, the next metadata gets it. A
- * grant is for one version: other metadata may be from an answer to a client. Under the lock. */
+ * grant is for one version: other metadata may be from an answer to a client. So a refusal that
+ * comes after the answer to a later request changes nothing: that answer may be a grant of another
+ * version. Under the lock. */
 static void note(struct fetch *fetch, uint32_t granted)
 {
     struct inflight *inflight = fetch->inflight;
     check(granted & GRANTED_REFUSED || fetch->metadata);
+    if (granted & GRANTED_REFUSED && granted < inflight->granted)
+        return;
     granted = MAX(granted, inflight->granted);
     const struct metadata *only = granted & GRANTED_REFUSED ? NULL : fetch->metadata;
     /* This comes first: then a commit sees the value, or store_grant sees the commit. */

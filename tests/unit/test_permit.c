@@ -693,6 +693,31 @@ TEST(nor_does_one_that_brings_what_was_not_here)
     drop_house();
 }
 
+/* A grant of one version came before. */
+TEST(a_late_refusal_grants_no_other_version)
+{
+    struct client client;
+    new_shared_house(300000);
+    client_begin(&client);
+    struct inflight *inflight = under_way("versions");
+    struct object_name name = { S("http://fake"), S("bucket"), S("versions"), S("") };
+    struct metadata *first = metadata_new(&inflight->id, &name, S("\"v1\""), S(""), 0, 5, true);
+    struct metadata *second = metadata_new(&inflight->id, &name, S("\"v2\""), S(""), 0, 6, true);
+    second->unshared = true;              /* a client brings it, in its own name */
+    answer(inflight, first, (struct said){ 2, false });
+    flights_lock(inflight->flights, &inflight->id);
+    inflight_set_metadata(inflight, second);
+    flights_unlock(inflight->flights, &inflight->id);
+    answer(inflight, NULL, (struct said){ 1, true });
+    ok(atomic_load(&first->granted) && !(atomic_load(&first->granted) & GRANTED_REFUSED));
+    ok(atomic_load(&second->granted) == 0);
+    let_go(inflight);
+    metadata_unref(&first);
+    metadata_unref(&second);
+    client_end(&client);
+    drop_house();
+}
+
 #define ASKERS 4u
 
 static void *asks_and_hears(void *arg)
@@ -739,6 +764,7 @@ RUN(cmocka_unit_test(another_name_of_ours_is_shown_first_what_the_last_one_was),
     cmocka_unit_test(who_was_refused_what_is_not_lost_with_the_index),
     cmocka_unit_test(what_is_said_of_a_key_ends_the_permissions_to_its_versions),
     cmocka_unit_test(a_late_answer_to_an_earlier_question_changes_nothing_in_the_shared_name),
+    cmocka_unit_test(a_late_refusal_grants_no_other_version),
     cmocka_unit_test(nor_does_one_that_brings_what_was_not_here),
     cmocka_unit_test(whatever_order_threads_hear_the_last_question_counts),
     cmocka_unit_test(a_head_is_no_proof_where_the_bytes_take_a_key_of_their_own),
