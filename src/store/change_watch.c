@@ -127,8 +127,13 @@ void change_watch_remove(struct change_watch *watch, struct extent *extent)
     while (i < watch->count && watch->list[i].extent != extent)
         i++;
     check(i < watch->count);
-    /* It fails if the file is gone, because the kernel then removed the watch. */
-    (void)inotify_rm_watch(watch->events, watch->list[i].number);
+    int number = watch->list[i].number;
     watch->list[i] = watch->list[--watch->count];
+    /* If a folder was closed and opened again, two extents have one file, and so one number. The
+     * call fails if the file is gone, because the kernel then removed the watch. */
+    for (i = 0; i < watch->count && watch->list[i].number != number;)
+        i++;
+    if (i == watch->count)
+        (void)inotify_rm_watch(watch->events, number);
     pthread_mutex_unlock(&watch->lock);
 }

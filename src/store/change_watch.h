@@ -4,7 +4,9 @@
  * Bytes in a locked map are lent without a checksum. If another program writes to the file, or
  * truncates it inside a page, the map shows these changes. The kernel (inotify) tells a thread of
  * each watched file that is changed, and the thread ends the lending. It takes the thread some
- * microseconds; without it, the change is noticed at the locker's next look (locker.c). */
+ * microseconds; without it, the change is noticed at the locker's next look (locker.c). What a
+ * program writes through a map of its own is told by neither, and open extents are not watched:
+ * Penstock itself writes to them. */
 #ifndef STORE_CHANGE_WATCH_H
 #define STORE_CHANGE_WATCH_H
 

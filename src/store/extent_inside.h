@@ -233,6 +233,9 @@ bool extent_can_lock(const struct extent *extent) MUST_USE;
  * for another map now (maps.c). */
 enum err extent_lock(struct extent *extent) MUST_USE;
 void extent_lend_no_more(struct extent *extent);    /* for a locked extent: before extent_unlock */
+bool extent_is_lending(const struct extent *extent);    /* of a locked extent; false: no more */
+/* All blocks of a locked extent are verified again before they are lent. */
+void extent_forget_verified(struct extent *extent);
 /* Gives the disk space of a dropped extent back. Readers that still use lent bytes then fail. */
 void extent_empty_file(struct extent *extent);
 /* Returns false while readers still use lent bytes. */

@@ -29,7 +29,7 @@ void index_memos_begin(struct index *index)
 {
     static atomic_uint openings;
     for (size_t i = 0; i < INDEX_MARKS; i++)
-        atomic_store_explicit(&index->marks.row[i], 0, memory_order_relaxed);
+        atomic_store_explicit(&index->marks.row[i], 0, memory_order_release);
     atomic_store(&index->marks.opening, 1 + atomic_fetch_add(&openings, 1) % 0xffffffu);
 }
 
@@ -64,8 +64,8 @@ static bool recall(struct index *index, const struct object_id *id, const struct
     uint64_t as_of;
     if (!copy(memo, &as_of, ret) || index_is_bad(index))
         return false;
+    uint64_t mark = atomic_load(mark_of(index, id->bytes));    /* first: 0 after an opening */
     uint32_t opening = atomic_load(&index->marks.opening);
-    uint64_t mark = atomic_load(mark_of(index, id->bytes));
     return opening && as_of >> OPENING_SHIFT == opening &&
            mark <= as_of % ((uint64_t)1 << OPENING_SHIFT);
 }

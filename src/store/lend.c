@@ -64,6 +64,11 @@ const uint8_t *extent_lend(struct extent *extent)
     return NULL;
 }
 
+bool extent_is_lending(const struct extent *extent)
+{
+    return atomic_load(&extent->lock.leases) & LOCK_LENDS;
+}
+
 void extent_lend_end(struct extent *extent)
 {
     check((atomic_fetch_sub(&extent->lock.leases, 1) & ~LOCK_LENDS) > 0);
@@ -107,6 +112,16 @@ void extent_set_plan_verified(struct extent *extent, uint64_t at, uint32_t mark)
 {
     atomic_store_explicit(&page_of(extent, at)->touched, MAX(mark, PAGE_TOUCHED + 1),
                           memory_order_release);
+}
+
+void extent_forget_verified(struct extent *extent)
+{
+    for (uint64_t at = 0; at < extent->lock.bytes; at += PAGE_BYTES) {
+        struct lock_page *page = page_of(extent, at);
+        atomic_store_explicit(&page->verified, 0, memory_order_relaxed);
+        if (atomic_load_explicit(&page->touched, memory_order_relaxed))
+            atomic_store_explicit(&page->touched, PAGE_TOUCHED, memory_order_relaxed);
+    }
 }
 
 void extent_set_resident(struct extent *extent, uint64_t at, uint64_t len)

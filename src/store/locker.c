@@ -34,6 +34,7 @@ struct locked {
     unsigned reads;                   /* since the latest look, and half of those before */
     bool is_sealed;                   /* `written` is known */
     struct timespec written;          /* the file's time after it was sealed */
+    bool is_final;                    /* a look found it sealed; see begin_watch */
     bool watched;                     /* by locker->changes */
     bool leaves;                      /* it waits for its last lease to end */
     unsigned looks;                   /* since it leaves */
@@ -72,9 +73,17 @@ struct locker {
 
 /* ---- the locked extents ---- */
 
-static void leave(struct locked *locked)
+static void unwatch(struct locker *locker, struct locked *locked)
+{
+    if (locked->watched)
+        change_watch_remove(locker->changes, locked->extent);
+    locked->watched = false;
+}
+
+static void leave(struct locker *locker, struct locked *locked)
 {
     extent_lend_no_more(locked->extent);
+    unwatch(locker, locked);
     locked->leaves = true;
 }
 
@@ -83,8 +92,6 @@ static bool try_unlock(struct locker *locker, struct locked *locked)
 {
     if (!locked->leaves || !extent_unlock(locked->extent))
         return false;
-    if (locked->watched)
-        change_watch_remove(locker->changes, locked->extent);
     locker->bytes -= locked->extent->lock.bytes;
     extent_release(&locked->extent);
     *locked = locker->list[--locker->count];
@@ -94,7 +101,7 @@ static bool try_unlock(struct locker *locker, struct locked *locked)
 /* Gives a locked extent up. It stays in the list until its last lease has ended. */
 static void give_up(struct locker *locker, struct locked *locked)
 {
-    leave(locked);
+    leave(locker, locked);
     (void)try_unlock(locker, locked);
 }
 
@@ -124,14 +131,23 @@ static bool was_changed(struct locked *locked)
                           before.tv_nsec != file.st_mtim.tv_nsec);
 }
 
-/* Watches a file that Penstock itself does not change any more. The look at the file comes after
- * that, so that no change is missed between the two. Reads that are not lent find out what is
+/* From now on only other programs change the file. Nobody has noticed whether one did while the
+ * extent was open, so its blocks are verified again, once. */
+static void begin_watch(struct locker *locker, struct locked *locked)
+{
+    locked->is_final = true;
+    locked->watched = locker->changes && change_watch_add(locker->changes, locked->extent);
+    extent_forget_verified(locked->extent);
+}
+
+/* The look at the file comes after the watch began, so that no change is missed between the two. An
+ * extent that the watch stopped from lending leaves, too. Reads that are not lent find out what is
  * wrong. */
 static bool must_leave(struct locker *locker, struct locked *locked)
 {
-    if (locked->is_sealed && !locked->watched && locker->changes)
-        locked->watched = change_watch_add(locker->changes, locked->extent);
-    return is_dropped(locked->extent) || was_changed(locked);
+    if (locked->is_sealed && !locked->is_final)
+        begin_watch(locker, locked);
+    return !extent_is_lending(locked->extent) || is_dropped(locked->extent) || was_changed(locked);
 }
 
 /* Clients that read slowly may keep leases of dropped extents. If so much space is held that the
@@ -151,7 +167,7 @@ static void look_at_locked(struct locker *locker)
         locked->reads = locked->reads / 2 + atomic_exchange(&locked->extent->lock.reads, 0);
         atomic_store(&locked->extent->lock.appended, false);
         if (!locked->leaves && must_leave(locker, locked))
-            leave(locked);
+            leave(locker, locked);
         i += !try_unlock(locker, locked);
     }
 }
@@ -161,7 +177,7 @@ static void unlock_dropped(struct locker *locker)
     for (size_t i = 0; i < locker->count;) {
         struct locked *locked = &locker->list[i];
         if (!locked->leaves && is_dropped(locked->extent))
-            leave(locked);
+            leave(locker, locked);
         i += !try_unlock(locker, locked);
     }
 }
@@ -239,7 +255,7 @@ static void lock_extent(struct locker *locker, const struct candidate *candidate
         *placed = locked;
         locker->bytes += take_held->lock.bytes;
         if (must_leave(locker, placed))
-            leave(placed);
+            leave(locker, placed);
         return;
     }
     if (err == ERR_LIMIT) {
@@ -457,7 +473,7 @@ void locker_stop(struct locker *locker)
     while (locker->wanted_count)
         end_wanted(&locker->wanted[--locker->wanted_count]);
     while (locker->count) {
-        leave(&locker->list[0]);
+        leave(locker, &locker->list[0]);
         check(try_unlock(locker, &locker->list[0]));
     }
     change_watch_free(&locker->changes);

@@ -353,14 +353,6 @@ TEST(a_truncated_file_ends_no_process)
     end(&all);
 }
 
-static bool lends(struct extent *extent)
-{
-    bool lent = extent_lend(extent) != NULL;
-    if (lent)
-        extent_lend_end(extent);
-    return lent;
-}
-
 /* The kernel zeroes the rest of the page, which stays in memory. No thread but the watch's looks. */
 TEST(a_file_that_is_changed_is_not_lent_any_more)
 {
@@ -373,11 +365,11 @@ TEST(a_file_that_is_changed_is_not_lent_any_more)
         ok(watch && change_watch_add(watch, all.extent));
         ok(becomes_lent(&all, 0, 70000));
         usleep(50000);
-        ok(lends(all.extent));
+        ok(extent_is_lending(all.extent));
         int fd = extent_fd(all.extent);
         off_t inside = (off_t)all.offset + 70000;
         ok(truncates ? ftruncate(fd, inside) == 0 : pwrite(fd, "x", 1, inside) == 1);
-        soon(!lends(all.extent));
+        soon(!extent_is_lending(all.extent));
         object_fill("key", "\"v\"", 0, want, sizeof(want));
         for (int i = 0; i < 10; i++)
             if (read_lent(&all, 0, sizeof(want), &held) == OK) {    /* not the block that changed */
@@ -542,6 +534,80 @@ TEST(an_open_extent_is_locked_if_it_is_read)
     end(&all);
 }
 
+static bool reads_wrong_bytes(struct lending *all, uint64_t size)
+{
+    struct object_bytes held;
+    uint8_t *want = must_alloc(size);
+    object_fill(all->key, "\"v\"", 0, want, size);
+    enum err e = read_lent(all, 0, size, &held);    /* another error: it is a miss */
+    bool wrong = !e && memcmp(held.bytes.ptr, want, held.bytes.len) != 0;
+    if (!e)
+        object_bytes_release(&held);
+    free(want);
+    return wrong;
+}
+
+/* Nobody notices the change while Penstock itself writes to the file. */
+TEST(blocks_of_an_open_extent_are_verified_again_when_it_is_sealed)
+{
+    struct lending all = begin_open(70000, 64 * MIB);
+    char byte;
+    warm(&all);
+    ok(becomes_lent(&all, 0, 70000) && !atomic_load(&all.extent->sealed));
+    off_t inside = (off_t)all.offset + 40000;
+    ok(pread(extent_fd(all.extent), &byte, 1, inside) == 1);
+    byte ^= 1;
+    ok(pwrite(extent_fd(all.extent), &byte, 1, inside) == 1);
+    seal(&all.unit, all.extent);
+    soon(!reads_wrong_bytes(&all, 70000));
+    for (int i = 0; i < 200; i++) {
+        ok(!reads_wrong_bytes(&all, 70000));
+        usleep(10000);
+    }
+    end(&all);
+}
+
+/* Its bytes are right, and its time says so. */
+TEST(an_extent_that_was_touched_for_nothing_is_lent_again)
+{
+    struct lending all = begin(MIB, 64 * MIB);
+    struct stat st;
+    char byte;
+    warm(&all);
+    ok(becomes_lent(&all, 0, MIB));
+    soon(is_watched(all.extent));
+    int fd = extent_fd(all.extent);
+    ok(fstat(fd, &st) == 0 && pread(fd, &byte, 1, (off_t)all.offset + 40000) == 1);
+    ok(pwrite(fd, &byte, 1, (off_t)all.offset + 40000) == 1);
+    ok(futimens(fd, (struct timespec[]){ st.st_atim, st.st_mtim }) == 0);
+    soon(!is_watched(all.extent));
+    ok(becomes_lent(&all, 0, MIB));
+    soon(is_watched(all.extent));
+    end(&all);
+}
+
+/* An extent of a folder that was closed while a client has a lease, and the one of the folder that
+ * was opened again: the kernel has one watch for both. */
+TEST(the_end_of_one_extent_ends_no_watch_of_another)
+{
+    struct lending all = begin(70000, 0);
+    struct change_watch *watch = change_watch_new();
+    struct extent twin = { .all = all.extent->all, .fd = extent_fd(all.extent), .sealed = true };
+    static struct lock_page pages[1];
+    atomic_store(&twin.lock.pages, pages);
+    lock(&all);
+    ok(watch && change_watch_add(watch, &twin) && change_watch_add(watch, all.extent));
+    change_watch_remove(watch, &twin);
+    ok(is_watched(all.extent));
+    ok(pwrite(extent_fd(all.extent), "x", 1, (off_t)all.offset + 40000) == 1);
+    soon(!extent_is_lending(all.extent));
+    change_watch_remove(watch, all.extent);
+    ok(!is_watched(all.extent));
+    change_watch_free(&watch);
+    unlock(&all);
+    end(&all);
+}
+
 TEST(without_room_nothing_is_locked)
 {
     struct lending all = begin(MIB, 1);
@@ -592,6 +658,9 @@ RUN_STORE_COLD(STORE_TEST(a_locked_extent_lends_what_others_copy),
                STORE_TEST(lent_bytes_outlive_the_extent),
                STORE_TEST(a_truncated_file_ends_no_process),
                STORE_TEST(a_file_that_is_changed_is_not_lent_any_more),
+               STORE_TEST(blocks_of_an_open_extent_are_verified_again_when_it_is_sealed),
+               STORE_TEST(an_extent_that_was_touched_for_nothing_is_lent_again),
+               STORE_TEST(the_end_of_one_extent_ends_no_watch_of_another),
                STORE_TEST(a_truncated_file_is_not_filled_up_again),
                STORE_TEST(a_truncated_file_gets_no_table),
                STORE_TEST(a_reader_with_memory_is_lent_the_bytes_and_copies_them),
