@@ -46,7 +46,8 @@
 #define LOOK_MS 500u                  /* between two looks for extents that are due */
 #define STEP_MS 200u                  /* of one step */
 #define TRIES 4u                      /* extents that are evicted for a new one, at most */
-#define RELEASE_MS 50u                /* readers may hold an evicted extent for so long */
+#define RELEASE_MS 50u                /* readers may hold an evicted extent for so long ... */
+#define HELD_MS 500u                  /* ... or, once, for so long; see space_is_released */
 #define VICTIMS_SHARE 16u             /* a look finds one extent in so many ... */
 #define VICTIMS_MS 10000u             /* ... and its result serves for this time */
 #define READ_EIGHTHS 7u               /* most records were read */
@@ -244,16 +245,23 @@ static enum err make_room(struct volume *volume, uint64_t staged, bool over)
     return number ? room_evict(volume, number, why) : ERR_FULL;
 }
 
-/* To be called after an eviction. Readers may still hold the extent, which takes its space until
- * they release it: waits a moment for them. Returns false if they hold it for longer. Another
- * eviction would then cost more records, and might gain as little. */
+/* Readers may still hold an evicted extent, which takes its space until they release it: waits a
+ * moment for them. Returns false if they hold it for longer. Another eviction would then cost more
+ * records, and might gain as little. On a busy machine a reader may need some time only to get a
+ * processor. So the first wait is longer, and then the others are short until space was released
+ * again: commits wait meanwhile. */
 static bool space_is_released(struct volume *volume)
 {
-    uint64_t until_ms = mono_ms() + RELEASE_MS;
+    uint64_t now_ms = mono_ms(), *since_ms = &volume->space.staging.held_since_ms;
+    if (!*since_ms)
+        *since_ms = now_ms;
+    uint64_t until_ms = MAX(now_ms + RELEASE_MS, *since_ms + HELD_MS);
     for (;;) {
         service_measure(volume);    /* a full disk has room again */
-        if (room_free_extents(volume) || !extents_held_bytes(volume->extents))
+        if (room_free_extents(volume) || !extents_held_bytes(volume->extents)) {
+            *since_ms = 0;
             return true;
+        }
         if (mono_ms() >= until_ms)
             return false;
         nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
@@ -275,7 +283,7 @@ enum err stage_next_extent(struct volume *volume)
             e = open_extent_begin(volume->extents, OPEN_STAGING);
             room_note(volume);    /* that room is no room of the rule any more */
         } else if (volume_holds_too_much(volume)) {
-            e = ERR_FULL;
+            e = space_is_released(volume) ? OK : ERR_FULL;
         } else {
             e = make_room(volume, staged, over);
             if (!e && !space_is_released(volume))

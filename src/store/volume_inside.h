@@ -68,6 +68,7 @@ struct staging {
     bool stepped;                     /* the last turn evicted some; committer only */
     atomic_bool over_quota;           /* a quota refused a record ahead of its reader */
     bool drops_passed;                /* the same before the latest look; committer only */
+    uint64_t held_since_ms;           /* readers hold evicted extents; 0: none; committer only */
     size_t queued;                    /* bytes of staged appends; under the lock of the queue */
     /* The extents of the rule that were the oldest at the latest look at all ages. The next ones go
      * from `at` on. Committer only. */

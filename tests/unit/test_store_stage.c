@@ -418,6 +418,7 @@ static void *release_after_eviction(void *arg)
     struct readers *readers = arg;
     for (uint64_t before = evicted(readers->volume); evicted(readers->volume) == before;)
         usleep(100);
+    usleep(200000);    /* on a busy machine */
     release_all(readers);
     return NULL;
 }
