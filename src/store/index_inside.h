@@ -18,7 +18,7 @@ struct slot {
     MDB_cursor *cursor;
 };
 
-/* What says whether a memo is right; see index_memo.c. */
+/* Marks show whether a memo is still right (index_memo.c). */
 struct index_marks {
     _Atomic uint32_t opening;         /* the number of this opening; 0: closed */
     _Atomic uint64_t row[INDEX_MARKS];    /* of many objects each: their latest transaction */
