@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
+#include "base/rendezvous.c"
 #include "store/route.c"
 
 #define IDS 100000u
@@ -93,13 +94,13 @@ TEST(the_order_of_the_list_does_not_matter)
 
 TEST(the_lowest_and_the_highest_hash_draw_within_bounds)
 {
-    ok(draw(0) == draw(1) && draw(1) == (uint64_t)64 << FRACTION);
-    ok(draw(UINT64_MAX) > 0);
-    ok(draw(UINT64_MAX / 2 + 1) == (uint64_t)1 << FRACTION);
+    ok(number_of(0) == number_of(1) && number_of(1) == (uint64_t)64 << FRACTION);
+    ok(number_of(UINT64_MAX) > 0);
+    ok(number_of(UINT64_MAX / 2 + 1) == (uint64_t)1 << FRACTION);
     uint64_t last = UINT64_MAX;
     for (uint64_t hash = 1; hash < UINT64_MAX / 2; hash += hash / 100 + 1) {
-        ok(draw(hash) <= last);
-        last = draw(hash);
+        ok(number_of(hash) <= last);
+        last = number_of(hash);
     }
 }
 
