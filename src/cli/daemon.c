@@ -251,7 +251,7 @@ static enum err admin_up(struct serve *serve)
     struct admin_options options = {
         .version = PACKAGE_VERSION,
         .instance = front_instance(serve->front, &serve->keep).ptr,
-        .tell = status_tell, .ready = is_ready, .expose = folders_expose, .arg = serve,
+        .tell = status_tell, .ready = is_ready, .expose = status_expose, .arg = serve,
         .token = slice_of(serve->config->admin_token),
         .metrics_token = serve->config->metrics_token,
         .exposed = !config_is_loopback(slice_of(serve->config->admin_listen)),

@@ -83,5 +83,6 @@ enum err rules_keys(struct serve *serve, const struct config *config, struct are
 /* ---- status.c ---- */
 /* Adds the figures that /status and penstock stat show. */
 void status_tell(void *serve, struct status_document *to);
+void status_expose(void *serve, struct text *to);    /* adds the metrics of folders and origins */
 
 #endif

@@ -1,4 +1,4 @@
-/* status.c - the document of /status, with the daemon's figures for its operator.
+/* status.c - the document of /status, and the families of /metrics, for the operator of the daemon.
  * SPDX-License-Identifier: Apache-2.0
  *
  * Each request reads the figures anew. Threads: the loop that serves the request. */
@@ -143,4 +143,25 @@ void status_tell(void *arg, struct status_document *to)
     for (size_t i = 0; i < serve->config->origin_count; i++)
         add_origin(to, &keep, serve->config->origins[i].name, serve->routing.origin_of[i]);
     arena_free(&keep);
+}
+
+/* Adds the time at which the credentials of each origin expire, if the origin has credentials. */
+static void expose_credentials(struct serve *serve, struct text *to)
+{
+    size_t count = 0, origins = serve->config->origin_count;
+    struct metric_sample *samples = arena_alloc(to->arena, origins * sizeof(*samples));
+    for (size_t i = 0; i < origins; i++) {
+        struct origin_health health;
+        origin_health(serve->routing.origin_of[i], to->arena, &health);
+        if (health.keys.from.len)
+            samples[count++] = (struct metric_sample){ slice_of(serve->config->origins[i].name),
+                                                       (uint64_t)MAX(health.keys.expires_s, 0) };
+    }
+    metric_expose_family(to, F_CREDENTIALS_EXPIRE, samples, count);
+}
+
+void status_expose(void *arg, struct text *to)
+{
+    folders_expose(arg, to);
+    expose_credentials(arg, to);
 }

@@ -45,6 +45,9 @@ with Story("i02 credentials rotate") as story:
     refused = lender.refused
     story.same("renewed before they expire: the origin refused none", refused, 0)
     so_far = list(good)
+    story.same("the metric has the time of expiry",
+               time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(server.metric("penstock_origin_credentials_expire_seconds"))),
+               keys()["expires"])
     lender.revoke()            # the origin takes them no more, long before their time
     wait_for("which it finds out", lambda: lender.refused > refused)
     wait_for("... and all read on", lambda: all(now > then + 20 for now, then in zip(good, so_far)))
