@@ -35,19 +35,6 @@ with Story("b09 promtool accepts /metrics") as story:
     story.same("all of the size may be used",
                int(figures.get("penstock_store_capacity_bytes", 0)), 2 << 30)
 
-    # ---- the alerts of the manual ----
-    with open(os.path.join(ROOT, "man", "penstock-metrics.7.md")) as f:
-        alerts = re.search(r"\n## What to alert on\n(.*?)\n## ", page := f.read(), re.S)[1]
-    rules = story.path("rules.yml")
-    with open(rules, "w") as f:
-        f.write(re.search(r"^```yaml\n(.*?)^```", page, re.M | re.S)[1])
-    checked = subprocess.run([PROMTOOL, "check", "rules", rules], capture_output=True, timeout=PATIENCE)
-    story.fact("promtool accepts the rules", checked.returncode == 0 and b"4 rules found" in checked.stdout, checked)
-    known = set(re.findall(r"^# TYPE (\S+) ", text.decode(), re.M))
-    named = set(re.findall(r"\bpenstock_\w+", alerts + open(rules).read()))
-    story.same("each metric that they name is there", sorted(named - known), [])
-    story.fact("there are alerts for pins and quotas", named >= {"penstock_pins_lost_bytes_total", "penstock_store_over_quota_total"}, named)
-
     # ---- a disk that others have filled ----
     squeezed = story.penstock(origin=origin.url, cache_dir=story.path("squeezed"),
                               cache_reserve="1024GiB")
