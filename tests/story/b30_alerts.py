@@ -1,5 +1,5 @@
 """The alert rules: promtool accepts them and their tests, each alert has a test and a paragraph in the manual, and each
-metric that they name is there."""
+metric that they name is there. The schema of the Helm chart has every setting."""
 import chart
 from harness import *
 
@@ -32,6 +32,10 @@ with Story("b30 alert rules") as story:
     # A rule that asks for a label's value that no metric has never fires.
     for metric, label, value in re.findall(r'(penstock_\w+)\{(\w+)="(\w+)"\}', rules):
         story.fact(f"{metric} has {label}={value}", f'{metric}{{{label}="{value}"}} ' in text)
+
+    example = run([PENSTOCK, "config", "--example"])[1]
+    story.same("values.schema.json has the settings of today (else: scripts/generate)",
+               json.loads(read(chart.SCHEMA))["properties"]["settings"], chart.settings_schema(example))
 
     if not os.path.exists(PROMTOOL):
         raise Skip("promtool is not there: run scripts/tools promtool")
