@@ -50,7 +50,6 @@
 #define SAVE_MS 10u                   /* between two files of ages */
 #define HELD_SHARE 16u                /* of the size; readers may hold that of dropped extents */
 #define HELD_EXTENTS 2u               /* ... or so many extents, if these are more */
-#define HELD_MS 500u                  /* readers may hold more so long, before records are refused */
 #define HELD_LOOK_MS 5u
 #define PASSES_MAX 4u                 /* of one victim, if records are published meanwhile */
 #define HOLES_SHARE 8u                /* of the bytes; an extent has holes if so many are dead */
@@ -732,16 +731,14 @@ bool volume_holds_too_much(const struct volume *volume)
     return extents_held_bytes(volume->extents) > most;
 }
 
-/* True if readers have held too much for HELD_MS. Most reads end within milliseconds, and a record
- * that is refused must be fetched again, so the first wish for room waits for these readers. If
- * they do not end, later wishes don't wait: appends that wait take memory. */
+/* True if readers hold too much even after a wait. If they have held it for long, later wishes for
+ * room don't wait. */
 static bool too_much_is_held(struct volume *volume)
 {
     struct recycler *recycler = &volume->recycler;
     while (volume_holds_too_much(volume)) {
-        if (!recycler->held_since_ms)
-            recycler->held_since_ms = mono_ms();
-        if (mono_ms() - recycler->held_since_ms >= HELD_MS || atomic_load(&recycler->paused)) {
+        uint64_t until_ms = volume_waits_until(&recycler->held_since_ms, 0);
+        if (mono_ms() >= until_ms || atomic_load(&recycler->paused)) {
             metric_add(M_STORE_HELD_LIMITED, 1);
             return true;
         }
@@ -779,7 +776,7 @@ static bool waits_for_pins(struct volume *volume)
 static void make_room(struct volume *volume)
 {
     struct choice choice;
-    bool made = false, held = too_much_is_held(volume);
+    bool made = false, held = !waits_for_pins(volume) && too_much_is_held(volume);
     pthread_mutex_lock(&volume->recycler.lock);
     recycler_moves(volume);
     if (waits_for_pins(volume)) {

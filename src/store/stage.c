@@ -46,8 +46,7 @@
 #define LOOK_MS 500u                  /* between two looks for extents that are due */
 #define STEP_MS 200u                  /* of one step */
 #define TRIES 4u                      /* extents that are evicted for a new one, at most */
-#define RELEASE_MS 50u                /* readers may hold an evicted extent for so long ... */
-#define HELD_MS 500u                  /* ... or, once, for so long; see space_is_released */
+#define RELEASE_MS 50u                /* a wait for readers of an evicted extent, but for the first */
 #define VICTIMS_SHARE 16u             /* a look finds one extent in so many ... */
 #define VICTIMS_MS 10000u             /* ... and its result serves for this time */
 #define READ_EIGHTHS 7u               /* most records were read */
@@ -247,15 +246,11 @@ static enum err make_room(struct volume *volume, uint64_t staged, bool over)
 
 /* Readers may still hold an evicted extent, which takes its space until they release it: waits a
  * moment for them. Returns false if they hold it for longer. Another eviction would then cost more
- * records, and might gain as little. On a busy machine a reader may need some time only to get a
- * processor. So the first wait is longer, and then the others are short until space was released
- * again: commits wait meanwhile. */
+ * records, and might gain as little. Commits wait meanwhile. */
 static bool space_is_released(struct volume *volume)
 {
-    uint64_t now_ms = mono_ms(), *since_ms = &volume->space.staging.held_since_ms;
-    if (!*since_ms)
-        *since_ms = now_ms;
-    uint64_t until_ms = MAX(now_ms + RELEASE_MS, *since_ms + HELD_MS);
+    uint64_t *since_ms = &volume->space.staging.held_since_ms;
+    uint64_t until_ms = volume_waits_until(since_ms, RELEASE_MS);
     for (;;) {
         service_measure(volume);    /* a full disk has room again */
         if (room_free_extents(volume) || !extents_held_bytes(volume->extents)) {

@@ -68,7 +68,7 @@ struct staging {
     bool stepped;                     /* the last turn evicted some; committer only */
     atomic_bool over_quota;           /* a quota refused a record ahead of its reader */
     bool drops_passed;                /* the same before the latest look; committer only */
-    uint64_t held_since_ms;           /* readers hold evicted extents; 0: none; committer only */
+    uint64_t held_since_ms;           /* as in the recycler; committer only */
     size_t queued;                    /* bytes of staged appends; under the lock of the queue */
     /* The extents of the rule that were the oldest at the latest look at all ages. The next ones go
      * from `at` on. Committer only. */
@@ -190,7 +190,7 @@ struct recycler {
     atomic_bool ready;                /* the copy may take the place of the log */
     atomic_bool in_vain;              /* the latest copy of pinned records regained too little */
     _Atomic uint64_t moved_ms;        /* time of the latest progress of its present work */
-    uint64_t held_since_ms;           /* readers hold too many dropped extents; its thread only */
+    uint64_t held_since_ms;           /* for volume_waits_until; its thread only */
     struct age_round round;
     atomic_uint expire_turn;          /* tallies_expire_turn() of the latest pass (expire.h) */
     _Atomic uint64_t recycled;        /* extents that were evicted, in this process */
@@ -407,6 +407,21 @@ static inline void volume_read_ended(struct volume *volume, bool answered)
 
 /* True if dropped extents that readers hold take so much space that no room is made. Any thread. */
 bool volume_holds_too_much(const struct volume *volume) MUST_USE;
+
+/* Returns until when a thread that wants the space of dropped extents waits for their readers. Most
+ * reads end within milliseconds, and a record that is refused must be fetched again. So the thread
+ * waits for HELD_MS. If readers hold the extents for longer, later waits take only `least_ms`,
+ * because appends that wait take memory. `since_ms` is the thread's own: the begin of the first
+ * wait. The thread sets it to 0 when the space is released. */
+#define HELD_MS 500u
+static inline uint64_t volume_waits_until(uint64_t *since_ms, unsigned least_ms)
+{
+    uint64_t now_ms = mono_ms();
+    if (!*since_ms)
+        *since_ms = now_ms;
+    return MAX(now_ms + least_ms, *since_ms + HELD_MS);
+}
+
 /* To be called when the recycler, which has its lock, makes progress. */
 static inline void recycler_moves(struct volume *volume)
 {
