@@ -5,7 +5,8 @@
  * read least, if it was itself read twice as often: otherwise two extents that are read equally
  * often would change places for ever. An extent that was appended to is locked before anybody reads
  * it, as clients are likely to read new objects next; without room, it only takes the place of one
- * that nobody reads. If programs wait for memory, locked extents are given up. */
+ * that nobody reads. Once it is sealed, its records are verified ahead of their readers
+ * (verify_ahead.h). If programs wait for memory, locked extents are given up. */
 #include "store/locker.h"
 
 #include <inttypes.h>
@@ -19,6 +20,7 @@
 #include "store/change_watch.h"
 #include "store/extent_inside.h"
 #include "store/io.h"
+#include "store/verify_ahead.h"
 
 #define LOOK_MS 1000u
 #define LOCKED_MAX 4096u              /* H8 */
@@ -35,6 +37,8 @@ struct locked {
     bool is_sealed;                   /* `written` is known */
     struct timespec written;          /* the file's time after it was sealed */
     bool is_final;                    /* a look found it sealed; see begin_watch */
+    bool filled;                      /* this process appended to it lately */
+    bool waits;                       /* ... and its records are to be verified ahead */
     bool watched;                     /* by locker->changes */
     bool leaves;                      /* it waits for its last lease to end */
     unsigned looks;                   /* since it leaves */
@@ -62,6 +66,7 @@ struct locker {
     size_t count;
     bool reported;                    /* the log has that the kernel refused a lock */
     struct change_watch *changes;     /* of sealed extents; NULL: the kernel watches nothing */
+    struct verify_ahead ahead;
     _Atomic(enum why) why;
     struct read_plan wanted[WANTED_MAX];    /* under the lock; with references */
     size_t wanted_count;
@@ -84,6 +89,9 @@ static void leave(struct locker *locker, struct locked *locked)
 {
     extent_lend_no_more(locked->extent);
     unwatch(locker, locked);
+    if (locker->ahead.extent == locked->extent)
+        verify_ahead_end(&locker->ahead);
+    locked->waits = false;
     locked->leaves = true;
 }
 
@@ -138,6 +146,7 @@ static void begin_watch(struct locker *locker, struct locked *locked)
     locked->is_final = true;
     locked->watched = locker->changes && change_watch_add(locker->changes, locked->extent);
     extent_forget_verified(locked->extent);
+    locked->waits = locked->filled;
 }
 
 /* The look at the file comes after the watch began, so that no change is missed between the two. An
@@ -198,6 +207,7 @@ struct candidate {
     struct extent *extent;            /* a reference */
     struct volume *volume;
     unsigned reads;
+    bool appended;
 };
 
 static int by_reads(const void *a, const void *b)
@@ -224,7 +234,7 @@ static size_t find_candidates(struct locker *locker, struct candidate *ret)
                 appended = atomic_exchange(&extent->lock.appended, false);
             }
             if (reads >= READS_LEAST || appended)
-                ret[count++] = (struct candidate){ extent, volume, reads };
+                ret[count++] = (struct candidate){ extent, volume, reads, appended };
             else
                 extent_release(&extent);
         }
@@ -248,7 +258,7 @@ static void lock_extent(struct locker *locker, const struct candidate *candidate
                         struct extent *take_held)
 {
     struct locked locked = { .extent = take_held, .volume = candidate->volume,
-                             .reads = 2 * candidate->reads };
+                             .reads = 2 * candidate->reads, .filled = candidate->appended };
     enum err err = was_changed(&locked) ? ERR_BUSY : extent_lock(take_held);
     if (!err) {
         struct locked *placed = &locker->list[locker->count++];
@@ -345,6 +355,30 @@ static void verify_wanted(struct locker *locker, uint64_t until_ms)
     }
 }
 
+/* ---- records to verify ahead ---- */
+
+static struct locked *next_ahead(const struct locker *locker)
+{
+    size_t i = 0;
+    while (i < locker->count && !locker->list[i].waits)
+        i++;
+    return i < locker->count ? &locker->list[i] : NULL;
+}
+
+/* Verifies one record, if one is due. Returns when the next one is. */
+static uint64_t verify_one_ahead(struct locker *locker)
+{
+    struct verify_ahead *ahead = &locker->ahead;
+    struct locked *next = ahead->extent ? NULL : next_ahead(locker);
+    if (next) {
+        next->waits = false;
+        verify_ahead_begin(ahead, next->extent);
+    }
+    if (ahead->extent && mono_ns() >= ahead->due_ns && !verify_ahead_step(ahead))
+        verify_ahead_end(ahead);
+    return ahead->extent ? ahead->due_ns : next_ahead(locker) ? 0 : UINT64_MAX;
+}
+
 /* ---- the thread ---- */
 
 /* Why not more is locked, after a look. Without a candidate a look can't try to lock one more
@@ -417,9 +451,12 @@ static void *run(void *arg)
             look(locker, candidates);
             looks_ms = mono_ms() + LOOK_MS;
             pthread_mutex_lock(&locker->lock);
-        } else if (!locker->wanted_count && !locker->dropped && !locker->stopping) {
-            cond_wait_until(&locker->wake, &locker->lock, looks_ms * 1000000u);
         }
+        pthread_mutex_unlock(&locker->lock);
+        uint64_t due_ns = MIN(verify_one_ahead(locker), looks_ms * 1000000u);
+        pthread_mutex_lock(&locker->lock);
+        if (!locker->wanted_count && !locker->dropped && !locker->stopping && due_ns > mono_ns())
+            cond_wait_until(&locker->wake, &locker->lock, due_ns);
     }
     pthread_mutex_unlock(&locker->lock);
     free(candidates);

@@ -178,12 +178,12 @@ def latencies(figures, ground, case, pairs, seconds):
         figures.put("fill", "4k alone", name, "us", [run[int(len(run) * part)] for run in runs])
 
 
-def run(figures, quick, subject):
+def run(figures, quick, subject, pairs=0):
     if subject != "penstock":
         note("fill: there is nothing like it in nginx")
         return
     cases = [case for case in CASES if not quick or case[0] in QUICK]
-    pairs, seconds = (3, 1.0) if quick else (5, 1.0)
+    pairs, seconds = pairs or (3 if quick else 5), 1.0
     for case in cases:    # each a cache of its own: what `bare` reads is what we read
         with Stage(quick, subject) as stage:
             ground = Ground(stage, [case])

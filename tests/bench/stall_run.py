@@ -164,8 +164,8 @@ def half_follow(figures, stage, origin, objects, pairs):
     subject.stop()
 
 
-def run(figures, quick, subject, chosen=()):
-    objects, half_objects, pairs = (640, 1024, 1) if quick else (2560, 2560, 5)
+def run(figures, quick, subject, chosen=(), pairs=0):
+    objects, half_objects, pairs = (640, 1024, pairs or 1) if quick else (2560, 2560, pairs or 5)
     with Stage(quick, subject) as stage:
         origin = stage.origin(*SLOW)
         if not chosen or "cold" in chosen or "warm" in chosen:

@@ -568,6 +568,60 @@ TEST(blocks_of_an_open_extent_are_verified_again_when_it_is_sealed)
 }
 
 /* Its bytes are right, and its time says so. */
+/* True if all blocks of the object were verified in the locked map, with the checksums of the index. */
+static bool is_verified(struct lending *all)
+{
+    struct volume *volume = all->unit.store->volumes[0];
+    bool verified = extent_lend(all->extent) != NULL;
+    if (!verified)
+        return false;
+    for (uint32_t unit = 0; unit * UNIT_BYTES < all->metadata->size; unit++) {
+        struct entry entry;
+        ok(find_unit(volume->index, &all->metadata->id, unit, &entry) == OK && !entry.whole);
+        verified = verified &&
+                   extent_is_verified(all->extent, entry.offset, (uint32_t)entry.mark) &&
+                   extent_is_verified(all->extent, entry.offset + BLOCK_BYTES,
+                                      (uint32_t)(entry.mark >> 32)) &&
+                   extent_is_resident(all->extent, entry.offset, UNIT_BYTES);
+    }
+    extent_lend_end(all->extent);
+    return verified;
+}
+
+TEST(records_that_were_just_written_are_verified_before_a_client_reads_them)
+{
+    struct lending all = begin_open(2 * MIB, 64 * MIB);
+    uint64_t before = metric_read(M_STORE_VERIFIED_AHEAD);
+    soon(atomic_load(&all.extent->lock.pages));
+    ok(!is_verified(&all));    /* it is open */
+    warm(&all);
+    seal(&all.unit, all.extent);
+    soon(is_verified(&all));
+    ok(metric_read(M_STORE_VERIFIED_AHEAD) >= before + 2 * MIB);
+    ok(is_lent(&all, 0, MIB));
+    end(&all);
+}
+
+TEST(a_bad_block_is_not_verified_ahead)
+{
+    struct lending all = begin_open(2 * MIB, 64 * MIB);
+    uint64_t bad = metric_read(M_STORE_CRC_BAD);
+    soon(atomic_load(&all.extent->lock.pages));
+    flip_byte(all.extent, (off_t)all.offset + (off_t)BLOCK_BYTES + 7);
+    warm(&all);
+    seal(&all.unit, all.extent);
+    ok(extent_lend(all.extent) != NULL);
+    soon(extent_was_verified(all.extent, all.offset));
+    usleep(100000);    /* the thread would have come to the second block */
+    ok(!extent_was_verified(all.extent, all.offset + BLOCK_BYTES));
+    ok(!extent_is_resident(all.extent, all.offset, 1));
+    extent_lend_end(all.extent);
+    ok(metric_read(M_STORE_CRC_BAD) == bad);    /* its first reader finds it */
+    struct object_bytes held;
+    ok(read_lent(&all, BLOCK_BYTES, MIB, &held) != OK && metric_read(M_STORE_CRC_BAD) > bad);
+    end(&all);
+}
+
 TEST(an_extent_that_was_touched_for_nothing_is_lent_again)
 {
     struct lending all = begin(MIB, 64 * MIB);
@@ -659,6 +713,8 @@ RUN_STORE_COLD(STORE_TEST(a_locked_extent_lends_what_others_copy),
                STORE_TEST(a_truncated_file_ends_no_process),
                STORE_TEST(a_file_that_is_changed_is_not_lent_any_more),
                STORE_TEST(blocks_of_an_open_extent_are_verified_again_when_it_is_sealed),
+               STORE_TEST(records_that_were_just_written_are_verified_before_a_client_reads_them),
+               STORE_TEST(a_bad_block_is_not_verified_ahead),
                STORE_TEST(an_extent_that_was_touched_for_nothing_is_lent_again),
                STORE_TEST(the_end_of_one_extent_ends_no_watch_of_another),
                STORE_TEST(a_truncated_file_is_not_filled_up_again),
