@@ -34,6 +34,7 @@ REFUSED = [    # (what, values beside LEAST, words of the message)
     ("a choice that is none", {"settings": {"freshness": "never"}}, "freshness"),
     ("an unknown value", {"imagge": {}}, "imagge"),
     ("a setting of the chart's own", {"settings": {"listen": "0.0.0.0:9000"}}, "the chart sets listen itself"),
+    ("an origin that is no object", {"settings": {"origins": {"a": "https://x"}}}, "/settings/origins/a"),
     ("a secret as text", {"settings": {"admin_token": "x"}}, "set admin_token_file to /run/secrets/penstock/"),
     ("a client's secret as text", {"settings": {"keys": [{"access_key": "a", "secret_key": "b"}]}}, "settings.keys: secret_key"),
     ("an origin's secret as text", {"settings": {"origins": {"a": {"url": "https://x", "secret_key": "b"}}}}, "settings.origins: secret_key"),

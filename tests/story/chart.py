@@ -21,7 +21,7 @@ def one_schema(value, help_text):
     if isinstance(value, int):
         return {"type": "integer", "minimum": 0}
     if isinstance(value, dict):
-        return {"type": "object"}
+        return {"type": "object", "additionalProperties": {"type": "object"}}
     choices = re.search(r"\(([a-z]+(?:\|[a-z]+)+)\)$", help_text)
     if choices:
         return {"enum": choices[1].split("|")}

@@ -67,7 +67,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 
 {{- define "penstock.grace" -}}
-{{- add 30 (include "penstock.seconds" (.Values.settings.drain_time | default "30s")) -}}
+{{- add 30 (include "penstock.seconds" (.Values.settings.drain_time | default "30s" | toString)) -}}
 {{- end -}}
 
 {{/* The settings that the chart sets, as JSON. */}}
