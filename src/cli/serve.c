@@ -25,12 +25,24 @@
 
 static atomic_int stop_signals;
 static atomic_bool reload_wanted;
+static atomic_int reload_pid, reload_uid;    /* of the process that sent the last SIGHUP */
 static int wake_fd = -1;
 
-static void on_signal(int number)
+#define UID_NONE -1                          /* the kernel sent it: a terminal was closed */
+
+static void note_reload(const siginfo_t *from)
 {
+    bool by_process = from->si_code <= 0;
+    atomic_store(&reload_pid, by_process ? (int)from->si_pid : 0);
+    atomic_store(&reload_uid, by_process ? (int)from->si_uid : UID_NONE);
+    atomic_store(&reload_wanted, true);
+}
+
+static void on_signal(int number, siginfo_t *from, void *context)
+{
+    (void)context;
     if (number == SIGHUP)
-        atomic_store(&reload_wanted, true);
+        note_reload(from);
     else if (atomic_fetch_add(&stop_signals, 1) > 0) {
         log_access_last();
         _exit(EXIT_FAILED);    /* the cache survives this, as it survives kill -9 */
@@ -44,7 +56,7 @@ static void catch_signals(void)
     static const int numbers[] = { SIGTERM, SIGINT, SIGHUP };
     wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     check(wake_fd >= 0);
-    struct sigaction action = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
+    struct sigaction action = { .sa_sigaction = on_signal, .sa_flags = SA_RESTART | SA_SIGINFO };
     for (size_t i = 0; i < countof(numbers); i++)
         check(sigaction(numbers[i], &action, NULL) == 0);
     signal(SIGPIPE, SIG_IGN);
@@ -148,11 +160,25 @@ static slice or_nothing(slice text)
 static void reload(struct serve *serve)
 {
     struct config *fresh = cli_load(serve->cli, NULL);
+/* The line has the form of front/audit.c. It is written under the old log_level, so that a reload
+ * that switches the log off leaves it, too. */
+static void audit_reload(enum err err)
+{
+    int uid = atomic_load(&reload_uid), pid = atomic_load(&reload_pid);
+    if (uid == UID_NONE)
+        log_info("audit", "action=reload who=kernel from=signal result=%s", err_name(err));
+    else
+        log_info("audit", "action=reload who=uid:%d from=signal pid=%d result=%s", uid, pid,
+                 err_name(err));
+}
+
     struct arena *keep = &fresh->arena;
     slice why = S("");
     if (fresh->mistakes)
         why = config_mistake_line(fresh->mistakes, keep);
-    if (fresh->mistakes || rules_keys(serve, fresh, keep, &why)) {
+    enum err err = fresh->mistakes ? ERR_BAD_ARGUMENT : rules_keys(serve, fresh, keep, &why);
+    audit_reload(err);
+    if (err) {
         log_warn("reload_refused", "why=\"%.*s; all old settings stay in force\"",
                  SLICE_ARG(log_sentence(keep, why)));
         config_free(&fresh);

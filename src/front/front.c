@@ -187,8 +187,10 @@ void front_handle(void *arg, struct http_request *request)
     http_request_on_end(request, ended, call);
     if (call->s3.op == S3_OP_COUNT)
         metric_add(M_REQ_OTHER, 1);
-    if (call->err)
-        reply_refused(call);
-    else
+    if (!call->err) {
         route(call);
+        return;
+    }
+    audit_refused(call);
+    reply_refused(call);
 }

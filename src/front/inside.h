@@ -144,6 +144,18 @@ void access_line_refused(struct front *front, struct arena *keep, const struct h
 /* Writes the line of any other request, when the request is over. */
 void access_line_write(const struct call *call, const struct http_outcome *outcome);
 
+/* ---- audit.c ---- */
+/* A line of the audit, until its result is known. */
+struct audit {
+    slice who, what;
+};
+struct audit audit_begin(const struct call *call, struct arena *keep) MUST_USE;
+/* A value as it stands in the line; "-" if it is empty. */
+slice audit_word(struct arena *keep, slice value) MUST_USE;
+/* `more` is facts that the call did not name, each after a space. Any thread. */
+void audit_end(const struct audit *audit, enum err err, slice more);
+void audit_refused(const struct call *call);    /* call->err; nothing if the call is no action */
+
 /* ---- judge.c ---- */
 /* The valid secrets of a key, the current one first. There are two during a rotation. */
 struct secrets {

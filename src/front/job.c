@@ -26,6 +26,7 @@ struct job_task {
     struct job_spec spec;
     struct job_draft *draft;
     uint64_t id;
+    struct audit audit;
     enum err err;
     slice why;
 };
@@ -287,16 +288,31 @@ static enum err make(struct job_task *job)
     return err ? err : job_draft_start(&job->draft, &job->spec, &job->id);
 }
 
+/* The body has named what the job fetches. */
+static void audit_start(struct job_task *job)
+{
+    const struct job_spec *spec = &job->spec;
+    struct text more = text_in(&job->task.keep);
+    slice prefix = audit_word(&job->task.keep, spec->prefix);
+    if (!job->err)
+        text_printf(&more, " job=%016" PRIx64 " mode=%s", job->id, job_mode_name(spec->mode));
+    if (!job->err && !spec->by_list)
+        text_printf(&more, " pins=%d prefix=%.*s", spec->pins, SLICE_ARG(prefix));
+    audit_end(&job->audit, job->err, text_slice(&more));
+}
+
 static void start(struct pool_task *task)
 {
     struct job_task *job = container_of(task, struct job_task, task);
     job->err = make(job);
+    audit_start(job);
 }
 
 static void end(struct pool_task *task)
 {
     struct job_task *job = container_of(task, struct job_task, task);
     job->err = jobs_cancel(task->front->options.jobs, job->id);
+    audit_end(&job->audit, job->err, S(""));
 }
 
 /* ---- on the loop ---- */
@@ -413,6 +429,7 @@ static void take_in(struct call *call)
     job->spec.owner = arena_copy(&job->task.keep, owner_of(call));
     job->spec.bucket = arena_copy(&job->task.keep, call->s3.bucket);
     job->hold = http_body_take(call->http);
+    job->audit = audit_begin(call, &job->task.keep);
     call->gone = gone;
     call->gone_arg = job;
     intake_start(call->front->intakes, &(struct intake_ask){
@@ -440,6 +457,7 @@ void job_call(struct call *call)
         if (!job)
             return;
         job->id = view.file.id;
+        job->audit = audit_begin(call, &job->task.keep);
         pool_task_start(&job->task);
     }
 }

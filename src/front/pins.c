@@ -35,6 +35,7 @@ struct pin_job {
     size_t row_count;
     struct pin_sum *sums;             /* of these rows */
     struct walk_gaps gaps;
+    struct audit audit;               /* of a pin or unpin */
     enum err err;
     slice body;
 };
@@ -139,6 +140,7 @@ static bool change(struct pin_job *job)
         job->err = store_pin(store_of(job), names, count, job->op == S3_PIN, &now);
         changed |= now;
     }
+    audit_end(&job->audit, job->err, S(""));
     return changed;
 }
 
@@ -309,6 +311,8 @@ void pins_call(struct call *call)
     job->prefix = arena_copy(keep, prefix ? prefix->value : S(""));
     job->by_rules = rules_endpoints(call, job->prefix, false, keep, &job->endpoints);
     job->endpoint_count = job->by_rules;
+    if (job->op != S3_PINS)
+        job->audit = audit_begin(call, keep);
     if (job->endpoint_count > PIN_NAMES_MAX && job->op == S3_PIN)
         pool_task_refuse(&job->task, ERR_BAD_REQUEST,
                          S("The keys of this prefix lie at more than 64 origins, and a pin allows "

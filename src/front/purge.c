@@ -25,6 +25,7 @@ struct purge_job {
     const slice *endpoints;
     size_t endpoint_count;
     uint64_t objects, cached_bytes;   /* of a dry run */
+    struct audit audit;               /* of a purge that is none */
     enum err err;
     slice body;
 };
@@ -74,6 +75,7 @@ static void purge(struct purge_job *job, struct text *to)
 {
     struct purge_result result;
     job->err = store_purge(store_of(job), prefixes_of(job), job->endpoint_count, &result);
+    audit_end(&job->audit, job->err, S(""));
     if (!job->err)
         metric_add(M_PURGES, 1);
     if (result.merged)
@@ -206,5 +208,7 @@ void purge_call(struct call *call)
     }
     job->bucket = arena_copy(keep, alias_bucket(call->s3.bucket));
     job->endpoint_count = rules_endpoints(call, job->key, job->whole, keep, &job->endpoints);
+    if (what == PURGE_NOW)
+        job->audit = audit_begin(call, keep);
     pool_task_start(&job->task);
 }
