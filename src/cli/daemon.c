@@ -345,7 +345,7 @@ static enum err http_up(struct serve *serve)
 
 static bool is_busy(const struct serve *serve)
 {
-    return http_open_requests(serve->http) > 0 || (serve->local && local_fills(serve->local) > 0);
+    return http_is_draining(serve->http) || (serve->local && local_fills(serve->local) > 0);
 }
 
 /* Takes no new requests and answers the open ones, for at most drain_time. */
@@ -360,7 +360,8 @@ static void daemon_drain(struct serve *serve)
         local_drain(serve->local);
     while (is_busy(serve) && mono_ms() < until_ms)
         poll(NULL, 0, 10);
-    log_info("drained", "left=%zu", http_open_requests(serve->http));
+    log_info("drained", "left=%zu connections=%zu", http_open_requests(serve->http),
+             http_connections(serve->http));
 }
 
 static void http_down(struct serve *serve)

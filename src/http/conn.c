@@ -319,6 +319,7 @@ static void shake_hands(struct conn *conn)
         break;
     case SHAKEN_DONE:
         conn->phase = PHASE_HEAD;
+        timer_start(&conn->loop->timers, ROW_NEW, &conn->timer);
         break;
     case SHAKEN_FAILED:
         conn_close(conn, false);
@@ -482,14 +483,25 @@ static void look_at_progress(struct conn *conn)
                                           "object in smaller parts");
 }
 
+/* A request may have come in this turn. It is read in the next one. */
+static void look_for_head(struct conn *conn)
+{
+    if (!conn->sock->input->size && peek_plain(h2o_socket_get_fd(conn->sock)) > 0)
+        timer_start(&conn->loop->timers, ROW_HEAD, &conn->timer);
+    else
+        gate_slow(conn);
+}
+
 static void on_timeout(void *arg)
 {
     struct conn *conn = arg;
     check(conn->magic == CONN_MAGIC && conn->sock);
     switch (conn->phase) {
     case PHASE_HANDSHAKE:
-    case PHASE_HEAD:
         gate_slow(conn);
+        break;
+    case PHASE_HEAD:
+        look_for_head(conn);
         break;
     case PHASE_BODY:
         look_at_progress(conn);
@@ -543,10 +555,10 @@ void conn_open(struct listener *listener, int fd, const struct sockaddr_storage 
     print_peer(conn, peer);
     metric_gauge_add(M_HTTP_CONNECTIONS, 1);
     metric_add(M_HTTP_ACCEPTED, 1);
-    timer_start(&loop->timers, ROW_HEAD, &conn->timer);
     h2o_socket_read_start(conn->sock, on_readable);
     struct http_tls *tls = listener->bound->app.tls;
     conn->phase = tls ? PHASE_HANDSHAKE : PHASE_HEAD;
+    timer_start(&loop->timers, tls ? ROW_HEAD : ROW_NEW, &conn->timer);
     if (tls && !(conn->session = session_new(tls, fd)))
         conn_close(conn, true);
 }

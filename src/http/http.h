@@ -132,8 +132,10 @@ enum err http_could_listen(const char *setting, const char *listen_on, struct ar
  * why, and what to do. */
 enum err http_start(const struct http_options *options, struct arena *keep, struct http **ret,
                     slice *ret_why) MUST_USE;
-/* Accepts the connections that wait already, and no more. Closes idle connections. From now on,
- * answers have the header Connection: close. */
+/* Accepts no more connections. Those that wait already are accepted; on an inherited socket they are
+ * left to the next process. From now on, answers have the header Connection: close. A connection
+ * without a request is closed a moment later: if its client sends a request meanwhile, the client
+ * gets its answer. */
 void http_drain(struct http *http);
 size_t http_open_requests(struct http *http);    /* requests that apps have now; any thread */
 /* Cuts the requests that are left, joins the loops, frees everything. Also closes the loops'
@@ -141,6 +143,9 @@ size_t http_open_requests(struct http *http);    /* requests that apps have now;
 void http_stop(struct http **http);
 
 struct mailbox *http_loop_mailbox(struct http_loop *loop);
+/* True after http_drain while a loop still accepts connections, or one is open. Any thread. */
+bool http_is_draining(struct http *http);
+size_t http_connections(struct http *http);      /* connections that are open now; any thread */
 void *http_loop_local(struct http_loop *loop);
 
 /* Runs fn(arg) once, on this loop, after `ms`. Call it only on the loop's thread. The caller owns

@@ -31,8 +31,9 @@
 
 /* ---- timers: a row for each length; each row is in order of age ---- */
 
-/* The rows of timers that connections use. */
-enum row { ROW_HEAD, ROW_BODY, ROW_IDLE, ROW_SEND, ROW_LINGER, ROW_COUNT };
+/* The rows of timers that connections use. A connection without a byte of a request waits in
+ * ROW_NEW for its first request, and in ROW_IDLE for a later one. */
+enum row { ROW_NEW, ROW_HEAD, ROW_BODY, ROW_IDLE, ROW_SEND, ROW_LINGER, ROW_COUNT };
 
 struct http_timer {
     struct list link;                   /* in a row, while the timer waits */
@@ -57,6 +58,8 @@ void timers_free(struct timers *timers);
 /* Starts a timer that the caller owns, and in which fn and arg are set. A timer that waits already
  * starts again from now. list_del(&timer->link) stops a timer. */
 void timer_start(struct timers *timers, enum row row, struct http_timer *timer);
+/* Timers of this row, also those that wait already, last at most `ms` from now on. */
+void timers_shorten(struct timers *timers, enum row row, unsigned ms);
 /* Call this function before each wait for events. Returns in how many milliseconds the next timer
  * is due, at most 10 s. */
 int timers_end_turn(struct timers *timers);
@@ -136,6 +139,7 @@ bool loop_start(struct http_loop *loop) MUST_USE;
 /* Call it only after all loops were joined, because a loop touches the listeners of other loops. */
 void loop_free(struct http_loop *loop);
 
+    atomic_uint drained;                /* loops that accept no more connections */
 /* ---- a connection ---- */
 
 enum phase {

@@ -14,6 +14,8 @@
 
 #include "base/thread.h"
 
+#define IDLE_DRAIN_MS 200u
+
 struct mailbox *http_loop_mailbox(struct http_loop *loop)
 {
     return loop->box;
@@ -39,14 +41,16 @@ static void on_turn(h2o_socket_t *sock, const char *err)
     (void)timers_run(&loop->timers);
 }
 
+/* A client that is at work sends its next request within IDLE_DRAIN_MS, and learns from the answer
+ * that the connection ends. A close at once would meet requests that are on their way. */
 static void on_drain(struct mail *mail)
 {
     struct http_loop *loop = container_of(mail, struct http_loop, drain);
-    struct list *idle = &loop->timers.rows[ROW_IDLE]->waiting;
     for (size_t app = 0; app < loop->http->options.app_count; app++)
         listener_drain(&loop->listeners[app]);
-    while (!list_empty(idle))
-        conn_close(list_of(idle->next, struct conn, timer.link), false);
+    timers_shorten(&loop->timers, ROW_NEW, IDLE_DRAIN_MS);
+    timers_shorten(&loop->timers, ROW_IDLE, IDLE_DRAIN_MS);
+    atomic_fetch_add(&loop->http->drained, 1);
 }
 
 static void on_end(struct mail *mail)
@@ -108,6 +112,7 @@ void loop_init(struct http_loop *loop, struct http *http, unsigned number)
     const struct http_options *options = &http->options;
     const struct http_timeouts *timeouts = &options->timeouts;
     unsigned row_ms[ROW_COUNT] = {
+        [ROW_NEW] = timeouts->head_ms,
         [ROW_HEAD] = timeouts->head_ms,
         [ROW_BODY] = timeouts->body_progress_ms
                    ? MIN(timeouts->body_progress_ms, timeouts->request_ms) : timeouts->request_ms,

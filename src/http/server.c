@@ -208,6 +208,20 @@ size_t http_open_requests(struct http *http)
 {
     return atomic_load(&http->requests);
 }
+/* Reads the number of loops first: after that, no connection comes that is not counted. */
+bool http_is_draining(struct http *http)
+{
+    return atomic_load(&http->drained) < http->options.loops || http_connections(http) > 0;
+}
+
+size_t http_connections(struct http *http)
+{
+    size_t open = atomic_load(&http->open);
+    for (size_t app = 0; app < http->options.app_count; app++)
+        open += atomic_load(&http->bounds[app].own_open);
+    return open;
+}
+
 
 static void close_unused(struct http *http)
 {

@@ -60,6 +60,15 @@ void timer_start(struct timers *timers, enum row row, struct http_timer *timer)
     start(timers, timers->rows[row], timer);
 }
 
+void timers_shorten(struct timers *timers, enum row row, unsigned ms)
+{
+    struct timer_row *of = timers->rows[row];
+    uint64_t latest_ms = mono_ms() + ms;
+    of->ms = MIN(of->ms, ms);
+    list_each(struct http_timer, timer, &of->waiting, link)
+        timer->due_ms = MIN(timer->due_ms, latest_ms);    /* the order of the row stays */
+}
+
 static struct timer_row *row_of(struct timers *timers, unsigned ms)
 {
     for (size_t i = ROW_COUNT; i < timers->count; i++)

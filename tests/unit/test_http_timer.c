@@ -97,6 +97,27 @@ TEST(a_row_fires_its_oldest_first_and_starting_again_is_young_again)
     timers_free(&timers);
 }
 
+TEST(a_row_that_is_shortened_holds_for_timers_that_wait_and_for_later_ones)
+{
+    struct timers timers;
+    struct http_timer waiting = { .fn = note, .arg = (void *)"w" };
+    struct http_timer later = { .fn = note, .arg = (void *)"l" };
+    timers_init(&timers, row_ms);
+    list_init(&waiting.link);
+    list_init(&later.link);
+    order[0] = '\0';
+    timer_start(&timers, ROW_BODY, &waiting);
+    timers_shorten(&timers, ROW_BODY, 2000);    /* longer than it is: nothing changes */
+    ok(timers_end_turn(&timers) <= 1000);
+    timers_shorten(&timers, ROW_BODY, 5);
+    timer_start(&timers, ROW_BODY, &later);
+    ok(timers_end_turn(&timers) <= 5);
+    usleep(10000);
+    ok(timers_run(&timers));
+    assert_string_equal(order, "wl");
+    timers_free(&timers);
+}
+
 static struct timers turning;
 static struct http_timer again;
 
@@ -134,4 +155,5 @@ TEST(a_turn_has_one_time_and_a_timer_that_starts_itself_waits_anew)
 RUN(cmocka_unit_test(a_turn_has_one_time_and_a_timer_that_starts_itself_waits_anew),
     cmocka_unit_test(timers_fire_in_the_order_they_are_due),
     cmocka_unit_test(a_timer_may_stop_itself_while_it_fires),
+    cmocka_unit_test(a_row_that_is_shortened_holds_for_timers_that_wait_and_for_later_ones),
     cmocka_unit_test(a_row_fires_its_oldest_first_and_starting_again_is_young_again))
