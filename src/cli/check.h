@@ -2,6 +2,7 @@
 #ifndef CLI_CHECK_H
 #define CLI_CHECK_H
 
+#include "cli/inherited.h"
 #include "cli/memory.h"
 
 /* The exit status that a finding causes. NOTED: 0. WARNED: 1 with --strict, otherwise 0. STOPPED:
@@ -16,6 +17,7 @@ struct check {
     bool offline;                        /* no other machine is asked */
     bool running;                        /* a Penstock with these settings answers */
     bool uses[CONFIG_FOLDERS_MAX];       /* as far as is known, it has this folder */
+    struct inherited inherited;          /* sockets that were passed to this process */
     size_t count[CHECK_GRADES];
 };
 

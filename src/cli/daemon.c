@@ -54,7 +54,7 @@ static enum err limits_up(struct serve *serve)
     limit_up(RLIMIT_FSIZE, &other);
     limit_up(RLIMIT_MEMLOCK, &other);
     limit_up(RLIMIT_NOFILE, &files);
-    serve->files_max = files.rlim_cur;
+    serve->files.max = files.rlim_cur;
     return OK;
 }
 
@@ -267,7 +267,7 @@ static enum err admin_up(struct serve *serve)
 static unsigned connections_max(const struct serve *serve, unsigned loops)
 {
     const struct config *config = serve->config;
-    uint64_t files = serve->files_max;
+    uint64_t files = serve->files.max;
     uint64_t others = FILES_RESERVE + loops * FILES_A_LOOP + extent_fds_allowed() +
                       ADMIN_CONNECTIONS_MAX + files / FILES_BODIES_SHARE +
                       fills_sessions(config, files);
@@ -306,7 +306,7 @@ static struct http_body_limits body_limits(struct serve *serve)
         .disk_bytes = config->bodies_disk_bytes,
         .memory_bytes = memory_bytes,
         .spill_folder = folders_spill, .spill_arg = serve,
-        .files_max = (unsigned)MAX(serve->files_max / FILES_BODIES_SHARE, 1u),
+        .files_max = (unsigned)MAX(serve->files.max / FILES_BODIES_SHARE, 1u),
     };
 }
 
@@ -317,18 +317,23 @@ static enum err http_up(struct serve *serve)
     enum { APPS_MAX = 3 };    /* listen, tls_listen, admin_listen */
     struct http_app *apps = arena_alloc(&serve->keep, APPS_MAX * sizeof(*apps));
     size_t count = 0;
+    const int *inherited = serve->files.inherited.fds;
     apps[count++] = (struct http_app){
-        .setting = "listen", .listen = config->listen, .arg = serve->front,
+        .setting = "listen", .listen = config->listen, .inherited_fd = inherited[LISTENER_S3],
+        .arg = serve->front,
         .judge = front_judge, .refuse = front_refuse, .handle = front_handle,
     };
     if (serve->certificate.tls) {
         apps[count] = apps[0];
         apps[count].setting = "tls_listen";
         apps[count].listen = config->tls_listen;
+        apps[count].inherited_fd = inherited[LISTENER_TLS];
         apps[count++].tls = serve->certificate.tls;
     }
-    if (serve->admin)
-        apps[count++] = admin_app(serve->admin, config->admin_listen);
+    if (serve->admin) {
+        apps[count] = admin_app(serve->admin, config->admin_listen);
+        apps[count++].inherited_fd = inherited[LISTENER_ADMIN];
+    }
     check(count <= APPS_MAX && serve->front && !serve->http);
     struct http_options options = {
         .apps = apps, .app_count = count,
@@ -343,12 +348,13 @@ static enum err http_up(struct serve *serve)
     return http_start(&options, &serve->keep, &serve->http, &serve->why);
 }
 
+/* A connection may have a request whose body, or head, is still on its way. */
 static bool is_busy(const struct serve *serve)
 {
     return http_is_draining(serve->http) || (serve->local && local_fills(serve->local) > 0);
 }
 
-/* Takes no new requests and answers the open ones, for at most drain_time. */
+/* Takes no new connections and answers the requests of the open ones, for at most drain_time. */
 static void daemon_drain(struct serve *serve)
 {
     uint64_t until_ms = mono_ms() + serve->config->drain_time_ms;
@@ -386,6 +392,7 @@ static void fills_down(struct serve *serve) { local_stop(&serve->local); }
 const struct step daemon_steps[] = {
     { "log", serve_log_up, serve_log_down },
     { "limits", limits_up, NULL },       { "io", engine_up, NULL },
+    { "sockets", inherited_up, NULL },   { "wait", inherited_wait, NULL },
     { "store", folders_up, folders_down },   { "clients", clients_up, clients_down },
     { "cache", cache_up, cache_down },   { "origins", rules_origins_up, origins_down },
     { "names", names_up, NULL },         { "rules", rules_up, NULL },

@@ -29,13 +29,14 @@ enum err fills_up(struct serve *serve)
     const struct config *config = serve->config;
     struct local_options options = {
         .path = config->fill_socket,
+        .inherited_fd = serve->files.inherited.fds[LISTENER_FILL],
         .users = slice_of(config->fill_users),
         .cache = serve->cache,
         .judge = front_reader_judge(serve->front),
         .threads = config->fill_threads ? (unsigned)config->fill_threads
                                         : MIN(cores_available(), 8u),
         .access_log = config->access_log,
-        .sessions_max = fills_sessions(config, serve->files_max),
+        .sessions_max = fills_sessions(config, serve->files.max),
         .user_sessions_max = (unsigned)(config->fill_user_sessions
                                             ? config->fill_user_sessions
                                             : MAX(config->fill_sessions / 4, (uint64_t)1)),

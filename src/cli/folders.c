@@ -324,7 +324,7 @@ static void watch_descriptors(const struct serve *serve)
              "not be stored. If the limit of open files is below 16384, raise it (LimitNOFILE in "
              "the unit, or ulimit -n). Otherwise, lower connections_max, or let fewer clients read "
              "at once\"",
-             count - reported, serve->files_max);
+             count - reported, serve->files.max);
     reported = count;
     until_ms = mono_ms() + REPORT_MS;
 }

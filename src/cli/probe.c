@@ -160,22 +160,44 @@ static void folders(struct check *check)
     }
 }
 
+/* Sockets that another process passes to serve; check gets them only in the place of serve
+ * (systemd-socket-activate penstock check). Returns true if any were passed. */
+static bool sockets(struct check *check)
+{
+    slice why;
+    enum err err = inherited_find(check->config, check->keep, &check->inherited, &why);
+    if (err)
+        check_report(check, STOPPED, "serve would not start: %.*s", SLICE_ARG(why));
+    if (check->inherited.ignored.len)
+        check_report(check, WARNED, "%.*s", SLICE_ARG(check->inherited.ignored));
+    if (check->inherited.count)
+        check_report(check, NOTED, "sockets: %zu of the sockets of these settings are open "
+                     "already, and were passed to this process (LISTEN_FDS)",
+                     check->inherited.count);
+    return err || check->inherited.count;
+}
+
 static void ports(struct check *check)
 {
     const struct config *config = check->config;
     const struct {
         const char *name, *address;
-    } rows[] = { { "listen", config->listen }, { "tls_listen", config->tls_listen },
-                 { "admin_listen", config->admin_listen } };
+        enum listener which;
+    } rows[] = { { "listen", config->listen, LISTENER_S3 },
+                 { "tls_listen", config->tls_listen, LISTENER_TLS },
+                 { "admin_listen", config->admin_listen, LISTENER_ADMIN } };
     for (size_t i = 0; i < countof(rows); i++) {
         slice why;
-        enum err err = strcmp(rows[i].address, "off") == 0
+        bool is_open = check->inherited.fds[rows[i].which] > 0;
+        enum err err = strcmp(rows[i].address, "off") == 0 || is_open
             ? OK : http_could_listen(rows[i].name, rows[i].address, check->keep, &why);
         if (err == ERR_BUSY && check->running)
             check_report(check, NOTED, "%s: the running Penstock with these settings listens on %s",
                          rows[i].name, rows[i].address);
         else if (err)
-            check_report(check, STOPPED, "serve would not start: %.*s", SLICE_ARG(why));
+            check_report(check, STOPPED, "serve would not start: %.*s%s", SLICE_ARG(why),
+                         err == ERR_BUSY ? ". If that process is systemd, with the socket units of "
+                         "Penstock (systemctl list-sockets), serve starts as their service" : "");
     }
 }
 
@@ -184,7 +206,8 @@ static void fill_socket(struct check *check)
 {
     slice why;
     const char *path = check->config->fill_socket;
-    enum err err = fills_look(check->config, check->keep, &why);
+    enum err err = check->inherited.fds[LISTENER_FILL]
+        ? OK : fills_look(check->config, check->keep, &why);
     bool made_later = err == ERR_NOT_FOUND && strncmp(path, "/run/", 5) == 0;
     if (err == ERR_BUSY && check->running)
         check_report(check, NOTED, "fill_socket: the running Penstock with these settings listens "
@@ -204,7 +227,8 @@ void probe_all(struct check *check)
         engine, folders, ports, fill_socket,
     };
     check(!check->count[MISTAKEN]);    /* the settings are those that serve would use */
-    check->running = is_running(check);
+    /* A question to a socket that was passed to this process would get no answer. */
+    check->running = !sockets(check) && is_running(check);
     for (size_t i = 0; i < countof(probes); i++)
         probes[i](check);
 }

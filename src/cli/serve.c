@@ -63,6 +63,11 @@ static void catch_signals(void)
     signal(SIGXFSZ, SIG_IGN);    /* a write beyond RLIMIT_FSIZE fails */
 }
 
+bool serve_is_stopping(void)
+{
+    return atomic_load(&stop_signals) > 0;
+}
+
 /* Returns after a signal, or after timeout_ms. */
 static void wait_for_signal(int timeout_ms)
 {
@@ -155,11 +160,6 @@ static slice or_nothing(slice text)
     return text.len ? text : S("nothing");
 }
 
-/* Applies all reloadable settings, or none if there is a mistake. Each reload logs the settings
- * that wait for a restart. */
-static void reload(struct serve *serve)
-{
-    struct config *fresh = cli_load(serve->cli, NULL);
 /* The line has the form of front/audit.c. It is written under the old log_level, so that a reload
  * that switches the log off leaves it, too. */
 static void audit_reload(enum err err)
@@ -172,6 +172,11 @@ static void audit_reload(enum err err)
                  err_name(err));
 }
 
+/* Applies all reloadable settings, or none if there is a mistake. Each reload logs the settings
+ * that wait for a restart. */
+static void reload(struct serve *serve)
+{
+    struct config *fresh = cli_load(serve->cli, NULL);
     struct arena *keep = &fresh->arena;
     slice why = S("");
     if (fresh->mistakes)
@@ -205,7 +210,7 @@ static void live(struct serve *serve)
 {
     notify("READY=1");
     log_info("ready", "listen=%s tls_listen=%s", serve->config->listen, serve->config->tls_listen);
-    while (atomic_load(&stop_signals) == 0) {
+    while (!serve_is_stopping()) {
         wait_for_signal(1000);
         daemon_watch(serve);
         if (atomic_exchange(&reload_wanted, false))

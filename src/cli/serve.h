@@ -4,6 +4,7 @@
 
 #include "admin/admin.h"
 #include "cli/cli.h"
+#include "cli/inherited.h"
 #include "cli/memory.h"
 #include "cli/recent.h"
 #include "front/front.h"
@@ -27,6 +28,12 @@ struct certificate {
     bool expiry_reported;          /* it was logged that the certificate expires soon */
 };
 
+/* The file descriptors of the process. */
+struct files {
+    uint64_t max;                  /* so many it may have */
+    struct inherited inherited;
+};
+
 struct serve {
     struct cli *cli;
     struct config *config;
@@ -35,7 +42,7 @@ struct serve {
     slice why;                     /* why a step failed: a sentence for people */
 
     struct memory memory;
-    uint64_t files_max;            /* file descriptors that the process may have */
+    struct files files;
     enum disk_engine engine;
     struct store *store;
     struct folder_reported *folders;    /* for each folder, what was logged of it (folders.c) */
@@ -60,6 +67,7 @@ struct step {
 /* ---- serve.c ---- */
 enum err serve_log_up(struct serve *serve) MUST_USE;
 void serve_log_down(struct serve *serve);
+bool serve_is_stopping(void);      /* a signal has asked this process to stop */
 
 /* ---- daemon.c: the steps, in the order of the layers in src/FLOORS, lowest layer first ---- */
 extern const struct step daemon_steps[];

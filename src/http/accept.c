@@ -9,6 +9,9 @@
  * them at random: of 8 clients on 8 loops, two or three would share a loop, while three loops would
  * have none.
  *
+ * An inherited socket is one queue for all loops. So one loop accepts its connections, and hands
+ * them over: if all loops waited for them, each new connection would wake all loops.
+ *
  * When file descriptors run out, a loop also closes its connection that has been idle for longest,
  * whatever its listener. But it does not ask other loops. If it has no idle connection, it stops
  * reading the listener. No event says when a descriptor is free, so the loop tries again after
@@ -222,6 +225,8 @@ void listener_open(struct listener *listener, int fd)
 {
     listener->resume.deliver = on_resume;
     listener->shed.deliver = on_shed;
+    if (fd < 0)
+        return;
     listener->sock = h2o_evloop_socket_create(listener->loop->events, fd,
                                               H2O_SOCKET_FLAG_DONT_READ);
     listener->sock->data = listener;
@@ -230,7 +235,8 @@ void listener_open(struct listener *listener, int fd)
 
 void listener_drain(struct listener *listener)
 {
-    if (listener->sock && !atomic_load(&listener->paused) && !listener->retry)
+    bool accepts = !listener->bound->app.inherited_fd;
+    if (accepts && listener->sock && !atomic_load(&listener->paused) && !listener->retry)
         on_newcomers(listener->sock, NULL);
     listener_close(listener);
 }

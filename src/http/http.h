@@ -48,6 +48,9 @@ struct http_refused {
 struct http_app {
     const char *setting;                /* name of the setting with the address, for messages */
     const char *listen;                 /* "127.0.0.1:9000", "[::1]:9000"; "*:9000" is 0.0.0.0 */
+    /* A socket that another process has opened on this address, and that http_start takes. Its
+     * connections wait there for the next process when this one drains. 0: http_start opens one. */
+    int inherited_fd;
     struct http_tls *tls;               /* lent by the caller until http_stop; NULL: no TLS */
     unsigned connections_max;           /* the app's own cap; 0: the cap of the options */
     void *arg;
@@ -126,6 +129,9 @@ struct http_options {
  * failure sets *ret_why as http_start does. */
 enum err http_could_listen(const char *setting, const char *listen_on, struct arena *keep,
                            slice *ret_why) MUST_USE;
+/* Returns OK if the address of the socket `fd` is `listen_on`, ERR_NOT_FOUND if it is another one,
+ * or ERR_BAD_ARGUMENT if this machine can't resolve `listen_on`. */
+enum err http_is_at(int fd, const char *listen_on) MUST_USE;
 /* One thread must call http_start, http_drain and http_stop. It must not be the thread of a loop.
  * http_start binds every address and then starts the loops. It fails if another process listens on
  * a port, although SO_REUSEPORT would allow that. On failure *ret_why, in keep, says what failed,
@@ -137,15 +143,15 @@ enum err http_start(const struct http_options *options, struct arena *keep, stru
  * without a request is closed a moment later: if its client sends a request meanwhile, the client
  * gets its answer. */
 void http_drain(struct http *http);
+/* True after http_drain while a loop still accepts connections, or one is open. Any thread. */
+bool http_is_draining(struct http *http);
+size_t http_connections(struct http *http);      /* connections that are open now; any thread */
 size_t http_open_requests(struct http *http);    /* requests that apps have now; any thread */
 /* Cuts the requests that are left, joins the loops, frees everything. Also closes the loops'
  * mailboxes: a thread that may still post to a mailbox must hold a reference to that mailbox. */
 void http_stop(struct http **http);
 
 struct mailbox *http_loop_mailbox(struct http_loop *loop);
-/* True after http_drain while a loop still accepts connections, or one is open. Any thread. */
-bool http_is_draining(struct http *http);
-size_t http_connections(struct http *http);      /* connections that are open now; any thread */
 void *http_loop_local(struct http_loop *loop);
 
 /* Runs fn(arg) once, on this loop, after `ms`. Call it only on the loop's thread. The caller owns

@@ -67,6 +67,13 @@ bool timers_run(struct timers *timers);    /* returns true if a timer was due */
 
 /* ---- an address, on all loops ---- */
 
+struct address {
+    struct sockaddr_storage at;
+    socklen_t len;
+};
+
+bool address_resolve(const char *listen_on, struct address *ret);    /* address.c */
+
 #define CONGESTION_BYTES 16             /* TCP_CA_NAME_MAX of Linux, with the end */
 struct bound {
     struct http *http;
@@ -80,7 +87,7 @@ struct bound {
 struct listener {                       /* one address on one loop */
     struct bound *bound;
     struct http_loop *loop;
-    h2o_socket_t *sock;
+    h2o_socket_t *sock;                 /* NULL: another loop has the inherited socket */
     atomic_uint open;                   /* connections of this listener, and on their way to it */
     atomic_bool paused;                 /* at the cap; a connection that ends posts `resume` */
     struct mail resume;
@@ -128,9 +135,11 @@ struct http {
     struct bound *bounds;               /* one for each app */
     struct http_loop *loops;
     struct workers *spill;              /* freed before the mailboxes that it posts to */
-    int *listen_fds;                    /* [app * loops + loop] until the loops take them */
+    /* [app * loops + loop] until the loops take them; -1: the loop does not listen for this app */
+    int *listen_fds;
     atomic_size_t open, requests, large_heads;
     atomic_bool draining;
+    atomic_uint drained;                /* loops that accept no more connections */
 };
 
 /* loop.c */
@@ -139,7 +148,6 @@ bool loop_start(struct http_loop *loop) MUST_USE;
 /* Call it only after all loops were joined, because a loop touches the listeners of other loops. */
 void loop_free(struct http_loop *loop);
 
-    atomic_uint drained;                /* loops that accept no more connections */
 /* ---- a connection ---- */
 
 enum phase {
@@ -211,8 +219,9 @@ void conn_watch(struct conn *conn);
 SSL *tls_new_ssl(struct http_tls *tls);
 
 /* accept.c */
-void listener_open(struct listener *listener, int fd);
-void listener_drain(struct listener *listener);    /* accepts waiting connections, then closes */
+void listener_open(struct listener *listener, int fd);    /* -1: another loop listens for all */
+/* Closes the listener. Accepts waiting connections first, unless the socket is inherited. */
+void listener_drain(struct listener *listener);
 void listener_close(struct listener *listener);
 /* Wakes a paused listener, which may find room under the cap now. Any thread may call this
  * function. */

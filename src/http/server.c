@@ -2,11 +2,14 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * A test socket first binds every address without SO_REUSEPORT. With that option, a port that
- * another Penstock listens on would look free, and each process would get a part of the clients. */
+ * another Penstock listens on would look free, and each process would get a part of the clients.
+ *
+ * An app may bring a socket that another process has opened and keeps open (systemd). Connections
+ * then wait in the queue of this socket while no Penstock runs. So a restart refuses none. */
 #include "http/inside.h"
 
 #include <errno.h>
-#include <netdb.h>
+#include <fcntl.h>
 #include <netinet/tcp.h>
 #include <signal.h>
 #include <stdio.h>
@@ -16,34 +19,6 @@
 #include <unistd.h>
 
 #define BACKLOG 4096
-
-struct address {
-    struct sockaddr_storage at;
-    socklen_t len;
-};
-
-static bool resolve(const char *listen_on, struct address *ret)
-{
-    const char *colon = strrchr(listen_on, ':');
-    char host[256];
-    if (!colon || !colon[1])
-        return false;
-    slice name = { listen_on, (size_t)(colon - listen_on) };
-    if (slice_starts(name, S("[")) && slice_ends(name, S("]")))
-        name = slice_sub(name, 1, name.len - 2);
-    if (name.len >= sizeof(host))
-        return false;
-    snprintf(host, sizeof(host), "%.*s", SLICE_ARG(name));
-    struct addrinfo hints = { .ai_flags = AI_PASSIVE | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM };
-    struct addrinfo *found = NULL;
-    bool any = slice_eq(name, S("*"));
-    if (getaddrinfo(any ? NULL : host, colon + 1, &hints, &found) || !found)
-        return false;
-    memcpy(&ret->at, found->ai_addr, found->ai_addrlen);
-    ret->len = found->ai_addrlen;
-    freeaddrinfo(found);
-    return true;
-}
 
 /* Returns a socket that is bound, or -1 with errno. With `shared`, the socket also listens, and the
  * loops share the port. */
@@ -68,13 +43,24 @@ static int bind_to(const struct address *address, bool shared)
  * all connections, a long answer would take up to twice as long. Linux paces a connection that
  * has begun with bbr to its end, whatever is chosen later. So all connections begin with reno, and
  * conn_open gives those of other hosts the host's congestion control back. */
-static void begin_unpaced(int listen_fd, char ret_congestion[CONGESTION_BYTES])
+static void begin_unpaced(int listen_fd, const char *host, char ret_congestion[CONGESTION_BYTES])
+{
+    bool begun = setsockopt(listen_fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4) == 0;
+    snprintf(ret_congestion, CONGESTION_BYTES, "%s", begun ? host : "");
+}
+
+/* Reads the host's congestion control from a new socket: an inherited one has that of the process
+ * before. */
+static void read_congestion(char ret[CONGESTION_BYTES])
 {
     socklen_t len = CONGESTION_BYTES - 1;
-    memset(ret_congestion, 0, CONGESTION_BYTES);
-    if (getsockopt(listen_fd, IPPROTO_TCP, TCP_CONGESTION, ret_congestion, &len) != 0 ||
-        setsockopt(listen_fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4) != 0)
-        ret_congestion[0] = '\0';
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    memset(ret, 0, CONGESTION_BYTES);
+    if (fd < 0)
+        return;
+    if (getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, ret, &len) != 0)
+        ret[0] = '\0';
+    close(fd);
 }
 
 static enum err cannot_resolve(const struct http_app *app, struct arena *keep, slice *ret_why)
@@ -110,7 +96,7 @@ static enum err cannot_listen(const struct http_app *app, struct arena *keep, sl
 static enum err could_listen(const struct http_app *app, struct arena *keep,
                              struct address *ret_address, slice *ret_why)
 {
-    if (!resolve(app->listen, ret_address))
+    if (!address_resolve(app->listen, ret_address))
         return cannot_resolve(app, keep, ret_why);
     int fd = bind_to(ret_address, false);
     if (fd < 0)
@@ -127,12 +113,30 @@ enum err http_could_listen(const char *setting, const char *listen_on, struct ar
     return could_listen(&app, keep, &address, ret_why);
 }
 
+/* One loop listens for all, another one for each app (accept.c). */
+static void take_inherited(struct http *http, size_t app, const char *congestion)
+{
+    struct bound *bound = &http->bounds[app];
+    unsigned loops = http->options.loops, loop = (unsigned)app % loops;
+    int fd = bound->app.inherited_fd, flags = fcntl(fd, F_GETFL);
+    check(flags >= 0 && fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0);
+    check(fcntl(fd, F_SETFD, FD_CLOEXEC) == 0);
+    http->listen_fds[app * loops + loop] = fd;
+    begin_unpaced(fd, congestion, bound->congestion);
+}
+
 static enum err bind_app(struct http *http, size_t app, struct arena *keep, slice *ret_why)
 {
     struct bound *bound = &http->bounds[app];
     const struct http_app *of = &bound->app;
     unsigned loops = http->options.loops;
     struct address address = { 0 };
+    char congestion[CONGESTION_BYTES];
+    read_congestion(congestion);
+    if (of->inherited_fd) {
+        take_inherited(http, app, congestion);
+        return OK;
+    }
     enum err err = could_listen(of, keep, &address, ret_why);
     for (unsigned loop = 0; loop < loops && !err; loop++) {
         int fd = bind_to(&address, true);
@@ -140,7 +144,7 @@ static enum err bind_app(struct http *http, size_t app, struct arena *keep, slic
         if (fd < 0)
             err = cannot_listen(of, keep, ret_why);
         else
-            begin_unpaced(fd, bound->congestion);
+            begin_unpaced(fd, congestion, bound->congestion);
     }
     return err;
 }
@@ -204,10 +208,6 @@ void http_drain(struct http *http)
         mailbox_post(http->loops[i].box, &http->loops[i].drain);
 }
 
-size_t http_open_requests(struct http *http)
-{
-    return atomic_load(&http->requests);
-}
 /* Reads the number of loops first: after that, no connection comes that is not counted. */
 bool http_is_draining(struct http *http)
 {
@@ -222,6 +222,10 @@ size_t http_connections(struct http *http)
     return open;
 }
 
+size_t http_open_requests(struct http *http)
+{
+    return atomic_load(&http->requests);
+}
 
 static void close_unused(struct http *http)
 {

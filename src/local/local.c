@@ -8,6 +8,7 @@
 #include "local/local.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,6 +69,14 @@ static enum err judge_path(const char *path, struct arena *keep, slice *ret_why)
         return failed(keep, path, "this path is a file or folder, and not a socket: remove it, or "
                       "set another path", ret_why);
     return OK;
+}
+
+static void take_inherited(struct local *local)
+{
+    int fd = local->options.inherited_fd, flags = fcntl(fd, F_GETFL);
+    check(flags >= 0 && fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0);
+    check(fcntl(fd, F_SETFD, FD_CLOEXEC) == 0);
+    local->listen_fd = fd;
 }
 
 static enum err listen_at(struct local *local, struct arena *keep, slice *ret_why)
@@ -180,7 +189,9 @@ enum err local_start(const struct local_options *options, struct arena *keep, st
     list_init(&local->waiting);
     local->workers = must_alloc(options->threads * sizeof(*local->workers));
     enum err err = users_new(options->users, keep, &local->users, ret_why);
-    if (!err)
+    if (!err && options->inherited_fd)
+        take_inherited(local);
+    else if (!err)
         err = listen_at(local, keep, ret_why);
     if (!err)
         local->devices = devices_new(options->ring_bytes, call_all, local);

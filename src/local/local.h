@@ -12,6 +12,9 @@
 
 struct local_options {
     const char *path;                 /* of the socket */
+    /* A socket that another process has opened at the path, and that local_start takes. After a
+     * drain, connections wait there for the next process. 0: local_start opens one. */
+    int inherited_fd;
     slice users;                      /* who may connect, beside Penstock's own user; "*": all */
     struct cache *cache;
     struct reader_judge judge;        /* decides what a session may read */

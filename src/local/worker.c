@@ -72,12 +72,22 @@ static void turn_away(struct local *local, int fd)
     json_decref(reply);
 }
 
+/* True if new connections wait for the next process. */
+static bool leaves_newcomers(const struct local *local)
+{
+    return local->options.inherited_fd && atomic_load(&local->draining);
+}
+
 /* When no descriptor is left, this accepts no connections for a moment: otherwise a waiting
  * connection would wake this thread again and again. */
 static void accept_all(struct worker *worker)
 {
     struct local *local = worker->local;
     for (;;) {
+        if (leaves_newcomers(local)) {
+            listen_for(worker, 0);
+            return;
+        }
         int fd = accept4(local->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0) {
             if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {

@@ -28,6 +28,19 @@ with Story("b10 the systemd unit names what was installed") as story:
     done = run(["systemd-analyze", "verify", "--man=no", story.path("penstock.service")])
     story.same("systemd-analyze verify has nothing to say", done, (0, "", ""))
 
+    # ---- the socket units: for each socket of the settings, with the address of its default ----
+    found = {}
+    for path in glob.glob(os.path.join(os.path.dirname(units[0]), "*.socket")):
+        shutil.copy(path, story.path(os.path.basename(path)))
+        done = run(["systemd-analyze", "verify", "--man=no", story.path(os.path.basename(path))])
+        story.same(f"... nor about {os.path.basename(path)}", done, (0, "", ""))
+        with open(path) as f:
+            unit = dict(line.strip().split("=", 1) for line in f if re.match("[A-Z][A-Za-z]*=", line))
+        found[unit["FileDescriptorName"]] = unit.get("ListenStream") or unit["ListenSequentialPacket"]
+    story.same("each setting of a socket has one", sorted(found), ["admin_listen", "fill_socket", "listen", "tls_listen"])
+    for name in ("listen", "admin_listen"):
+        story.same(f"the address of {name} is its default", found[name], re.search(f"^{name} +([^ ]*)", config, re.M)[1])
+
     # ---- with the drop-in for GPUs ----
     drop_in = glob.glob(story.path("root") + "/**/penstock-gpu.conf", recursive=True)
     story.same("the drop-in for GPUs is installed, as an example", len(drop_in), 1)
