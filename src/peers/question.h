@@ -1,0 +1,38 @@
+/* question.h - the request for a segment, from one peer to another. SPDX-License-Identifier: Apache-2.0
+ *
+ *     GET /peer/1/BUCKET/KEY?versionId=... HTTP/1.1
+ *     x-penstock-node: ID                the installation that asks, 32 hex digits
+ *     x-penstock-endpoint: URL           the origin, as the asker's settings have it
+ *     x-penstock-identity: NAME          of the asker's shared identity there; empty: it needs none
+ *     range: bytes=FIRST-LAST            within one segment
+ *     if-match: ETAG                     if the asker knows the version
+ *
+ * The 1 is the version of this protocol. Answers: 200 with frames (frame.h), whose header
+ * x-penstock-peer is *have* or *fetching*; 404 with x-penstock-peer: no, if the peer will not bring
+ * the bytes; 412, if it has another version; 503, if it has too much to do, or stops. The query
+ * counts for objects of a version alone. Pure; any thread. */
+#ifndef PEERS_QUESTION_H
+#define PEERS_QUESTION_H
+
+#include "peers/rank.h"
+#include "s3/request_head.h"
+
+#define PEER_PROTOCOL 1u
+
+struct peer_question {
+    uint8_t node[NODE_ID_BYTES];
+    struct rank_place place;
+    slice identity, etag;             /* etag empty: the version is not known */
+    uint64_t first, end;              /* the bytes [first, end), all of place.segment */
+};
+
+/* Returns the target of the request, in keep. Sets the fields, and returns their number. */
+#define PEER_FIELDS_MAX 5u
+slice question_write(struct arena *keep, const struct peer_question *question,
+                     struct http_field fields[PEER_FIELDS_MAX], size_t *ret_count) MUST_USE;
+/* Returns OK; ERR_NOT_FOUND for a target of another version of the protocol; or ERR_BAD_REQUEST. The
+ * texts lie in keep, or in the head. */
+enum err question_read(struct arena *keep, const struct request_head *head,
+                       struct peer_question *ret) MUST_USE;
+
+#endif

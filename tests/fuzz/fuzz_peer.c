@@ -1,0 +1,105 @@
+/* fuzz_peer.c - any bytes as the answer of a peer, and any head as its question.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The answer is read whole, and again in two pieces, which must find the same. Most random frames
+ * fail their checksum, so the payload is read as a HEAD, too. */
+#include <string.h>
+
+#include "peers/frame.h"
+#include "peers/question.h"
+
+struct outcome {
+    enum frame_found last;
+    uint64_t bytes;
+    unsigned count;
+};
+
+static void note(struct outcome *outcome, const struct frame_reader *reader, enum frame_found found,
+                 slice bytes)
+{
+    outcome->last = found;
+    outcome->count++;
+    check(!reader->headed || reader->head.end <= reader->head.size);
+    check(found != FRAME_FOUND_BAD || bytes.len);
+    if (found != FRAME_FOUND_DATA)
+        return;
+    check(bytes.len && bytes.len <= FRAME_DATA_MAX && reader->next <= reader->head.end);
+    outcome->bytes += bytes.len;
+}
+
+static struct outcome read_pieces(slice answer, size_t cut)
+{
+    const struct rank_place place = { S("e"), S("b"), S("k"), S(""), 0 };
+    slice pieces[] = { slice_sub(answer, 0, cut), slice_from(answer, cut) };
+    struct outcome outcome = { .last = FRAME_FOUND_NOTHING };
+    struct frame_reader reader;
+    enum frame_found found = FRAME_FOUND_NOTHING;
+    frame_reader_init(&reader, &place);
+    for (size_t i = 0; i < countof(pieces) && found == FRAME_FOUND_NOTHING; i++) {
+        slice bytes;
+        while ((found = frame_read(&reader, &pieces[i], &bytes)) != FRAME_FOUND_NOTHING) {
+            note(&outcome, &reader, found, bytes);
+            if (found == FRAME_FOUND_END || found == FRAME_FOUND_BAD)
+                break;
+        }
+    }
+    frame_reader_end(&reader);
+    return outcome;
+}
+
+static void read_head(slice payload)
+{
+    struct arena keep = { 0 };
+    struct frame_head head, again;
+    slice written;
+    if (frame_head_read(&keep, payload, &head) == OK &&
+        frame_head_write(&keep, &head, &written) == OK) {
+        check(frame_head_read(&keep, written, &again) == OK);
+        check(again.first == head.first && again.end == head.end && again.size == head.size);
+        check(again.field_count == head.field_count && slice_eq(again.etag, head.etag));
+    }
+    arena_free(&keep);
+}
+
+static void read_question(slice bytes)
+{
+    struct arena keep = { 0 };
+    struct request_head head;
+    struct peer_question question, again;
+    struct http_field fields[PEER_FIELDS_MAX];
+    size_t count;
+    slice text = arena_printf(&keep, "GET /peer/1/%.*s\r\n\r\n", SLICE_ARG(bytes));
+    if (request_head_scan(text, &head, NULL) == OK &&
+        question_read(&keep, &head, &question) == OK) {
+        check(question.first < question.end && question.place.key.len);
+        slice target = question_write(&keep, &question, fields, &count);
+        struct text sent = text_in(&keep);
+        text_printf(&sent, "GET %.*s HTTP/1.1\r\nhost: h\r\n", SLICE_ARG(target));
+        for (size_t i = 0; i < count; i++)
+            text_printf(&sent, "%.*s: %.*s\r\n", SLICE_ARG(fields[i].name),
+                        SLICE_ARG(fields[i].value));
+        text_add(&sent, S("\r\n"));
+        enum err e = request_head_scan(text_slice(&sent), &head, NULL);
+        if (!e) {    /* it may be too long now: each byte of the key is escaped */
+            check(question_read(&keep, &head, &again) == OK);
+            check(slice_eq(again.place.key, question.place.key) && again.end == question.end);
+        }
+    }
+    arena_free(&keep);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    slice bytes = { (const char *)data, size };
+    if (size && data[0] == 'Q') {
+        read_question(slice_from(bytes, 1));
+    } else if (size && data[0] == 'H') {
+        read_head(slice_from(bytes, 1));
+    } else {
+        struct outcome whole = read_pieces(bytes, size);
+        struct outcome cut = read_pieces(bytes, size ? data[size - 1] % size : 0);
+        check(whole.last == cut.last && whole.bytes == cut.bytes && whole.count == cut.count);
+    }
+    return 0;
+}
