@@ -16,7 +16,8 @@ enum err cli_tls_open(const struct config *config, struct arena *keep, struct ht
     if (strcmp(config->tls_listen, "off") == 0)
         return OK;
     const char *key = config->tls_key_file[0] ? config->tls_key_file : config->tls_cert_file;
-    return http_tls_open(config->tls_cert_file, key, keep, ret, ret_why);
+    return http_tls_open(&(struct http_tls_files){ .settings = "tls", .cert = config->tls_cert_file,
+                                                   .key = key }, keep, ret, ret_why);
 }
 
 slice cli_tls_warning(struct http_tls *tls, struct arena *keep)

@@ -11,7 +11,7 @@
 #include <fcntl.h>
 #include <openssl/err.h>
 #include <openssl/pem.h>
-#include <openssl/x509.h>
+#include <openssl/x509v3.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -26,13 +26,17 @@ struct stamp {
     struct timespec changed;
 };
 
+struct stamps {
+    struct stamp of[3];      /* certificate, key, CA */
+};
+
 struct http_tls {
     struct arena arena;
-    const char *cert_file, *key_file;
+    struct http_tls_files files;
     pthread_mutex_t lock;    /* guards the members below */
     SSL_CTX *context;
     int64_t expires_s;
-    struct stamp seen[2];
+    struct stamps seen;
 };
 
 static struct stamp stamp_of(const char *path)
@@ -41,6 +45,14 @@ static struct stamp stamp_of(const char *path)
     if (stat(path, &st))
         return (struct stamp){ 0 };
     return (struct stamp){ st.st_dev, st.st_ino, st.st_size, st.st_ctim };
+}
+
+static struct stamps stamps_of(const struct http_tls_files *files)
+{
+    struct stamps now = { { stamp_of(files->cert), stamp_of(files->key) } };
+    if (files->ca)
+        now.of[2] = stamp_of(files->ca);
+    return now;
 }
 
 static bool same_stamp(struct stamp a, struct stamp b)
@@ -91,65 +103,67 @@ static bool set_up(SSL_CTX *context)
 /* ---- the files ---- */
 
 /* OpenSSL would wait for ever for the writer of a FIFO. */
-static bool can_be_read(const char *setting, const char *file, struct arena *keep, slice *ret_why)
+static bool can_be_read(const struct http_tls_files *files, const char *what, const char *file,
+                        struct arena *keep, slice *ret_why)
 {
     struct stat st;
     int fd = open(file, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     bool ordinary = fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
     if (fd >= 0 && !ordinary)
-        *ret_why = arena_printf(keep, "%s: can't use %s, which is no ordinary file. Name a PEM file",
-                                setting, file);
+        *ret_why = arena_printf(keep, "%s_%s_file: can't use %s, which is no ordinary file. Name a "
+                                "PEM file", files->settings, what, file);
     if (fd < 0)
-        *ret_why = arena_printf(keep, "%s: can't read %s: %s. Name a file that Penstock's user may "
-                                "read, or give that user the right to read this file", setting,
-                                file, strerror(errno));
+        *ret_why = arena_printf(keep, "%s_%s_file: can't read %s: %s. Name a file that Penstock's "
+                                "user may read, or give that user the right to read this file",
+                                files->settings, what, file, strerror(errno));
     else
         close(fd);
     return ordinary;
 }
 
-static slice no_certificate(const char *file, struct arena *keep)
+/* For a certificate of the server itself (what: "cert"), or of a CA. */
+static slice no_certificate(const struct http_tls_files *files, const char *what, const char *file,
+                            struct arena *keep)
 {
     unsigned long first = ERR_peek_error();
     const char *reason = ERR_reason_error_string(first);
     if (ERR_GET_LIB(first) == ERR_LIB_PEM && ERR_GET_REASON(first) == PEM_R_NO_START_LINE)
-        return arena_printf(keep, "%s holds no certificate: set tls_cert_file to a PEM file, which "
-                            "begins with -----BEGIN CERTIFICATE-----", file);
-    return arena_printf(keep, "a certificate in %s can't be used: %s. Set tls_cert_file to a file "
+        return arena_printf(keep, "%s holds no certificate: set %s_%s_file to a PEM file, which "
+                            "begins with -----BEGIN CERTIFICATE-----", file, files->settings, what);
+    return arena_printf(keep, "a certificate in %s can't be used: %s. Set %s_%s_file to a file "
                         "with a chain of certificates that OpenSSL accepts", file,
-                        reason ? reason : "it is damaged");
+                        reason ? reason : "it is damaged", files->settings, what);
 }
 
-static EVP_PKEY *read_key(const char *file, struct arena *keep, slice *ret_why)
+static EVP_PKEY *read_key(const struct http_tls_files *files, struct arena *keep, slice *ret_why)
 {
     bool locked = false;
-    BIO *bio = BIO_new_file(file, "r");
+    BIO *bio = BIO_new_file(files->key, "r");
     EVP_PKEY *key = bio ? PEM_read_bio_PrivateKey(bio, NULL, no_password, &locked) : NULL;
     BIO_free(bio);
     if (!key && locked)
         *ret_why = arena_printf(keep, "the private key in %s has a passphrase, which Penstock "
                                 "can't enter: write a copy of the key without a passphrase "
                                 "(openssl pkey -in KEY -out NEW), and name the copy in "
-                                "tls_key_file", file);
+                                "%s_key_file", files->key, files->settings);
     else if (!key)
-        *ret_why = arena_printf(keep, "%s holds no private key that can be read: set tls_key_file "
+        *ret_why = arena_printf(keep, "%s holds no private key that can be read: set %s_key_file "
                                 "to a PEM file with a private key, which begins with "
-                                "-----BEGIN PRIVATE KEY-----",
-                                file);
+                                "-----BEGIN PRIVATE KEY-----", files->key, files->settings);
     return key;
 }
 
-static bool take_files(SSL_CTX *context, const char *cert, const char *file, struct arena *keep,
-                       slice *ret_why)
+static bool take_own(SSL_CTX *context, const struct http_tls_files *files, struct arena *keep,
+                     slice *ret_why)
 {
-    if (!can_be_read("tls_cert_file", cert, keep, ret_why) ||
-        !can_be_read("tls_key_file", file, keep, ret_why))
+    if (!can_be_read(files, "cert", files->cert, keep, ret_why) ||
+        !can_be_read(files, "key", files->key, keep, ret_why))
         return false;
-    if (SSL_CTX_use_certificate_chain_file(context, cert) != 1) {
-        *ret_why = no_certificate(cert, keep);
+    if (SSL_CTX_use_certificate_chain_file(context, files->cert) != 1) {
+        *ret_why = no_certificate(files, "cert", files->cert, keep);
         return false;
     }
-    EVP_PKEY *key = read_key(file, keep, ret_why);
+    EVP_PKEY *key = read_key(files, keep, ret_why);
     if (!key)
         return false;
     bool fits = SSL_CTX_use_PrivateKey(context, key) == 1 &&
@@ -157,12 +171,33 @@ static bool take_files(SSL_CTX *context, const char *cert, const char *file, str
     EVP_PKEY_free(key);
     if (!fits)
         *ret_why = arena_printf(keep, "the private key in %s does not belong to the first "
-                                "certificate in %s: set tls_cert_file and tls_key_file to files "
-                                "that belong together", file, cert);
+                                "certificate in %s: set %s_cert_file and %s_key_file to files "
+                                "that belong together", files->key, files->cert, files->settings,
+                                files->settings);
     return fits;
 }
 
-static SSL_CTX *load(const char *cert, const char *key, struct arena *keep, slice *ret_why)
+/* A ticket would let a client in whose certificate has expired or lost its CA. */
+static bool demand_certificates(SSL_CTX *context, const struct http_tls_files *files,
+                                struct arena *keep, slice *ret_why)
+{
+    X509_VERIFY_PARAM *param = SSL_CTX_get0_param(context);
+    if (!can_be_read(files, "ca", files->ca, keep, ret_why))
+        return false;
+    if (SSL_CTX_load_verify_file(context, files->ca) != 1) {
+        *ret_why = no_certificate(files, "ca", files->ca, keep);
+        return false;
+    }
+    SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
+    SSL_CTX_set_options(context, SSL_OP_NO_TICKET);
+    X509_VERIFY_PARAM_set_hostflags(param, X509_CHECK_FLAG_NEVER_CHECK_SUBJECT |
+                                               X509_CHECK_FLAG_NO_WILDCARDS);
+    check(SSL_CTX_set_num_tickets(context, 0) == 1);
+    check(X509_VERIFY_PARAM_set1_host(param, files->client_name, 0) == 1);
+    return true;
+}
+
+static SSL_CTX *load(const struct http_tls_files *files, struct arena *keep, slice *ret_why)
 {
     ERR_clear_error();
     SSL_CTX *context = SSL_CTX_new(TLS_server_method());
@@ -170,7 +205,8 @@ static SSL_CTX *load(const char *cert, const char *key, struct arena *keep, slic
     if (!good)
         *ret_why = S("OpenSSL can't make a TLS context: check the OpenSSL configuration of this "
                      "machine (openssl.cnf)");
-    good = good && take_files(context, cert, key, keep, ret_why);
+    good = good && take_own(context, files, keep, ret_why) &&
+           (!files->ca || demand_certificates(context, files, keep, ret_why));
     ERR_clear_error();
     if (good)
         return context;
@@ -217,11 +253,12 @@ enum err http_tls_reload(struct http_tls *tls, struct arena *keep, bool *ret_new
 {
     /* The stamps are taken before the files are read. If a file changes during the read, the next
      * look at the stamps shows it. */
-    struct stamp seen[] = { stamp_of(tls->cert_file), stamp_of(tls->key_file) };
-    SSL_CTX *fresh = load(tls->cert_file, tls->key_file, keep, ret_why), *old = fresh;
+    struct stamps seen = stamps_of(&tls->files);
+    SSL_CTX *fresh = load(&tls->files, keep, ret_why), *old = fresh;
     pthread_mutex_lock(&tls->lock);
-    memcpy(tls->seen, seen, sizeof(seen));
-    *ret_new = fresh && (!tls->context || !same_certificates(tls->context, fresh));
+    tls->seen = seen;
+    *ret_new = fresh && (!tls->context || tls->files.ca ||    /* the CAs may be others */
+                         !same_certificates(tls->context, fresh));
     if (*ret_new) {    /* otherwise the old context stays, so its tickets stay valid */
         old = tls->context;
         tls->context = fresh;
@@ -232,12 +269,19 @@ enum err http_tls_reload(struct http_tls *tls, struct arena *keep, bool *ret_new
     return fresh ? OK : ERR_BAD_ARGUMENT;
 }
 
-enum err http_tls_open(const char *cert_file, const char *key_file, struct arena *keep,
+static const char *copy(struct http_tls *tls, const char *text)
+{
+    return text ? arena_copy(&tls->arena, slice_of(text)).ptr : NULL;
+}
+
+enum err http_tls_open(const struct http_tls_files *files, struct arena *keep,
                        struct http_tls **ret, slice *ret_why)
 {
     struct http_tls *tls = must_alloc(sizeof(*tls));
-    tls->cert_file = arena_copy(&tls->arena, slice_of(cert_file)).ptr;
-    tls->key_file = arena_copy(&tls->arena, slice_of(key_file)).ptr;
+    check(!files->ca == !files->client_name && (!files->client_name || *files->client_name));
+    tls->files = (struct http_tls_files){ copy(tls, files->settings), copy(tls, files->cert),
+                                          copy(tls, files->key), copy(tls, files->ca),
+                                          copy(tls, files->client_name) };
     pthread_mutex_init(&tls->lock, NULL);
     bool is_new;
     enum err err = http_tls_reload(tls, keep, &is_new, ret_why);
@@ -249,9 +293,11 @@ enum err http_tls_open(const char *cert_file, const char *key_file, struct arena
 
 bool http_tls_changed(struct http_tls *tls)
 {
-    struct stamp now[] = { stamp_of(tls->cert_file), stamp_of(tls->key_file) };
+    struct stamps now = stamps_of(&tls->files);
+    bool same = true;
     pthread_mutex_lock(&tls->lock);
-    bool same = same_stamp(now[0], tls->seen[0]) && same_stamp(now[1], tls->seen[1]);
+    for (size_t i = 0; i < countof(now.of); i++)
+        same = same && same_stamp(now.of[i], tls->seen.of[i]);
     pthread_mutex_unlock(&tls->lock);
     return !same;
 }

@@ -3,16 +3,25 @@
  * Two files hold a certificate with its chain, and a key. They are read at the start, and again
  * when they change. The server speaks TLS 1.2 and 1.3, with ECDHE and AEAD ciphers, and http/1.1
  * alone. Every name that a client asks for (SNI) gets the same certificate. A new certificate and
- * key replace the old ones together or not at all; open connections keep the old ones. Any thread
- * may call these functions. */
+ * key replace the old ones together or not at all; open connections keep the old ones.
+ *
+ * With a CA file, TLS is mutual: a client needs a certificate of one of these CAs, in which the
+ * given name is a DNS name (subjectAltName). The addresses of clients do not count. Such a client
+ * gets no session ticket, so each connection is judged by the files of that time. Any thread may
+ * call these functions. */
 #ifndef HTTP_TLS_H
 #define HTTP_TLS_H
 
 
 struct http_tls;
 
-/* On failure *ret_why, in keep, says what is wrong with the files. */
-enum err http_tls_open(const char *cert_file, const char *key_file, struct arena *keep,
+struct http_tls_files {
+    const char *settings;               /* "tls": messages name tls_cert_file, tls_key_file, ... */
+    const char *cert, *key;
+    const char *ca, *client_name;       /* NULL: clients need no certificate */
+};
+/* On failure *ret_why, in keep, says what is wrong with the files. Copies the texts. */
+enum err http_tls_open(const struct http_tls_files *files, struct arena *keep,
                        struct http_tls **ret, slice *ret_why) MUST_USE;
 /* True if a file has changed since the last read, whether the new file is valid or not. */
 bool http_tls_changed(struct http_tls *tls);

@@ -349,8 +349,9 @@ static size_t add_tls(char **args, struct http_app *ret, const struct http_app *
         return 0;
     *ret = *plain;
     ret->listen = arena_printf(keep, "127.0.0.1:%u", port).ptr;
-    check(http_tls_open(text_setting(args, "tls_cert"), text_setting(args, "tls_key"), keep,
-                        &ret->tls, &why) == OK);
+    struct http_tls_files files = { .settings = "tls", .cert = text_setting(args, "tls_cert"),
+                                    .key = text_setting(args, "tls_key") };
+    check(http_tls_open(&files, keep, &ret->tls, &why) == OK);
     return 1;
 }
 
