@@ -277,16 +277,39 @@ static void add_label(struct text *to, slice value)
     }
 }
 
+static void expose_head(struct text *to, const struct family *row)
+{
+    text_printf(to, "# HELP %s %s\n# TYPE %s %s\n", row->name, row->help, row->name, row->kind);
+}
+
+static void expose_label(struct text *to, const struct family *row, slice label)
+{
+    text_printf(to, "%s{%s=\"", row->name, row->label);
+    add_label(to, label);
+    text_add(to, S("\"} "));
+}
+
 void metric_expose_family(struct text *to, enum metric_family family,
                           const struct metric_sample *samples, size_t count)
 {
     check((size_t)family < METRIC_FAMILY_COUNT);
     const struct family *row = &families[family];
-    text_printf(to, "# HELP %s %s\n# TYPE %s %s\n", row->name, row->help, row->name, row->kind);
+    expose_head(to, row);
     for (size_t i = 0; i < count; i++) {
-        text_printf(to, "%s{%s=\"", row->name, row->label);
-        add_label(to, samples[i].label);
-        text_printf(to, "\"} %ju\n", (uintmax_t)samples[i].value);
+        expose_label(to, row, samples[i].label);
+        text_printf(to, "%ju\n", (uintmax_t)samples[i].value);
+    }
+}
+
+void metric_expose_ratios(struct text *to, enum metric_family family,
+                          const struct metric_ratio *ratios, size_t count)
+{
+    check((size_t)family < METRIC_FAMILY_COUNT);
+    const struct family *row = &families[family];
+    expose_head(to, row);
+    for (size_t i = 0; i < count; i++) {
+        expose_label(to, row, ratios[i].label);
+        text_printf(to, "%.4f\n", ratios[i].value);
     }
 }
 

@@ -54,5 +54,12 @@ struct metric_sample {
 };
 void metric_expose_family(struct text *to, enum metric_family family,
                           const struct metric_sample *samples, size_t count);
+/* The same for a family of ratios. */
+struct metric_ratio {
+    slice label;
+    double value;
+};
+void metric_expose_ratios(struct text *to, enum metric_family family,
+                          const struct metric_ratio *ratios, size_t count);
 
 #endif

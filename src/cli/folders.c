@@ -388,6 +388,19 @@ static uint64_t figure(const struct store_status *status, enum metric_family fam
     return 0;
 }
 
+/* Without samples as long as nothing is known. */
+static void expose_what_if(struct store *store, struct text *to)
+{
+    struct store_what_if found;
+    store_what_if(store, &found);
+    double reads = MAX(found.reads, 1);
+    const struct metric_ratio ratios[] = {
+        { S("0.5"), found.half_hits / reads }, { S("1"), found.hits / reads },
+        { S("2"), found.double_hits / reads }, { S("4"), found.fourfold_hits / reads },
+    };
+    metric_expose_ratios(to, F_WHAT_IF, ratios, found.reads >= 1 ? countof(ratios) : 0);
+}
+
 void folders_expose(void *arg, struct text *to)
 {
     static const enum metric_family families[] = {
@@ -407,9 +420,22 @@ void folders_expose(void *arg, struct text *to)
                                                  figure(&all[i], families[k]) };
         metric_expose_family(to, families[k], samples, count);
     }
+    expose_what_if(serve->store, to);
     struct bucket_holds *holds = arena_alloc(to->arena, METRIC_BUCKETS_MAX * sizeof(*holds));
     store_bucket_holds(serve->store, holds);
     metric_buckets_expose(to, holds);
+}
+
+static void tell_what_if(struct store *store, struct status_document *to)
+{
+    struct store_what_if found;
+    store_what_if(store, &found);
+    uint64_t reads = (uint64_t)found.reads;
+    document_number(to, "cache.what_if.reads", reads);
+    document_ratio(to, "cache.what_if.hit_ratio", (uint64_t)found.hits, reads);
+    document_ratio(to, "cache.what_if.half.hit_ratio", (uint64_t)found.half_hits, reads);
+    document_ratio(to, "cache.what_if.double.hit_ratio", (uint64_t)found.double_hits, reads);
+    document_ratio(to, "cache.what_if.fourfold.hit_ratio", (uint64_t)found.fourfold_hits, reads);
 }
 
 void folders_tell(struct serve *serve, struct arena *keep, struct status_document *to)
@@ -419,6 +445,7 @@ void folders_tell(struct serve *serve, struct arena *keep, struct status_documen
     document_text(to, "cache.folder", slice_of(sum.folder));
     document_store(to, "cache", &sum);
     document_text(to, "cache.warning", S(""));
+    tell_what_if(serve->store, to);
     for (size_t i = 0; i < store_folder_count(serve->store); i++) {
         store_folder_status(serve->store, i, &status);
         slice small = cli_small_cache(slice_of(status.folder), status.size_bytes, status.derived,

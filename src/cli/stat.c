@@ -174,6 +174,20 @@ static void print_cache(struct arena *keep, json_t *root)
                        : "           {path}: out of service\n");
 }
 
+/* An older service does not tell it. */
+static void print_what_if(struct arena *keep, json_t *root)
+{
+    json_t *found = find(root, "cache.what_if");
+    if (!found)
+        return;
+    if (!number_of(found, "reads"))
+        puts("what if    not known yet: too few of the cached objects were read again");
+    else
+        print_line(keep, found, "what if    the hit ratio of parts of objects is {hit_ratio}; with "
+                                "a cache of 0.5, 2 and 4 times the size, it would be about "
+                                "{half.hit_ratio}, {double.hit_ratio} and {fourfold.hit_ratio}\n");
+}
+
 static void print_answers_first(struct arena *keep, json_t *root)
 {
     json_int_t seconds = number_of(root, "worth.last_minute.seconds");
@@ -186,6 +200,7 @@ static void print_answers_first(struct arena *keep, json_t *root)
                arena_printf(keep, " in the last %jd s", (intmax_t)seconds));
     print_saved(keep, find(root, "worth.all"));
     print_cache(keep, root);
+    print_what_if(keep, root);
     if (*text_of(root, "cache.warning"))
         print_line(keep, root, "warning    {cache.warning}\n");
     print_line(keep, root, "memory     {memory.bytes} ({memory.from})\n");

@@ -89,9 +89,14 @@ bool mean_age_count(struct mean_age *policy, uint64_t touches)
     return before + touches >= relaxed(&policy->tick_end);
 }
 
+uint64_t mean_age_mask(const struct mean_age *policy)
+{
+    return relaxed(&policy->sampler.mask);
+}
+
 bool mean_age_samples(const struct mean_age *policy, uint64_t hash)
 {
-    return !(hash & relaxed(&policy->sampler.mask));
+    return !(hash & mean_age_mask(policy));
 }
 
 uint64_t mean_age_now(const struct mean_age *policy)

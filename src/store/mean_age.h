@@ -45,6 +45,7 @@ bool mean_age_count(struct mean_age *policy, uint64_t touches);
 /* True if this touch must go to mean_age_sample, after it was counted. About 1,000 of all records
  * that are touched are sampled. Any thread. */
 bool mean_age_samples(const struct mean_age *policy, uint64_t hash) MUST_USE;
+uint64_t mean_age_mask(const struct mean_age *policy) MUST_USE;    /* sampled hashes lack its bits */
 void mean_age_sample(struct mean_age *policy, uint64_t hash);
 /* The same, for a touch that was counted earlier: `now` is mean_age_now() of that time. */
 void mean_age_sample_at(struct mean_age *policy, uint64_t hash, uint64_t now);

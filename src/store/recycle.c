@@ -816,6 +816,15 @@ static void wait_for_work(struct volume *volume, uint64_t swept_ms, uint64_t wai
         cond_wait_until(&rule->more, &rule->lock, mono_ns() + wait * 1000000u);
 }
 
+/* Under the lock of the rule. */
+static void take_for_what_if(struct volume *volume)
+{
+    struct rule *rule = &volume->rule;
+    uint64_t extents = atomic_load(&volume->space.size_bytes) /
+                       MAX(1u, atomic_load(&volume->space.extent_bytes));
+    what_if_take(rule->what_if, mean_age_now(rule->policy), extents);
+}
+
 /* Both get their turn, however often one of them is due. */
 static void do_upkeep(struct volume *volume)
 {
@@ -834,6 +843,7 @@ void *recycle_run(void *arg)
         wait_for_work(volume, swept_ms, age_files_are_due(volume) ? SAVE_MS : WAIT_MS);
         bool wanted = makes_room(volume);
         bool sweeps = !rule_is_swept(rule) && mono_ms() >= swept_ms + SWEEP_MS;
+        take_for_what_if(volume);
         pthread_mutex_unlock(&rule->lock);
         if (wanted)
             make_room(volume);
@@ -841,6 +851,7 @@ void *recycle_run(void *arg)
             sweep(volume);
         else
             do_upkeep(volume);
+        what_if_run(rule->what_if, mono_ms());
         if (sweeps)
             swept_ms = mono_ms();
         pthread_mutex_lock(&rule->lock);

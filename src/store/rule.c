@@ -42,6 +42,7 @@ static bool ring_put(struct rule_ring *ring, uint64_t hash, uint64_t now)
 void rule_init(struct rule *rule, uint64_t records)
 {
     rule->policy = mean_age_new(records);
+    rule->what_if = what_if_new(records);
     rule->records = records;
     rule->swept = NEVER_SWEPT;
     rule->wanted = ADMIT_NO;
@@ -54,6 +55,7 @@ void rule_init(struct rule *rule, uint64_t records)
 
 void rule_follow(struct rule *rule, uint64_t records)
 {
+    what_if_follow(rule->what_if, records);
     if (records / 2 < rule->records && records >= rule->records / 4)
         return;
     mean_age_resize(rule->policy, records);
@@ -63,10 +65,19 @@ void rule_follow(struct rule *rule, uint64_t records)
 void rule_end(struct rule *rule)
 {
     mean_age_free(&rule->policy);
+    what_if_free(&rule->what_if);
     pthread_cond_destroy(&rule->more);
     pthread_mutex_destroy(&rule->lock);
     free(rule->extents);
     free(rule->numbers);
+}
+
+/* Both masks are low bits, so one of the two samples has all records of the other. */
+static void set_unsampled(struct rule *rule)
+{
+    uint64_t mask = mean_age_mask(rule->policy) & what_if_mask(rule->what_if);
+    if (mask != atomic_load_explicit(&rule->unsampled, memory_order_relaxed))
+        atomic_store_explicit(&rule->unsampled, mask, memory_order_relaxed);
 }
 
 void rule_drain(struct rule *rule)
@@ -75,19 +86,26 @@ void rule_drain(struct rule *rule)
     for (;; ring->tail++) {
         struct rule_touch *place = &ring->places[ring->tail % RULE_RING];
         if (atomic_load_explicit(&place->turn, memory_order_acquire) != ring->tail + 1)
-            return;
+            break;
         mean_age_sample_at(rule->policy, place->hash, place->now);
+        what_if_note(rule->what_if, place->hash);
         atomic_store_explicit(&place->turn, ring->tail + RULE_RING, memory_order_release);
     }
+    set_unsampled(rule);
 }
 
 /* ---- touches ---- */
+
+static bool is_sampled(const struct rule *rule, uint64_t hash)
+{
+    return !(hash & atomic_load_explicit(&rule->unsampled, memory_order_relaxed));
+}
 
 /* Counts touches, the last one of this record. */
 static void count(struct rule *rule, uint64_t touches, uint64_t hash)
 {
     bool due = mean_age_count(rule->policy, touches);
-    bool full = mean_age_samples(rule->policy, hash) &&
+    bool full = is_sampled(rule, hash) &&
                 ring_put(&rule->ring, hash, mean_age_now(rule->policy));
     due = due && !atomic_exchange(&rule->due, true);
     if (due || full)
@@ -96,7 +114,7 @@ static void count(struct rule *rule, uint64_t touches, uint64_t hash)
 
 void rule_touch(struct rule *rule, uint8_t *bunch, uint64_t hash)
 {
-    if (++*bunch < BUNCH && !mean_age_samples(rule->policy, hash))
+    if (++*bunch < BUNCH && !is_sampled(rule, hash))
         return;
     count(rule, *bunch, hash);
     *bunch = 0;
@@ -151,16 +169,14 @@ static enum mean_age_verdict judge(struct rule *rule, uint64_t hash, enum mean_a
                   : mean_age_admit(rule->policy, hash, before);
 }
 
-bool rule_admits(struct rule *rule, uint64_t hash, bool always)
+static bool admits(struct rule *rule, uint64_t hash, bool always, bool is_read)
 {
-    count(rule, 1, hash);
-    return rule_admits_ahead(rule, hash, always);
-}
-
-bool rule_admits_ahead(struct rule *rule, uint64_t hash, bool always)
-{
+    if (is_read)
+        count(rule, 1, hash);
     pthread_mutex_lock(&rule->lock);
     rule_advance(rule);
+    if (is_read)
+        what_if_missed(rule->what_if);
     enum mean_age_room before = room(rule);
     enum mean_age_verdict verdict = judge(rule, hash, before, always);
     if (verdict == RECYCLE_FOR_ANY && before == ROOM_FOR_HOT)
@@ -169,6 +185,16 @@ bool rule_admits_ahead(struct rule *rule, uint64_t hash, bool always)
         want(rule, verdict, false);
     pthread_mutex_unlock(&rule->lock);
     return verdict != ADMIT_NO;
+}
+
+bool rule_admits(struct rule *rule, uint64_t hash, bool always)
+{
+    return admits(rule, hash, always, true);
+}
+
+bool rule_admits_ahead(struct rule *rule, uint64_t hash, bool always)
+{
+    return admits(rule, hash, always, false);
 }
 
 void rule_take_room(struct rule *rule, uint64_t bytes)

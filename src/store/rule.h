@@ -10,6 +10,7 @@
 
 #include "store/extent.h"
 #include "store/mean_age.h"
+#include "store/what_if.h"
 
 /* Sampled touches on their way to the policy. Any thread puts them in without a lock. If the ring
  * is full, a touch is lost. */
@@ -45,6 +46,9 @@ struct rule {
     uint64_t swept;                   /* the tick of the latest sweep; NEVER_SWEPT: none yet */
     atomic_bool due;                  /* a tick has ended */
     struct rule_ring ring;
+    struct what_if *what_if;          /* caches of other sizes */
+    _Atomic uint64_t unsampled;       /* a record goes into the ring if its hash has none of these
+                                       * bits: it is in the sample of the policy or of what_if */
     enum mean_age_room next_class;    /* for which records the next extent of the log has room */
     _Atomic uint32_t log_class;       /* enum mean_age_room: for which records the log has room */
     _Atomic int64_t room_left;        /* bytes that the log can take, minus those in the queue */
@@ -80,7 +84,7 @@ static inline uint32_t rule_first_unit(uint32_t unit)
 /* Counts a touch of a record. `bunch` is the number of touches of the calling thread that are not
  * counted yet. Takes no lock. */
 void rule_touch(struct rule *rule, uint8_t *bunch, uint64_t hash);
-/* Gives the policy the sampled touches. Under the lock. */
+/* Gives the policy and what_if the sampled touches. Under the lock. */
 void rule_drain(struct rule *rule);
 /* Gives the policy the sampled touches, and begins the next tick if it is due. But if the latest
  * sweep is MEAN_AGE_UNSWEPT ticks old, the next tick waits for another sweep. Under the lock. */

@@ -247,6 +247,20 @@ void store_status(struct store *store, struct store_status *ret)
     }
 }
 
+void store_what_if(struct store *store, struct store_what_if *ret)
+{
+    *ret = (struct store_what_if){ 0 };
+    for (size_t i = 0; i < store->volume_count; i++) {
+        struct what_if_hits hits;
+        what_if_hits(store->volumes[i]->rule.what_if, &hits);
+        ret->reads += hits.reads;
+        ret->hits += hits.hits[WHAT_IF_SAME];
+        ret->half_hits += hits.hits[WHAT_IF_HALF];
+        ret->double_hits += hits.hits[WHAT_IF_DOUBLE];
+        ret->fourfold_hits += hits.hits[WHAT_IF_FOURFOLD];
+    }
+}
+
 void store_bucket_holds(struct store *store, struct bucket_holds *ret)
 {
     tallies_holds(store->installation.tallies, ret);

@@ -120,6 +120,13 @@ struct store_status {
         int64_t scrubbed_s;           /* wall clock: end of the latest full scrub; 0: none */
     } work;
 };
+/* Reads of records lately, and how many of them were hits, or would have been in a cache of another
+ * size, by an estimate (what_if.h). A record has at most 1 MiB of an object. Sums of all folders; 0
+ * as long as too few records were read again. Any thread. */
+struct store_what_if {
+    double reads, hits, half_hits, double_hits, fourfold_hits;
+};
+void store_what_if(struct store *store, struct store_what_if *ret);
 size_t store_folder_count(const struct store *store);
 /* Adds the bytes and objects of each bucket to ret[METRIC_BUCKETS_MAX], by the numbers of the
  * buckets (metric_bucket). Any thread; waits for no disk. */
