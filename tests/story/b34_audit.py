@@ -5,7 +5,7 @@ from jobs import Jobs
 
 READER, KEEPER, SECRET = "AUDITREADER", "AUDITKEEPER", "audit/secret+of/both"
 
-with Story("b30 an audit line for each action") as story:
+with Story("b34 an audit line for each action") as story:
     origin = story.origin("objects=bucket/d/%02d 4 1000")
     policies = {READER: [{"allow": ["read", "list"]}], KEEPER: [{"allow": ["read", "list", "cache"]}]}
     keys = [{"access_key": key, "secret_key": SECRET, "policy": policy} for key, policy in policies.items()]
