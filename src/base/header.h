@@ -9,8 +9,7 @@
 #include "base/slice.h"
 
 enum header_fate {
-    HEADER_UNKNOWN, HEADER_OURS, HEADER_UNSENT, HEADER_SENT, HEADER_UNSIGNED, HEADER_ORIGIN,
-    HEADER_FOREIGN
+    HEADER_UNKNOWN, HEADER_OURS, HEADER_UNSENT, HEADER_SENT, HEADER_ORIGIN, HEADER_FOREIGN
 };
 
 /* The columns `fate`, `times` and `right` of a row; header.def explains their values. */

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/guard.h"
 #include "base/metric.h"
+#include "base/span.h"
 #include "cache/inside.h"
 #include "s3/encode.h"
 
@@ -123,6 +124,7 @@ void fetch_send(struct fetch *fetch)
         .as = identity_as(fetch->asked.as.who),
         .list_id = fetch->asked.as.list_id,
         .rank = fetch->asked.as.rank,
+        .trace = fetch->request.trace,
     };
     origin_start(fetch->inflight->rules->origin, &fetch->request.call);
 }
@@ -148,6 +150,8 @@ struct fetch *fetch_start(struct inflight *inflight, enum fetch_kind kind,
     fetch->sent.at_ms = ageing_ms();
     fetch->sent.answers = inflight->learnt.answers;
     fetch->asked.as = *asker;
+    fetch->asked.as.trace = NULL;
+    trace_copy(asker->trace, &fetch->request.arena, &fetch->request.trace);
     fetch->sent.rights = permit_note_now(&asker->grant, inflight->name.bucket);
     fetch->readers.count = 1;
     fetch->readers.client = !asker->ahead;
@@ -258,9 +262,12 @@ struct fetch *fetch_join_this(struct fetch *fetch)
 
 void fetch_joined(struct fetch *fetch, const struct asker *asker)
 {
-    if (fetch)
-        fetch->readers.client |= !asker->ahead;
-    if (!fetch || fetch->answered || fetch->over)
+    if (!fetch)
+        return;
+    fetch->readers.client |= !asker->ahead;
+    if (asker->trace)
+        span_link(asker->trace->span, &fetch->request.call.trace);
+    if (fetch->answered || fetch->over)
         return;
     struct asker *as = &fetch->asked.as;
     bool sooner = asker->rank < as->rank ||

@@ -43,6 +43,7 @@ struct asker {
     bool ahead;                   /* as in struct get_ask */
     enum store_records among;     /* likewise */
     enum origin_rank rank;        /* likewise */
+    const struct trace *trace;    /* likewise; NULL in a fetch, which may outlive the request */
 };
 
 /* The question of a fetch to the origin. The caller of fetch_start sets proof and upgrade while it
@@ -138,6 +139,7 @@ struct fetch {
         struct origin_call call;
         struct http_field fields[3];
         struct arena arena;
+        struct trace trace;       /* of the request that started the fetch */
         int status;               /* of the answer */
     } request;
     struct admission admission;
@@ -168,7 +170,8 @@ struct fetch *fetch_join(struct inflight *inflight, uint64_t etag_hash, uint64_t
 uint64_t fetch_next_claim(struct inflight *inflight, uint64_t etag_hash, uint64_t from);
 struct fetch *fetch_join_this(struct fetch *fetch) MUST_USE;
 /* Notes that this reader waits for the fetch, too. If the reader is of a lower rank, or belongs to
- * no list, the fetch waits for a connection in its place. Accepts NULL. Under the lock. */
+ * no list, the fetch waits for a connection in its place. The span of the reader gets a link to
+ * that of the fetch. Accepts NULL. Under the lock. */
 void fetch_joined(struct fetch *fetch, const struct asker *asker);
 /* To be called when a reader has come to this offset. Paces streams that are not stored. Under the
  * lock. */

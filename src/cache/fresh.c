@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/metric.h"
+#include "base/span.h"
 #include "cache/inside.h"
 #include "cache/paging.h"
 #include "s3/encode.h"
@@ -301,14 +302,14 @@ static void on_done(struct origin_call *call, enum err err)
 static const struct origin_events events = { on_head, on_body, on_done };
 
 static struct list_page *list_page_start(struct fresh *fresh, const struct rules *rules,
-                                         const struct identity *who, const struct object_name *name,
+                                         const struct asker *asker, const struct object_name *name,
                                          slice prefix, slice start_after)
 {
     check(prefix.len <= name->key.len);    /* it is the beginning of the key */
     struct list_page *page = must_alloc(sizeof(*page));
     page->fresh = fresh;
     page->rules = rules;
-    page->who = who;
+    page->who = asker->who;
     page->refs = 1;
     page->name = (struct object_name){
         .endpoint = arena_copy(&page->arena, name->endpoint),
@@ -335,8 +336,9 @@ static struct list_page *list_page_start(struct fresh *fresh, const struct rules
         .bucket = page->name.bucket,
         .query = text_slice(&query),
         .no_retry = true,    /* gets that wait for it can send a HEAD instead */
-        .as = identity_as(who),
+        .as = identity_as(asker->who),
     };
+    trace_copy(asker->trace, &page->arena, &page->call.trace);
     metric_add(M_CACHE_PAGES, 1);
     origin_start(rules->origin, &page->call);
     return page;
@@ -356,9 +358,10 @@ static struct list_page *running_list_page(struct fresh *fresh, const struct rul
 }
 
 struct list_page *fresh_list_page(struct fresh *fresh, const struct rules *rules,
-                                  const struct identity *who, const struct object_name *name,
+                                  const struct asker *asker, const struct object_name *name,
                                   bool own_only)
 {
+    const struct identity *who = asker->who;
     struct arena scratch = { 0 };
     slice start_after;
     struct list_page *page = NULL;
@@ -368,9 +371,11 @@ struct list_page *fresh_list_page(struct fresh *fresh, const struct rules *rules
     if (rules->by_listing && !is_refused(fresh, rules, who, name->bucket, prefix, ageing_s())) {
         if (!own_only)
             page = running_list_page(fresh, rules, name);
+        if (page && asker->trace)
+            span_link(asker->trace->span, &page->call.trace);
         if (!page && cache_fetch_may_begin(fresh->cache)) {
             if (paging_start(fresh->paging, &scratch, &folder, name->key, own_only, &start_after))
-                page = list_page_start(fresh, rules, who, name, prefix, start_after);
+                page = list_page_start(fresh, rules, asker, name, prefix, start_after);
             else
                 cache_fetch_ended(fresh->cache);
         }

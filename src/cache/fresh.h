@@ -9,6 +9,7 @@
 
 #include "cache/flight.h"
 
+struct asker;
 struct fresh;
 struct list_page;
 
@@ -18,10 +19,10 @@ void fresh_free(struct fresh **fresh);
 /* Joins a page in progress that may cover this key, or starts one. Returns a reference; the caller
  * then waits with fresh_look. Returns NULL if the caller must ask by HEAD, because this origin,
  * prefix or key can't be listed, or too many fetches are in progress. If own_only, it joins no
- * page, and starts one with the identity `who`: for a caller whose joined page did not cover the
- * key. */
+ * page, and starts one with the identity of `asker`: for a caller whose joined page did not cover
+ * the key. */
 struct list_page *fresh_list_page(struct fresh *fresh, const struct rules *rules,
-                                  const struct identity *who, const struct object_name *name,
+                                  const struct asker *asker, const struct object_name *name,
                                   bool own_only) MUST_USE;
 
 enum list_page_state { PAGE_RUNNING, PAGE_COVERS, PAGE_LACKS, PAGE_MISSES };

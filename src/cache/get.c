@@ -327,14 +327,14 @@ static enum err decide(struct get *get)
     if (!answer->err)
         answer->err = s3_range_resolve(&range, get->metadata->size, &answer->first, &answer->end,
                                        &answer->partial);
-    if (!answer->err && get->ask.to && !get->ask.head_only &&
-        answer->end - answer->first > get->ask.to_bytes)
+    if (!answer->err && get->ask.to.at && !get->ask.head_only &&
+        answer->end - answer->first > get->ask.to.bytes)
         return get_fail(get, ERR_TOO_LARGE);
     if (answer->err || get->ask.head_only || answer->first == answer->end) {
         get_let_go(get);
         return get_go(get, GET_READY);
     }
-    plan_begin(&get->plan, get->metadata, answer->first, answer->end, get->ask.to);
+    plan_begin(&get->plan, get->metadata, answer->first, answer->end, get->ask.to.at);
     return get_go(get, GET_FIRST);
 }
 

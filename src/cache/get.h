@@ -40,11 +40,14 @@ struct get_ask {
      * so that the store can keep them. */
     enum store_records among;
     bool lends;                   /* as store_to.lends */
-    /* NULL, or memory for the bytes. An object with more bytes is ERR_TOO_LARGE. Where it can, the
-     * store reads directly into this memory (store_read). If get_next returns bytes that lie
-     * elsewhere, the caller copies them. */
-    void *to;
-    uint64_t to_bytes;
+    /* Memory for the bytes; `at` is NULL if there is none. An object with more bytes is
+     * ERR_TOO_LARGE. Where it can, the store reads directly into this memory (store_read). If
+     * get_next returns bytes that lie elsewhere, the caller copies them. */
+    struct get_memory {
+        void *at;
+        uint64_t bytes;
+    } to;
+    const struct trace *trace;    /* of the request, for the calls to the origin; or NULL */
 };
 
 /* The source of the bytes, or of the decision. */
@@ -122,8 +125,8 @@ enum err get_run_copy(const struct get *get, slice bytes, void *to) MUST_USE;
  * then end those that it can spare. */
 bool gets_are_scarce(const struct cache_loop *loop);
 const struct get_cost *get_cost(const struct get *get);
-/* True while the disk may write to ask.to. It may do so after the end of the get, until the loop's
- * store_io is freed. A caller that needs the memory back waits for changed() first. */
+/* True while the disk may write to ask.to.at. It may do so after the end of the get, until the
+ * loop's store_io is freed. A caller that needs the memory back waits for changed() first. */
 bool get_writes(const struct get *get);
 /* Ends the get, at any time. A fetch whose record the store admitted goes on to the end of the
  * record (rule H6 in src/README.md). */

@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/metric.h"
+#include "base/span.h"
 #include "cache/alias.h"
 #include "cache/inside.h"
 
@@ -301,6 +302,7 @@ static struct shared *ask_origin(struct lists *lists, const struct list_ask *ask
     shared->sent_ms = ageing_ms();
     shared->reuse_ms = reuse_ms(lists, ask);
     shared->call = make_call(&shared->arena, ask);
+    trace_copy(ask->trace, &shared->arena, &shared->call.trace);
     list_init(&shared->link);
     list_init(&shared->age_link);
     list_init(&shared->waiters);
@@ -327,6 +329,8 @@ static struct shared *join_or_ask(struct lists *lists, const struct list_ask *as
     slice key = key_of(&scratch, ask);
     struct shared *shared = ask->newest ? NULL : find(lists, key, ageing_ms());
     *ret_reused = shared && shared->over;
+    if (shared && !shared->over && ask->trace)
+        span_link(ask->trace->span, &shared->call.trace);
     if (shared)
         metric_add(shared->over ? M_LISTS_REUSED : M_LISTS_JOINED, 1);
     else

@@ -25,6 +25,7 @@ struct list_ask {
     const struct http_field *fields;
     size_t field_count;
     bool newest;                  /* the client sent no-cache: no earlier call is used */
+    const struct trace *trace;    /* of the request; NULL: none */
 };
 
 struct list_answer {

@@ -16,7 +16,7 @@ enum err get_wait_for_page(struct get *get)
     if (!pages->page) {
         pages->seen_s = atomic_load(&get->metadata->validated_s);
         pages->page = fresh_list_page(get->of.loop->cache->fresh, get->ask.rules,
-                                      get->of.asker.who, &get->of.name, pages->count > 0);
+                                      &get->of.asker, &get->of.name, pages->count > 0);
     }
     if (!pages->page)
         return get_go(get, GET_PROBE);

@@ -19,6 +19,16 @@ static slice fact(struct arena *keep, slice value)
     return word.len ? word : S("-");
 }
 
+static void add_trace(struct text *line, const struct trace *trace)
+{
+    char id[2 * sizeof(trace->id)];
+    if (!trace->given)
+        return;
+    hex_write(trace->id, sizeof(trace->id), id);
+    text_add(line, S(" trace_id="));
+    text_add(line, (slice){ id, sizeof(id) });
+}
+
 void access_line_refused(struct front *front, struct arena *keep, const struct http_refused *what,
                          slice access_key, slice id, int status)
 {
@@ -28,10 +38,15 @@ void access_line_refused(struct front *front, struct arena *keep, const struct h
     slice path = fact(keep, what->head ? what->head->path : S(""));
     slice query = fact(keep, what->head ? query_unproved(keep, what->head->query) : S(""));
     access_key = fact(keep, access_key);
+    struct trace trace = { 0 };
+    struct text traced = text_in(keep);
+    if (what->head)
+        trace_read(keep, what->head, &trace);
+    add_trace(&traced, &trace);
     log_access("refused", "id=%.*s peer=%.*s access_key=%.*s method=%.*s path=%.*s query=%.*s "
-               "status=%d err=%s why=\"%s\"", SLICE_ARG(id), SLICE_ARG(what->peer),
+               "status=%d err=%s why=\"%s\"%.*s", SLICE_ARG(id), SLICE_ARG(what->peer),
                SLICE_ARG(access_key), SLICE_ARG(method), SLICE_ARG(path), SLICE_ARG(query), status,
-               err_name(what->err), what->why);
+               err_name(what->err), what->why, SLICE_ARG(text_slice(&traced)));
 }
 
 static void add_word(struct text *line, slice name, slice word)
@@ -73,5 +88,6 @@ void access_line_write(const struct call *call, const struct http_outcome *outco
         add_number(&line, S(" items="), access->items);
         add_number(&line, S(" failed="), access->failed);
     }
+    add_trace(&line, &call->trace);
     log_access_line("request", text_slice(&line));
 }

@@ -84,6 +84,7 @@ void slot_begin(struct batch *batch, size_t index)
     slot->err = item_ask(&batch->judge, item, &ask);
     ask.list_id = (uintptr_t)batch;
     ask.lends = !http_request_is_tls(batch->call->http);
+    ask.trace = call_trace(batch->call);
     batch->judge.quiet |= slot->err && batch->end.failed >= LOGGED_MAX;
     if (slot->err)
         return;

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/metric.h"
+#include "base/span.h"
 #include "front/inside.h"
 #include "store/pin.h"
 
@@ -165,6 +166,7 @@ static void ended(void *arg, const struct http_outcome *outcome)
         metric_add(M_FRONT_INCOMPLETE, 1);
     if (front_logs(call->front))
         access_line_write(call, outcome);
+    server_span_end(call, outcome);
 }
 
 static void reply_refused(struct call *call)
@@ -185,6 +187,8 @@ void front_handle(void *arg, struct http_request *request)
     struct call *call = &judged->call;
     call->http = request;
     http_request_on_end(request, ended, call);
+    span_text(call->trace.span, "url.scheme",
+              http_request_is_tls(request) ? S("https") : S("http"));
     if (call->s3.op == S3_OP_COUNT)
         metric_add(M_REQ_OTHER, 1);
     if (!call->err) {

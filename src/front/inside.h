@@ -92,6 +92,7 @@ struct call {
     const struct rules *rules;    /* of the origin that the call may go to (rules.c), or NULL */
     const struct form *form;      /* of a PostObject, after the form was read; else NULL */
     slice content_range;          /* the header Content-Range of an error answer; empty: none */
+    struct trace trace;           /* of the request (server_span.c) */
 
     void (*gone)(void *arg);      /* called once when the request ends; NULL: no call */
     void *gone_arg;
@@ -155,6 +156,20 @@ slice audit_word(struct arena *keep, slice value) MUST_USE;
 /* `more` is facts that the call did not name, each after a space. Any thread. */
 void audit_end(const struct audit *audit, enum err err, slice more);
 void audit_refused(const struct call *call);    /* call->err; nothing if the call is no action */
+
+/* ---- server_span.c ---- */
+/* Reads the trace of a request from its head. */
+void trace_read(struct arena *keep, const struct request_head *head, struct trace *ret);
+/* Reads the trace of a call, decides whether the call is recorded, and begins its span. Call it
+ * when the operation is known. If not `proved`, anybody may have sent the request, so it is never
+ * recorded. */
+void server_span_begin(struct call *call, bool proved);
+void server_span_end(struct call *call, const struct http_outcome *outcome);
+/* Returns the trace of a call for what does its work, or NULL if it has none. */
+static inline const struct trace *call_trace(const struct call *call)
+{
+    return call->trace.given ? &call->trace : NULL;
+}
 
 /* ---- judge.c ---- */
 /* The valid secrets of a key, the current one first. There are two during a rotation. */

@@ -234,6 +234,7 @@ static void read_call(struct front *front, struct http_loop *http, struct arena 
     else if (!(call->err = judge_overrides(call)) &&
              !(call->err = judge_foreign(call, &judged->claim)))
         call->err = judged->form ? ERR_NO_AUTH : right_judge(call);
+    server_span_begin(call, !judged->form && judged->client != &preflight_client);
 }
 
 static enum err judge_list(const struct call *call, uint64_t bytes, slice *ret_detail)

@@ -93,6 +93,7 @@ void list_read(struct call *call)
         .bucket = call->s3.bucket,
         .query = forward_query(call->keep, &call->s3),
         .newest = call->s3.no_cache || call->rules->freshness == FRESH_ALWAYS,
+        .trace = call_trace(call),
     };
     ask.fields = forward_fields(call->keep, call, &ask.field_count);
     struct list_reply *list = arena_alloc(call->keep, sizeof(*list));

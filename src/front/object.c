@@ -311,6 +311,7 @@ struct get_ask object_ask(const struct call *call, slice version)
                       (call->rules->freshness == FRESH_TTL && !alias_is_plain(call->s3.key)),
         .want_checksums = call->s3.checksum_mode,
         .reader = reader_of(call->client),
+        .trace = call_trace(call),
     };
 }
 

@@ -142,6 +142,7 @@ void pass_call_origin(struct pass *pass)
     if (!pass->origin_ticket)
         pass->origin_ticket = ticket_ref(pass->ticket);
     atomic_fetch_add(&pass->refs, 1);
+    pass->request.origin.trace = pass->request.trace;
     origin_start(pass->rules->origin, &pass->request.origin);
 }
 
@@ -220,6 +221,7 @@ static void make_request(struct pass_request *request, struct arena *keep, const
         .query = forward_query(keep, &call->s3),
         .as = identity_as(&call->client->who),
     };
+    trace_copy(call_trace(call), keep, &request->trace);
     request->fields = forward_fields(keep, call, &request->field_count);
     request->origin.fields = request->fields;
     request->origin.field_count = request->field_count;

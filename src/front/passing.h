@@ -39,6 +39,7 @@ struct pass_request {
     struct http_field *fields;    /* with room for fields that the intake adds (intake.h) */
     size_t field_count;           /* number of fields without the intake's fields */
     slice plain_query;            /* the query before preflight_name_key changed it, if it did */
+    struct trace trace;           /* of the client's request */
 };
 
 /* The head of the origin's answer, and the outcome of the origin call. The origin's thread writes

@@ -176,8 +176,8 @@ static enum err ask_for(struct run *run, struct get_ask *ret)
     ret->lends = true;
     atomic_fetch_add(&fill->refused, err == ERR_POLICY);
     arena_free(&worker->scratch);
-    ret->to = run->to;
-    ret->to_bytes = item->length == ITEM_OPEN ? item->max : item->length;
+    ret->to.at = run->to;
+    ret->to.bytes = item->length == ITEM_OPEN ? item->max : item->length;
     return err;
 }
 

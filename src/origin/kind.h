@@ -67,6 +67,8 @@ struct origin_hook {
     bool headed;
     int status;
     const char *why;  /* details of a failure, beyond its enum err; or NULL */
+    struct span *span;                  /* of a call that is recorded; else NULL */
+    uint64_t body_bytes;                /* of the answer, taken so far */
 };
 
 void hook_on(struct origin_hook *hook, struct origin *origin, struct origin_call *call);
@@ -75,6 +77,11 @@ enum origin_take hook_body(struct origin_hook *hook, slice bytes);
 /* Ends a call: it belongs to its caller again. The kind then frees its own struct around the
  * hook. */
 void hook_done(struct origin_hook *hook, enum err err);
+
+/* client_span.c: the span of a call (base/span.h). The hook calls these functions. */
+void client_span_begin(struct origin_hook *hook);
+void client_span_head(struct origin_hook *hook, const struct origin_reply *reply);
+void client_span_end(struct origin_hook *hook, enum err err);
 
 /* Returns the value of a field that the call sends, by its lower-case name. The ptr is NULL if
  * there is no such field. */

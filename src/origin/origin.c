@@ -44,6 +44,7 @@ void hook_on(struct origin_hook *hook, struct origin *origin, struct origin_call
     *hook = (struct origin_hook){ .magic = HOOK_MAGIC, .origin = origin, .call = call };
     metric_gauge_add(M_ORIGIN_CALLS, 1);
     atomic_fetch_add(&origin->calls, 1);
+    client_span_begin(hook);
     call->priv = hook;
 }
 
@@ -55,6 +56,7 @@ void hook_head(struct origin_hook *hook, const struct origin_reply *reply)
     hook->status = reply->status;
     atomic_store(&hook->origin->answered_s, wall_s());
     metric_time(M_ORIGIN_FIRST_BYTE, reply->first_byte_ns);
+    client_span_head(hook, reply);
     hook->call->events->head(hook->call, reply);
 }
 
@@ -62,8 +64,10 @@ enum origin_take hook_body(struct origin_hook *hook, slice bytes)
 {
     check(hook->magic == HOOK_MAGIC && hook->headed && bytes.len > 0);
     enum origin_take take = hook->call->events->body(hook->call, bytes);
-    if (take == ORIGIN_TAKEN)
+    if (take == ORIGIN_TAKEN) {
         metric_add(M_ORIGIN_BYTES_IN, bytes.len);
+        hook->body_bytes += bytes.len;
+    }
     return take;
 }
 
@@ -122,6 +126,7 @@ void hook_done(struct origin_hook *hook, enum err err)
         metric_add(M_ORIGIN_ERROR, 1);
     else
         metric_add(M_ORIGIN_OK, 1);
+    client_span_end(hook, err);
     pthread_mutex_lock(lock_of(call));
     call->priv = NULL;
     pthread_mutex_unlock(lock_of(call));
@@ -146,6 +151,7 @@ void origin_start(struct origin *origin, struct origin_call *call)
     check(!call->form || call->body);    /* `body` is the file of the form */
     check(call->fields || !call->field_count);
     check(call->events && call->events->head && call->events->body && call->events->done);
+    trace_child(&call->trace, &call->trace);
     pthread_mutex_lock(lock_of(call));    /* the call may run, but can't end before the unlock */
     origin->kind->start(origin, call);
     pthread_mutex_unlock(lock_of(call));

@@ -10,6 +10,7 @@
 #define ORIGIN_ORIGIN_H
 
 #include "base/list.h"
+#include "base/trace.h"
 #include "base/url_kind.h"
 #include "s3/form.h"
 #include "s3/request.h"
@@ -103,6 +104,9 @@ struct origin_call {
      * during the call must then call origin_ask_again. */
     _Atomic uint64_t list_id;
     _Atomic enum origin_rank rank;      /* the same goes for this */
+    /* The trace of the request that the call is for; see trace_copy. origin_start replaces it by
+     * the context of the call itself, to which other spans may link. */
+    struct trace trace;
     void *priv;                         /* used by src/origin; must be NULL at first */
 };
 

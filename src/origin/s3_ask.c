@@ -11,8 +11,8 @@
 #include "base/clock.h"
 #include "origin/s3.h"
 
-#define EXTRA_FIELDS 5      /* Host, and the fields that the signer adds */
-static_assert(EXTRA_FIELDS > countof(((struct sigv4_signed *)NULL)->fields), "Host fits, too");
+#define EXTRA_FIELDS 7      /* Host, the fields that the signer adds, and those of the trace */
+static_assert(EXTRA_FIELDS >= countof(((struct sigv4_signed *)NULL)->fields) + 3, "all fit");
 
 /* A field name may have characters other than letters, digits, '-' and '_'. Some servers read each
  * such character as '-', and so may read another name. So Penstock refuses a request with such a
@@ -155,17 +155,28 @@ static const struct origin_body *make_form(struct s3 *s3, struct arena *keep,
     return &made->body;
 }
 
-/* Adds the caller's fields that are signed, or, if `unsigned_ones` is true, those that are sent
- * without being signed. Fields about the connection or the signature are never sent. */
-static size_t add_fields(const struct origin_call *asked, bool unsigned_ones,
-                         struct http_field *fields, size_t count)
+/* Adds the caller's fields. Those about the connection or the signature are never sent. */
+static size_t add_fields(const struct origin_call *asked, struct http_field *fields, size_t count)
 {
     for (size_t i = 0; i < asked->field_count; i++) {
         struct http_field field = { asked->fields[i].name, slice_trim(asked->fields[i].value) };
-        enum header_fate fate = header_judge(field.name, S("")).fate;
-        if (fate != HEADER_OURS && (fate == HEADER_UNSIGNED) == unsigned_ones)
+        if (header_judge(field.name, S("")).fate != HEADER_OURS)
             fields[count++] = field;
     }
+    return count;
+}
+
+/* Adds the fields of the trace. They are not signed: a proxy before the origin may replace them. */
+static size_t add_trace(struct arena *keep, const struct trace *trace, struct http_field *fields,
+                        size_t count)
+{
+    if (!trace->given)
+        return count;
+    char *parent = arena_alloc(keep, TRACEPARENT_BYTES);
+    trace_write(trace, parent);
+    fields[count++] = (struct http_field){ S("traceparent"), { parent, TRACEPARENT_BYTES } };
+    if (trace->state.len)
+        fields[count++] = (struct http_field){ S("tracestate"), trace->state };
     return count;
 }
 
@@ -180,13 +191,13 @@ void s3_ask_make(struct s3 *s3, struct arena *keep, const struct origin_call *as
     endpoint_target(keep, &s3->endpoint, asked->bucket, asked->key, asked->query,
                    learnt ? slice_of(region) : S(""), &target);
     fields[0] = (struct http_field){ S("Host"), target.host };
-    size_t count = add_fields(asked, false, fields, 1);
+    size_t count = add_fields(asked, fields, 1);
     const struct origin_body *body = asked->body;
     if (asked->form)
         body = make_form(s3, keep, asked, with, region, &fields[count++]);
     else
         count = add_signature(s3, keep, asked, with, region, &target, fields, count);
-    count = add_fields(asked, true, fields, count);
+    count = add_trace(keep, &asked->trace, fields, count);
     check(count <= asked->field_count + EXTRA_FIELDS);
     const char *method = s3_operation(asked->op)->method_name;
     enum effect effect = s3_effect(asked);

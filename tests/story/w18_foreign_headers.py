@@ -1,38 +1,12 @@
 """Vendors' headers go on, signed; all others do not, and are counted. What nobody here knows takes admin under
 a policy, passes by the cache, and makes the cache ask anew for the bucket it was written to."""
 from forms import *
+from recorder import Recorder
 
 VENDORS = ("x-amz-unheard-of", "x-rgw-a", "x-minio-extract", "x-goog-b", "x-oss-c", "x-cos-d", "x-obs-e", "x-named")
 NEVER = ("Connection", "Keep-Alive", "TE", "Trailer", "Upgrade", "Proxy-Authorization", "Authorization", "Cookie", "X-Auth-Token", "Forwarded",
          "X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP", "Via", "Accept-Encoding", "X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override",
          "X-Original-URL", "X-Rewrite-URL", "X-Amz-Security-Token", "X-Oss-Security-Token", "X_Forwarded_For", "X-Original_URL", "Host")
-
-
-class Recorder(Listener):
-    """Hands requests on to an origin, and keeps their heads."""
-
-    def __init__(self, port):
-        self.heads, self.to = [], port
-        super().__init__()
-
-    def serve(self, connection):
-        heard = b""
-        while b"\r\n\r\n" not in heard:
-            more = connection.recv(65536)
-            if not more:
-                return
-            heard += more
-        head, _, body = heard.partition(b"\r\n\r\n")
-        lines = head.decode("latin-1").split("\r\n")
-        fields = dict((name.lower(), value.strip()) for name, _, value in (line.partition(":") for line in lines[1:]))
-        self.heads.append((lines[0].split(" ")[0], fields))
-        while len(body) < int(fields.get("content-length", 0)):
-            body += connection.recv(65536)
-        with socket.create_connection(("127.0.0.1", self.to)) as up:
-            up.sendall(b"\r\n".join([lines[0].encode("latin-1"), *(f"{n}: {v}".encode("latin-1") for n, v in fields.items() if n != "connection"),
-                                     b"Connection: close"]) + b"\r\n\r\n" + body)
-            while more := up.recv(65536):
-                connection.sendall(more)
 
 
 with Story("w18 vendors' headers") as story:
@@ -44,8 +18,7 @@ with Story("w18 vendors' headers") as story:
                                                                   {"allow": ["admin"], "on": ["bucket/in/"]}]}])
     worker = Client(server.port, *jobs)
 
-    def last(method):
-        return next(fields for m, fields in reversed(recorder.heads) if m == method)
+    last = recorder.last
 
     def signed_names(fields):
         return fields["authorization"].split("SignedHeaders=")[1].split(",")[0].split(";")

@@ -381,7 +381,7 @@ TEST(a_header_is_known_by_its_row_or_by_how_it_begins)
     } cases[] = {
         { "X-Amz-Date", HEADER_OURS }, { "authorization", HEADER_OURS },
         { "X-Forwarded-Proto", HEADER_OURS }, { "X-HTTP-Method-Override", HEADER_OURS },
-        { "accept", HEADER_UNSENT }, { "Range", HEADER_SENT }, { "traceparent", HEADER_UNSIGNED },
+        { "accept", HEADER_UNSENT }, { "Range", HEADER_SENT }, { "traceparent", HEADER_UNSENT },
         { "x-amz-sdk-retry", HEADER_SENT }, { "x-amz-checksum-mode", HEADER_SENT },
         { "x-amz-checksum-crc32", HEADER_ORIGIN }, { "x-amz-meta-a.b", HEADER_ORIGIN },
         { "x-amz-meta-Snowball-Auto-Extract", HEADER_FOREIGN }, { "x-amz-", HEADER_FOREIGN },
