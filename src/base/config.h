@@ -62,6 +62,7 @@ struct config_key {
 
 #define CONFIG_FOLDERS_MAX 64u
 #define CONFIG_ORIGINS_MAX 256u      /* S3 origins with different URLs */
+#define TRACES_HEADERS_MAX 32u       /* pairs of traces_headers */
 
 struct config_folder {
     const char *path;
@@ -126,6 +127,12 @@ bool config_is_everywhere(slice address);
 /* Reads egress_price as a number; an empty text is 0. Returns false if it is no number from 0 to
  * 1000. */
 bool config_price(const char *text, double *ret_dollars) MUST_USE;
+/* Reads traces_ratio. Returns false if it is no number from 0 to 1. */
+bool config_ratio(const char *text, double *ret) MUST_USE;
+/* Cuts the next NAME=VALUE pair off traces_headers. *ret_value, in keep, is decoded. Returns false
+ * if the pair is malformed. */
+bool config_traces_header(slice *rest, struct arena *keep, slice *ret_name,
+                          slice *ret_value) MUST_USE;
 /* Returns true if any client uses Penstock's own credentials at the origin: a row of "keys" has a
  * policy, there are no keys at all, or the setting `lend` is on. Sets *ret_key to the first row
  * with a policy, or to NULL if no row has a policy. */

@@ -79,6 +79,9 @@ const char *config_resolved(struct config *config, const char *path) MUST_USE;
 /* Returns true if `path` is `folder` or lies below it. Both are resolved. */
 bool path_is_inside(slice path, slice folder) MUST_USE;
 
+/* ---- config_traces.c ---- */
+void config_traces_rule(struct config *config, const struct config_group *all);
+
 /* ---- config_rules.c ---- */
 const char *config_bucket_name_breaks(slice name) MUST_USE;  /* the broken rule, or NULL */
 /* Returns the entry for the whole bucket of an entry for a prefix, or NULL. */

@@ -137,6 +137,8 @@ static const struct {
       "needs a token: without one, any process and any browser page on this machine could ask for "
       "a key pair. Make a token (umask 077; openssl rand -hex 24 > FILE), set lend_token_file to "
       "FILE, and give clients the token as AWS_CONTAINER_AUTHORIZATION_TOKEN" },
+    { "traces_headers", "traces_url",
+      "has no effect, since traces_url is not set: set traces_url, or remove the headers" },
     { "metrics_token", "admin_token",
       "needs admin_token: set admin_token_file, too, or remove metrics_token" },
 };
@@ -501,7 +503,7 @@ void config_rules(struct config *config)
         { SCOPE_ORIGIN, ca_file_holds_certificates }, { SCOPE_ORIGIN, endpoint_has_one_identity },
         { SCOPE_BUCKET, bucket_name_is_valid }, { SCOPE_BUCKET, bucket_has_an_origin },
         { SCOPE_BUCKET, prefix_has_its_buckets_origin }, { SCOPE_GLOBAL, no_global_prefix_scope },
-        { SCOPE_BUCKET, prefix_scope_has_a_prefix },
+        { SCOPE_BUCKET, prefix_scope_has_a_prefix }, { SCOPE_GLOBAL, config_traces_rule },
     };
     struct config_group group;
     for (size_t i = 0; i < countof(rules); i++)

@@ -393,6 +393,7 @@ const struct step daemon_steps[] = {
     { "log", serve_log_up, serve_log_down },
     { "limits", limits_up, NULL },       { "io", engine_up, NULL },
     { "sockets", inherited_up, NULL },   { "wait", inherited_wait, NULL },
+    { "traces", daemon_traces_up, daemon_traces_down },    /* after all spans have ended */
     { "store", folders_up, folders_down },   { "clients", clients_up, clients_down },
     { "cache", cache_up, cache_down },   { "origins", rules_origins_up, origins_down },
     { "names", names_up, NULL },         { "rules", rules_up, NULL },

@@ -75,6 +75,10 @@ extern const size_t daemon_step_count;
 void daemon_reload(struct serve *serve);   /* reads the certificate again */
 void daemon_watch(struct serve *serve);    /* once a second: logs what an operator must know */
 
+/* ---- traces.c: the exporter of spans, if traces_url is set ---- */
+enum err daemon_traces_up(struct serve *serve) MUST_USE;
+void daemon_traces_down(struct serve *serve);
+
 /* ---- rules.c: origins, the rules of each bucket, and clients, from the settings ---- */
 struct origin_options rules_origin_options(const struct config *config,
                                            const struct config_origin *from);

@@ -236,6 +236,20 @@ static slice admin_is_exposed(const struct config *config, struct arena *keep)
                                                 "(set metrics_token to prevent that)");
 }
 
+/* Warns if the key of a collector would go through a network in plain text. */
+static slice trace_key_is_open(const struct config *config, struct arena *keep)
+{
+    slice url = slice_of(config->traces_url);
+    slice rest = slice_from(url, 7), host = slice_cut(&rest, '/');
+    slice with_port = arena_printf(keep, "%.*s:", SLICE_ARG(host));
+    if (!config->traces_headers[0] || !slice_starts(url, S("http://")) ||
+        config_is_loopback(with_port))
+        return S("");
+    return S("traces_url is plain http to another machine, so anybody who sees the traffic of that "
+             "network can read traces_headers. Use an https URL, or make sure that you trust the "
+             "network");
+}
+
 static bool is_budget(const struct setting *setting)
 {
     bool found = false;
@@ -286,7 +300,7 @@ void cli_warnings(const struct config *config, const struct memory *memory,
 {
     static slice (*const warnings[])(const struct config *config, struct arena *keep) = {
         size_is_not_there, sizes_are_derived_twice, file_sizes_are_limited, key_is_open, grants_cost,
-        permission_costs, anybody_may_write, http_is_exposed, admin_is_exposed,
+        permission_costs, anybody_may_write, http_is_exposed, admin_is_exposed, trace_key_is_open,
     };
     struct arena keep = { 0 };
     for (size_t i = 0; i <= countof(warnings); i++) {

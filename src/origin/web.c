@@ -77,10 +77,10 @@ static enum err judge(CURL *easy, CURLcode code, const char *error, struct arena
     }
 }
 
-static slice software_of(CURL *easy, struct arena *keep)
+static slice header_of(CURL *easy, const char *name, struct arena *keep)
 {
     struct curl_header *header;
-    bool found = curl_easy_header(easy, "Server", 0, CURLH_HEADER, -1, &header) == CURLHE_OK;
+    bool found = curl_easy_header(easy, name, 0, CURLH_HEADER, -1, &header) == CURLHE_OK;
     return found ? arena_copy(keep, slice_of(header->value)) : S("");
 }
 
@@ -119,11 +119,12 @@ enum err web_get(const struct web_ask *ask, struct arena *keep, struct web_reply
     if (*ask->method != 'G')
         CURL_SET(easy, CURLOPT_CUSTOMREQUEST, ask->method);
     enum err e = judge(easy, run(easy, ask), error, keep, ret_why);
-    slice software = software_of(easy, keep);
+    slice software = header_of(easy, "Server", keep);
+    slice retry_after = header_of(easy, "Retry-After", keep);
     curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
     curl_easy_cleanup(easy);
     curl_slist_free_all(fields);
     *ret = (struct web_reply){ (int)status, got.text.len ? text_slice(&got.text) : S(""),
-                               software };
+                               software, retry_after };
     return e;
 }

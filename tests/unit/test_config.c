@@ -642,6 +642,14 @@ TEST(a_mistake_shows_the_value_and_the_rule_it_breaks)
         { "{\"cache_size\": \"1.2.3GiB\"}", "GB or TB, as in 64MiB (given" },
         { "{\"cache_size\": \"16777216TiB\"}", "GB or TB, as in 64MiB (given" },
         { "{\"cache_dirs\": [{\"path\": \"/a\", \"size\": \"1.5GiB\"}]}", "write 1536MiB" },
+        { "{\"origin\": \"dir:/d\", \"traces_url\": \"localhost:4318\"}",
+          "traces_url: must begin with http:// or https://" },
+        { "{\"origin\": \"dir:/d\", \"traces_ratio\": \"1.1\"}", "must be a number from 0 to 1" },
+        { "{\"origin\": \"dir:/d\", \"traces_ratio\": \"-0\"}", "must be a number from 0 to 1" },
+        { "{\"origin\": \"dir:/d\", \"traces_headers\": \"a=b\"}",
+          "traces_headers: has no effect, since traces_url is not set" },
+        { "{\"origin\": \"dir:/d\", \"traces_url\": \"http://h\", \"traces_headers\": \"a=b,=c\"}",
+          "traces_headers: has a mistake in its pair number 2" },
     };
     struct arena arena = { 0 };
     for (size_t i = 0; i < countof(told); i++) {
