@@ -1,6 +1,6 @@
 """Restarts under load, with sockets that another process keeps open: no connection is refused, and no request is cut.
 Arguments: how many requests over how many restarts. With them, the longest wait of a request is judged, too."""
-from harness import *
+from authority import *
 from inherit import Keeper
 
 REQUESTS, RESTARTS = (int(n) for n in (sys.argv[1:3] or (4000, 3)))
@@ -13,8 +13,9 @@ class Callers:
     request was sent on a connection of its own, or the answer had begun. `raced`: the connection had been idle, and
     closed when the request came; then it is sent again."""
 
-    def __init__(self, keeper, keys, large):
+    def __init__(self, keeper, keys, large, tls_port, tls):
         self.keeper, self.lock, self.over = keeper, threading.Lock(), False
+        self.tls_port, self.tls = tls_port, tls
         self.counts = {"good": 0, "refused": 0, "cut": 0, "raced": 0, "wrong": 0}
         self.failures, self.longest_s = [], 0.0
         host = f"127.0.0.1:{keeper.port}"
@@ -22,7 +23,7 @@ class Callers:
         self.large = self.head("GET", host, large), expect(large, 1, 0, LARGE)
         self.threads = [threading.Thread(target=work, args=(number,), daemon=True)
                         for number, work in enumerate([self.kept, self.kept, self.fresh, self.fresh, self.slow_reader,
-                                                       self.slow_writer, self.rarely])]
+                                                       self.slow_writer, self.rarely, self.secure])]
         for thread in self.threads:
             thread.start()
 
@@ -38,13 +39,14 @@ class Callers:
             if what not in ("good", "raced"):
                 self.failures.append(detail)
 
-    def once(self, wire, sent, want, method="GET", pieces=(), timed=True, **how):
+    def once(self, wire, sent, want, method="GET", pieces=(), timed=True, secure=False, **how):
         """One request to its good end, on this connection or a new one. Returns the connection, if it stays."""
         began = time.monotonic()
         while not self.over:
             reused = wire is not None
             try:
-                wire = wire or Wire(self.keeper.port, **({"receive_buffer": 65536} if how else {}))
+                wire = wire or (Wire(self.tls_port, tls=self.tls) if secure else
+                                Wire(self.keeper.port, receive_buffer=65536 if how else None))
             except OSError as failure:
                 self.note("refused", repr(failure))
                 wire = None
@@ -91,6 +93,15 @@ class Callers:
             wire = self.once(wire, *self.gets[number])
             time.sleep(pauses.uniform(0, 0.6))
 
+    def secure(self, number):
+        """Over https: a few requests on each connection."""
+        while not self.over:
+            wire = None
+            for _ in range(4):
+                wire = self.once(wire, *self.gets[number], secure=True)
+            if wire:
+                wire.close()
+
     def slow_reader(self, _):
         """Takes half a second for an answer."""
         while not self.over:
@@ -118,22 +129,24 @@ class Callers:
             thread.join(PATIENCE)
 
 
-def play(story, origin, inherits, requests, restarts):
+def play(story, origin, authority, inherits, requests, restarts):
     """Restarts a daemon while callers are at work. Returns the callers, when they have ended."""
+    certificate, key = authority.sign(f"server-{inherits}")
     settings = story.settings(origin=origin.url, drain_time="20s", access_log=False,
-                              cache_dir=story.path(f"cache-{inherits}"))
+                              cache_dir=story.path(f"cache-{inherits}"), tls_listen=f"127.0.0.1:{free_port()}",
+                              tls_cert_file=certificate, tls_key_file=key)
     config = story.path(f"penstock-{inherits}.json")
     with open(config, "w") as f:
         json.dump(settings, f)
     keeper = Keeper(story, config, settings, inherits)
     wait_for("the daemon is ready", lambda: plain(keeper.port, "GET", "/_/health/ready").status == 200)
-    keys = [f"bucket/size-{SMALL}-k{i}" for i in range(7)]
+    keys = [f"bucket/size-{SMALL}-k{i}" for i in range(8)]
     large = f"bucket/size-{LARGE}-large"
     for key in [*keys, large]:
         story.same(f"{key} is read", keeper.client.get(key).status, 200)
     wait_for("all is stored", lambda: all(keeper.client.get(key).cache == "hit" for key in [*keys, large]))
     before = origin.counts()["get"]
-    callers = Callers(keeper, keys, large)
+    callers = Callers(keeper, keys, large, int(settings["tls_listen"].rpartition(":")[2]), authority.client())
     for number in range(1, restarts + 1):
         wait_for("requests before a restart", lambda: callers.good() >= number * requests // (restarts + 1), 600)
         keeper.restart()
@@ -152,16 +165,17 @@ def play(story, origin, inherits, requests, restarts):
 
 with Story("h13 restarts refuse nobody") as story:
     origin = story.origin()
-    callers, fetched, log = play(story, origin, True, REQUESTS, RESTARTS)
+    authority = Authority(story, "authority")
+    callers, fetched, log = play(story, origin, authority, True, REQUESTS, RESTARTS)
     story.same("no connection was refused", callers.counts["refused"], 0)
     story.same("no request was cut", (callers.counts["cut"], callers.failures[:3]), (0, []))
     story.same("no answer was wrong", callers.counts["wrong"], 0)
     story.fact("so many requests were answered", callers.good() >= REQUESTS, callers.counts)
     story.same("each daemon had the cache from its start: nothing was fetched again", fetched, 0)
-    story.same("each daemon had both sockets", log.count('"listeners":"listen,admin_listen"'), RESTARTS + 1)
+    story.same("each daemon had all sockets", log.count('"listeners":"listen,tls_listen,admin_listen"'), RESTARTS + 1)
     if sys.argv[1:]:
         story.in_time(f"no request waited longer than {PAUSE_S} s", callers.longest_s <= PAUSE_S, callers.longest_s)
 
     # The same without inherited sockets shows that these callers notice what is refused.
-    callers, *_ = play(story, origin, False, REQUESTS // 8, 1)
+    callers, *_ = play(story, origin, authority, False, REQUESTS // 8, 1)
     story.fact("without inherited sockets, connections are refused", callers.counts["refused"] > 0, callers.counts)

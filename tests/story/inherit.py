@@ -86,7 +86,8 @@ class Keeper(Process):
     its own."""
 
     def __init__(self, story, config_path, settings, inherits=True):
-        sockets = {name: settings[name] for name in ("listen", "admin_listen")} if inherits else {}
+        sockets = {name: settings[name] for name in ("listen", "tls_listen", "admin_listen") if name in settings}
+        sockets = sockets if inherits else {}
         self.port, self.admin_port = (int(settings[n].rpartition(":")[2]) for n in ("listen", "admin_listen"))
         self.client = Client(self.port, ACCESS_KEY, SECRET_KEY)
         activate = inherits and shutil.which("systemd-socket-activate")
