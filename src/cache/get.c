@@ -419,6 +419,37 @@ struct get *get_start(struct cache_loop *loop, const struct get_ask *ask,
     return get;
 }
 
+static bool has_client(const struct get *get)
+{
+    return !get->ask.background && !get->ask.ahead && get->ask.rank == ORIGIN_READER;
+}
+
+/* Returns what the get waits for. */
+static enum metric wait_of(const struct get *get)
+{
+    const struct fetch *fetch = get->plan.sources.fetch;
+    if (get->search.op || get->plan.ahead.awaited)
+        return M_WAIT_DISK;
+    if (get->phase == GET_ANSWER)
+        return fetch->asked.kind == FETCH_HEAD ? M_WAIT_ORIGIN : M_WAIT_MISS;
+    return get->phase >= GET_DECIDE ? M_WAIT_MISS : M_WAIT_ORIGIN;
+}
+
+/* Passes on the result of a step. A get that does not wait pays for no clock. */
+static enum err note_wait(struct get *get, enum err err)
+{
+    if (err == ERR_WAIT && has_client(get))
+        get->wait = (struct get_wait){ mono_ns(), wait_of(get) };
+    return err;
+}
+
+static void end_wait(struct get *get)
+{
+    if (get->wait.since_ns)
+        metric_time(get->wait.what, mono_ns() - get->wait.since_ns);
+    get->wait.since_ns = 0;
+}
+
 /* Adds the read to the trace of reads, for follow jobs. */
 static void trace_read(const struct get *get)
 {
@@ -433,12 +464,12 @@ enum err get_decide(struct get *get, const struct get_answer **ret)
 {
     check(get->magic == GET_MAGIC);
     bool is_new = get->phase != GET_READY;
+    end_wait(get);
     while (get->phase != GET_READY) {
-        if (get->search.op)    /* metadata_came will be called */
-            return ERR_WAIT;
-        enum err err = phases[get->phase](get);
+        /* with an op, metadata_came will be called */
+        enum err err = get->search.op ? ERR_WAIT : phases[get->phase](get);
         if (err)
-            return err;
+            return note_wait(get, err);
     }
     check(get->answer.refusal || get->answer.metadata);
     if (is_new)
@@ -451,9 +482,10 @@ enum err get_next(struct get *get, slice *ret)
 {
     struct plan *plan = &get->plan;
     check(get->magic == GET_MAGIC && get->phase == GET_READY && plan->pos < plan->end);
+    end_wait(get);
     enum err err = plan_pull(plan);
     if (err)
-        return err;
+        return note_wait(get, err);
     *ret = plan->run.bytes;
     bool is_hit = plan->run.is_cached && !window_brought(plan);
     *(is_hit ? &get->cost.cache_bytes : &get->cost.origin_bytes) += ret->len;
@@ -494,6 +526,7 @@ void get_end(struct get **get)
     if (!mine)
         return;
     check(mine->magic == GET_MAGIC);
+    end_wait(mine);
     get_let_go(mine);
     plan_close(&mine->plan);
     ticket_end(&mine->ticket);

@@ -6,6 +6,7 @@
 #ifndef CACHE_GETTING_H
 #define CACHE_GETTING_H
 
+#include "base/metric.h"
 #include "cache/fresh.h"
 #include "cache/get.h"
 #include "cache/parts.h"
@@ -59,6 +60,12 @@ struct part_wanted {
     unsigned asked;               /* number of HEADs that asked for its place */
 };
 
+/* A wait of a client, from the first ERR_WAIT on. */
+struct get_wait {
+    uint64_t since_ns;            /* 0: the get does not wait */
+    enum metric what;             /* M_WAIT_DISK, M_WAIT_MISS or M_WAIT_ORIGIN */
+};
+
 struct get {
     uint64_t magic;
     struct get_ask ask;
@@ -76,6 +83,7 @@ struct get {
     struct refusal *refusal;
     struct get_answer answer;
     struct get_cost cost;
+    struct get_wait wait;
 };
 
 /* True if the answer must be as new as the request: no earlier answer of the origin counts. */

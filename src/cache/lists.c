@@ -166,6 +166,7 @@ static struct shared *find(struct lists *lists, slice key, uint64_t now_ms)
 static void on_head(struct origin_call *call, const struct origin_reply *reply)
 {
     struct shared *shared = container_of(call, struct shared, call);
+    metric_time(M_WAIT_ORIGIN, reply->first_byte_ns);
     shared->answer.status = reply->status;
     shared->answer.fields = http_fields_copy(&shared->arena, reply->fields, reply->field_count);
     shared->answer.field_count = reply->field_count;

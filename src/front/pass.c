@@ -24,6 +24,8 @@
 
 #include <stdlib.h>
 
+#include "base/metric.h"
+
 struct pass *pass_ref(struct pass *pass)
 {
     check(pass->magic == PASS_MAGIC);
@@ -65,6 +67,7 @@ static void on_head(struct origin_call *origin, const struct origin_reply *reply
             answer->err = ERR_ORIGIN_CUT;
         return;
     }
+    metric_time(M_WAIT_ORIGIN, reply->first_byte_ns);
     answer->status = reply->status;
     answer->length = reply->has_length ? reply->length : HTTP_OPEN;
     forward_answer(&pass->arena, reply, &answer->fields);
