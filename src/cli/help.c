@@ -78,10 +78,10 @@ static void setting_row(struct text *to, const struct setting *setting)
 static void help_commands(struct text *to)
 {
     text_add(to, S("Penstock " PACKAGE_VERSION
-                   ": an S3 endpoint on this node, with a cache behind it.\n\n"));
+                   ": an S3 endpoint on this node, with a cache behind it.\n"));
     for (size_t i = 0; i < command_count; i++)
         text_printf(to, "  penstock %-10s %s\n", commands[i]->name, commands[i]->help);
-    text_add(to, S("\n"
+    text_add(to, S(    /* no blank lines: all of it must fit 24 lines */
         "A setting is a flag, a PENSTOCK_ variable or a key in a JSON file (--config FILE).\n"
         "A flag beats a variable, and a variable beats the file. To begin:\n"
         "  penstock serve --origin https://s3.us-east-1.amazonaws.com"

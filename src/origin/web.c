@@ -121,10 +121,11 @@ enum err web_get(const struct web_ask *ask, struct arena *keep, struct web_reply
     enum err e = judge(easy, run(easy, ask), error, keep, ret_why);
     slice software = header_of(easy, "Server", keep);
     slice retry_after = header_of(easy, "Retry-After", keep);
+    slice date = header_of(easy, "Date", keep);
     curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
     curl_easy_cleanup(easy);
     curl_slist_free_all(fields);
     *ret = (struct web_reply){ (int)status, got.text.len ? text_slice(&got.text) : S(""),
-                               software, retry_after };
+                               software, retry_after, date };
     return e;
 }

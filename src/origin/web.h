@@ -29,7 +29,7 @@ struct web_reply {
     int status;
     slice body;
     slice software;                     /* the header Server; empty: there was none */
-    slice retry_after;                  /* the same of Retry-After */
+    slice retry_after, date;            /* the same of Retry-After and Date */
 };
 
 /* Returns OK for an answer with any status. Otherwise *ret_why, in keep, says what went wrong. */

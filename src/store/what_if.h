@@ -28,8 +28,8 @@ uint64_t what_if_mask(const struct what_if *what_if) MUST_USE;
 void what_if_note(struct what_if *what_if, uint64_t hash);
 void what_if_missed(struct what_if *what_if);    /* one read of any record was no hit */
 void what_if_follow(struct what_if *what_if, uint64_t records);    /* a better guess */
-/* Takes what was noted, for what_if_run. `reads` is the number of reads so far, `extents` the number
- * of extents that the cache has room for. */
+/* Takes what was noted, for what_if_run. `reads` is the number of reads so far, `extents` the
+ * number of extents that the cache has room for. */
 void what_if_take(struct what_if *what_if, uint64_t reads, uint64_t extents);
 void what_if_run(struct what_if *what_if, uint64_t now_ms);
 
