@@ -5,7 +5,8 @@
  * lines of several threads, or of several processes on one pipe, never mix, and logging allocates
  * no memory. A longer line is cut and marked. In JSON the same facts become members: whole numbers
  * of at most 15 digits stay numbers, and a value in double quotes is always a string. log_access.c
- * writes access lines, of which each request has one. */
+ * writes access lines, of which each request has one. log_kept.c keeps warnings and errors in
+ * memory. */
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -33,6 +34,12 @@ void log_setup(enum log_level least, bool json)
 bool log_enabled(enum log_level level)
 {
     return (int)level >= atomic_load_explicit(&least_level, memory_order_relaxed);
+}
+
+const char *log_level_name(enum log_level level)
+{
+    check(level < countof(level_names));
+    return level_names[level];
 }
 
 #define CODE_BYTES_MAX 6    /* the longest code of one byte: "\\u001b" */
@@ -67,9 +74,7 @@ static size_t put_code(char *to, unsigned char c)
                                     : (slice){ code, sizeof(code) });
 }
 
-/* Returns true if the text is a whole number in JSON, and so short that a double holds it
- * exactly. */
-static bool is_number(slice s)
+bool log_is_number(slice s)
 {
     if (slice_starts(s, S("-")))
         s = slice_from(s, 1);
@@ -111,8 +116,7 @@ static void add_member(struct line *line, slice name, slice value, bool quotes)
         line->len = (size_t)(to - line->bytes);
 }
 
-/* Cuts the first word off the facts. Spaces between double quotes do not end a word. */
-static slice next_word(slice *facts)
+slice log_next_word(slice *facts)
 {
     size_t len = 0;
     bool quoted = false;
@@ -127,7 +131,7 @@ static slice next_word(slice *facts)
 static void add_facts_json(struct line *line, slice facts)
 {
     while (facts.len) {
-        slice value = next_word(&facts);
+        slice value = log_next_word(&facts);
         if (value.len == 0)
             continue;
         slice name = slice_cut(&value, '=');
@@ -135,7 +139,7 @@ static void add_facts_json(struct line *line, slice facts)
         if (quoted)
             add_member(line, name, slice_sub(value, 1, value.len - 2), true);
         else
-            add_member(line, name, value, !is_number(value));
+            add_member(line, name, value, !log_is_number(value));
     }
 }
 
@@ -221,8 +225,9 @@ static bool takes_line(void)
 
 void log_event(enum log_level level, const char *event, const char *fmt, ...)
 {
+    bool keeps = level >= LOG_LEVEL_WARN;
     check(level < LOG_LEVEL_OFF);
-    if (!log_enabled(level))
+    if (!keeps && !log_enabled(level))
         return;
     char facts[PIPE_BUF];
     va_list args;
@@ -234,6 +239,10 @@ void log_event(enum log_level level, const char *event, const char *fmt, ...)
     struct line line;
     struct log_entry entry = { clock_ns(CLOCK_REALTIME), level, event,
                              { facts, MIN((size_t)len, sizeof(facts) - 1) } };
+    if (keeps)
+        log_keep(&entry);
+    if (!log_enabled(level))
+        return;
     log_line_build(&line, &entry);
     if (!takes_line())
         return;

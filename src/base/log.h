@@ -8,7 +8,8 @@
  *
  * If access_log is on, each request has an access line. The thread that serves the request only
  * puts this line into a ring, and another thread writes many lines at a time (log_access.c). Other
- * lines are rare, so each is written at once, by one call of write. */
+ * lines are rare, so each is written at once, by one call of write. Warnings and errors also stay in
+ * memory for /status (log_kept.c). */
 #ifndef BASE_LOG_H
 #define BASE_LOG_H
 
@@ -20,6 +21,7 @@ void log_setup(enum log_level least, bool json);    /* before threads start, or 
 void log_event(enum log_level level, const char *event, const char *fmt, ...) PRINTF_LIKE(3, 4);
 
 bool log_enabled(enum log_level level);                /* true if lines of this level are written */
+const char *log_level_name(enum log_level level);
 
 #define log_debug(event, ...) log_event(LOG_LEVEL_DEBUG, event, __VA_ARGS__)
 #define log_info(event, ...) log_event(LOG_LEVEL_INFO, event, __VA_ARGS__)
@@ -40,6 +42,22 @@ void log_access_stop(void);
 /* Writes the lines that are left, for at most 0.5 s. Only handlers of signals that end the process
  * call this function. */
 void log_access_last(void);
+
+/* ---- log_kept.c ---- */
+
+/* A warning or error. Lines with the same event and the same subject are one entry. The subject is
+ * the first fact, such as path=/cache, unless its value is a number. */
+struct log_kept {
+    enum log_level level;
+    const char *event;
+    slice why, facts;                 /* of the latest line: the fact "why", and all others */
+    uint64_t count;                   /* number of lines */
+    int64_t first_s, last_s;          /* time of the first and the latest line, in Unix time */
+};
+#define LOG_KEPT_MAX 64u              /* H8: beyond it, the entry with the oldest line gives way */
+/* Returns the entries, in keep, the latest first. *ret_forgotten is the number of entries that gave
+ * way to others. An entry has at most 1,200 bytes of facts. */
+size_t log_kept_read(struct arena *keep, struct log_kept **ret, uint64_t *ret_forgotten);
 
 /* Escapes the value of a fact that comes from outside: each control byte, space, quote, backslash,
  * '%' and non-ASCII byte becomes %XX. So a line stays one line, and a fact stays one word. */

@@ -1,7 +1,7 @@
 /* log_inside.h - a log line under construction. SPDX-License-Identifier: Apache-2.0
  *
  * log.c builds all lines, and writes all but the access lines (one for each request), which
- * log_access.c writes. */
+ * log_access.c writes. log_kept.c keeps warnings and errors. */
 #ifndef BASE_LOG_INSIDE_H
 #define BASE_LOG_INSIDE_H
 
@@ -27,5 +27,13 @@ struct log_entry {
 /* Builds the line in the current format. A signal handler may call it: it takes no lock of Penstock
  * and allocates nothing. */
 void log_line_build(struct line *line, const struct log_entry *entry);
+
+/* Cuts the first word off the facts. Spaces between double quotes do not end a word. */
+slice log_next_word(slice *facts) MUST_USE;
+/* Returns true if the text is a whole number in JSON, and so short that a double holds it
+ * exactly. */
+bool log_is_number(slice s) MUST_USE;
+/* Keeps a warning or error for log_kept_read. Any thread, but no signal handler: it takes a lock. */
+void log_keep(const struct log_entry *entry);
 
 #endif
