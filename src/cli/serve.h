@@ -97,4 +97,8 @@ enum err rules_keys(struct serve *serve, const struct config *config, struct are
 void status_tell(void *serve, struct status_document *to);
 void status_expose(void *serve, struct text *to);    /* adds the metrics of folders and origins */
 
+/* ---- status_work.c ---- */
+/* The part of status_tell that is about jobs, fills and warnings. */
+void status_work_tell(const struct serve *serve, struct arena *keep, struct status_document *to);
+
 #endif

@@ -142,6 +142,7 @@ void status_tell(void *arg, struct status_document *to)
     add_worth(to, &keep, serve);
     for (size_t i = 0; i < serve->config->origin_count; i++)
         add_origin(to, &keep, serve->config->origins[i].name, serve->routing.origin_of[i]);
+    status_work_tell(serve, &keep, to);
     arena_free(&keep);
 }
 

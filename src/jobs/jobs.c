@@ -203,6 +203,23 @@ size_t jobs_list(struct jobs *jobs, slice bucket, struct arena *keep, struct job
     return count;
 }
 
+size_t jobs_latest(struct jobs *jobs, size_t ended_max, struct arena *keep, struct job_view **ret)
+{
+    size_t count = 0, ended = 0;
+    pthread_mutex_lock(&jobs->lock);
+    *ret = arena_alloc(keep, (jobs->count + 1) * sizeof(**ret));
+    list_each(struct job, job, &jobs->all, link)
+        ended += job->report.state != JOB_RUNNING;
+    list_each(struct job, job, &jobs->all, link) {
+        bool runs = job->report.state == JOB_RUNNING;
+        if (runs || ended <= ended_max)
+            (*ret)[count++] = view_of(jobs, job, false, keep);
+        ended -= !runs;    /* of those behind this job */
+    }
+    pthread_mutex_unlock(&jobs->lock);
+    return count;
+}
+
 /* ---- the thread ---- */
 
 static void look(void *arg)

@@ -73,6 +73,8 @@ struct job_view {
 bool jobs_find(struct jobs *jobs, uint64_t id, struct arena *keep, struct job_view *ret) MUST_USE;
 /* Returns the jobs of a bucket, the oldest first, without their failures. All in keep. */
 size_t jobs_list(struct jobs *jobs, slice bucket, struct arena *keep, struct job_view **ret);
+/* Returns the jobs in progress, and the `ended_max` latest others, of all buckets: as jobs_list. */
+size_t jobs_latest(struct jobs *jobs, size_t ended_max, struct arena *keep, struct job_view **ret);
 /* Ends a job; does nothing if it has ended. Waits until the end is on the disk. Returns OK or
  * ERR_NOT_FOUND. Returns ERR_IO if the end is not on the disk after 10 s, and ERR_STOPPING if
  * Penstock stops before that: a restart may then begin the job again. */

@@ -24,6 +24,7 @@
 #include "local/device.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,11 +85,12 @@ struct device {
     struct gpu *gpu;                  /* NULL: it is not open */
     struct gpu_why why;               /* the reason why it could not be opened */
     bool warned;                      /* `why` was logged */
-    unsigned buffers;
     uint64_t idle_ns;                 /* start of the time without a buffer; 0: no such time */
     struct ring ring;
     struct batches batches;
-    bool lost;
+    /* only the copier writes these */
+    atomic_uint buffers;
+    atomic_bool lost;
 };
 
 struct devices {
@@ -260,7 +262,8 @@ static void note_lost(struct device *device)
     const char *why = device->all->backend->lost(device->gpu);
     if (why && !device->lost)
         log_error("gpu_lost", "gpu=%s why=\"%s\"", device->facts->uuid, why);
-    device->lost |= why != NULL;
+    if (why)
+        device->lost = true;
 }
 
 /* Hands back the tasks of the oldest batch if its copies have ended. With `wait`, it first waits
@@ -457,6 +460,26 @@ void devices_free(struct devices **devices)
 const struct gpu_probe *devices_probe(const struct devices *devices)
 {
     return &devices->probe;
+}
+
+size_t devices_figures(struct devices *devices, struct device_figures ret[GPU_DEVICES_MAX])
+{
+    pthread_mutex_lock(&devices->lock);    /* against `start` */
+    for (size_t i = 0; i < devices->probe.count; i++) {
+        struct device *device = &devices->list[i];
+        ret[i] = (struct device_figures){ .facts = &devices->probe.devices[i] };
+        if (!device->started)
+            continue;
+        pthread_mutex_lock(&device->lock);
+        ret[i].slabs = device->slabs.count;
+        ret[i].slabs_used = device->slabs.count - device->slabs.free_count;
+        pthread_mutex_unlock(&device->lock);
+        ret[i].open = ret[i].slabs > 0;
+        ret[i].lost = device->lost;
+        ret[i].buffers = device->buffers;
+    }
+    pthread_mutex_unlock(&devices->lock);
+    return devices->probe.count;
 }
 
 static bool start(struct devices *devices, size_t at)    /* the caller holds the lock */

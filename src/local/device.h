@@ -25,6 +25,15 @@ struct devices *devices_new(uint64_t ring_bytes, void (*freed)(void *arg), void 
 void devices_free(struct devices **devices);    /* every buffer must have been released before */
 const struct gpu_probe *devices_probe(const struct devices *devices);
 
+/* What a GPU does now. */
+struct device_figures {
+    const struct gpu_facts *facts;
+    bool open, lost;
+    unsigned buffers, slabs, slabs_used;
+};
+/* Returns the number of GPUs. */
+size_t devices_figures(struct devices *devices, struct device_figures ret[GPU_DEVICES_MAX]);
+
 /* Finds the GPU with that UUID. The first task for a GPU makes a context on it. Returns NULL and
  * *ret_why if there is no such GPU, or if its copier can't be started. */
 struct device *device_find(struct devices *devices, slice uuid, struct trouble *ret_why);

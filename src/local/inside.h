@@ -279,6 +279,8 @@ bool users_allow(const struct users *users, uint32_t uid);
  * Any thread may call this and the functions below. */
 struct user *users_enter(struct users *users, uint32_t uid, unsigned sessions_max);
 void users_leave(struct users *users, struct user **user);
+/* Fills `ret` with the users that have a session, `max` of them at most. Returns their number. */
+size_t users_read(struct users *users, struct local_user *ret, size_t max);
 bool users_take_bytes(struct users *users, struct user *user, uint64_t bytes, uint64_t bytes_max);
 void users_give_bytes(struct users *users, struct user *user, uint64_t bytes);
 

@@ -249,6 +249,27 @@ void local_stop(struct local **local)
     free_all(mine);
 }
 
+size_t local_users(struct local *local, struct arena *keep, struct local_user **ret)
+{
+    *ret = arena_alloc(keep, LOCAL_USERS_SHOWN * sizeof(**ret));
+    return users_read(local->users, *ret, LOCAL_USERS_SHOWN);
+}
+
+size_t local_gpus(struct local *local, struct arena *keep, struct local_gpu **ret, slice *ret_why)
+{
+    struct device_figures figures[GPU_DEVICES_MAX];
+    size_t count = devices_figures(local->devices, figures);
+    *ret = arena_alloc(keep, GPU_DEVICES_MAX * sizeof(**ret));
+    *ret_why = count ? S("") : slice_of(devices_probe(local->devices)->why.text);
+    for (size_t i = 0; i < count; i++)
+        (*ret)[i] = (struct local_gpu){
+            .uuid = slice_of(figures[i].facts->uuid), .name = slice_of(figures[i].facts->name),
+            .open = figures[i].open, .lost = figures[i].lost, .buffers = figures[i].buffers,
+            .pinned_bytes = figures[i].slabs * SLAB_BYTES,
+            .pinned_used_bytes = figures[i].slabs_used * SLAB_BYTES };
+    return count;
+}
+
 slice local_page(struct local *local, struct arena *keep)
 {
     json_t *page = json_pack("{s:b, s:o, s:I, s:I, s:I}", "on", 1, "kinds",

@@ -58,4 +58,22 @@ void local_stop(struct local **local);    /* accepts NULL */
 /* Returns the page /_/fill, as JSON in keep. Any thread. */
 slice local_page(struct local *local, struct arena *keep) MUST_USE;
 
+/* ---- figures for operators; any thread ---- */
+
+struct local_user {
+    uint32_t uid;                     /* a look-up of its name might wait */
+    unsigned sessions;
+    uint64_t bytes;                   /* of registered memory */
+};
+struct local_gpu {
+    slice uuid, name;
+    bool open, lost;
+    unsigned buffers;
+    uint64_t pinned_bytes, pinned_used_bytes;    /* of the host's memory */
+};
+#define LOCAL_USERS_SHOWN 64u
+/* Both return the number of rows, which lie in keep. If there are no GPUs, *ret_why says why. */
+size_t local_users(struct local *local, struct arena *keep, struct local_user **ret);
+size_t local_gpus(struct local *local, struct arena *keep, struct local_gpu **ret, slice *ret_why);
+
 #endif

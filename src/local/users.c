@@ -126,6 +126,17 @@ void users_leave(struct users *users, struct user **user)
     pthread_mutex_unlock(&users->lock);
 }
 
+size_t users_read(struct users *users, struct local_user *ret, size_t max)
+{
+    size_t count = 0;
+    pthread_mutex_lock(&users->lock);
+    list_each(struct user, user, &users->rows, link)
+        if (user->sessions > 0 && count < max)
+            ret[count++] = (struct local_user){ user->uid, user->sessions, user->bytes };
+    pthread_mutex_unlock(&users->lock);
+    return count;
+}
+
 bool users_take_bytes(struct users *users, struct user *user, uint64_t bytes, uint64_t bytes_max)
 {
     pthread_mutex_lock(&users->lock);

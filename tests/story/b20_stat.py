@@ -72,6 +72,7 @@ with Story("b20 stat says whether the service works, and whether it is worth it"
     story.same("... are 99 hits of 99 reads", [now["worth"]["all"][name] - before["worth"]["all"][name]
                                               for name in ("hits", "reads", "cache_bytes", "origin_bytes")],
                [99, 99, 99 * SIZE, 0])
+    story.same("... and who has it", now["fill"]["users"], [{"uid": os.geteuid(), "sessions": 1, "registered_bytes": 99 * SIZE}])
     story.same("the session is shown", (now["fill"]["sessions"], now["fill"]["items"]["hit"]
                                         - before["fill"]["items"]["hit"]), (1, 99))
     shown = stat("--admin-listen", address)[1]
@@ -89,6 +90,12 @@ with Story("b20 stat says whether the service works, and whether it is worth it"
     story.same("an origin that fails is shown", down["state"], "fails")
     head = stat("--admin-listen", address)[1].partition("\n\n")[0]
     story.fact("... with why", "works      in part; origin default fails: the origin answered 500" in head, head)
+    origin.tell("match=pile/112", "cut_after=0")
+    server.get("pile/112")
+    warning = page()["warnings"][0]
+    story.fact("what was logged is there, and what to do", (warning["event"], warning["level"], warning["count"]) ==
+               ("origin_failed", "warn", 1) and warning["facts"].startswith("origin=default op=GetObject ")
+               and "penstock check" in warning["why"], warning)
     origin.calm()
     story.same("a read", server.get("pile/111").status, 200)
     story.same("it answers again", page()["origins"][0]["state"], "answers")

@@ -28,6 +28,8 @@ with Story("j01 a job warms a prefix or a list", seconds=120) as story:
     story.same("... and reports their bytes", (report["bytes"], report["origin_bytes"]), (40 * SIZE, 40 * SIZE))
     story.same("the origin has seen a GET of each, and one list", (lambda t: (t["get"], t["head"], t["list"], t["bytes"] >= 40 * SIZE))(origin.totals()),
                (40, 0, 1, True))
+    status = json.loads(plain(server.admin_port, "GET", "/status").body)
+    story.same("/status has the report, too", status["jobs"], [{n: v for n, v in report.items() if n != "failures"}])
     client = jobs.client
     story.same("then each read is a hit", {client.get("pile/" + key).cache for key in KEYS[:40]}, {"hit"})
     story.fact("... with the right bytes", all(client.get("pile/" + key).body == expect("pile/" + key, 1, 0, SIZE) for key in KEYS[:3]))

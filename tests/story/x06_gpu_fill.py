@@ -55,6 +55,9 @@ with Story("x06 gpu fill", seconds=600) as story:
     reply = vmm.vmm(filler)
     story.fact("VMM memory is registered", reply["ok"] and reply["path"] == "ring", reply)
     buffers = {vmm: reply["buffer"], ipc: ipc.ipc(filler)["buffer"]}
+    gpus = json.loads(plain(server.admin_port, "GET", "/status").body)["fill"]["gpus"]
+    story.same("/status says what each GPU does", [(g["uuid"], g["open"], g["lost"], g["buffers"], g["pinned_bytes"]) for g in gpus],
+               [(g["uuid"], True, False, 1, 16 << 20) for g in filler.hello["gpus"]])
     good = 0
     for n in range(60):
         memory = chance.choice((vmm, ipc))

@@ -223,6 +223,8 @@ TEST(a_job_waits_for_an_origin_that_is_down)
     uint64_t until = mono_ms() + 60000;
     while (!view_of(id).waits.len)
         check(mono_ms() < until);
+    struct job_view *latest;
+    ok(jobs_latest(jobs, 0, &keep, &latest) == 1 && latest[0].file.id == id);
     unsigned gets = atomic_load(&fake.gets);
     usleep(1500000);
     ok(atomic_load(&fake.gets) <= gets + 8 + 2);    /* those that were on their way, and tries */
@@ -351,13 +353,16 @@ TEST(a_list_that_was_cut_is_damaged)
 
 TEST(many_jobs_of_one_client_leave_the_reports_of_others)
 {
-    struct job_view view;
+    struct job_view view, *latest;
+    uint64_t last = 0;
     begin();
     owner = S("OTHER");
     uint64_t id = ended(start('k', 1, NULL, 0)).file.id;
     owner = S("KEY");
     for (unsigned i = 0; i < JOBS_MAX + 20; i++)
-        (void)ended(start('k', 1, NULL, 0));
+        last = ended(start('k', 1, NULL, 0)).file.id;
+    assert_int_equal(jobs_latest(jobs, 20, &keep, &latest), 20);
+    ok(latest[19].file.id == last);
     ok(jobs_find(jobs, id, &keep, &view));
     uint64_t until = mono_ms() + 60000;
     while (files("") >= JOBS_MAX)
