@@ -2,10 +2,13 @@
  *
  * Each endpoint is a row: path, content type, access, function. judge() admits only GET and HEAD
  * without a body. Access:
- * - anybody may read the two health paths;
+ * - anybody may read the two health paths, and the page for people at "/", which has no figures of
+ *   its own: its script reads /status and /metrics;
  * - /metrics needs the token (the setting admin_token) only if the setting metrics_token is on;
  * - every other path needs the token if one is set. If none is set, other paths are refused if
  *   other machines can reach the address.
+ * A page of another site can't read an answer here, because no answer allows it, and it can't show
+ * one, because each answer forbids to be part of other sites' pages.
  * On loopback the Host must be an IP address or localhost. So a web page whose host name points at
  * this address (DNS rebinding) can read nothing here. If other machines can reach the address, any
  * Host is accepted, because Penstock does not know the names that these machines use. Threads: any
@@ -22,6 +25,7 @@
 #include "base/clock.h"
 #include "base/metric.h"
 #include "base/url_kind.h"
+#include "admin/page.h"
 #include "admin/status_document.h"
 #include "s3/encode.h"
 
@@ -29,6 +33,8 @@ struct admin {
     struct admin_options options;
     uint64_t began_ms;
     int64_t began_s;
+    struct arena keep;        /* has the policy */
+    slice policy;             /* the Content-Security-Policy of the page for people */
 };
 
 /* The names process_* are those that every Prometheus client library uses. */
@@ -92,6 +98,11 @@ static slice ready(const struct admin *admin, struct arena *keep, int *status)
     return S("not ready: Penstock is stopping\n");
 }
 
+static slice page(const struct admin *admin, struct arena *keep, int *status)
+{
+    return page_html();
+}
+
 /* FOR_METRICS: the token is needed only if metrics_token is set. */
 enum access { FOR_ANYBODY, FOR_METRICS, FOR_OPERATORS };
 static const struct endpoint {
@@ -104,6 +115,7 @@ static const struct endpoint {
     { { "/status", 7 }, "application/json", FOR_OPERATORS, overview },
     { { "/_/health/live", 14 }, "text/plain; charset=utf-8", FOR_ANYBODY, live },
     { { "/_/health/ready", 15 }, "text/plain; charset=utf-8", FOR_ANYBODY, ready },
+    { { "/", 1 }, "text/html; charset=utf-8", FOR_ANYBODY, page },
 };
 
 static const struct endpoint *endpoint_at(slice path)
@@ -114,28 +126,31 @@ static const struct endpoint *endpoint_at(slice path)
     return NULL;
 }
 
-/* Makes an answer. A 401 also names the two ways to send the token. */
-static void answer(struct arena *keep, int status, const char *type, slice body,
-                   struct http_answer *ret)
+/* Sets the headers of an answer: those of all answers, and behind them the fields that *ret has
+ * already, whose memory must live as long as the answer. */
+static void set_fields(struct arena *keep, const char *type, struct http_answer *ret)
 {
-    struct http_field fields[] = {
+    const struct http_field common[] = {
         { S("Content-Type"), slice_of(type) },
         { S("Cache-Control"), S("no-store") },
         { S("X-Content-Type-Options"), S("nosniff") },
-        { S("WWW-Authenticate"), S("Bearer realm=\"penstock\"") },
-        { S("WWW-Authenticate"), S("Basic realm=\"penstock\", charset=\"UTF-8\"") },
+        { S("X-Frame-Options"), S("DENY") },
+        { S("Cross-Origin-Resource-Policy"), S("same-origin") },
+        { S("Referrer-Policy"), S("no-referrer") },
     };
-    struct http_field *copy = arena_alloc(keep, sizeof(fields));
-    memcpy(copy, fields, sizeof(fields));
-    ret->status = status;
-    ret->fields = copy;
-    ret->field_count = status == 401 ? countof(fields) : 3;
-    ret->body = body;
+    size_t count = countof(common) + ret->field_count;
+    struct http_field *fields = arena_alloc(keep, count * sizeof(*fields));
+    for (size_t i = 0; i < count; i++)
+        fields[i] = i < countof(common) ? common[i] : ret->fields[i - countof(common)];
+    ret->fields = fields;
+    ret->field_count = count;
 }
 
 static void say(struct arena *keep, int status, slice sentence, struct http_answer *ret)
 {
-    answer(keep, status, "text/plain; charset=utf-8", sentence, ret);
+    ret->status = status;
+    ret->body = sentence;
+    set_fields(keep, "text/plain; charset=utf-8", ret);
 }
 
 /* ---- access ---- */
@@ -204,6 +219,20 @@ static slice why_no_token(const struct admin *admin)
             "127.0.0.1:9001\n");
 }
 
+/* Names the ways to send the token. A browser asks for a password only if Basic is one of them, so
+ * Basic is left out if no password helps. */
+static void refuse_without_token(const struct admin *admin, struct arena *keep,
+                                 struct http_answer *ret)
+{
+    static const struct http_field ways[] = {
+        { { "WWW-Authenticate", 16 }, { "Bearer realm=\"penstock\"", 23 } },
+        { { "WWW-Authenticate", 16 }, { "Basic realm=\"penstock\", charset=\"UTF-8\"", 39 } },
+    };
+    ret->fields = ways;
+    ret->field_count = admin->options.token.len ? 2 : 1;
+    say(keep, 401, why_no_token(admin), ret);
+}
+
 static bool judge(void *arg, struct http_loop *loop, struct arena *keep, slice peer,
                   const struct request_head *head, struct http_answer *ret)
 {
@@ -218,7 +247,7 @@ static bool judge(void *arg, struct http_loop *loop, struct arena *keep, slice p
         say(keep, 413, S("a request to admin_listen must not have a body: send it without "
                          "one\n"), ret);
     else if (needs_token(admin, head->path) && !brings_token(admin, keep, head))
-        say(keep, 401, why_no_token(admin), ret);
+        refuse_without_token(admin, keep, ret);
     else
         return true;
     return false;
@@ -235,15 +264,18 @@ static void respond(const struct admin *admin, slice path, struct arena *keep,
                     struct http_answer *ret)
 {
     const struct endpoint *endpoint = endpoint_at(path);
-    int status = 200;
-    if (endpoint) {
-        slice body = endpoint->make(admin, keep, &status);
-        answer(keep, status, endpoint->type, body, ret);
+    const struct http_field policy = { S("Content-Security-Policy"), admin->policy };
+    if (!endpoint) {
+        say(keep, 404, S("there is no such page: this address serves / (for people), /metrics, "
+                         "/status, /_/health/live and /_/health/ready. S3 is served at the address "
+                         "of the setting \"listen\"\n"), ret);
         return;
     }
-    say(keep, 404, S("there is no such page: this address serves /metrics, /status, "
-                     "/_/health/live and /_/health/ready. S3 is served at the address of the "
-                     "setting \"listen\"\n"), ret);
+    ret->status = 200;
+    ret->body = endpoint->make(admin, keep, &ret->status);
+    ret->fields = &policy;
+    ret->field_count = endpoint->make == page;    /* only the page has a script */
+    set_fields(keep, endpoint->type, ret);
 }
 
 static void handle(void *arg, struct http_request *request)
@@ -262,11 +294,14 @@ struct admin *admin_new(const struct admin_options *options)
     admin->options = *options;
     admin->began_ms = mono_ms();
     admin->began_s = wall_s();
+    admin->policy = page_policy(&admin->keep);
     return admin;
 }
 
 void admin_free(struct admin **admin)
 {
+    if (*admin)
+        arena_free(&(*admin)->keep);
     free(*admin);
     *admin = NULL;
 }

@@ -1,7 +1,8 @@
 /* admin.h - metrics, status and health for operators. SPDX-License-Identifier: Apache-2.0
  *
  * This is the application (struct http_app in http/http.h) that answers on the admin address: GET
- * /metrics (Prometheus text), /status (JSON), /_/health/live and /_/health/ready. No request
+ * / (a page for people), /metrics (Prometheus text), /status (JSON), /_/health/live and
+ * /_/health/ready. No request
  * changes anything. The daemon adds its facts to /status by the callback `tell`. */
 #ifndef ADMIN_ADMIN_H
 #define ADMIN_ADMIN_H

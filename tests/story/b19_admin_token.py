@@ -31,6 +31,7 @@ with Story("b19 a token guards the admin pages") as story:
     # ---- as it is by default ----
     server = daemon()
     story.same("on loopback without a token all pages answer", statuses(server), [200, 200, 200, 200, 404])
+    story.fact("... and a page for people", b"<h1>" in plain(server.admin_port, "GET", "/").body)
     story.same("... and nothing is exposed", [why for why in warnings(server) if "listen" in why], [])
     server.stop()
 
@@ -56,6 +57,10 @@ with Story("b19 a token guards the admin pages") as story:
     # ---- with a token ----
     server = daemon(admin_listen=f"0.0.0.0:{free_port()}", admin_token_file=token_file)
     story.same("with one, without bringing it", statuses(server), [401, 200, 200, 200, 401])
+    page = plain(server.admin_port, "GET", "/")
+    instance = re.search(rb"instance=(\w+)", plain(server.admin_port, "GET", "/_/health/ready").body)[1]
+    story.fact("the page for people needs none, and has no figures", page.status == 200 and b"<h1>" in page.body
+               and instance not in page.body, page)
     story.same("as bearer", statuses(server, bearer), [200, 200, 200, 200, 404])
     story.same("a wrong one", statuses(server, bearer + "x"), [401, 200, 200, 200, 401])
     reply = plain(server.admin_port, "GET", "/status")

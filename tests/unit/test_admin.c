@@ -156,6 +156,83 @@ TEST(off_loopback_without_a_token_only_health_and_metrics_answer)
     assert_int_equal(asks_of(&open, ASK("GET", "/metrics", "penstock:9001", "")), 200);
 }
 
+/* The answer to a request, in keep. */
+static struct http_answer answer_of(const struct admin_options *options, struct arena *keep,
+                                    const char *text)
+{
+    struct admin *admin = admin_new(options);
+    struct request_head head;
+    struct http_answer ret = { 0 };
+    const char *why = NULL;
+    assert_int_equal(request_head_scan(slice_of(text), &head, &why), OK);
+    if (judge(admin, NULL, keep, S("127.0.0.1:1"), &head, &ret))
+        respond(admin, head.path, keep, &ret);
+    ret.fields = http_fields_copy(keep, ret.fields, ret.field_count);
+    admin_free(&admin);
+    return ret;
+}
+
+static slice field_of(const struct http_answer *answer, slice name)
+{
+    return http_field_get(answer->fields, answer->field_count, name);
+}
+
+static bool has(slice text, slice part)
+{
+    return slice_find(text, part) < text.len;
+}
+
+TEST(the_page_is_for_anybody_and_has_a_strict_policy)
+{
+    struct arena keep = { 0 };
+    struct admin_options options[] = { { OPTIONS }, { OPTIONS, .token = S("open-sesame") },
+                                       { OPTIONS, .exposed = true } };
+    for (size_t i = 0; i < countof(options); i++) {
+        struct http_answer page = answer_of(&options[i], &keep, WITH("/", ""));
+        slice policy = field_of(&page, S("Content-Security-Policy"));
+        assert_int_equal(page.status, 200);
+        same(field_of(&page, S("Content-Type")), S("text/html; charset=utf-8"));
+        ok(has(policy, S("default-src 'none'")) && has(policy, S("frame-ancestors 'none'")));
+        ok(has(policy, S("script-src 'sha256-")) && !has(policy, S("unsafe")));
+        ok(slice_starts(page.body, S("<!doctype html>")) && slice_ends(page.body, S("</html>\n")));
+    }
+    arena_free(&keep);
+}
+
+TEST(no_answer_can_be_part_of_another_sites_page)
+{
+    static const char *const asked[] = { WITH("/", ""), WITH("/status", ""), WITH("/metrics", ""),
+                                         WITH("/_/health/live", ""), WITH("/nothing", ""),
+                                         ASK("PUT", "/", "127.0.0.1", "") };
+    struct admin_options options[] = { { OPTIONS }, { OPTIONS, .token = S("open-sesame") } };
+    struct arena keep = { 0 };
+    for (size_t i = 0; i < countof(asked) * countof(options); i++) {
+        struct http_answer answer = answer_of(&options[i % 2], &keep, asked[i / 2]);
+        same(field_of(&answer, S("X-Frame-Options")), S("DENY"));
+        same(field_of(&answer, S("Cross-Origin-Resource-Policy")), S("same-origin"));
+        same(field_of(&answer, S("X-Content-Type-Options")), S("nosniff"));
+        ok(!field_of(&answer, S("Access-Control-Allow-Origin")).ptr);
+    }
+    arena_free(&keep);
+}
+
+TEST(a_browser_asks_for_a_password_only_if_one_helps)
+{
+    struct arena keep = { 0 };
+    struct admin_options asked = { OPTIONS, .token = S("open-sesame") };
+    struct admin_options closed = { OPTIONS, .exposed = true };
+    size_t basic[2] = { 0 };
+    for (size_t i = 0; i < 2; i++) {
+        struct http_answer answer = answer_of(i ? &closed : &asked, &keep, WITH("/status", ""));
+        assert_int_equal(answer.status, 401);
+        same(field_of(&answer, S("WWW-Authenticate")), S("Bearer realm=\"penstock\""));
+        for (size_t k = 0; k < answer.field_count; k++)
+            basic[i] += slice_starts(answer.fields[k].value, S("Basic "));
+    }
+    ok(basic[0] == 1 && basic[1] == 0);
+    arena_free(&keep);
+}
+
 TEST(status_is_json_with_all_facts)
 {
     struct admin *admin = house();
@@ -186,4 +263,7 @@ RUN(cmocka_unit_test(pages_are_read_with_get_and_head_only),
     cmocka_unit_test(a_request_for_a_foreign_host_name_is_refused),
     cmocka_unit_test(a_token_opens_what_it_covers),
     cmocka_unit_test(off_loopback_without_a_token_only_health_and_metrics_answer),
+    cmocka_unit_test(the_page_is_for_anybody_and_has_a_strict_policy),
+    cmocka_unit_test(no_answer_can_be_part_of_another_sites_page),
+    cmocka_unit_test(a_browser_asks_for_a_password_only_if_one_helps),
     cmocka_unit_test(status_is_json_with_all_facts))
