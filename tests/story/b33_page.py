@@ -254,6 +254,7 @@ with Story("b33 a page for people who would rather look", seconds=300) as story:
     policy = {"Content-Security-Policy": page.headers["content-security-policy"]}
     evil = {**hostile(status), "name": "penstock", "ready": True, "peers": [{"name": HOSTILE, "from_bytes": 5 << 20, "owned_share": .25, "breaker": "open"}]}
     evil["cache"]["folders"][0]["serving"] = False
+    evil["cache"]["what_if"] = {"reads": 9, "hit_ratio": .5, **{n: {"hit_ratio": r} for n, r in (("half", .25), ("double", .75), ("fourfold", .875))}}
     evil["origins"][0]["state"] = "fails"
     label = HOSTILE.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     lines = metrics.replace('bucket="pile"', f'bucket="{label}"').replace('op="GetObject"', f'op="{label}"')
@@ -270,6 +271,7 @@ with Story("b33 a page for people who would rather look", seconds=300) as story:
     story.fact("what would be hidden, or turn the line around, is shown", "\\u{202e}\\u{200b}" in bad.text("#buckets"), bad.text("#buckets"))
     story.same("peers are shown when there are any", table(bad, "peers"),
                [{"name": HOSTILE, "from": str(5 << 20), "owned share": "0.25", "breaker": "open"}])
+    story.same("... and the hit ratios of other sizes", [number(r["Hits, about"]) for r in table(bad, "sizes")], [.25, .5, .75, .875])
     bad.picture("page-hostile.png")
     for what, script in (("HTML from a text", "document.body.innerHTML = '<b>x</b>'"),
                          ("a script from a text", "document.body.append(Object.assign(document.createElement('script'), { text: 'window.hacked=1' }))"),
