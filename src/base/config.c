@@ -427,6 +427,7 @@ struct config *config_load(const struct config_sources *from)
 {
     struct config *config = must_alloc(sizeof(*config));
     config->kinds = from->kinds;
+    config->judge_peers = from->judge_peers;
     config->where = where_new(config);
     struct config_group global = config_group_global(config);
     config_assign_defaults(config, &global);

@@ -77,12 +77,17 @@ struct config_mistake {
     const char *nearest;     /* a valid name near the wrong one, or NULL */
 };
 
+/* Judges a value that a room above base/ reads. On failure returns false and sets *ret_why, in
+ * keep, to the end of a sentence that begins with the name of the setting. */
+typedef bool setting_judge(slice value, struct arena *keep, const char **ret_why);
+
 struct config {
 #define GLOBAL(id, type, ...) SETTING_C_##type id;
 #define CONSTANT(id, type, ...) SETTING_C_##type id;
 #include "base/config.def"
     struct setting_where *where;
     url_kinds *kinds;                              /* copied from config_sources */
+    setting_judge *judge_peers;                    /* the same */
     /* If the setting `origin` is set, its origin comes first, under the name "default". If it is
      * not set, and the file has only one origin, that origin is the default. */
     struct config_origin *origins;
@@ -118,6 +123,7 @@ struct config_sources {
     const char *const *env;     /* like environ; may be NULL */
     const char *path;           /* used if argv and env name no file; NULL: the default */
     url_kinds *kinds;           /* origin_url_kind, the kinds of origins */
+    setting_judge *judge_peers; /* members_may_be: judges the setting peers; NULL: nothing does */
 };
 
 /* True if only this machine can reach the address. */

@@ -139,6 +139,10 @@ static const struct {
       "FILE, and give clients the token as AWS_CONTAINER_AUTHORIZATION_TOKEN" },
     { "traces_headers", "traces_url",
       "has no effect, since traces_url is not set: set traces_url, or remove the headers" },
+    { "etcd_user", "etcd_password",
+      "needs a password: set etcd_password_file, too, or remove etcd_user" },
+    { "etcd_password", "etcd_user",
+      "belongs to a user: set etcd_user, too, or remove the password" },
     { "metrics_token", "admin_token",
       "needs admin_token: set admin_token_file, too, or remove metrics_token" },
 };
@@ -173,6 +177,29 @@ static void price_is_a_number(struct config *config, const struct config_group *
         config_wrong(config, all, "egress_price", "must be the price of a GB in dollars: a number "
                      "from 0 to 1000 without sign or currency, such as 0.09, not \"%s\"",
                      config->egress_price);
+}
+
+/* peers/ reads the setting, and base/ must not include it. */
+static void peers_can_be_found(struct config *config, const struct config_group *all)
+{
+    const char *why;
+    if (config->judge_peers && !config_is_reported(config, all, "peers") &&
+        !config->judge_peers(slice_of(config->peers), &config->arena, &why))
+        config_wrong(config, all, "peers", "%s", why);
+}
+
+static bool is_etcd(const struct config *config)
+{
+    return strncmp(config->peers, "etcd:", 5) == 0;
+}
+
+static void etcd_settings_have_an_effect(struct config *config, const struct config_group *all)
+{
+    static const char *const names[] = { "etcd_user", "etcd_password", "etcd_ca_file" };
+    for (size_t i = 0; i < countof(names) && !is_etcd(config); i++)
+        if (config_is_given(all, names[i]))
+            config_wrong(config, all, names[i], "has no effect, since peers does not begin with "
+                         "etcd: - set peers to etcd:URL/PREFIX, or remove %s", names[i]);
 }
 
 static void strangers_need_keys(struct config *config, const struct config_group *all)
@@ -335,6 +362,16 @@ static void ca_file_holds_certificates(struct config *config, const struct confi
                            config_path(group, "ca_file", &config->arena), NULL, "%s", fault);
 }
 
+static void etcd_ca_file_holds_certificates(struct config *config, const struct config_group *all)
+{
+    if (!is_etcd(config) || !config->etcd_ca_file[0] ||
+        config_is_reported(config, all, "etcd_ca_file"))
+        return;
+    const char *fault = ca_file_fault(config, config->etcd_ca_file);
+    if (fault)
+        config_wrong(config, all, "etcd_ca_file", "%s", fault);
+}
+
 /* Returns "HOST:PORT" of an origin, with the scheme's default port if the URL has none. The result
  * is empty if the URL has no host. */
 static slice authority_of(struct config *config, const struct config_origin *origin)
@@ -495,6 +532,8 @@ void config_rules(struct config *config)
         { SCOPE_GLOBAL, forwarded_headers_may_be_sent },
         { SCOPE_GLOBAL, lists_have_no_empty_parts }, { SCOPE_ORIGIN, origin_has_a_name },
         { SCOPE_GLOBAL, needs_are_met }, { SCOPE_GLOBAL, price_is_a_number },
+        { SCOPE_GLOBAL, peers_can_be_found }, { SCOPE_GLOBAL, etcd_settings_have_an_effect },
+        { SCOPE_GLOBAL, etcd_ca_file_holds_certificates },
         { SCOPE_GLOBAL, strangers_need_keys }, { SCOPE_GLOBAL, config_folders_rule },
         { SCOPE_GLOBAL, extent_fits_the_cache }, { SCOPE_KEY, config_key_rules },
         { SCOPE_GLOBAL, global_keys_are_whole }, { SCOPE_ORIGIN, origin_keys_are_whole },

@@ -1,10 +1,10 @@
 /* log.h - one line for each event: a name to grep, then key=value facts.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Only the code in front/, local/, origin/, traces/ and cli/ logs. Code in other folders returns
- * errors and raises metrics; the one exception is a warning in store/names.c. Secret keys, session
- * tokens and signatures are never logged. Each line goes to stderr as a whole. Any thread may call
- * these functions.
+ * Only the code in front/, local/, origin/, peers/, traces/ and cli/ logs. Code in other folders
+ * returns errors and raises metrics; the one exception is a warning in store/names.c. Secret keys,
+ * session tokens and signatures are never logged. Each line goes to stderr as a whole. Any thread
+ * may call these functions.
  *
  * If access_log is on, each request has an access line. The thread that serves the request only
  * puts this line into a ring, and another thread writes many lines at a time (log_access.c). Other

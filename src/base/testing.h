@@ -24,7 +24,8 @@ uint64_t testing_ahead_ms(void);
 /* Returns a value that a test sets in place of a constant, or NULL if none is set. */
 enum testing_value {
     TESTING_GPU_MODULE,           /* the path of the module for GPUs */
-    TESTING_GPU_IDLE_MS           /* how long a GPU without a buffer is kept */
+    TESTING_GPU_IDLE_MS,          /* how long a GPU without a buffer is kept */
+    TESTING_NAME_SERVER           /* ADDRESS:PORT, in place of the name servers of resolv.conf */
 };
 const char *testing_value(enum testing_value which);
 

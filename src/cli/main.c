@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "origin/origin.h"
+#include "peers/members.h"
 
 static int run_version(struct cli *cli)
 {
@@ -74,7 +75,7 @@ struct config *cli_load(struct cli *cli, const char *path)
 {
     struct config_sources from = {
         .argc = cli->argc, .argv = cli->argv, .env = (const char *const *)environ,
-        .path = path, .kinds = origin_url_kind,
+        .path = path, .kinds = origin_url_kind, .judge_peers = members_may_be,
     };
     return config_load(&from);
 }

@@ -1,4 +1,5 @@
-/* rank.c - weighted rendezvous: which nodes should have a segment. SPDX-License-Identifier: Apache-2.0
+/* rank.c - weighted rendezvous: which nodes should have a segment.
+ * SPDX-License-Identifier: Apache-2.0
  *
  * The nodes of the fleet draw for each segment (base/rendezvous.h). If a node is gone, each of its
  * segments falls to the second in the segment's own order. So the survivors share the load of that
@@ -6,12 +7,12 @@
  *
  * All nodes must agree, whatever their versions and machines: nodes that rank differently fetch a
  * segment twice. So what is below never changes; tests/vectors/rank.txt has results that
- * tests/vectors/make_rank.py computes on its own. The hash of a place is XXH3, 64 bits. The authors of
- * xxHash promise that XXH3 returns the same on all machines, in all versions since 0.8.0. It needs no
- * context, and costs less than SipHash (store/hash.c). SipHash's key would have no use: all nodes
- * must know it, so every installation would have to have the same. A client that writes objects could
- * look for keys with the same hash, and one node would then own them all. It gains nothing by that:
- * it could as well read one object again and again.
+ * tests/vectors/make_rank.py computes on its own. The hash of a place is XXH3, 64 bits. The authors
+ * of xxHash promise that XXH3 returns the same on all machines, in all versions since 0.8.0. It
+ * needs no context, and costs less than SipHash (store/hash.c). SipHash's key would have no use:
+ * all nodes must know it, so every installation would have to have the same. A client that writes
+ * objects could look for keys with the same hash, and one node would then own them all. It gains
+ * nothing by that: it could as well read one object again and again.
  * Pure; any thread. */
 #include "peers/rank.h"
 
@@ -23,8 +24,8 @@
 
 static_assert(NODE_ID_BYTES == HOLDER_ID_BYTES, "a node is a holder");
 
-/* The hash of each text is the seed of the next one. So a byte that moves from the end of one text to
- * the beginning of the next changes the result. */
+/* The hash of each text is the seed of the next one. So a byte that moves from the end of one text
+ * to the beginning of the next changes the result. */
 static uint64_t hash_of(const struct rank_place *place)
 {
     const slice texts[] = { place->endpoint, place->bucket, place->key, place->version };

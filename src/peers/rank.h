@@ -13,8 +13,8 @@
 #define RANK_WANT_MAX 16u             /* the most nodes that rank_best returns */
 
 struct rank_node {
-    uint8_t id[NODE_ID_BYTES];        /* of the installation; no two nodes of a list have the same */
-    uint32_t weight;                  /* 1 to NODE_WEIGHT_MAX: its share is weight / sum of weights */
+    uint8_t id[NODE_ID_BYTES];        /* of the installation; all ids of a list differ */
+    uint32_t weight;                  /* 1 to NODE_WEIGHT_MAX; share: weight / all weights */
 };
 
 /* A segment of an object. The texts may have any bytes; version is the version ID, or empty. */
@@ -23,8 +23,9 @@ struct rank_place {
     uint64_t segment;                 /* offset / PEERS_SEGMENT_BYTES */
 };
 
-/* Sets ret[] to the indexes of the `want` best nodes, the best first. Returns their number, which is
- * `count` if there are fewer nodes. The nodes depend on the set of nodes, and not on their order. */
+/* Sets ret[] to the indexes of the `want` best nodes, the best first. Returns their number, which
+ * is `count` if there are fewer nodes. The nodes depend on the set of nodes, and not on their
+ * order. */
 size_t rank_best(const struct rank_node *nodes, size_t count, const struct rank_place *place,
                  size_t ret[], size_t want);
 

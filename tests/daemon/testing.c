@@ -187,6 +187,7 @@ const char *testing_value(enum testing_value which)
     static const char *const names[] = {
         [TESTING_GPU_MODULE] = "PENSTOCK_GPU_MODULE",
         [TESTING_GPU_IDLE_MS] = "PENSTOCK_GPU_IDLE_MS",
+        [TESTING_NAME_SERVER] = "PENSTOCK_NAME_SERVER",
     };
     return getenv(names[which]);
 }

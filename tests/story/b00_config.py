@@ -147,7 +147,7 @@ with Story("b00 the command line says what is wrong and what is in force") as st
              if "." not in line.split()[0]} - {"config"}
     rows = json.loads(example)
     story.same("and has every setting, those of secrets as a comment", {name for name in names if "# " + name not in rows
-               or (name not in rows) != (name.endswith(("secret_key", "_previous", "_token", "traces_headers")) and name != "metrics_token")}, set())
+               or (name not in rows) != (name.endswith(("secret_key", "_previous", "_token", "_password", "traces_headers")) and name != "metrics_token")}, set())
     with open(os.path.join(ROOT, "conf/penstock.json.example")) as f:
         story.fact("conf/ has it (else: scripts/generate)", f.read() == as_kept(example, values))
     listed = re.findall(r"[A-Za-z0-9-]+(?=[,.])", re.sub("^.*: ", "", call("config", "--man", "operations")[1], flags=re.M))

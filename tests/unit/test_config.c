@@ -8,6 +8,7 @@
 #include "base/config.h"
 #include "base/json_place.h"
 #include "origin/origin.h"
+#include "peers/members.h"
 
 static char path[] = "/tmp/penstock-config-XXXXXX";
 
@@ -22,6 +23,7 @@ static struct config *load(const char *text, const char *const *env, const char 
     write_file(path, text);
     struct config_sources from = {
         .argv = argv, .env = env, .path = path, .kinds = origin_url_kind,
+        .judge_peers = members_may_be,
     };
     while (argv && argv[from.argc])
         from.argc++;
@@ -588,6 +590,16 @@ TEST(a_mistake_shows_the_value_and_the_rule_it_breaks)
     static const char *const told[][2] = {
         { "{\"listen\": \"127.0.0.1:99999\"}",
           "listen: the port must be between 1 and 65535 (given: \"127.0.0.1:99999\")" },
+        { "{\"peers\": \"10.0.0.1,,10.0.0.2\"}", "peers: has an empty entry: remove the extra comma" },
+        { "{\"peers\": \"dns:a b\"}", "peers: has a space or a comma after dns:" },
+        { "{\"peers\": \"etcd:etcd.example/fleet\"}", "peers: must have an http or https URL after etcd:" },
+        { "{\"peers\": \"etcd:http://h/p\", \"etcd_user\": \"u\"}", "etcd_user: needs a password" },
+        { "{\"peers\": \"etcd:http://h/p\", \"etcd_password\": \"p\"}",
+          "etcd_password: belongs to a user" },
+        { "{\"peers\": \"10.0.0.1\", \"etcd_ca_file\": \"/x\"}",
+          "etcd_ca_file: has no effect, since peers does not begin with etcd:" },
+        { "{\"peers\": \"etcd:https://h/p\", \"etcd_ca_file\": \"/x\"}",
+          "etcd_ca_file: can't read /x: No such file or directory" },
         { "{\"listen\": \":9000\"}", "has no host: write HOST:PORT, with 0.0.0.0" },
         { "{\"listen\": \"::1:9000\"}", "has a colon in its host: leave out http://, "
           "and write an IPv6 address in brackets, as in [::1]:PORT" },

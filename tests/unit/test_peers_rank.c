@@ -65,8 +65,8 @@ TEST(a_node_may_be_a_thousand_times_lighter)
     ok(is_near(owned, PLACES / 1001.0, 0.25));    /* 100 of them: 2.5 standard deviations */
 }
 
-/* Nothing else moves when a node is removed, and when it comes back; its places fall to the second of
- * each, and these are all other nodes alike. */
+/* Nothing else moves when a node is removed, and when it comes back; its places fall to the second
+ * of each, and these are all other nodes alike. */
 TEST(a_node_that_is_removed_moves_its_own_share_alone)
 {
     enum { NODES = 10, GONE = 3 };
