@@ -2,29 +2,21 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * The calls use the code and the options of serve, and only read: HEAD, lists of at most 1,000
- * keys, and one GET, which is canceled after doctor->fetch_bytes or TIME_MS. The first call opens
- * the connection, and is not measured. Threads: a call ends on an origin thread; the main thread waits
- * for `over`. */
+ * keys, and one GET, which is canceled after doctor->fetch_bytes. The first call opens the
+ * connection, and is not measured. */
 #include <inttypes.h>
 #include <netdb.h>
-#include <poll.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "cli/credentials.h"
-#include "cli/doctor.h"
+#include "cli/doctor_call.h"
 #include "cli/serve.h"
-#include "origin/origin.h"
 #include "origin/web.h"
 #include "s3/encode.h"
 #include "s3/xml.h"
 
-#define CALL_MS 10000u                /* of one call */
-#define TIME_MS 3000u                 /* of the GET that measures bandwidth */
-#define BODY_BYTES (2 * MIB)          /* of a list */
-#define LOOK_MS 2
 #define TRIES 3u
 #define ORIGINS_MAX 6u
 #define DNS_SLOW_MS 100.0
@@ -32,71 +24,6 @@
 #define FIRST_SLOW_MS 200.0
 #define RATE_SLOW 20.0                /* MB a second and connection */
 #define LEAST_BYTES MIB               /* a smaller object says nothing of bandwidth */
-
-/* ---- one call, waited for ---- */
-
-struct visit {
-    struct origin_call call;
-    atomic_bool over;
-    enum err err;
-    int status;
-    uint64_t first_ns;                /* time to the head */
-    uint64_t head_ns, last_ns;        /* when the head came, and the latest byte */
-    uint64_t bytes, bytes_max;        /* received; the call is canceled then */
-    char *body;                       /* the first BODY_BYTES, or NULL */
-};
-
-static void on_head(struct origin_call *call, const struct origin_reply *reply)
-{
-    struct visit *visit = container_of(call, struct visit, call);
-    visit->status = reply->status;
-    visit->first_ns = reply->first_byte_ns;
-    visit->head_ns = visit->last_ns = mono_ns();
-}
-
-static enum origin_take on_body(struct origin_call *call, slice bytes)
-{
-    struct visit *visit = container_of(call, struct visit, call);
-    if (visit->body && visit->bytes < BODY_BYTES)
-        memcpy(visit->body + visit->bytes, bytes.ptr, MIN(bytes.len, BODY_BYTES - visit->bytes));
-    visit->bytes += bytes.len;
-    visit->last_ns = mono_ns();
-    if (visit->bytes >= visit->bytes_max || visit->last_ns - visit->head_ns > TIME_MS * 1000000ul)
-        origin_cancel(call);
-    return ORIGIN_TAKEN;
-}
-
-static void on_done(struct origin_call *call, enum err err)
-{
-    struct visit *visit = container_of(call, struct visit, call);
-    visit->err = err;
-    atomic_store(&visit->over, true);
-}
-
-static const struct origin_events events = { on_head, on_body, on_done };
-
-struct place {
-    struct doctor *doctor;
-    const struct config_origin *from;
-    struct origin *origin;
-    const struct sigv4_credentials *as;    /* NULL: Penstock's own credentials */
-    slice name;                       /* " NAME" if there are several origins, else empty */
-};
-
-/* Starts the call, and waits for its end. */
-static void make_call(const struct place *place, struct visit *visit)
-{
-    uint64_t until_ms = mono_ms() + CALL_MS;
-    visit->call.events = &events;
-    visit->call.no_retry = true;
-    visit->call.as = place->as;
-    origin_start(place->origin, &visit->call);
-    while (!atomic_load(&visit->over)) {
-        if (mono_ms() > until_ms)
-            origin_cancel(&visit->call);
-        poll(NULL, 0, LOOK_MS);
-    }
-}
 
 /* ---- DNS and clock ---- */
 
@@ -152,9 +79,9 @@ static int64_t origin_time(const struct place *place)
     struct web_reply reply = { 0 };
     slice why;
     struct web_ask ask = {
-        .method = "GET", .url = slice_of(place->from->url), .time_ms = CALL_MS / 2,
+        .method = "GET", .url = slice_of(place->from->url), .time_ms = DOCTOR_CALL_MS / 2,
         .ca_file = *place->from->ca_file ? place->from->ca_file : NULL,
-        .body_bytes_max = BODY_BYTES,
+        .body_bytes_max = DOCTOR_BODY_BYTES,
     };
     enum err err = web_get(&ask, place->doctor->keep, &reply, &why);
     int64_t date_s = !err && reply.date.len ? http_date_read(reply.date) : 0;
@@ -210,13 +137,13 @@ static slice read_document(const struct place *place, enum s3_op op, slice bucke
 {
     struct visit visit = {
         .call = { .op = op, .bucket = bucket, .query = query },
-        .bytes_max = BODY_BYTES, .body = arena_alloc(place->doctor->keep, BODY_BYTES),
+        .bytes_max = DOCTOR_BODY_BYTES, .body = arena_alloc(place->doctor->keep, DOCTOR_BODY_BYTES),
     };
-    make_call(place, &visit);
+    doctor_call(place, &visit);
     found->err = visit.err;
     found->status = visit.status;
     bool good = !visit.err && visit.status == 200;
-    return good ? (slice){ visit.body, MIN(visit.bytes, BODY_BYTES) } : S("");
+    return good ? (slice){ visit.body, MIN(visit.bytes, DOCTOR_BODY_BYTES) } : S("");
 }
 
 static struct found find_object(const struct place *place)
@@ -260,7 +187,7 @@ static void first_byte(const struct place *place, const struct found *found)
                                                                          : S("penstock-doctor") },
             .bytes_max = UINT64_MAX,
         };
-        make_call(place, &visit);
+        doctor_call(place, &visit);
         if (visit.status)
             ms[count++] = (double)visit.first_ns / 1e6;
     }
@@ -301,7 +228,7 @@ static void bandwidth(const struct place *place, const struct found *found)
         .bytes_max = most,
     };
     if (most >= LEAST_BYTES)
-        make_call(place, &visit);
+        doctor_call(place, &visit);
     if (visit.status / 100 != 2 || visit.bytes < LEAST_BYTES / 4) {
         doctor_add(doctor, name, not_measured(place, found), S(""))->grade = UNKNOWN;
         return;
@@ -358,8 +285,8 @@ static void visit_origin(struct doctor *doctor, struct origins *origins,
         dns(&place);
     bool lacks = credentials_at_origin(from, false, doctor->keep, &own, &why) == ERR_NOT_FOUND;
     place.as = lacks && options.keys_optional ? &nobody : NULL;
-    options.connect_ms = MIN(options.connect_ms, CALL_MS / 2);
-    options.progress_ms = options.answer_ms = options.total_ms = CALL_MS;
+    options.connect_ms = MIN(options.connect_ms, DOCTOR_CALL_MS / 2);
+    options.progress_ms = options.answer_ms = options.total_ms = DOCTOR_CALL_MS;
     options.tries_max = 1;
     options.hedges = false;
     if (origins_add(origins, &options, doctor->keep, &place.origin, &why))

@@ -9,6 +9,7 @@
 
 #define MASKED "********"
 #define SECRET_LEAST 4u
+#define AWS_KEY_LEAST 16u
 
 /* ---- what is secret ---- */
 
@@ -152,10 +153,26 @@ static size_t match_name(slice text, size_t at, size_t *ret_begin)
     while (at < text.len && is_name_char(text.ptr[at]))
         at++;
     size_t begin = find_value(text, at);
+    if (slice_ends(slice_sub(text, 0, at), S("redentials")))    /* a word of messages */
+        return 0;
     if (!begin || begin >= text.len || strchr("{[", text.ptr[begin]))
         return 0;
     *ret_begin = begin;
     return span_without(text, begin, line ? "\r\n\"" : " \t\r\n&\"'\\,;)}]");
+}
+
+/* Looks for an access key of AWS, which may come from a profile or from an instance's role. */
+static size_t match_aws_key(slice text, size_t at)
+{
+    slice rest = slice_from(text, at);
+    size_t len = 0;
+    if ((!slice_starts(rest, S("AKIA")) && !slice_starts(rest, S("ASIA"))) ||
+        (at && isalnum((unsigned char)text.ptr[at - 1])))
+        return 0;
+    while (len < rest.len && (isupper((unsigned char)rest.ptr[len]) ||
+                              isdigit((unsigned char)rest.ptr[len])))
+        len++;
+    return len >= AWS_KEY_LEAST ? at + len : 0;
 }
 
 /* Looks for userinfo behind "://" at `at`. */
@@ -187,6 +204,8 @@ slice mask_text(const struct mask *mask, slice text)
     size_t at = 0, kept = 0;    /* the text from `kept` to `at` is still to be added */
     while (at < text.len) {
         size_t begin = at, end = match_secret(mask, text, at);
+        if (!end)
+            end = match_aws_key(text, at);
         if (!end)
             end = match_name(text, at, &begin);
         if (!end)

@@ -1,8 +1,8 @@
 /* mask.h - takes secrets out of texts that leave this machine. SPDX-License-Identifier: Apache-2.0
  *
- * Pure. Three things are replaced by ********: texts that are known to be secrets; values after
- * names that tell of a secret, as in "X-Amz-Signature=...", "\"token\": \"...\"" and
- * "Authorization: ..."; and what stands before the @ of a URL. */
+ * Pure. Four things are replaced by ********: texts that are known to be secrets; access keys of
+ * AWS; values after names that tell of a secret, as in "X-Amz-Signature=...", "\"token\": \"...\""
+ * and "Authorization: ..."; and what stands before the @ of a URL. */
 #ifndef CLI_MASK_H
 #define CLI_MASK_H
 
