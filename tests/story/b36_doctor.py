@@ -4,6 +4,7 @@ import http.server
 import resource
 
 from harness import *
+from throttle import Throttle
 
 OBJECTS, SIZE, LARGE = 180, 512 * KIB, 8 * MIB
 
@@ -167,6 +168,30 @@ with Story("b36 doctor names the narrowest place") as story:
     other.get("bucket/large")
     wait_for("it is stored", lambda: other.metric("penstock_store_live_bytes") >= SIZE + LARGE)
     judge("a slow client", json.loads(run([*words, "slow", "bucket/large"])[2]), "client")
+
+    try:
+        throttle = Throttle(story.folder)
+    except Skip as why:
+        throttle = None
+        story.note(f"no load with a slow disk under a service: {why}")
+    if throttle:
+        throttle.slow(False)
+        cold = story.penstock(origin=origin.url, cache_dir=story.path("cold"), memory_locked="0", cold_reads="direct")
+        for i in range(8):
+            cold.get(f"bucket/o{i}")
+        wait_for("they are stored", lambda: cold.metric("penstock_store_live_bytes") >= 8 * SIZE)
+        for file in glob.glob(story.path("cold/extents/*")):
+            fd = os.open(file, os.O_RDWR)
+            os.fdatasync(fd)
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+            os.close(fd)
+        throttle.enter(cold.pid)
+        throttle.slow(True, 2_000_000)
+        words = [PENSTOCK, "doctor", "--json", "--config", cold.config_path, "--while", sys.executable, __file__, "reader", str(cold.port)]
+        judge("a slow disk under a service", json.loads(run([*words, "fast", *(f"bucket/o{i}" for i in range(8))])[2]), "disk")
+        throttle.slow(False)
+        cold.stop()
+        throttle.end()
 
     quiet = ("--admin-listen", "off", "--fetch", "1")
     judge("io_uring is forbidden", doctor(*quiet, "--io", "auto", before=forbid_io_uring), "io_uring")
