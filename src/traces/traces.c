@@ -30,13 +30,16 @@
 #define PAUSE_MS 1000u                /* before the second try; doubles up to PAUSE_MS_MAX */
 #define PAUSE_MS_MAX 16000u
 #define AFTER_MS_MAX 300000u          /* for a longer Retry-After, the exporter waits this long */
-#define STOP_MS 3000u
+#define STOP_MS ((uint64_t)3000)
 #define LOG_MS 60000u
 #define INSTANCE_BYTES 16
 
 static struct {
     bool runs;
     pthread_t thread;
+    pthread_mutex_t lock;             /* guards `over` */
+    pthread_cond_t ended;
+    bool over;                        /* the thread has sent what it could */
     struct traces_options options;
     struct encode_source source;
     char host[64], instance[2 * INSTANCE_BYTES + 1];
@@ -45,7 +48,7 @@ static struct {
     atomic_bool abort;                /* the time to stop is over */
     uint64_t logged_ms;               /* 0: no trouble was logged since the last success */
     uint64_t lost, dropped_before;    /* spans lost since the last line; dropped up to that line */
-} traces;
+} traces = { .lock = PTHREAD_MUTEX_INITIALIZER, .ended = PTHREAD_COND_INITIALIZER };
 
 /* ---- the log ---- */
 
@@ -185,6 +188,10 @@ static void *run(void *arg)
     for (size_t count; (count = spans_take(&traces.batch)) > 0;)
         for (size_t at = 0; at < count; at += BATCH_SPANS)
             send_batch(traces.batch + at, MIN(count - at, (size_t)BATCH_SPANS));
+    pthread_mutex_lock(&traces.lock);
+    traces.over = true;
+    pthread_cond_signal(&traces.ended);
+    pthread_mutex_unlock(&traces.lock);
     return NULL;
 }
 
@@ -231,13 +238,13 @@ void traces_stop(void)
         return;
     trace_sample(&(struct trace_sampling){ .on = false });
     spans_finish();
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += STOP_MS / 1000;
-    if (pthread_clockjoin_np(traces.thread, NULL, CLOCK_MONOTONIC, &until) != 0) {
-        atomic_store(&traces.abort, true);
-        pthread_join(traces.thread, NULL);
-    }
+    uint64_t until_ns = mono_ns() + STOP_MS * 1000000u;
+    pthread_mutex_lock(&traces.lock);
+    while (!traces.over && mono_ns() < until_ns)
+        cond_wait_until(&traces.ended, &traces.lock, until_ns);
+    pthread_mutex_unlock(&traces.lock);
+    atomic_store(&traces.abort, true);
+    pthread_join(traces.thread, NULL);
     free_spans();
     traces.runs = false;
 }
