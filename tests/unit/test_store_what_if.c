@@ -111,7 +111,95 @@ NEAR_THE_SIMULATION(a_set_that_shrinks_and_grows, 5)
 NEAR_THE_SIMULATION(purges_of_a_quarter, 6)
 NEAR_THE_SIMULATION(restarts, 7)
 
-RUN(cmocka_unit_test(epochs_in_random_order), cmocka_unit_test(epochs_in_shards),
+/* ---- limits ---- */
+
+/* Reads `count` keys in order, so many times. */
+static void read_keys(struct what_if *what_if, uint64_t *reads, uint64_t count, uint64_t epochs,
+                      uint64_t now_ms)
+{
+    for (uint64_t i = 0; i < count * epochs; i++) {
+        what_if_note(what_if, mix(i % count));
+        if (++*reads % PIECE == 0) {
+            what_if_take(what_if, *reads, 64);
+            what_if_run(what_if, now_ms);
+        }
+    }
+}
+
+TEST(a_small_cache_that_is_read_fast_is_sampled_less)
+{
+    struct what_if *what_if = what_if_new(2000);
+    uint64_t reads = 0;
+    read_keys(what_if, &reads, 1000, 1, 1);
+    ok(what_if_mask(what_if) == 0);
+    read_keys(what_if, &reads, 1000, 30, 2);    /* 30,000 reads in a second */
+    ok(what_if_mask(what_if) == 0);             /* of half as many: 2,048 is still all */
+    for (uint64_t second = 1; second < 8; second++)
+        read_keys(what_if, &reads, 1000, 300, 1000 * second);
+    ok(what_if_mask(what_if) == 7);             /* never fewer than 4,096 / 16 = 256 records */
+    what_if_free(&what_if);
+}
+
+TEST(a_cache_of_few_records_is_not_simulated)
+{
+    struct what_if *what_if = what_if_new(15);
+    struct what_if_hits found;
+    uint64_t reads = 0;
+    read_keys(what_if, &reads, 30, 1000, 1);
+    what_if_hits(what_if, &found);
+    ok(found.reads == 0 && what_if_mask(what_if) == UINT64_MAX);
+    what_if_free(&what_if);
+}
+
+TEST(reads_without_a_place_are_counted_as_lost)
+{
+    struct what_if *what_if = what_if_new(3000);
+    struct what_if_hits found;
+    uint64_t reads = 0;
+    what_if_take(what_if, 0, 64);
+    what_if_run(what_if, 0);
+    for (uint64_t run = 1; run < 40; run++) {
+        for (uint64_t i = 0; i < 6000; i++, reads++)    /* three times the places */
+            what_if_note(what_if, mix(i % 1000));
+        what_if_take(what_if, reads, 64);
+        what_if_run(what_if, 1000 * run);
+    }
+    what_if_hits(what_if, &found);
+    ok(found.reads > 0);
+    for (size_t k = 0; k < WHAT_IF_SIZES; k++)
+        ok(found.hits[k] > 0.99 * found.reads);    /* 1,000 of 1,500 and more records */
+    what_if_free(&what_if);
+}
+
+TEST(a_cache_that_shrinks_is_followed)
+{
+    struct what_if *what_if = what_if_new(4000);
+    struct what_if_hits found;
+    uint64_t reads = 0, random = 1;
+    for (uint64_t i = 0; i < 200000; i++) {
+        if (i == 100000)
+            what_if_follow(what_if, 2000);
+        random = mix(random);
+        what_if_note(what_if, mix(random % 4000));
+        if (i > 100000 && random >> 32 & 1)
+            what_if_missed(what_if);
+        if (++reads % PIECE)
+            continue;
+        what_if_take(what_if, reads, 64);
+        what_if_run(what_if, i);
+    }
+    what_if_hits(what_if, &found);
+    ok(found.reads > 0 && fabs(found.hits[WHAT_IF_SAME] / found.reads - 0.5) < 0.05);
+    ok(fabs(found.hits[WHAT_IF_HALF] / found.reads - 0.25) < 0.05);
+    ok(found.hits[WHAT_IF_DOUBLE] / found.reads > 0.95);
+    what_if_free(&what_if);
+}
+
+RUN(cmocka_unit_test(a_small_cache_that_is_read_fast_is_sampled_less),
+    cmocka_unit_test(a_cache_of_few_records_is_not_simulated),
+    cmocka_unit_test(reads_without_a_place_are_counted_as_lost),
+    cmocka_unit_test(a_cache_that_shrinks_is_followed),
+    cmocka_unit_test(epochs_in_random_order), cmocka_unit_test(epochs_in_shards),
     cmocka_unit_test(changes_of_the_data_set), cmocka_unit_test(skewed_requests),
     cmocka_unit_test(keys_that_never_return), cmocka_unit_test(a_set_that_shrinks_and_grows),
     cmocka_unit_test(purges_of_a_quarter), cmocka_unit_test(restarts))
