@@ -83,6 +83,41 @@ TEST(at_the_limit_the_entry_with_the_oldest_line_gives_way)
     arena_free(&keep);
 }
 
+#define THREADS 4
+#define LINES 500
+
+static void *log_much(void *arg)
+{
+    struct arena keep = { 0 };
+    struct log_kept *found;
+    uint64_t ignored;
+    for (unsigned i = 0; i < LINES; i++) {
+        log_warn("crowd", "thread=%s why=\"line %u\"", (const char *)arg, i);
+        if (i % 50 == 0)
+            (void)log_kept_read(&keep, &found, &ignored);
+    }
+    arena_free(&keep);
+    return NULL;
+}
+
+TEST(threads_log_at_once_and_every_line_counts)
+{
+    struct arena keep = { 0 };
+    pthread_t threads[THREADS];
+    char names[THREADS][2] = { "a", "b", "c", "d" };
+    begin();
+    for (size_t i = 0; i < THREADS; i++)
+        ok(pthread_create(&threads[i], NULL, log_much, names[i]) == 0);
+    for (size_t i = 0; i < THREADS; i++)
+        ok(pthread_join(threads[i], NULL) == 0);
+    assert_int_equal(log_kept_read(&keep, &kept, &gone), THREADS);
+    for (size_t i = 0; i < THREADS; i++) {
+        ok(kept[i].count == LINES);
+        same(kept[i].why, S("line 499"));
+    }
+    arena_free(&keep);
+}
+
 TEST(long_and_odd_facts_are_cut_and_kept_apart)
 {
     struct arena keep = { 0 };
@@ -106,4 +141,5 @@ TEST(long_and_odd_facts_are_cut_and_kept_apart)
 RUN(cmocka_unit_test(warnings_and_errors_stay_even_if_the_log_hides_them),
     cmocka_unit_test(a_fault_that_repeats_takes_one_entry),
     cmocka_unit_test(at_the_limit_the_entry_with_the_oldest_line_gives_way),
+    cmocka_unit_test(threads_log_at_once_and_every_line_counts),
     cmocka_unit_test(long_and_odd_facts_are_cut_and_kept_apart))
