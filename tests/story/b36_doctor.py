@@ -203,7 +203,7 @@ with Story("b36 doctor names the narrowest place") as story:
     shim = story.path("slow.c")
     with open(shim, "w") as f:
         f.write(SLOW_READS)
-    if run(["cc", "-shared", "-fPIC", "-o", story.path("slow.so"), shim, "-ldl"])[0] == 0 and "asan" not in PENSTOCK:
+    if run(["cc", "-shared", "-fPIC", "-o", story.path("slow.so"), shim, "-ldl"])[0] == 0 and "san" not in PENSTOCK:
         judge("a slow disk", doctor(*quiet, env={"LD_PRELOAD": story.path("slow.so")}), "disk")
     if os.geteuid() == 0 and run(["unshare", "-m", "true"])[0] == 0:
         serve_names("127.0.0.153", 0.3, "slow")
