@@ -38,8 +38,15 @@ enum err daemon_traces_up(struct serve *serve)
     };
     bool is_ratio = config_ratio(config->traces_ratio, &options.sampling.ratio);
     check(is_ratio);
-    if (!config->traces_url[0] || traces_start(&options))
+    slice rest = slice_of(config->traces_url);
+    slice url = slice_cut(&rest, '?');    /* the query may have a key */
+    if (!url.len)
         return OK;
+    if (traces_start(&options)) {
+        log_info("traces", "url=%.*s ratio=%s", SLICE_ARG(log_word(&serve->keep, url)),
+                 config->traces_ratio);
+        return OK;
+    }
     serve->why = S("can't start a thread for traces: raise the limit of threads (ulimit -u, "
                    "TasksMax)");
     return ERR_LIMIT;

@@ -34,6 +34,7 @@ with Story("b42 a collector in trouble") as story:
     server = daemon(traces_url=f"http://127.0.0.1:{port}/v1/traces?key=secret", traces_queue=16)
     story.same("requests are answered", set(reads(server, 300)), {200})
     wait_for("the loss is logged", lambda: logged(server, "traces_lost"))
+    story.same("the log says where spans go", [(line["url"], line["ratio"]) for line in logged(server, "traces")], [(f"http://127.0.0.1:{port}/v1/traces", 1)])
     line = logged(server, "traces_lost")[0]
     story.same("... with the URL and without its query", line["url"], f"http://127.0.0.1:{port}/v1/traces")
     story.fact("... the reason and what to do", "traces_url" in line["why"] and "refused" in line["why"].lower(), line)
