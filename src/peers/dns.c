@@ -78,8 +78,8 @@ static enum err question_failed(struct look *look, slice name, int error)
                      SLICE_ARG(name));
 }
 
-/* Asks for records of a name. With `search`, the resolver also tries the domains that resolv.conf
- * has for short names. */
+/* Asks for records of a name. After a failure, *ret may have some of them nevertheless. With
+ * `search`, the resolver also tries the domains that resolv.conf has for short names. */
 static enum err ask(struct look *look, slice name, enum dns_type type, bool search,
                     struct dns_answer *ret)
 {
@@ -101,9 +101,14 @@ static enum err ask(struct look *look, slice name, enum dns_type type, bool sear
         return question_failed(look, name, errno);
     slice message = { (const char *)answer->bytes, MIN((size_t)len, sizeof(answer->bytes)) };
     e = dns_answer_read(message, type, look->keep, ret);
+    if (e == ERR_FORMAT) {
+        *ret = (struct dns_answer){ .ttl_s = UINT32_MAX };
+        return look_fail(look, e, "%.*s can't be looked up: the answer of the name server is "
+                         "malformed", SLICE_ARG(name));
+    }
     if (e)
-        return look_fail(look, e, "%.*s can't be looked up: the answer of the name server is %s",
-                         SLICE_ARG(name), e == ERR_FORMAT ? "malformed" : "cut off");
+        return look_fail(look, e, "the name server has cut off its answer for %.*s: there is more "
+                         "than fits into 64 KiB. Give the name fewer records", SLICE_ARG(name));
     look->pause_s = MIN(look->pause_s, ret->ttl_s);
     return ret->address_count || ret->service_count ? OK : ERR_NOT_FOUND;
 }
@@ -150,16 +155,15 @@ static enum err dns_addresses(struct look *look, slice name, unsigned port, bool
         return OK;
     }
     enum err e = ask(look, name, DNS_A, search, &four);
-    if (e && e != ERR_NOT_FOUND)
+    add_all(look, &four, S(""), port);
+    if (e == ERR_STOPPING || e == ERR_TIMEOUT)
         return e;
     enum err e6 = ask(look, name, DNS_AAAA, search, &six);
-    add_all(look, &four, S(""), port);
-    if (!e6)
-        add_all(look, &six, S(""), port);
+    add_all(look, &six, S(""), port);
     /* Some name servers can't answer questions for IPv6 addresses. */
-    if (!e || e6 != ERR_NOT_FOUND)
-        return e ? e6 : OK;
-    return from_hosts(look, name, port);
+    if (e != ERR_NOT_FOUND)
+        return e;
+    return e6 == ERR_NOT_FOUND ? from_hosts(look, name, port) : e6;
 }
 
 enum err dns_hosts(struct look *look, const struct member_host *hosts, size_t count)
@@ -197,8 +201,6 @@ enum err dns_services(struct look *look, slice name)
     enum err worst = ask(look, name, DNS_SRV, true, &answer);
     if (worst == ERR_NOT_FOUND || (!worst && !answer.service_count))
         return look_fail(look, ERR_NOT_FOUND, "%.*s has no SRV records", SLICE_ARG(name));
-    if (worst)
-        return worst;
     for (size_t i = 0; i < answer.service_count && worst != ERR_STOPPING; i++) {
         enum err e = add_target(look, &answer, i);
         if (e && e != ERR_NOT_FOUND)

@@ -26,9 +26,9 @@ struct dns_answer {
     uint32_t ttl_s;                   /* the lowest of all these records; UINT32_MAX: none */
 };
 
-/* Returns ERR_FORMAT for an answer that is malformed, and ERR_INCOMPLETE for one that says that it
- * was cut off. Records of other types are left out, and so are SRV records whose target is no host
- * name, such as ".", which means that there is no such service. */
+/* Returns ERR_FORMAT for an answer that is malformed. Returns ERR_INCOMPLETE, and what there is,
+ * for an answer that says that it was cut off. Records of other types are left out, and so are SRV
+ * records whose target is no host name, such as ".", which means that there is no such service. */
 enum err dns_answer_read(slice message, enum dns_type type, struct arena *keep,
                          struct dns_answer *ret) MUST_USE;
 

@@ -73,6 +73,29 @@ def services(story, dns):
     story.fact("the program ends", nodes.close())
 
 
+def half_answers(story, dns):
+    """A server may have more than fits into a message, or answer only one of two questions."""
+    dns.records["_penstock._tcp.test"] = {"SRV": [(0, 9002, "n1.test")]}
+    dns.records["n1.test"] = {"A": ["10.0.0.1"], "AAAA": ["fd00::1"]}
+    dns.mode = "cut off"
+    nodes = Nodes(story, "dns:_penstock._tcp.test", dns)
+    story.same("what is in an answer that was cut off is used", nodes.next_list(), ["10.0.0.1:9002", "[fd00::1]:9002"])
+    story.fact("and the status says so", "cut off" in nodes.status()[3], nodes.status())
+    story.fact("the program ends", nodes.close())
+    dns.mode = "answer"
+    for bad, wanted, failed in (("A", ["[fd00::1]:9002"], True), ("AAAA", ["10.0.0.1:9002"], False)):
+        dns.refused = {bad}
+        nodes = Nodes(story, "n1.test", dns)
+        story.same(f"a server that refuses questions for {bad} records: the others are used", nodes.next_list(), wanted)
+        story.same("without IPv4 addresses, that is a failure", nodes.status()[2], failed)
+        story.fact("the program ends", nodes.close())
+    dns.refused, dns.mode = set(), "silent"
+    nodes = Nodes(story, "n1.test", dns)
+    seen = dns.count()
+    wait_for("a question is on its way", lambda: dns.count() > seen)
+    story.fact("a program that waits for an answer ends, too", nodes.close())
+
+
 def many(story, dns):
     hosts = [f"10.{i >> 8}.{i & 255}.1" for i in range(1200)]
     dns.records[FLEET] = {"A": hosts[:1000]}
@@ -131,7 +154,7 @@ def no_server(story):
 
 with Story("n02 the list of nodes, from DNS and from the settings") as story:
     need_list_members()
-    for play in (addresses, down_at_first, services, many, ttl, static_list):
+    for play in (addresses, down_at_first, services, half_answers, many, ttl, static_list):
         with NameServer() as dns:
             play(story, dns)
     no_server(story)

@@ -48,6 +48,7 @@ def question_of(message):
 class NameServer:
     def __init__(self):
         self.records, self.mode, self.ttl, self.beside, self.asked = {}, "answer", 1, True, []
+        self.refused = set()    # types of questions
         self.over = False
         self.tcp = socket.create_server(("127.0.0.1", 0))
         self.port = self.tcp.getsockname()[1]
@@ -107,7 +108,7 @@ class NameServer:
         flags, answer, more = 0x8180, *self.records_of(name, kind)
         if self.mode == "servfail":
             flags, answer, more = flags | 2, [], []
-        elif self.mode == "refused":
+        elif self.mode == "refused" or kind in self.refused:
             flags, answer, more = flags | 5, [], []
         elif name not in self.records:
             flags |= 3
@@ -127,8 +128,9 @@ class NameServer:
         while not self.over:
             try:
                 question, sender = self.udp.recvfrom(4096)
+                answer = self.answer_to(question, 512, "udp")
                 if self.mode != "silent":
-                    self.udp.sendto(self.answer_to(question, 512, "udp"), sender)
+                    self.udp.sendto(answer, sender)
             except OSError:
                 return
 
