@@ -169,6 +169,10 @@ static const char *why_not(const struct frame_reader *reader, const struct frame
         return frame->len                              ? "its answer has an END with a payload"
              : !reader->headed                         ? "its answer has no HEAD"
              : reader->next != reader->head.end        ? "its answer ended too early" : NULL;
+    case FRAME_NO:
+        return reader->headed                             ? "its answer has a NO after a HEAD"
+             : !frame->len || frame->len > FRAME_NO_MAX ? "its answer has a NO of a wrong length"
+                                                          : NULL;
     default:
         return "its answer has a frame of a kind that this version does not know";
     }
@@ -183,6 +187,17 @@ static enum frame_found take_head(struct frame_reader *reader, slice payload, sl
     reader->next = reader->head.first;
     reader->seed = frame_seed(&reader->place, reader->head.etag);
     return FRAME_FOUND_HEAD;
+}
+
+/* The text goes into logs: a peer that sends anything but printable ASCII is faulty. */
+static enum frame_found take_no(struct frame_reader *reader, slice payload, slice *ret)
+{
+    for (size_t i = 0; i < payload.len; i++)
+        if (payload.ptr[i] < ' ' || payload.ptr[i] > '~')
+            return bad(ret, S("its answer has a NO whose text can't be read"));
+    reader->ended = true;
+    *ret = payload;
+    return FRAME_FOUND_NO;
 }
 
 static enum frame_found take(struct frame_reader *reader, const struct frame *frame, slice *ret)
@@ -201,6 +216,8 @@ static enum frame_found take(struct frame_reader *reader, const struct frame *fr
     case FRAME_END:
         reader->ended = true;
         return FRAME_FOUND_END;
+    case FRAME_NO:
+        return take_no(reader, payload, ret);
     default:
         return FRAME_FOUND_WAIT;
     }

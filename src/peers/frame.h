@@ -10,9 +10,12 @@
  *         silence means that it is gone.
  *   HEAD  lines "name: value\r\n", as the origin sent them; before them these of our own:
  *         x-penstock-first and -end (the bytes that follow: [first, end) of the object), -size (of
- *         the object), -age (milliseconds since the origin gave the answer that they are from).
+ *         the object), -age (milliseconds since the origin gave the answer that they are from;
+ *         FRAME_AGE_UNKNOWN: not known).
  *   DATA  at most FRAME_DATA_MAX bytes.
  *   END   no payload.
+ *   NO    in place of HEAD: the peer will not bring the bytes after all, and nothing follows. The
+ *         payload is a word that says why, such as `refused`; at most FRAME_NO_MAX bytes.
  *
  * The checksum is a CRC-32C of the payload. That of DATA is seeded with the object, its version, its
  * ETag and the offset, and is computed from verified bytes. So bytes of another object, or from
@@ -27,9 +30,11 @@
 #define FRAME_BYTES 16u
 #define FRAME_DATA_MAX 65536u
 #define FRAME_HEAD_MAX 65536u
+#define FRAME_NO_MAX 200u
 #define FRAME_WAIT_MS 100u
+#define FRAME_AGE_UNKNOWN UINT64_MAX
 
-enum frame_kind { FRAME_WAIT = 1, FRAME_HEAD, FRAME_DATA, FRAME_END };
+enum frame_kind { FRAME_WAIT = 1, FRAME_HEAD, FRAME_DATA, FRAME_END, FRAME_NO };
 
 /* The seed for the checksums of an answer; place->segment does not count. */
 uint32_t frame_seed(const struct rank_place *place, slice etag);
@@ -71,13 +76,14 @@ struct frame_reader {
 
 /* What the reader found. NOTHING: it needs more bytes. */
 enum frame_found { FRAME_FOUND_NOTHING, FRAME_FOUND_WAIT, FRAME_FOUND_HEAD, FRAME_FOUND_DATA,
-                   FRAME_FOUND_END, FRAME_FOUND_BAD };
+                   FRAME_FOUND_END, FRAME_FOUND_NO, FRAME_FOUND_BAD };
 
 void frame_reader_init(struct frame_reader *reader, const struct rank_place *place);
 /* Takes bytes off the front of *rest, up to the end of a frame at most. After HEAD, reader->head is
  * set. After DATA, *ret is its payload, whose checksum is right, and which stays valid until the
- * next call. After END, all bytes that the HEAD announced have come. BAD: the frames or a checksum
- * are wrong; *ret is a text that says why. Nothing may be read after END or BAD. */
+ * next call. After END, all bytes that the HEAD announced have come. NO: the peer will not bring the
+ * bytes; *ret is its text, which stays valid until frame_reader_end. BAD: the frames or a checksum
+ * are wrong; *ret is a text that says why. Nothing may be read after END, NO or BAD. */
 enum frame_found frame_read(struct frame_reader *reader, slice *rest, slice *ret) MUST_USE;
 void frame_reader_end(struct frame_reader *reader);
 

@@ -14,6 +14,14 @@ struct outcome {
     unsigned count;
 };
 
+static bool is_printable(slice text)
+{
+    bool is = true;
+    for (size_t i = 0; i < text.len; i++)
+        is = is && text.ptr[i] >= ' ' && text.ptr[i] <= '~';
+    return is;
+}
+
 static void note(struct outcome *outcome, const struct frame_reader *reader, enum frame_found found,
                  slice bytes)
 {
@@ -21,6 +29,8 @@ static void note(struct outcome *outcome, const struct frame_reader *reader, enu
     outcome->count++;
     check(!reader->headed || reader->head.end <= reader->head.size);
     check(found != FRAME_FOUND_BAD || bytes.len);
+    check(found != FRAME_FOUND_NO || (!reader->headed && bytes.len && bytes.len <= FRAME_NO_MAX &&
+                                      is_printable(bytes)));
     if (found != FRAME_FOUND_DATA)
         return;
     check(bytes.len && bytes.len <= FRAME_DATA_MAX && reader->next <= reader->head.end);
@@ -39,7 +49,8 @@ static struct outcome read_pieces(slice answer, size_t cut)
         slice bytes;
         while ((found = frame_read(&reader, &pieces[i], &bytes)) != FRAME_FOUND_NOTHING) {
             note(&outcome, &reader, found, bytes);
-            if (found == FRAME_FOUND_END || found == FRAME_FOUND_BAD)
+            if (found == FRAME_FOUND_END || found == FRAME_FOUND_NO ||
+                found == FRAME_FOUND_BAD)
                 break;
         }
     }

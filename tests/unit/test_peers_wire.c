@@ -256,7 +256,8 @@ static enum frame_found read_order(const enum frame_kind *kinds, size_t count, s
     uint64_t offset = 0;
     ok(frame_head_write(&keep, &head, &payload) == OK);
     for (size_t i = 0; i < count; i++) {
-        slice part = kinds[i] == FRAME_HEAD ? payload : kinds[i] == FRAME_DATA ? data : S("");
+        bool has_data = kinds[i] == FRAME_DATA || kinds[i] == FRAME_NO;
+        slice part = kinds[i] == FRAME_HEAD ? payload : has_data ? data : S("");
         add_frame(&text, kinds[i], part, frame_seed(&place, S("")), offset);
         offset += kinds[i] == FRAME_DATA ? data.len : 0;
     }
@@ -266,7 +267,8 @@ static enum frame_found read_order(const enum frame_kind *kinds, size_t count, s
     rest = text_slice(&text);
     do {
         found = frame_read(&reader, &rest, &bytes);
-    } while (found != FRAME_FOUND_NOTHING && found != FRAME_FOUND_BAD && found != FRAME_FOUND_END);
+    } while (found != FRAME_FOUND_NOTHING && found != FRAME_FOUND_BAD &&
+             found != FRAME_FOUND_END && found != FRAME_FOUND_NO);
     frame_reader_end(&reader);
     arena_free(&keep);
     return found;
@@ -289,6 +291,39 @@ TEST(frames_in_a_wrong_order_are_refused)
     ok(ORDER(S("12345"), FRAME_HEAD, FRAME_DATA, FRAME_DATA) == FRAME_FOUND_BAD);
     ok(ORDER(S(""), (enum frame_kind)9) == FRAME_FOUND_BAD);
     ok(ORDER(S(""), (enum frame_kind)0) == FRAME_FOUND_BAD);
+}
+
+TEST(a_no_is_read_before_a_head_and_nowhere_else)
+{
+    char text[FRAME_NO_MAX + 1];
+    memset(text, 'x', sizeof(text));
+    ok(ORDER(S("refused"), FRAME_NO) == FRAME_FOUND_NO);
+    ok(ORDER(S("refused"), FRAME_WAIT, FRAME_WAIT, FRAME_NO) == FRAME_FOUND_NO);
+    ok(ORDER(((slice){ text, FRAME_NO_MAX }), FRAME_NO) == FRAME_FOUND_NO);
+    ok(ORDER(((slice){ text, FRAME_NO_MAX + 1 }), FRAME_NO) == FRAME_FOUND_BAD);
+    ok(ORDER(S(""), FRAME_NO) == FRAME_FOUND_BAD);
+    ok(ORDER(S("a\nb"), FRAME_NO) == FRAME_FOUND_BAD && ORDER(S("\xe4"), FRAME_NO) == FRAME_FOUND_BAD);
+    ok(ORDER(S("refused"), FRAME_HEAD, FRAME_NO) == FRAME_FOUND_BAD);
+    ok(ORDER(S("12345"), FRAME_HEAD, FRAME_DATA, FRAME_NO) == FRAME_FOUND_BAD);
+}
+
+TEST(the_text_of_a_no_arrives_in_any_pieces)
+{
+    struct arena keep = { 0 };
+    struct text text = text_in(&keep);
+    struct frame_reader reader;
+    slice got = { NULL, 0 };
+    enum frame_found found = FRAME_FOUND_NOTHING;
+    add_frame(&text, FRAME_NO, S("not_found"), 0, 0);
+    frame_reader_init(&reader, &place);
+    for (slice rest = text_slice(&text); rest.len; rest = slice_from(rest, 1)) {
+        slice piece = slice_sub(rest, 0, 1);
+        ok(found == FRAME_FOUND_NOTHING);
+        found = frame_read(&reader, &piece, &got);
+    }
+    ok(found == FRAME_FOUND_NO && slice_eq(got, S("not_found")));
+    frame_reader_end(&reader);
+    arena_free(&keep);
 }
 
 static enum err read_head(const char *text)
@@ -355,5 +390,7 @@ RUN(cmocka_unit_test(a_question_is_read_as_it_was_written),
     cmocka_unit_test(a_flipped_bit_is_noticed),
     cmocka_unit_test(bytes_of_another_place_are_noticed),
     cmocka_unit_test(frames_in_a_wrong_order_are_refused),
+    cmocka_unit_test(a_no_is_read_before_a_head_and_nowhere_else),
+    cmocka_unit_test(the_text_of_a_no_arrives_in_any_pieces),
     cmocka_unit_test(a_malformed_head_is_refused),
     cmocka_unit_test(a_head_that_could_not_be_read_back_is_not_written))
