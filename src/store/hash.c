@@ -90,6 +90,15 @@ uint64_t bucket_hash_of(const uint8_t secret[STORE_SECRET_BYTES], slice name)
     return bucket_hash(secret, endpoint, slice_cut(&name, '\0'));
 }
 
+/* The bytes differ from those of every object's name: these begin with four lengths. */
+void installation_id_of(const uint8_t secret[STORE_SECRET_BYTES],
+                        uint8_t ret[INSTALLATION_ID_BYTES])
+{
+    const slice text = S("the id of this installation");
+    static_assert(INSTALLATION_ID_BYTES == SIPHASH_BYTES, "the whole hash is the id");
+    siphash_128(secret, &text, 1, ret);
+}
+
 void secret_make(uint8_t ret[STORE_SECRET_BYTES])
 {
     check(getentropy(ret, STORE_SECRET_BYTES) == 0);

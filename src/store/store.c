@@ -278,6 +278,11 @@ void store_object_id(const struct store *store, const struct object_name *name,
     object_id_of(store->installation.secret, name, ret);
 }
 
+void store_installation_id(const struct store *store, uint8_t ret[16])
+{
+    installation_id_of(store->installation.secret, ret);
+}
+
 uint64_t store_capacity(struct store *store)
 {
     uint64_t bytes = 0;

@@ -180,6 +180,9 @@ bool store_is_copy_of(const char *folder, const char *other);
  * be missing; `on` is a path on its future file system. */
 uint64_t store_derived_size(const char *folder, const char *on);
 
+/* Sets ret to the id of the cache folders together. It stays the same as long as one of them can be
+ * read at the start, and a copy of a folder has the same. */
+void store_installation_id(const struct store *store, uint8_t ret[16]);
 void store_object_id(const struct store *store, const struct object_name *name,
                      struct object_id *ret);
 
