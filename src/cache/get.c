@@ -407,7 +407,7 @@ struct get *get_start(struct cache_loop *loop, const struct get_ask *ask,
     get->ask = *ask;
     get->of = (struct reading){
         .loop = loop, .flights = loop->cache->flights, .rules = ask->rules,
-        .began_ms = ageing_ms(), .changed = changed, .changed_arg = arg, .lends = ask->lends,
+        .began_ms = ageing_ms(), .changed = changed, .changed_arg = arg, .lends = ask->to.lends,
         .name = { .endpoint = origin_endpoint(ask->rules->origin), .bucket = ask->bucket,
                   .key = ask->key, .version = ask->version },
     };

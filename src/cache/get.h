@@ -36,16 +36,17 @@ struct get_ask {
     enum origin_rank rank;        /* of these calls; ORIGIN_READER: a client waits */
     /* The bytes are for a reader that comes soon: what the store does not admit is staged. */
     bool ahead;
+    bool for_peer;                /* another node asks: no node may be asked on its behalf */
     /* The records that count as cached bytes. RECORDS_NOT_STAGED: staged bytes are fetched again,
      * so that the store can keep them. */
     enum store_records among;
-    bool lends;                   /* as store_to.lends */
-    /* Memory for the bytes; `at` is NULL if there is none. An object with more bytes is
-     * ERR_TOO_LARGE. Where it can, the store reads directly into this memory (store_read). If
-     * get_next returns bytes that lie elsewhere, the caller copies them. */
+    /* How the bytes are handed out. `at` is memory for them, or NULL if there is none. An object
+     * with more bytes is ERR_TOO_LARGE. Where it can, the store reads directly into this memory
+     * (store_read). If get_next returns bytes that lie elsewhere, the caller copies them. */
     struct get_memory {
         void *at;
         uint64_t bytes;
+        bool lends;               /* as store_to.lends */
     } to;
     const struct trace *trace;    /* of the request, for the calls to the origin; or NULL */
 };

@@ -83,7 +83,7 @@ void slot_begin(struct batch *batch, size_t index)
     *slot = (struct slot){ .batch = batch, .begun = true, .early = index > batch->window.next };
     slot->err = item_ask(&batch->judge, item, &ask);
     ask.list_id = (uintptr_t)batch;
-    ask.lends = !http_request_is_tls(batch->call->http);
+    ask.to.lends = !http_request_is_tls(batch->call->http);
     ask.trace = call_trace(batch->call);
     batch->judge.quiet |= slot->err && batch->end.failed >= LOGGED_MAX;
     if (slot->err)

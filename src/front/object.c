@@ -320,7 +320,7 @@ void object_read(struct call *call)
     struct object *object = arena_alloc(call->keep, sizeof(*object));
     const struct s3_param *version = s3_param_get(&call->s3, S("versionId"));
     struct get_ask ask = object_ask(call, version ? version->value : S(""));
-    ask.lends = !http_request_is_tls(call->http);
+    ask.to.lends = !http_request_is_tls(call->http);
     object->call = call;
     call->gone = over;
     call->gone_arg = object;

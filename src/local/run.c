@@ -173,7 +173,7 @@ static enum err ask_for(struct run *run, struct get_ask *ret)
     enum err err = judge->may_get(judge->arg, &worker->scratch, &reader, fill->message->bucket,
                                   item, ret);
     ret->list_id = (uintptr_t)fill->session;
-    ret->lends = true;
+    ret->to.lends = true;
     atomic_fetch_add(&fill->refused, err == ERR_POLICY);
     arena_free(&worker->scratch);
     ret->to.at = run->to;
