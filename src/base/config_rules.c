@@ -54,7 +54,7 @@ static void listeners_differ(struct config *config, const struct config_group *a
         const char *name, *address;
     } rows[] = {
         { "listen", config->listen }, { "admin_listen", config->admin_listen },
-        { "tls_listen", config->tls_listen },
+        { "tls_listen", config->tls_listen }, { "peer_listen", config->peer_listen },
     };
     for (size_t i = 0; i < countof(rows); i++)
         for (size_t j = 0; j < i; j++)
@@ -64,6 +64,21 @@ static void listeners_differ(struct config *config, const struct config_group *a
                              "another port", rows[i].address, rows[j].name, rows[j].address);
 }
 
+static bool is_host_name(slice name)
+{
+    return name.len && name.len <= 253 && !slice_has(S(".-"), name.ptr[0]) &&
+           slice_only(name, LOWER_CHARS DIGIT_CHARS "-.");
+}
+
+static void peer_name_is_a_host_name(struct config *config, const struct config_group *all)
+{
+    slice name = slice_of(config->peer_name);
+    if (name.len && !is_host_name(name))
+        config_wrong(config, all, "peer_name", "is \"%.*s\", which is not a host name of a-z, "
+                     "0-9, '-' and '.': set the DNS name that the certificates of all peers have, "
+                     "without scheme, port or \"*\"", SLICE_ARG(name));
+}
+
 /* A domain must be a host name, not a URL: no request could match a URL. For empty domains, see
  * lists_have_no_empty_parts. */
 static void domains_are_names(struct config *config, const struct config_group *all)
@@ -71,8 +86,7 @@ static void domains_are_names(struct config *config, const struct config_group *
     slice rest = slice_of(config->domains);
     while (rest.len) {
         slice domain = slice_trim(slice_cut(&rest, ','));
-        if (domain.len && (domain.len > 253 || slice_has(S(".-"), domain.ptr[0]) ||
-                           !slice_only(domain, LOWER_CHARS DIGIT_CHARS "-.")))
+        if (domain.len && !is_host_name(domain))
             config_wrong(config, all, "domains", "has \"%.*s\", which is not a host name of a-z, "
                          "0-9, '-' and '.'. Separate host names by commas, and write them without "
                          "http://, port, \"*\" or a leading dot", SLICE_ARG(domain));
@@ -129,6 +143,14 @@ static const struct {
       "needs a certificate: set tls_cert_file and tls_key_file" },
     { "tls_cert_file", "tls_listen",
       "is for https, which is off: set tls_listen, too, or remove tls_cert_file" },
+    { "peer_listen", "peer_tls_cert_file",
+      "needs a certificate: set peer_tls_cert_file and peer_tls_key_file" },
+    { "peer_listen", "peer_tls_ca_file",
+      "needs the CAs of the peers, since only peers may connect: set peer_tls_ca_file" },
+    { "peer_listen", "peer_name",
+      "needs the DNS name that the certificates of all peers have: set peer_name" },
+    { "peer_tls_key_file", "peer_tls_cert_file",
+      "is the key of a certificate that is not set: set peer_tls_cert_file, too" },
     { "secret_key_previous", "access_key",
       "is set without access_key: set access_key and secret_key, too, or remove "
       "secret_key_previous" },
@@ -529,6 +551,7 @@ void config_rules(struct config *config)
         void (*rule)(struct config *config, const struct config_group *group);
     } rules[] = {
         { SCOPE_GLOBAL, listeners_differ }, { SCOPE_GLOBAL, domains_are_names },
+        { SCOPE_GLOBAL, peer_name_is_a_host_name },
         { SCOPE_GLOBAL, forwarded_headers_may_be_sent },
         { SCOPE_GLOBAL, lists_have_no_empty_parts }, { SCOPE_ORIGIN, origin_has_a_name },
         { SCOPE_GLOBAL, needs_are_met }, { SCOPE_GLOBAL, price_is_a_number },

@@ -116,18 +116,21 @@ static void check_credentials(struct check *check)
 /* ---- files and users ---- */
 
 /* Checks that certificate and key fit each other. The rules of the settings have already reported a
- * missing tls_cert_file. */
-static void check_tls(struct check *check)
+ * missing certificate, CA file or name. */
+static void check_tls(struct check *check, enum certificate_of which)
 {
     struct http_tls *tls;
     slice why;
-    if (!check->config->tls_cert_file[0])
+    const struct config *config = check->config;
+    bool lacks_peers = which == CERTIFICATE_PEERS &&
+                       (!config->peer_tls_ca_file[0] || !config->peer_name[0]);
+    if (!cli_certificate(config, which).cert[0] || lacks_peers)
         return;
-    if (cli_tls_open(check->config, check->keep, &tls, &why)) {
+    if (cli_tls_open(config, which, check->keep, &tls, &why)) {
         check_report(check, MISTAKEN, "%.*s", SLICE_ARG(why));
         return;
     }
-    slice warning = tls ? cli_tls_warning(tls, check->keep) : S("");
+    slice warning = tls ? cli_tls_warning(config, which, tls, check->keep) : S("");
     if (warning.len)
         check_report(check, WARNED, "%.*s", SLICE_ARG(warning));
     http_tls_free(&tls);
@@ -197,7 +200,8 @@ static int run_check(struct cli *cli)
     check.count[MISTAKEN] = cli_mistakes(cli, config, NULL, stdout);
     if (!config->file_unread) {
         check_credentials(&check);
-        check_tls(&check);
+        check_tls(&check, CERTIFICATE_CLIENTS);
+        check_tls(&check, CERTIFICATE_PEERS);
         check_fills(&check);
         check_memory(&check);
     }

@@ -67,12 +67,19 @@ slice cli_existing_folder(const char *path, struct arena *keep, struct store_spa
 
 /* ---- tls.c ---- */
 struct http_tls;
-/* Opens the certificate of the settings. If the setting "tls_listen" is off, returns OK, and *ret
- * is NULL. */
-enum err cli_tls_open(const struct config *config, struct arena *keep, struct http_tls **ret,
-                      slice *ret_why) MUST_USE;
+/* The listeners with a certificate: tls_listen, peer_listen. */
+enum certificate_of { CERTIFICATE_CLIENTS, CERTIFICATE_PEERS, CERTIFICATES };
+struct cli_certificate {
+    const char *setting, *listen;       /* "tls_listen" and its value */
+    const char *cert_setting, *cert, *key;    /* "tls_cert_file" and its value; of the key */
+};
+struct cli_certificate cli_certificate(const struct config *config, enum certificate_of which);
+/* Opens a certificate of the settings. If its listener is off, returns OK, and *ret is NULL. */
+enum err cli_tls_open(const struct config *config, enum certificate_of which, struct arena *keep,
+                      struct http_tls **ret, slice *ret_why) MUST_USE;
 /* Returns a sentence if the certificate expires soon or has expired, otherwise an empty slice. */
-slice cli_tls_warning(struct http_tls *tls, struct arena *keep) MUST_USE;
+slice cli_tls_warning(const struct config *config, enum certificate_of which, struct http_tls *tls,
+                      struct arena *keep) MUST_USE;
 
 /* ---- generate.c ---- */
 void generate_example(struct text *to, struct arena *keep);    /* a file with every setting */

@@ -73,67 +73,14 @@ static enum err engine_up(struct serve *serve)
     return err;
 }
 
-/* ---- the certificate ---- */
+/* ---- the watch ---- */
 
-static void report_expiry(struct serve *serve)
-{
-    struct arena keep = { 0 };
-    struct certificate *certificate = &serve->certificate;
-    slice warning = cli_tls_warning(certificate->tls, &keep);
-    metric_set(M_TLS_EXPIRES, http_tls_expires_s(certificate->tls));
-    if (warning.len && !certificate->expiry_reported)
-        log_warn("tls_expires", "file=%.*s why=\"%.*s\"",
-                 SLICE_ARG(log_word(&keep, slice_of(serve->config->tls_cert_file))),
-                 SLICE_ARG(warning));
-    certificate->expiry_reported = warning.len > 0;
-    arena_free(&keep);
-}
-
-static enum err tls_up(struct serve *serve)
-{
-    enum err err = cli_tls_open(serve->config, &serve->keep, &serve->certificate.tls, &serve->why);
-    if (!err && serve->certificate.tls)
-        report_expiry(serve);
-    return err;
-}
-
-/* Reads certificate and key again, and uses the new ones together. If they can't be used, the old
- * ones stay in use. */
-void daemon_reload(struct serve *serve)
-{
-    struct arena keep = { 0 };
-    slice why;
-    bool is_new;
-    if (!serve->certificate.tls)
-        return;
-    enum err err = http_tls_reload(serve->certificate.tls, &keep, &is_new, &why);
-    if (err)
-        log_warn("tls_reload_refused", "why=\"%.*s; the old certificate stays in use\"",
-                 SLICE_ARG(why));
-    else if (is_new)
-        log_info("tls_reloaded", "file=%.*s",
-                 SLICE_ARG(log_word(&keep, slice_of(serve->config->tls_cert_file))));
-    if (err || is_new)
-        metric_add(err ? M_TLS_RELOAD_REFUSED : M_TLS_RELOADED, 1);
-    serve->certificate.expiry_reported = false;
-    report_expiry(serve);
-    arena_free(&keep);
-}
-
-static void watch_tls(struct serve *serve)
-{
-    if (serve->certificate.tls && http_tls_changed(serve->certificate.tls))
-        daemon_reload(serve);
-    else if (serve->certificate.tls)
-        report_expiry(serve);
-}
-
-/* Saves the counters for the figures of the last minute, and logs changes of the certificate and of
- * the cache folders. Called once a second. */
+/* Saves the counters for the figures of the last minute, and logs changes of the certificates and
+ * of the cache folders. Called once a second. */
 void daemon_watch(struct serve *serve)
 {
     recent_look(&serve->recent, mono_ms());
-    watch_tls(serve);
+    certificates_watch(serve);
     folders_watch(serve);
 }
 
@@ -238,6 +185,22 @@ static enum err job_threads_up(struct serve *serve)
     return ERR_LIMIT;
 }
 
+/* ---- peers ---- */
+
+static enum err peers_up(struct serve *serve)
+{
+    const struct config *config = serve->config;
+    struct peer_options options = {
+        .front = serve->front, .version = PACKAGE_VERSION,
+        .weight = (unsigned)config->peer_weight,
+        .requests_max = (unsigned)config->peer_requests,
+    };
+    store_installation_id(serve->store, options.node);
+    if (serve->certificates[CERTIFICATE_PEERS].tls)
+        serve->apps.peers = peer_server_new(&options);
+    return OK;
+}
+
 /* ---- listeners ---- */
 
 static bool is_ready(void *arg)
@@ -257,7 +220,7 @@ static enum err admin_up(struct serve *serve)
         .exposed = !config_is_loopback(slice_of(serve->config->admin_listen)),
     };
     if (strcmp(serve->config->admin_listen, "off") != 0)
-        serve->admin = admin_new(&options);
+        serve->apps.admin = admin_new(&options);
     return OK;
 }
 
@@ -268,8 +231,10 @@ static unsigned connections_max(const struct serve *serve, unsigned loops)
 {
     const struct config *config = serve->config;
     uint64_t files = serve->files.max;
+    uint64_t peer_connections = peer_connections_max((unsigned)config->peer_requests);
     uint64_t others = FILES_RESERVE + loops * FILES_A_LOOP + extent_fds_allowed() +
-                      ADMIN_CONNECTIONS_MAX + files / FILES_BODIES_SHARE +
+                      ADMIN_CONNECTIONS_MAX + (serve->apps.peers ? peer_connections : 0) +
+                      files / FILES_BODIES_SHARE +
                       fills_sessions(config, files);
     for (size_t i = 0; i < config->origin_count; i++)
         others += config->origins[i].connections;
@@ -314,7 +279,7 @@ static enum err http_up(struct serve *serve)
 {
     const struct config *config = serve->config;
     unsigned loops = config->loops ? (unsigned)config->loops : MIN(cores_available(), 8u);
-    enum { APPS_MAX = 3 };    /* listen, tls_listen, admin_listen */
+    enum { APPS_MAX = 4 };    /* listen, tls_listen, admin_listen, peer_listen */
     struct http_app *apps = arena_alloc(&serve->keep, APPS_MAX * sizeof(*apps));
     size_t count = 0;
     const int *inherited = serve->files.inherited.fds;
@@ -323,16 +288,21 @@ static enum err http_up(struct serve *serve)
         .arg = serve->front,
         .judge = front_judge, .refuse = front_refuse, .handle = front_handle,
     };
-    if (serve->certificate.tls) {
+    if (serve->certificates[CERTIFICATE_CLIENTS].tls) {
         apps[count] = apps[0];
         apps[count].setting = "tls_listen";
         apps[count].listen = config->tls_listen;
         apps[count].inherited_fd = inherited[LISTENER_TLS];
-        apps[count++].tls = serve->certificate.tls;
+        apps[count++].tls = serve->certificates[CERTIFICATE_CLIENTS].tls;
     }
-    if (serve->admin) {
-        apps[count] = admin_app(serve->admin, config->admin_listen);
+    if (serve->apps.admin) {
+        apps[count] = admin_app(serve->apps.admin, config->admin_listen);
         apps[count++].inherited_fd = inherited[LISTENER_ADMIN];
+    }
+    if (serve->apps.peers) {
+        apps[count] = peer_server_app(serve->apps.peers, config->peer_listen,
+                                      serve->certificates[CERTIFICATE_PEERS].tls);
+        apps[count++].inherited_fd = inherited[LISTENER_PEER];
     }
     check(count <= APPS_MAX && serve->front && !serve->http);
     struct http_options options = {
@@ -383,8 +353,8 @@ static void clients_down(struct serve *serve) { clients_free(&serve->routing.cli
 static void cache_down(struct serve *serve) { cache_free(&serve->cache); }
 static void origins_down(struct serve *serve) { origins_free(&serve->routing.origins); }
 static void front_down(struct serve *serve) { front_free(&serve->front); }
-static void tls_down(struct serve *serve) { http_tls_free(&serve->certificate.tls); }
-static void admin_down(struct serve *serve) { admin_free(&serve->admin); }
+static void peers_down(struct serve *serve) { peer_server_free(&serve->apps.peers); }
+static void admin_down(struct serve *serve) { admin_free(&serve->apps.admin); }
 static void jobs_down(struct serve *serve) { jobs_free(&serve->jobs); }
 static void job_threads_down(struct serve *serve) { jobs_stop(serve->jobs); }
 static void fills_down(struct serve *serve) { local_stop(&serve->local); }
@@ -400,7 +370,8 @@ const struct step daemon_steps[] = {
     { "jobs", jobs_up, jobs_down },
     { "front", front_up, front_down },   { "keys", keys_up, NULL },
     { "job threads", job_threads_up, job_threads_down },
-    { "tls", tls_up, tls_down },         { "admin", admin_up, admin_down },
+    { "tls", certificates_up, certificates_down },
+    { "peers", peers_up, peers_down },   { "admin", admin_up, admin_down },
     { "fill", fills_up, fills_down },    { "http", http_up, http_down },
 };
 const size_t daemon_step_count = countof(daemon_steps);

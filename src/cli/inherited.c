@@ -35,7 +35,7 @@
 
 static const char *const setting_of[LISTENERS] = {
     [LISTENER_S3] = "listen", [LISTENER_TLS] = "tls_listen", [LISTENER_ADMIN] = "admin_listen",
-    [LISTENER_FILL] = "fill_socket",
+    [LISTENER_FILL] = "fill_socket", [LISTENER_PEER] = "peer_listen",
 };
 
 /* A descriptor that is being judged. */
@@ -54,7 +54,7 @@ struct trial {
 static const char *address_of(const struct config *config, enum listener which)
 {
     const char *const all[LISTENERS] = { config->listen, config->tls_listen, config->admin_listen,
-                                         config->fill_socket };
+                                         config->fill_socket, config->peer_listen };
     return !*all[which] || strcmp(all[which], "off") == 0 ? NULL : all[which];
 }
 
@@ -129,7 +129,8 @@ static enum err find_by_name(struct trial *trial, enum listener *ret)
             return OK;
     }
     return wrong(trial, S("is the name of no socket of Penstock: the name (FileDescriptorName in a "
-                         "socket unit) must be listen, tls_listen, admin_listen or fill_socket"));
+                         "socket unit) must be listen, tls_listen, admin_listen, fill_socket or "
+                         "peer_listen"));
 }
 
 static enum err find_by_address(struct trial *trial, enum listener *ret)
@@ -140,8 +141,8 @@ static enum err find_by_address(struct trial *trial, enum listener *ret)
             return OK;
     }
     return wrong(trial, arena_printf(trial->keep, "listens at %.*s, and none of the settings "
-                                     "listen, tls_listen, admin_listen and fill_socket has this "
-                                     "address: set the address in one of them, or do not pass "
+                                     "listen, tls_listen, admin_listen, fill_socket and peer_listen "
+                                     "has this address: set the address in one of them, or do not pass "
                                      "this socket", SLICE_ARG(trial->address)));
 }
 

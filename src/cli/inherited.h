@@ -7,7 +7,8 @@
 
 #include "base/config.h"
 
-enum listener { LISTENER_S3, LISTENER_TLS, LISTENER_ADMIN, LISTENER_FILL, LISTENERS };
+enum listener { LISTENER_S3, LISTENER_TLS, LISTENER_ADMIN, LISTENER_FILL, LISTENER_PEER,
+                LISTENERS };
 
 struct inherited {
     int fds[LISTENERS];      /* 0: Penstock opens this socket itself */

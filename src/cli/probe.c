@@ -185,7 +185,8 @@ static void ports(struct check *check)
         enum listener which;
     } rows[] = { { "listen", config->listen, LISTENER_S3 },
                  { "tls_listen", config->tls_listen, LISTENER_TLS },
-                 { "admin_listen", config->admin_listen, LISTENER_ADMIN } };
+                 { "admin_listen", config->admin_listen, LISTENER_ADMIN },
+                 { "peer_listen", config->peer_listen, LISTENER_PEER } };
     for (size_t i = 0; i < countof(rows); i++) {
         slice why;
         bool is_open = check->inherited.fds[rows[i].which] > 0;

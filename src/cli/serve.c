@@ -193,7 +193,7 @@ static void reload(struct serve *serve)
                                    keep);
     slice waiting = config_changes(serve->config, fresh, false, keep);
     log_begin(fresh);
-    daemon_reload(serve);
+    certificates_reload(serve);
     store_set_limits(serve->store, rules_limits(fresh, keep), fresh->bucket_count);
     front_access_log(serve->front, fresh->access_log);
     if (serve->local)

@@ -7,7 +7,7 @@
 #include "cli/inherited.h"
 #include "cli/memory.h"
 #include "cli/recent.h"
-#include "front/front.h"
+#include "front/peer.h"
 
 /* Where requests go: the origins, the rules of each bucket, and the clients. The main thread makes
  * them from the settings before the listeners open (rules.c). A reload replaces only the keys of
@@ -21,10 +21,10 @@ struct routing {
     struct clients *clients;       /* freed after the origins: their requests refer to clients */
 };
 
-/* The certificate of tls_listen. The main thread writes it at the start, at a reload, and once a
- * second (daemon_watch). */
+/* A certificate of tls_listen or peer_listen. The main thread writes it at the start, at a reload,
+ * and once a second (daemon_watch). */
 struct certificate {
-    struct http_tls *tls;          /* NULL: tls_listen is off */
+    struct http_tls *tls;          /* NULL: the listener is off */
     bool expiry_reported;          /* it was logged that the certificate expires soon */
 };
 
@@ -32,6 +32,12 @@ struct certificate {
 struct files {
     uint64_t max;                  /* so many it may have */
     struct inherited inherited;
+};
+
+/* The apps on addresses of their own, beside that of the front. */
+struct apps {
+    struct admin *admin;           /* NULL: admin_listen is off */
+    struct peer_server *peers;     /* NULL: peer_listen is off */
 };
 
 struct serve {
@@ -49,9 +55,9 @@ struct serve {
     struct cache *cache;
     struct routing routing;
     struct front *front;
-    struct admin *admin;           /* NULL: admin_listen is off */
+    struct apps apps;
     atomic_bool draining;
-    struct certificate certificate;
+    struct certificate certificates[CERTIFICATES];
     struct local *local;           /* NULL: there is no fill socket */
     struct jobs *jobs;
     struct http *http;
@@ -72,12 +78,19 @@ bool serve_is_stopping(void);      /* a signal has asked this process to stop */
 /* ---- daemon.c: the steps, in the order of the layers in src/FLOORS, lowest layer first ---- */
 extern const struct step daemon_steps[];
 extern const size_t daemon_step_count;
-void daemon_reload(struct serve *serve);   /* reads the certificate again */
 void daemon_watch(struct serve *serve);    /* once a second: logs what an operator must know */
 
 /* ---- traces.c: the exporter of spans, if traces_url is set ---- */
 enum err daemon_traces_up(struct serve *serve) MUST_USE;
 void daemon_traces_down(struct serve *serve);
+
+/* ---- tls.c: the certificates ---- */
+enum err certificates_up(struct serve *serve) MUST_USE;
+void certificates_down(struct serve *serve);
+/* Reads all certificates and keys again. If those of a listener can't be used, the old ones stay in
+ * use. */
+void certificates_reload(struct serve *serve);
+void certificates_watch(struct serve *serve);    /* once a second: changed files, expiry */
 
 /* ---- rules.c: origins, the rules of each bucket, and clients, from the settings ---- */
 struct origin_options rules_origin_options(const struct config *config,

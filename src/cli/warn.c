@@ -146,14 +146,26 @@ static bool holds_a_key(const char *file, struct arena *keep)
     return slice_find(text, S("PRIVATE KEY-----")) < text.len;
 }
 
-static slice key_is_open(const struct config *config, struct arena *keep)
+static slice key_is_open(const struct config *config, struct arena *keep,
+                         enum certificate_of which)
 {
     struct stat st;
-    const char *key = config->tls_key_file[0] ? config->tls_key_file : config->tls_cert_file;
-    if (!key[0] || !holds_a_key(key, keep) || stat(key, &st) != 0 || !(st.st_mode & S_IROTH))
+    struct cli_certificate of = cli_certificate(config, which);
+    if (!of.key[0] || !holds_a_key(of.key, keep) || stat(of.key, &st) != 0 ||
+        !(st.st_mode & S_IROTH))
         return S("");
-    return arena_printf(keep, "every user of this machine can read %s, the private key of "
-                        "tls_listen. Run: chmod o= %s", key, key);
+    return arena_printf(keep, "every user of this machine can read %s, the private key of %s. "
+                        "Run: chmod o= %s", of.key, of.setting, of.key);
+}
+
+static slice tls_key_is_open(const struct config *config, struct arena *keep)
+{
+    return key_is_open(config, keep, CERTIFICATE_CLIENTS);
+}
+
+static slice peer_key_is_open(const struct config *config, struct arena *keep)
+{
+    return key_is_open(config, keep, CERTIFICATE_PEERS);
 }
 
 static bool has_own_identities(const struct config *config)
@@ -299,8 +311,9 @@ void cli_warnings(const struct config *config, const struct memory *memory,
                   void (*report)(void *arg, slice warning), void *arg)
 {
     static slice (*const warnings[])(const struct config *config, struct arena *keep) = {
-        size_is_not_there, sizes_are_derived_twice, file_sizes_are_limited, key_is_open, grants_cost,
-        permission_costs, anybody_may_write, http_is_exposed, admin_is_exposed, trace_key_is_open,
+        size_is_not_there, sizes_are_derived_twice, file_sizes_are_limited, tls_key_is_open,
+        peer_key_is_open, grants_cost, permission_costs, anybody_may_write, http_is_exposed,
+        admin_is_exposed, trace_key_is_open,
     };
     struct arena keep = { 0 };
     for (size_t i = 0; i <= countof(warnings); i++) {

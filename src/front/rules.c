@@ -9,7 +9,7 @@
  * never change, and each call belongs to one thread. */
 #include "front/inside.h"
 
-static const struct rules *rules_of(const struct front *front, slice bucket, slice key)
+const struct rules *rules_of(const struct front *front, slice bucket, slice key)
 {
     const struct bucket_rules *best = NULL;
     for (size_t i = 0; i < front->options.rules_count; i++) {

@@ -8,7 +8,7 @@ values.schema.json has said before what each value may be. Each message says wha
 {{- fail "settings: no origin is set: set settings.origin, such as https://s3.eu-west-1.amazonaws.com" -}}
 {{- end -}}
 {{- $own := list "listen" "admin_listen" "tls_listen" "tls_cert_file" "tls_key_file" "cache_dir" "cache_dirs" "cache_size"
-      "fill_socket" "peers" "peer_listen" "peer_name" "config" -}}
+      "fill_socket" "peers" "peer_listen" "peer_name" "peer_tls_cert_file" "peer_tls_key_file" "peer_tls_ca_file" "config" -}}
 {{- range $name := keys $settings | sortAlpha -}}
 {{- if has $name $own -}}
 {{- fail (printf "settings: the chart sets %s itself: remove it, and see cache, tls, fillSocket and peers in values.yaml" $name) -}}

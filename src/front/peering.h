@@ -1,0 +1,62 @@
+/* peering.h - one question of a peer, for the files that answer it.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ *   peer.c          the app: which questions are answered at all
+ *   peer_answer.c   a get (cache/get.h) becomes frames (peers/frame.h)
+ *
+ * Everything here runs on the loop that accepted the request. */
+#ifndef FRONT_PEERING_H
+#define FRONT_PEERING_H
+
+#include "base/metric.h"
+#include "front/inside.h"
+#include "front/peer.h"
+#include "peers/frame.h"
+#include "peers/question.h"
+
+/* A send has at most this many DATA frames: 1 MiB. */
+#define PEER_SEND_FRAMES 16u
+
+struct peer_server {
+    struct peer_options options;
+    atomic_uint requests;         /* in progress, over all loops */
+    _Atomic uint64_t logged_ms;   /* when a refusal was last logged; 0: never */
+};
+
+/* The bytes of an answer, from its HEAD on. */
+struct peer_body {
+    slice head;                   /* payload of the HEAD; empty: it was sent */
+    uint64_t next, end;           /* offsets in the object: [next, end) is still to be sent */
+    uint32_t seed;
+    slice piece;                  /* bytes of the get from `next` on, not sent yet */
+    /* Of the send in progress: HEAD, DATA, END. */
+    uint8_t frames[PEER_SEND_FRAMES + 2][FRAME_BYTES];
+};
+
+/* Lies in the arena of its HTTP request. */
+struct peer_answer {
+    struct peer_server *server;
+    struct http_request *http;
+    struct arena *keep;
+    struct peer_question question;
+    struct get *get;              /* NULL: it has ended */
+    struct http_timer *timer;
+    bool acknowledged;            /* the answer has begun, with "have" or "fetching" */
+    bool decided;                 /* `body` is set */
+    bool sending;                 /* wait for proceed() */
+    bool ended;                   /* the last frame was given to a send */
+    enum metric result;           /* what it counts as, if it is complete */
+    struct peer_body body;
+};
+
+/* ---- peer.c ---- */
+/* Sends a whole answer without frames. `why` is a word, or a sentence, for the peer's log. */
+void peer_reply(struct http_request *http, int status, slice why);
+
+/* ---- peer_answer.c ---- */
+/* Takes the request. The question is valid, and `rules` are those of its object. Any rights that a
+ * peer needs were proved before. */
+void peer_answer_begin(struct peer_server *server, struct http_request *http,
+                       const struct peer_question *question, const struct rules *rules);
+
+#endif
