@@ -426,6 +426,7 @@ static void origin_is_not_penstock(struct config *config, const struct config_gr
     bool from_setting = origin == config->origins && config->origin[0];
     if (authority.len && (listens_there(config->listen, authority) ||
                           listens_there(config->tls_listen, authority) ||
+                          listens_there(config->peer_listen, authority) ||
                           listens_there(config->admin_listen, authority)))
         config_mistake_add(config, config_where_of(group, "url"), from_setting ? "origin" :
                            config_path(group, "url", &config->arena), NULL,
