@@ -8,9 +8,13 @@
  *     if-match: ETAG                     if the asker knows the version
  *
  * The 1 is the version of this protocol. Answers: 200 with frames (frame.h), whose header
- * x-penstock-peer is *have* or *fetching*; 404 with x-penstock-peer: no, if the peer will not bring
- * the bytes; 412, if it has another version; 503, if it has too much to do, or stops. The query
- * counts for objects of a version alone. Pure; any thread. */
+ * x-penstock-peer is *have* or *fetching*; 404, if the peer will not bring the bytes; 412, if it
+ * has another version; 503, if it has too much to do, or stops. A question without an ETag gets
+ * 400. All but 200 have x-penstock-peer: no, and a word that says why, as a line of text. The query
+ * counts for objects of a version alone. Pure; any thread.
+ *
+ * GET /peer/hello gets 200 with JSON: {"protocol": [1], "node": ID, "weight": NUMBER,
+ * "version": TEXT, "draining": BOOLEAN}. */
 #ifndef PEERS_QUESTION_H
 #define PEERS_QUESTION_H
 

@@ -1,6 +1,7 @@
 """A node answers the questions of its peers: have, fetching, no; frames whose checksums are right; no connection for
 others; one GET at the origin for a client and a peer; 200 questions at once, and too many; a drain; an origin that dies
 in the middle."""
+from inherit import listen, spawn
 from peering import *
 
 BIG = 20 * MIB
@@ -216,6 +217,46 @@ def drain(story, server, peer, origin):
     story.same("and the daemon ends", server.process.wait(PATIENCE), 0)
 
 
+def inherited(story, fleet, others, origin, tls):
+    """The parent process opens the socket of peer_listen; then the fleet changes its CA."""
+    held = listen("127.0.0.1:0")
+    port = held.getsockname()[1]
+    _, settings = fleet.settings("held", peer_listen=f"127.0.0.1:{port}")
+    for name in ("peer_tls_cert_file", "peer_tls_key_file", "peer_tls_ca_file"):
+        settings[name] = shutil.copy(settings[name], story.path(name))
+    path, log_path = story.path("held.json"), story.path("held.log")
+    with open(path, "w") as f:
+        json.dump(story.settings(origin=origin.url, cache_dir=story.path("held-cache"), **settings), f)
+    with open(log_path, "wb") as log:
+        pid = spawn([PENSTOCK, "serve", "--config", path], [held.fileno()], "peer_listen", log.fileno(), env=own_env())
+    held.close()
+    story.same("a socket of the parent process is served", Peer(port, tls, origin.url).hello().status, 200)
+    new = others.tls(others.node("new"))
+    new_pair = others.node("held")
+    story.fact("a node of the next CA is refused", not hears(Peer(port, new, origin.url)))
+    for name, file in zip(("peer_tls_ca_file", "peer_tls_key_file", "peer_tls_cert_file"),
+                          (others.authority.file, new_pair[1], new_pair[0])):
+        shutil.copy(file, settings[name] + ".new")
+        os.rename(settings[name] + ".new", settings[name])
+    wait_for("the new files are in use, without a restart", lambda: hears(Peer(port, new, origin.url)))
+    story.fact("and the CA of before no longer counts", not hears(Peer(port, others_of(tls, others), origin.url)))
+    os.kill(pid, signal.SIGTERM)
+    story.same("it stops", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), 0)
+
+
+def others_of(tls, others):
+    """The certificate of `tls`, for a server of the other authority."""
+    tls.context.load_verify_locations(others.authority.file)
+    return tls
+
+
+def hears(peer):
+    try:
+        return peer.hello().status == 200
+    except OSError:
+        return False
+
+
 def refuses(peer):
     try:
         peer.wire().close()
@@ -252,9 +293,10 @@ with Story("p03 a node answers its peers") as story:
     whole(story, "and the bytes", peer.ask("bkt/slow"), "bkt/slow", 0, 300_000)
     limits(story, fleet, origin, mine)
     dead_origin(story, fleet, mine)
+    inherited(story, fleet, others, origin, mine)
     cert, key = fleet.node("old", ends="20240101000000Z")
-    status, out, err = run([PENSTOCK, "check", "--offline", "--config", server.config_path, "--peer-tls-cert-file", cert,
-                            "--peer-tls-key-file", key])
+    status, out, err = run([PENSTOCK, "check", "--offline", "--config", server.config_path,
+                            "--peer-tls-cert-file", cert, "--peer-tls-key-file", key])
     story.fact("check names a certificate that has expired", "peer_tls_cert_file has expired" in out + err, out + err)
     status, out, err = run([PENSTOCK, "check", "--offline", "--origin", origin.url, "--peer-listen", "127.0.0.1:9002"])
     story.fact("and says what peer_listen needs", status and "set peer_tls_cert_file" in out + err, out + err)

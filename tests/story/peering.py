@@ -85,7 +85,8 @@ class Answer:
         self.ended |= kind == END
 
     def __repr__(self):
-        return (f"<{self.status} {self.said} {self.reply.error or ''} {self.reply.body[:60] if self.status != 200 else ''} "
+        text = self.reply.body[:60] if self.status != 200 else ""
+        return (f"<{self.status} {self.said} {self.reply.error or ''} {text} "
                 f"waits {self.waits} kinds {self.kinds[-4:]} no {self.why} {self.wrong or ''}>")
 
 
