@@ -210,6 +210,14 @@ static void peers_can_be_found(struct config *config, const struct config_group 
         config_wrong(config, all, "peers", "%s", why);
 }
 
+/* The last rule: other mistakes in these settings come first. */
+static void peers_can_ask_back(struct config *config, const struct config_group *all)
+{
+    if (config->peers[0] && !is_on(config->peer_listen) && !config->mistakes)
+        config_wrong(config, all, "peers", "needs peer_listen: a node that asks others must answer "
+                     "them, too");
+}
+
 static bool is_etcd(const struct config *config)
 {
     return strncmp(config->peers, "etcd:", 5) == 0;
@@ -567,6 +575,7 @@ void config_rules(struct config *config)
         { SCOPE_BUCKET, bucket_name_is_valid }, { SCOPE_BUCKET, bucket_has_an_origin },
         { SCOPE_BUCKET, prefix_has_its_buckets_origin }, { SCOPE_GLOBAL, no_global_prefix_scope },
         { SCOPE_BUCKET, prefix_scope_has_a_prefix }, { SCOPE_GLOBAL, config_traces_rule },
+        { SCOPE_GLOBAL, peers_can_ask_back },
     };
     struct config_group group;
     for (size_t i = 0; i < countof(rules); i++)

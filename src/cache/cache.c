@@ -38,6 +38,11 @@ struct cache *cache_new(const struct cache_options *options)
     return cache;
 }
 
+void cache_share(struct cache *cache, struct peers *peers)
+{
+    cache->peers = peers;
+}
+
 void cache_stop(struct cache *cache)
 {
     atomic_store(&cache->stopping, true);

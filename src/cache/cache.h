@@ -11,6 +11,7 @@
 
 #include "cache/grant.h"
 #include "origin/origin.h"
+#include "peers/peers.h"
 #include "store/store.h"
 
 enum freshness { FRESH_TTL, FRESH_IMMUTABLE, FRESH_ALWAYS };
@@ -44,6 +45,9 @@ struct cache;
 struct cache *cache_new(const struct cache_options *options) MUST_USE;
 /* Every cache_loop must be gone. Waits for the fetches in progress to end. */
 void cache_free(struct cache **cache);
+/* From now on, other nodes are asked before the origin. To be called before the first get. They must
+ * live until the last get has ended. */
+void cache_share(struct cache *cache, struct peers *peers);
 /* Cancels the fetches in progress. From now on no fetch begins. */
 void cache_stop(struct cache *cache);
 /* True after cache_stop: errors from then on say nothing about the origin. Any thread. */

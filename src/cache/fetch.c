@@ -86,6 +86,31 @@ static bool is_awaited(struct origin_call *call)
     return awaited;
 }
 
+/* Asks other nodes first, if this fetch is for bytes of a version that the origin has named. A fetch
+ * that asks again, because its answer was cut, asks the origin. Returns false if the origin must be
+ * asked. */
+static bool ask_peers(struct fetch *fetch, uint64_t first, uint64_t end)
+{
+    struct cache *cache = fetch->inflight->cache;
+    struct origin *origin = fetch->inflight->rules->origin;
+    const struct fetch_question *asked = &fetch->asked;
+    struct origin_health health;
+    fetch->request.at_peers = false;
+    if (!peers_answer(cache->peers) || asked->kind != FETCH_GET || !asked->known_metadata ||
+        asked->proof || asked->as.for_peer || fetch->answered || end == NO_END ||
+        !learn_has_strong_etag(fetch->metadata) || !origin_knows_identities(origin) ||
+        peers_segment_end(first) < end)
+        return false;
+    origin_health(origin, &fetch->request.arena, &health);
+    if (!health.keys.name.len)    /* the owner of a segment reads with these credentials */
+        return false;
+    fetch->request.at_peers = peers_start(cache->peers, origin, &fetch->request.call,
+                                          &(struct peer_question){
+        .place.version = fetch->inflight->name.version, .identity = health.keys.name,
+        .etag = fetch->metadata->etag, .first = first, .end = end });
+    return fetch->request.at_peers;
+}
+
 void fetch_send(struct fetch *fetch)
 {
     size_t count = 0;
@@ -126,7 +151,8 @@ void fetch_send(struct fetch *fetch)
         .rank = fetch->asked.as.rank,
         .trace = fetch->request.trace,
     };
-    origin_start(fetch->inflight->rules->origin, &fetch->request.call);
+    if (!ask_peers(fetch, first, end))
+        origin_start(fetch->inflight->rules->origin, &fetch->request.call);
 }
 
 struct fetch *fetch_start(struct inflight *inflight, enum fetch_kind kind,
@@ -229,10 +255,12 @@ static bool delivers(const struct fetch *fetch, uint64_t etag_hash, uint64_t off
            offset < fetch->end && offset - fetch->next <= WAIT_AHEAD_BYTES;
 }
 
-struct fetch *fetch_join(struct inflight *inflight, uint64_t etag_hash, uint64_t offset)
+struct fetch *fetch_join(struct inflight *inflight, uint64_t etag_hash, uint64_t offset,
+                         bool for_peer)
 {
     list_each(struct fetch, fetch, &inflight->fetches, link)
-        if (delivers(fetch, etag_hash, offset))
+        if (delivers(fetch, etag_hash, offset) &&
+            !(for_peer && fetch->request.at_peers && !fetch->answered))
             return fetch_join_this(fetch);
     return NULL;
 }

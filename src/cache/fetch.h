@@ -43,6 +43,7 @@ struct asker {
     bool ahead;                   /* as in struct get_ask */
     enum store_records among;     /* likewise */
     enum origin_rank rank;        /* likewise */
+    bool for_peer;                /* likewise */
     const struct trace *trace;    /* likewise; NULL in a fetch, which may outlive the request */
 };
 
@@ -141,6 +142,7 @@ struct fetch {
         struct arena arena;
         struct trace trace;       /* of the request that started the fetch */
         int status;               /* of the answer */
+        bool at_peers;            /* other nodes were asked before the origin */
     } request;
     struct admission admission;
     struct stream stream;
@@ -161,9 +163,11 @@ void fetch_give_back(struct fetch *fetch);    /* the slots that are set aside; u
 struct fetch *fetch_probe(struct inflight *inflight, const struct identity *who,
                           unsigned part) MUST_USE;
 /* Joins, as a reader, a fetch that will deliver this byte of this version soon. If etag_hash is 0,
- * any version will do, and only fetches without an answer count. Returns NULL if there is no such
- * fetch. Under the lock. */
-struct fetch *fetch_join(struct inflight *inflight, uint64_t etag_hash, uint64_t offset) MUST_USE;
+ * any version will do, and only fetches without an answer count. If for_peer, a fetch that may wait
+ * for another node does not count: that node may be the one that asks. Returns NULL if there is no
+ * such fetch. Under the lock. */
+struct fetch *fetch_join(struct inflight *inflight, uint64_t etag_hash, uint64_t offset,
+                         bool for_peer) MUST_USE;
 /* Returns the first byte after `from` that belongs to another fetch which may bring this version.
  * The span of a new fetch ends there, so that no byte is fetched twice. Returns NO_END if there is
  * no such fetch. Under the lock. */

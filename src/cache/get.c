@@ -168,13 +168,16 @@ static struct fetch *same_suffix(struct inflight *inflight, uint64_t suffix)
 }
 
 /* True if a HEAD comes first: the request wants no bytes, or a part, or its conditions may make
- * the bytes unnecessary. If the object changed between such a HEAD and the GET, conditions do
+ * the bytes unnecessary, or other nodes may have the bytes of the version that the HEAD names. If the object changed between such a HEAD and the GET, conditions do
  * not count. */
 static bool should_probe(const struct get *get)
 {
     const struct s3_conditions *conditions = &get->ask.conditions;
     bool conditional = conditions->if_none_match.ptr || conditions->if_modified_since >= 0;
-    return get->ask.head_only || get->ask.part || (conditional && !get->search.distrust);
+    bool shares = peers_answer(get->of.loop->cache->peers) && !get->ask.for_peer &&
+                  origin_knows_identities(get->ask.rules->origin);
+    return get->ask.head_only || get->ask.part ||
+           ((conditional || shares) && !get->search.distrust);
 }
 
 /* Without a strong ETag, the bytes of one answer can't be continued by those of another. */
@@ -185,7 +188,7 @@ static struct fetch *join(struct get *get, const struct fetch_span *span)    /* 
     if (get->search.alone || get_wants_newest(get) || (known && !learn_has_strong_etag(known)))
         return NULL;
     return span->suffix ? same_suffix(inflight, span->suffix)
-                        : fetch_join(inflight, 0, span->first);
+                        : fetch_join(inflight, 0, span->first, get->of.asker.for_peer);
 }
 
 static struct fetch *start(struct get *get, struct fetch_span *span)    /* under the lock */

@@ -12,6 +12,7 @@
 /* One for the process. After cache_new only `fetches` and `stopping` change. */
 struct cache {
     struct store *store;
+    struct peers *peers;          /* NULL: there are no other nodes */
     struct flights *flights;
     struct fresh *fresh;
     struct missing_keys *missing;

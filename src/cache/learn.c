@@ -350,6 +350,10 @@ enum err learn_answer(struct fetch *fetch, const struct origin_reply *reply)
         return err;
     if (fetch->answered)
         return OK;
+    if (reply->from_peer) {    /* the bytes are of this version; whether it is current, it can't say */
+        admit(fetch, reply, false, LEARNT_SAME);
+        return OK;
+    }
     missing_drop(fetch->inflight->cache->missing, &fetch->inflight->id);
     struct metadata *old = fetch->inflight->metadata;
     bool is_new = !fetch->metadata;

@@ -97,7 +97,7 @@ void permit_ask_as(struct get *get, const struct identity *who)
     struct object_name name = get->of.name;
     get->of.asker = (struct asker){ who, { identity_id(who), get->of.id, rules->grant_scope },
                                  get->ask.list_id, get->ask.ahead, get->ask.among, get->ask.rank,
-                                 get->ask.trace };
+                                 get->ask.for_peer, get->ask.trace };
     if (rules->grant_scope == GRANT_OBJECT || !identity_id(who))
         return;
     name.key = rules->grant_scope == GRANT_PREFIX ? rules->grant_prefix : S("");

@@ -246,6 +246,8 @@ struct fetch_span plan_gap(const struct plan *plan, uint64_t from, uint64_t to)
         if (flight->metadata->etag_hash == etag_hash && flight->start > span.first)
             span.end = MIN(span.end, flight->start);
     span.end = MIN(span.end, fetch_next_claim(inflight, etag_hash, span.first));
+    if (peers_answer(plan->of->loop->cache->peers))    /* each segment has an owner of its own */
+        span.end = MIN(span.end, peers_segment_end(span.first));
     if (plan->sources.slow)    /* bytes that no reader comes to would cost bandwidth */
         span.end = MIN(span.end, span.first + cache_ahead_max(plan->of->loop->cache));
     return span;
@@ -281,7 +283,8 @@ static enum err from_origin(struct plan *plan)
         err = ERR_MORE;
     } else if ((err = why_over(plan)) == OK) {
         uint64_t etag_hash = plan->metadata->etag_hash;
-        struct fetch *fetch = fetch_join(sources->inflight, etag_hash, plan->pos);
+        struct fetch *fetch = fetch_join(sources->inflight, etag_hash, plan->pos,
+                                         plan->of->asker.for_peer);
         /* Without a strong ETag, no other fetch can bring the byte. */
         bool provable = learn_has_strong_etag(plan->metadata);
         if (fetch && !may_begin(plan, 0, fetch))

@@ -61,10 +61,12 @@ static struct set *set_of(struct streams *streams, const struct plan *plan)
     return &streams->sets[plan->of->id.bytes[4] % SETS];
 }
 
-/* Batches and fills know what they will read, and ask for all of it. */
+/* Batches and fills know what they will read, and ask for all of it. Another node reads ahead itself,
+ * and asks the owner of each segment. */
 static bool may_belong(const struct plan *plan)
 {
-    return !plan->to && !plan->of->asker.list_id && plan->end - plan->first >= RANGE_LEAST &&
+    return !plan->to && !plan->of->asker.list_id && !plan->of->asker.for_peer &&
+           plan->end - plan->first >= RANGE_LEAST &&
            learn_has_strong_etag(plan->metadata);
 }
 

@@ -366,6 +366,7 @@ const struct step daemon_steps[] = {
     { "traces", daemon_traces_up, daemon_traces_down },    /* after all spans have ended */
     { "store", folders_up, folders_down },   { "clients", clients_up, clients_down },
     { "cache", cache_up, cache_down },   { "origins", rules_origins_up, origins_down },
+    { "fleet", fleet_up, fleet_down },    /* before the origins, to which it passes calls on */
     { "names", names_up, NULL },         { "rules", rules_up, NULL },
     { "jobs", jobs_up, jobs_down },
     { "front", front_up, front_down },   { "keys", keys_up, NULL },

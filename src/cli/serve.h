@@ -8,6 +8,14 @@
 #include "cli/memory.h"
 #include "cli/recent.h"
 #include "front/peer.h"
+#include "peers/members.h"
+#include "peers/peers.h"
+
+/* The other nodes. Both NULL: the setting "peers" is empty. */
+struct fleet {
+    struct peers *peers;
+    struct members *members;
+};
 
 /* Where requests go: the origins, the rules of each bucket, and the clients. The main thread makes
  * them from the settings before the listeners open (rules.c). A reload replaces only the keys of
@@ -19,6 +27,7 @@ struct routing {
     size_t rules_count;
     struct rules service;          /* of the origin that answers ListBuckets */
     struct clients *clients;       /* freed after the origins: their requests refer to clients */
+    struct fleet fleet;
 };
 
 /* A certificate of tls_listen or peer_listen. The main thread writes it at the start, at a reload,
@@ -74,6 +83,11 @@ struct step {
 enum err serve_log_up(struct serve *serve) MUST_USE;
 void serve_log_down(struct serve *serve);
 bool serve_is_stopping(void);      /* a signal has asked this process to stop */
+
+/* ---- fleet.c ---- */
+enum err fleet_up(struct serve *serve) MUST_USE;
+void fleet_down(struct serve *serve);
+void fleet_tell(struct serve *serve, struct arena *keep, struct status_document *to);
 
 /* ---- daemon.c: the steps, in the order of the layers in src/FLOORS, lowest layer first ---- */
 extern const struct step daemon_steps[];

@@ -148,6 +148,7 @@ void status_tell(void *arg, struct status_document *to)
     for (size_t i = 0; i < serve->config->origin_count; i++)
         add_origin(to, &keep, serve->config->origins[i].name, serve->routing.origin_of[i]);
     status_work_tell(serve, &keep, to);
+    fleet_tell(serve, &keep, to);
     arena_free(&keep);
 }
 

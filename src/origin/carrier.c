@@ -71,6 +71,13 @@ static CURLSH *share_new(struct carriers *all)
 
 void *carriers_new(unsigned threads)
 {
+    struct carriers *all = carriers_new_for("origin", threads);
+    all->for_origins = true;
+    return all;
+}
+
+struct carriers *carriers_new_for(const char *name, unsigned threads)
+{
     curl_init();
     struct carriers *all = must_alloc(sizeof(*all));
     all->count = MAX(1u, MIN(threads, CARRIERS_MAX));
@@ -84,7 +91,7 @@ void *carriers_new(unsigned threads)
         curl_multi_setopt(carrier->multi, CURLMOPT_MAXCONNECTS, IDLE_CONNECTIONS_MAX);
         curl_multi_setopt(carrier->multi, CURLMOPT_PIPELINING, (long)CURLPIPE_NOTHING);
         list_init(&carrier->exchanges);
-        check(thread_start(&carrier->thread, carry, carrier, "origin-%u", i));
+        check(thread_start(&carrier->thread, carry, carrier, "%s-%u", name, i));
     }
     return all;
 }

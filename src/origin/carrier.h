@@ -31,6 +31,7 @@ struct carrier {
 
 struct carriers {
     unsigned count;
+    bool for_origins;               /* their connections count in penstock_origin_connections */
     atomic_uint next;
     CURLSH *share;
     pthread_mutex_t share_locks[CURL_LOCK_DATA_LAST];

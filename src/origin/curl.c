@@ -41,7 +41,7 @@
 /* The request of an exchange. The carrier writes it when the exchange starts, and while libcurl
  * sends the body. */
 struct request {
-    struct curl_slist *fields;
+    struct curl_slist *fields, *connect_to;
     const struct origin_body *body;
     uint64_t body_at;
     bool writes, is_head;
@@ -58,7 +58,7 @@ struct answer {
 
 /* The limits of time for an exchange. The carrier writes them when the exchange starts. */
 struct timeouts {
-    unsigned progress_ms, answer_ms;    /* 0: no limit */
+    unsigned progress_ms, answer_ms, head_ms;    /* 0: no limit */
     unsigned connect_ms;
 };
 
@@ -337,6 +337,17 @@ static void set_request(struct exchange *exchange, const struct exchange_ask *as
     CURL_SET(easy, CURLOPT_CUSTOMREQUEST, ask->method);
 }
 
+static void set_mutual(struct exchange *exchange, const struct exchange_mutual *mutual)
+{
+    struct arena keep = { 0 };
+    slice line = arena_printf(&keep, "::%s", mutual->connect_to);
+    CURL_SET(exchange->easy, CURLOPT_SSLCERT, mutual->cert_file);
+    CURL_SET(exchange->easy, CURLOPT_SSLKEY, mutual->key_file);
+    add_line(&exchange->request.connect_to, line.ptr);
+    CURL_SET(exchange->easy, CURLOPT_CONNECT_TO, exchange->request.connect_to);
+    arena_free(&keep);
+}
+
 struct exchange *exchange_start(struct errand *errand, const struct exchange_ask *ask,
                                 const struct exchange_events *events, void *arg)
 {
@@ -349,7 +360,8 @@ struct exchange *exchange_start(struct errand *errand, const struct exchange_ask
     exchange->arg = arg;
     exchange->request.is_head = !strcmp(ask->method, "HEAD");
     exchange->request.writes = ask->writes;
-    exchange->timeouts = (struct timeouts){ ask->progress_ms, ask->answer_ms, ask->connect_ms };
+    exchange->timeouts = (struct timeouts){ ask->progress_ms, ask->answer_ms, ask->head_ms,
+                                             ask->connect_ms };
     exchange->started_ns = mono_ns();
     exchange->moved_ms = mono_ms();
     exchange->easy = carrier->pool_count ? carrier->pool[--carrier->pool_count] : curl_easy_init();
@@ -360,9 +372,11 @@ struct exchange *exchange_start(struct errand *errand, const struct exchange_ask
     exchange->request.fields = curl_fields(ask->fields, ask->field_count);
     CURL_SET(exchange->easy, CURLOPT_HTTPHEADER, exchange->request.fields);
     set_request(exchange, ask);
+    if (ask->mutual)
+        set_mutual(exchange, ask->mutual);
     list_add(&carrier->exchanges, &exchange->link);
     check(curl_multi_add_handle(carrier->multi, exchange->easy) == CURLM_OK);
-    metric_gauge_add(M_ORIGIN_CONNECTIONS, 1);
+    metric_gauge_add(M_ORIGIN_CONNECTIONS, carrier->all->for_origins);
     return exchange;
 }
 
@@ -405,8 +419,9 @@ void exchange_drop(struct exchange **dropped)
     } else {
         curl_easy_cleanup(exchange->easy);
     }
-    metric_gauge_add(M_ORIGIN_CONNECTIONS, -1);
+    metric_gauge_add(M_ORIGIN_CONNECTIONS, -(int64_t)carrier->all->for_origins);
     curl_slist_free_all(exchange->request.fields);
+    curl_slist_free_all(exchange->request.connect_to);
     list_del(&exchange->link);
     arena_free(&exchange->answer.head.keep);
     exchange->magic = 0;
@@ -508,6 +523,8 @@ static bool is_stuck(const struct exchange *exchange, uint64_t now_ms)
 {
     const struct timeouts *timeouts = &exchange->timeouts;
     uint64_t limit = is_out(exchange) ? timeouts->answer_ms : timeouts->progress_ms;
+    if (timeouts->head_ms && !exchange->answer.headed)
+        limit = timeouts->head_ms;
     limit += limit && !exchange->connected ? timeouts->connect_ms : 0;
     bool waits_for_us = exchange->answer.paused || exchange->request.sends_later;
     return limit && !waits_for_us && now_ms > exchange->moved_ms + limit;

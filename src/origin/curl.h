@@ -13,15 +13,25 @@
 struct carriers;
 /* s3_kind (s3.c) has carriers_new and carriers_free as its members shared_new and shared_free. */
 void *carriers_new(unsigned threads) MUST_USE;
+/* Makes carriers for another use than origins. The threads are named NAME-0, NAME-1, ... */
+struct carriers *carriers_new_for(const char *name, unsigned threads) MUST_USE;
 /* Returns the errands of the next carrier, for errand_enter; the carriers take turns. */
 struct errands *carriers_next(struct carriers *all) MUST_USE;
 /* Tells every errand to stop, and waits until all have left. */
 void carriers_free(void *take_all);
 
+/* For a server that demands a certificate, and that is known by a name that all such servers have,
+ * while `connect_to` says which of them is meant. libcurl reads the files for each new connection. */
+struct exchange_mutual {
+    const char *cert_file, *key_file;
+    const char *connect_to;         /* HOST:PORT; an IPv6 address in brackets */
+};
+
 struct exchange_ask {
     const char *method;             /* GET, HEAD, PUT, POST, DELETE, OPTIONS */
     const char *url;                /* the server to connect to, as scheme://host:port/ */
     const char *ca_file;            /* empty: the system's store */
+    const struct exchange_mutual *mutual;    /* NULL: none */
     const char *target;             /* the target of the request line, byte for byte */
     const struct http_field *fields;    /* all fields but Content-Length, which follows from body */
     size_t field_count;
@@ -31,6 +41,8 @@ struct exchange_ask {
     bool writes;                    /* the origin should not act on the request twice */
     unsigned connect_ms, progress_ms;
     unsigned answer_ms;             /* longest silence after the whole request was sent */
+    unsigned head_ms;               /* the head must come within this time after the connection is
+                                     * ready; 0: no limit of its own */
 };
 
 struct exchange_end {

@@ -1,4 +1,5 @@
-/* kind.h - the interface that every kind of origin fills in. Only files of src/origin include it.
+/* kind.h - the interface that every kind of origin fills in. Only files of src/origin and src/peers
+ * include it.
  * SPDX-License-Identifier: Apache-2.0
  *
  * A kind (S3 server or directory) is a row of kind.def. It embeds struct origin in its own struct
@@ -72,6 +73,17 @@ struct origin_hook {
 };
 
 void hook_on(struct origin_hook *hook, struct origin *origin, struct origin_call *call);
+
+/* For a source of bytes that comes before an origin, and is none (peers/): it makes the callbacks of
+ * the call itself, and nothing is counted. `origin` has a magic and a kind alone, for resume, cancel
+ * and ask_again. enter() begins the work; a cancel comes only after it. hook_detach comes before the call of done(). hook_pass_on detaches the call, and
+ * starts it at an origin, as if it had never been elsewhere; no callback but may_send may have been
+ * called. It returns false, and does nothing, if *canceled is set. */
+void hook_attach(struct origin_hook *hook, struct origin *origin, struct origin_call *call,
+                 void (*enter)(struct origin_hook *hook));
+void hook_detach(struct origin_hook *hook);
+bool hook_pass_on(struct origin_hook *hook, struct origin *origin,
+                  const atomic_bool *canceled) MUST_USE;
 void hook_head(struct origin_hook *hook, const struct origin_reply *reply);
 enum origin_take hook_body(struct origin_hook *hook, slice bytes);
 /* Ends a call: it belongs to its caller again. The kind then frees its own struct around the

@@ -38,14 +38,54 @@ static pthread_mutex_t *lock_of(const struct origin_call *call)
     return &locks[(bits ^ bits >> 6) % countof(locks)];
 }
 
-void hook_on(struct origin_hook *hook, struct origin *origin, struct origin_call *call)
+static void attach(struct origin_hook *hook, struct origin *origin, struct origin_call *call)
 {
     check(!call->priv);
     *hook = (struct origin_hook){ .magic = HOOK_MAGIC, .origin = origin, .call = call };
+    call->priv = hook;
+}
+
+void hook_on(struct origin_hook *hook, struct origin *origin, struct origin_call *call)
+{
     metric_gauge_add(M_ORIGIN_CALLS, 1);
     atomic_fetch_add(&origin->calls, 1);
+    attach(hook, origin, call);
     client_span_begin(hook);
-    call->priv = hook;
+}
+
+void hook_attach(struct origin_hook *hook, struct origin *origin, struct origin_call *call,
+                 void (*enter)(struct origin_hook *hook))
+{
+    check(origin->magic == ORIGIN_MAGIC);
+    pthread_mutex_lock(lock_of(call));
+    attach(hook, origin, call);
+    enter(hook);
+    pthread_mutex_unlock(lock_of(call));
+}
+
+void hook_detach(struct origin_hook *hook)
+{
+    struct origin_call *call = hook->call;
+    check(hook->magic == HOOK_MAGIC && call->priv == hook);
+    hook->magic = 0;
+    pthread_mutex_lock(lock_of(call));
+    call->priv = NULL;
+    pthread_mutex_unlock(lock_of(call));
+}
+
+bool hook_pass_on(struct origin_hook *hook, struct origin *origin, const atomic_bool *canceled)
+{
+    struct origin_call *call = hook->call;
+    check(hook->magic == HOOK_MAGIC && call->priv == hook && origin->magic == ORIGIN_MAGIC);
+    pthread_mutex_lock(lock_of(call));    /* a cancel comes before, or to the origin */
+    bool passed = !atomic_load(canceled);
+    if (passed) {
+        hook->magic = 0;
+        call->priv = NULL;
+        origin->kind->start(origin, call);
+    }
+    pthread_mutex_unlock(lock_of(call));
+    return passed;
 }
 
 void hook_head(struct origin_hook *hook, const struct origin_reply *reply)
@@ -104,8 +144,6 @@ void hook_done(struct origin_hook *hook, enum err err)
 {
     struct origin_call *call = hook->call;
     check(hook->magic == HOOK_MAGIC && (err || hook->headed));
-    check(call->priv == hook);
-    hook->magic = 0;
     metric_gauge_add(M_ORIGIN_CALLS, -1);
     check(atomic_fetch_sub(&hook->origin->calls, 1) > 0);
     bool ended = err == ERR_CANCELED || err == ERR_YIELDED || err == ERR_STOPPING;
@@ -127,9 +165,7 @@ void hook_done(struct origin_hook *hook, enum err err)
     else
         metric_add(M_ORIGIN_OK, 1);
     client_span_end(hook, err);
-    pthread_mutex_lock(lock_of(call));
-    call->priv = NULL;
-    pthread_mutex_unlock(lock_of(call));
+    hook_detach(hook);
     call->events->done(call, err);
 }
 

@@ -28,6 +28,7 @@ struct origin_reply {
     size_t field_count;
     uint64_t first_byte_ns;    /* from the start of the last try to the head of its answer */
     unsigned tries;
+    bool from_peer;            /* another node answers (peers.h): it proves nothing but the bytes */
 };
 slice origin_reply_get(const struct origin_reply *reply, slice name);
 

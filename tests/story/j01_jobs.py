@@ -36,10 +36,12 @@ with Story("j01 a job warms a prefix or a list", seconds=120) as story:
     origin.reset()
     report = jobs.run(prefix="")
     story.same("what is here is a hit", sums(report), (len(KEYS) + 1, 40, len(KEYS) + 1 - 40, 0, 0))
-    story.same("... and costs the origin nothing", origin.totals()["get"], len(KEYS) + 1 - 40)
+    large = origin.counts("pile/large/one")    # on a busy machine it may come in parts
+    gets = origin.totals()["get"]
+    story.same("... and costs the origin nothing", (gets - large["get"], twice(large["spans"])), (len(KEYS) - 40, 0))
     report = jobs.run(prefix="")
     story.same("a second job finds all", sums(report)[1:4], (len(KEYS) + 1, 0, 0))
-    story.same("... without a request for an object", origin.totals()["get"], len(KEYS) + 1 - 40)
+    story.same("... without a request for an object", origin.totals()["get"], gets)
     story.same("a prefix without a key", (lambda r: (r["state"], *sums(r)))(jobs.run(prefix="none/")), ("done", 0, 0, 0, 0, 0))
 
     # ---- a list ----

@@ -125,7 +125,7 @@ static inline void ask_for(struct client *client, const char *key, uint64_t firs
         .bucket = S("bucket"),
         .key = slice_of(key),
         .version = house.version,
-        .to = { house.to, house.to_bytes },
+        .to = { .at = house.to, .bytes = house.to_bytes },
         .conditions = { .if_modified_since = house.if_modified_since, .if_unmodified_since = -1 },
     };
     if (end)

@@ -54,12 +54,15 @@ static struct {
     atomic_uint unsent;           /* ended before they were sent */
     atomic_uint late_cancels;     /* of answers that had all come: each costs a connection */
     atomic_ullong bytes;
+
+    atomic_bool peers;            /* other nodes answer: they have what the origin has */
+    atomic_uint questions;        /* to them */
 } fake = { .lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER };
 
 struct fake_call {
     struct list link;
     struct origin_call *call;
-    bool sending, asked, headed, paused, resumed;
+    bool sending, asked, headed, paused, resumed, at_peer;
     atomic_bool canceled;
     unsigned version;
     int status;
@@ -155,6 +158,7 @@ static void fake_head(struct fake_call *mine)
         .length = mine->end - mine->next,
         .fields = fields,
         .field_count = partial && !refused ? 6 : 5,
+        .from_peer = mine->at_peer,
     };
     const char *denied = atomic_load(&fake.denies);
     bool bytes_only = atomic_load(&fake.encrypts) && call->op == S3_HEAD_OBJECT;
@@ -282,11 +286,11 @@ static void *fake_run(void *arg)
     return arg;
 }
 
-void origin_start(struct origin *origin, struct origin_call *call)
+static void fake_start(struct origin_call *call, bool at_peer)
 {
-    (void)origin;
     struct fake_call *mine = calloc(1, sizeof(*mine));
     mine->call = call;
+    mine->at_peer = at_peer;
     mine->version = atomic_load(&fake.version);    /* what there is when the request arrives */
     mine->status = atomic_load(&fake.status);
     if (atomic_load(&fake.fail_next)) {
@@ -308,6 +312,37 @@ void origin_start(struct origin *origin, struct origin_call *call)
         atomic_store(&fake.most_at_once, count);
     pthread_cond_signal(&fake.wake);
     pthread_mutex_unlock(&fake.lock);
+}
+
+void origin_start(struct origin *origin, struct origin_call *call)
+{
+    (void)origin;
+    fake_start(call, false);
+}
+
+bool peers_answer(const struct peers *peers)
+{
+    (void)peers;
+    return atomic_load(&fake.peers);
+}
+
+bool peers_start(struct peers *peers, struct origin *origin, struct origin_call *call,
+                 const struct peer_question *question)
+{
+    (void)peers;
+    (void)origin;
+    ok(question->etag.len && question->identity.len);
+    ok(question->end <= peers_segment_end(question->first));
+    atomic_fetch_add(&fake.questions, 1);
+    fake_start(call, true);
+    return true;
+}
+
+void origin_health(struct origin *origin, struct arena *keep, struct origin_health *ret)
+{
+    (void)origin;
+    (void)keep;
+    *ret = (struct origin_health){ .keys.name = S("shared") };
 }
 
 enum fake_told { CANCEL, RESUME, ASK };
@@ -402,6 +437,8 @@ static void fake_begin(uint64_t size)
     atomic_store(&fake.denies, NULL);
     atomic_store(&fake.encrypts, false);
     atomic_store(&fake.gets, 0);
+    atomic_store(&fake.questions, 0);
+    atomic_store(&fake.peers, false);
     atomic_store(&fake.heads, 0);
     atomic_store(&fake.lists, 0);
     atomic_store(&fake.late_cancels, 0);

@@ -590,6 +590,72 @@ TEST(who_was_refused_what_is_not_lost_with_the_index)
     drop_house();
 }
 
+/* Each client's right comes from a HEAD in its own name; the bytes come from another node once. */
+TEST(the_bytes_of_a_peer_come_after_the_word_of_the_origin)
+{
+    struct client client;
+    new_shared_house(300000);
+    client_begin(&client);
+    atomic_store(&fake.peers, true);
+    ok(got_as(&client, &anna) == OK);
+    ok(atomic_load(&fake.heads) == 1 && atomic_load(&fake.questions) == 1);
+    ok(got_as(&client, &ben) == OK && atomic_load(&fake.heads) == 2);
+    atomic_store(&fake.denies, "");
+    ok(got_as(&client, NULL) == ERR_DENIED);
+    ok(got_as(&client, &anna) == OK);
+    ok(atomic_load(&fake.questions) == 1 && atomic_load(&fake.gets) == 1);
+    client_end(&client);
+    drop_house();
+}
+
+/* The proof of the shared identity is as old as the HEAD, and so is the metadata. */
+TEST(the_bytes_of_a_peer_prove_nothing)
+{
+    struct client client;
+    new_shared_house(16 * MIB);
+    client_begin(&client);
+    atomic_store(&fake.peers, true);
+    house.who = NULL;
+    ok(reads(&client, 0, 100000) && atomic_load(&fake.heads) == 1);
+    uint64_t etag_hash = client.answer->metadata->etag_hash;
+    uint32_t granted = atomic_load(&client.answer->metadata->granted);
+    int64_t validated_s = atomic_load(&client.answer->metadata->validated_s);
+    unsigned questions = atomic_load(&fake.questions);
+    usleep(1100000);    /* the clocks of both have gone on */
+    ok(reads(&client, 9 * MIB, 9 * MIB + 100000));
+    ok(atomic_load(&fake.questions) > questions && atomic_load(&fake.heads) == 1);
+    ok(client.answer->metadata->etag_hash == etag_hash);
+    ok(atomic_load(&client.answer->metadata->granted) == granted);
+    ok(atomic_load(&client.answer->metadata->validated_s) == validated_s);
+    client_end(&client);
+    drop_house();
+}
+
+/* Otherwise two nodes could wait for each other. */
+TEST(a_get_for_a_peer_asks_no_peer)
+{
+    struct client client;
+    new_shared_house(16 * MIB);
+    client_begin(&client);
+    house.who = NULL;
+    ok(reads(&client, 0, 100000));    /* the version is known now */
+    atomic_store(&fake.peers, true);
+    struct get_ask from_peer = { .rules = &house.rules, .bucket = S("bucket"), .key = S("key"),
+                                 .range = { .kind = RANGE_SPAN, .first = 9 * MIB,
+                                            .last = 9 * MIB + 100000 },
+                                 .for_peer = true,
+                                 .conditions = { .if_modified_since = -1,
+                                                 .if_unmodified_since = -1 } };
+    unsigned gets = atomic_load(&fake.gets);
+    client.got = 0;
+    get_end(&client.get);
+    client.get = get_start(client.loop, &from_peer, noted, &client);
+    ok(decided(&client) == OK);
+    ok(atomic_load(&fake.questions) == 0 && atomic_load(&fake.gets) == gets + 1);
+    client_end(&client);
+    drop_house();
+}
+
 TEST(a_change_of_who_may_read_what_ends_every_permission_in_its_bucket)
 {
     struct client client;
@@ -778,4 +844,7 @@ RUN(cmocka_unit_test(another_name_of_ours_is_shown_first_what_the_last_one_was),
     cmocka_unit_test(an_outage_is_bridged_only_for_who_has_a_grant),
     cmocka_unit_test(what_was_learnt_in_a_clients_name_stays_theirs_over_a_restart),
     cmocka_unit_test(what_was_learnt_in_our_own_name_needs_no_word_after_a_restart),
+    cmocka_unit_test(the_bytes_of_a_peer_come_after_the_word_of_the_origin),
+    cmocka_unit_test(the_bytes_of_a_peer_prove_nothing),
+    cmocka_unit_test(a_get_for_a_peer_asks_no_peer),
     cmocka_unit_test(a_change_of_who_may_read_what_ends_every_permission_in_its_bucket))

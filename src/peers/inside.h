@@ -1,0 +1,91 @@
+/* inside.h - struct peers and its nodes, for the files that implement peers.h.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef PEERS_INSIDE_H
+#define PEERS_INSIDE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "origin/curl.h"
+#include "origin/kind.h"
+#include "peers/peers.h"
+
+#define PEER_CONNECT_MS 250u
+/* The deadline of the acknowledgement: a peer says at once what it has. */
+#define PEER_HEAD_MS 100u
+/* A peer that waits for its origin sends a frame every 100 ms, so this silence is ten frames. */
+#define PEER_SILENT_MS 1000u
+
+#define NODE_MAGIC 0x70656572u
+/* A listed address, and the node that answers there. An errand asks it for its id and weight
+ * (hello), often while it does not answer. */
+struct node {
+    unsigned magic;
+    struct list link;                 /* in peers->nodes; under the lock */
+    struct peers *peers;
+    atomic_uint refs;                 /* the list's, the errand's, and those of views and calls */
+    struct member_address address;
+    char text[MEMBER_TEXT_BYTES];
+    struct errand errand;
+    struct hello {                    /* for the thread of the errand */
+        struct exchange *exchange;
+        struct arena keep;
+        struct text body;
+        int status;
+        uint64_t due_ms;
+    } hello;
+    struct node_facts {               /* under the lock of peers */
+        bool listed, known, answers;
+        bool has_errand;              /* it has not left */
+        uint8_t id[NODE_ID_BYTES];
+        uint32_t weight;
+        int64_t since_s;              /* when it began to answer, or to be silent */
+        uint64_t away_ms, failed_ms;  /* how long it stays away; its latest failure */
+        char why[200];
+    } facts;
+    struct node_counts {
+        _Atomic uint64_t bytes, asked, failed, bad;
+    } counts;
+};
+
+/* The nodes that answer, and this one. Never changes. */
+struct view {
+    atomic_uint refs;
+    size_t count;
+    struct rank_node *ranks;
+    struct node **nodes;              /* NULL: this node */
+};
+
+struct peers {
+    struct peers_options options;
+    struct arena keep;
+    struct origin source;             /* has magic and kind alone (hook_attach) */
+    struct exchange_mutual mutual;    /* without connect_to */
+    slice url;                        /* https://NAME/ */
+    struct carriers *carriers;
+    pthread_mutex_t lock;
+    struct list nodes;
+    struct view *view;                /* under the lock */
+    atomic_uint others;               /* in the view */
+};
+
+/* ---- node.c ---- */
+struct node *node_new(struct peers *peers, const struct member_address *address) MUST_USE;
+struct node *node_ref(struct node *node) MUST_USE;
+void node_unref(struct node **node);
+/* To be called when a question got no answer in time, or a wrong one (bad). The node is not asked
+ * again before it has said hello. */
+void node_failed(struct node *node, const char *why, bool bad);
+void node_wake(struct node *node);    /* its errand looks; under the lock of peers */
+/* Makes the view anew. Under the lock of peers. */
+void peers_look(struct peers *peers);
+struct view *peers_view(struct peers *peers) MUST_USE;    /* takes a reference */
+void view_unref(struct view **view);
+/* The request for this target at this node; the memory of the fields must stay. */
+struct exchange_ask node_ask(const struct node *node, struct exchange_mutual *mutual, const char *target,
+                             const struct http_field *fields, size_t count);
+
+/* ---- call.c ---- */
+extern const struct origin_kind peers_kind;
+
+#endif

@@ -1,0 +1,342 @@
+/* node.c - the nodes of the fleet: who is listed, who answers. SPDX-License-Identifier: Apache-2.0
+ *
+ * Each listed address has an errand, which asks it for its id: every HELLO_MS while it answers, and
+ * otherwise after AWAY_MS, then after twice as long each time, up to AWAY_MS_MAX. The errand begins
+ * within a time that grows with the list, so that a node that starts does not connect to a thousand
+ * others at once. A question that fails takes the node out of the view at once (node_failed), and
+ * only a hello brings it back. So a dead node costs one deadline, not one for each request.
+ *
+ * The view is what the rank is computed from: the nodes that answer, and this one. Of two addresses
+ * with the same id, one counts. */
+#include "peers/inside.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/metric.h"
+
+#define HELLO_MS 10000u
+#define HELLO_ANSWER_MS 2000u
+#define HELLO_BYTES_MAX 4096u
+#define AWAY_MS 500u
+#define AWAY_MS_MAX 30000u
+#define CALM_MS 60000u                /* after this time without a failure, AWAY_MS counts again */
+
+/* ---- references ---- */
+
+struct node *node_ref(struct node *node)
+{
+    check(node->magic == NODE_MAGIC && atomic_fetch_add(&node->refs, 1) > 0);
+    return node;
+}
+
+void node_unref(struct node **node)
+{
+    struct node *mine = *node;
+    *node = NULL;
+    if (!mine || atomic_fetch_sub(&mine->refs, 1) > 1)
+        return;
+    check(mine->magic == NODE_MAGIC && !mine->hello.exchange);
+    mine->magic = 0;
+    arena_free(&mine->hello.keep);
+    free(mine);
+}
+
+/* ---- the view ---- */
+
+void view_unref(struct view **view)
+{
+    struct view *mine = *view;
+    *view = NULL;
+    if (!mine || atomic_fetch_sub(&mine->refs, 1) > 1)
+        return;
+    for (size_t i = 0; i < mine->count; i++)
+        node_unref(&mine->nodes[i]);
+    free(mine->ranks);
+    free(mine->nodes);
+    free(mine);
+}
+
+struct view *peers_view(struct peers *peers)
+{
+    pthread_mutex_lock(&peers->lock);
+    struct view *view = peers->view;
+    atomic_fetch_add(&view->refs, 1);
+    pthread_mutex_unlock(&peers->lock);
+    return view;
+}
+
+static bool has(const struct view *view, const uint8_t id[NODE_ID_BYTES])
+{
+    size_t i = 0;
+    while (i < view->count && memcmp(view->ranks[i].id, id, NODE_ID_BYTES) != 0)
+        i++;
+    return i < view->count;
+}
+
+static void add(struct view *view, const uint8_t id[NODE_ID_BYTES], uint32_t weight,
+                struct node *node)
+{
+    struct rank_node *rank = &view->ranks[view->count];
+    memcpy(rank->id, id, NODE_ID_BYTES);
+    rank->weight = weight;
+    view->nodes[view->count++] = node ? node_ref(node) : NULL;
+}
+
+void peers_look(struct peers *peers)
+{
+    size_t count = 1;
+    struct view *view = must_alloc(sizeof(*view));
+    list_each(struct node, node, &peers->nodes, link)
+        count++;
+    atomic_store(&view->refs, 1);
+    view->ranks = must_alloc(count * sizeof(*view->ranks));
+    view->nodes = must_alloc(count * sizeof(struct node *));
+    add(view, peers->options.id, peers->options.weight, NULL);
+    list_each(struct node, node, &peers->nodes, link)
+        if (node->facts.listed && node->facts.answers && !has(view, node->facts.id))
+            add(view, node->facts.id, node->facts.weight, node);
+    atomic_store(&peers->others, (unsigned)view->count - 1);
+    metric_set(M_PEERS, (int64_t)view->count - 1);
+    view_unref(&peers->view);
+    peers->view = view;
+}
+
+/* ---- who answers ---- */
+
+static bool is_self(const struct node *node)
+{
+    return node->facts.known &&
+           memcmp(node->facts.id, node->peers->options.id, NODE_ID_BYTES) == 0;
+}
+
+/* Under the lock. */
+static void set_answers(struct node *node, bool answers, const char *why)
+{
+    struct node_facts *facts = &node->facts;
+    snprintf(facts->why, sizeof(facts->why), "%s", why);
+    if (facts->answers == answers && facts->since_s)
+        return;
+    facts->answers = answers;
+    facts->since_s = wall_s();
+    if (is_self(node))
+        return;
+    if (answers)
+        log_info("peer_answers", "address=%s weight=%u", node->text, facts->weight);
+    else
+        log_warn("peer_away", "address=%s why=\"%s\"", node->text, why);
+    peers_look(node->peers);
+}
+
+/* Returns how long the node is left alone. Under the lock. */
+static uint64_t note_failure(struct node *node)
+{
+    struct node_facts *facts = &node->facts;
+    uint64_t now_ms = mono_ms();
+    bool calm = !facts->failed_ms || now_ms > facts->failed_ms + CALM_MS + facts->away_ms;
+    facts->away_ms = calm ? AWAY_MS : MIN(2 * facts->away_ms, (uint64_t)AWAY_MS_MAX);
+    facts->failed_ms = now_ms;
+    return facts->away_ms;
+}
+
+void node_wake(struct node *node)
+{
+    if (node->facts.has_errand)
+        errand_wake(&node->errand);
+}
+
+void node_failed(struct node *node, const char *why, bool bad)
+{
+    atomic_fetch_add(bad ? &node->counts.bad : &node->counts.failed, 1);
+    metric_add(bad ? M_PEERS_BAD : M_PEERS_FAILED, 1);
+    pthread_mutex_lock(&node->peers->lock);
+    if (node->facts.answers) {    /* other questions may have failed at the same time */
+        (void)note_failure(node);
+        if (bad)
+            node->facts.away_ms = AWAY_MS_MAX;
+        set_answers(node, false, why);
+        node_wake(node);
+    }
+    pthread_mutex_unlock(&node->peers->lock);
+}
+
+/* ---- hello ---- */
+
+static bool is_draining(const json_t *root)
+{
+    return json_is_true(json_object_get(root, "draining"));
+}
+
+static bool speaks_ours(const json_t *root)
+{
+    const json_t *list = json_object_get(root, "protocol"), *version;
+    size_t i;
+    json_array_foreach(list, i, version)
+        if (json_integer_value(version) == PEER_PROTOCOL)
+            return true;
+    return false;
+}
+
+/* Reads what a node says of itself. Returns NULL, or why it can't be asked. */
+static const char *read_hello(slice body, uint8_t ret_id[NODE_ID_BYTES], uint32_t *ret_weight)
+{
+    json_t *root = json_loadb(body.ptr, body.len, JSON_REJECT_DUPLICATES, NULL);
+    slice id = slice_of(json_string_value(json_object_get(root, "node")));
+    json_int_t weight = json_integer_value(json_object_get(root, "weight"));
+    const char *why = NULL;
+    if (!slice_unhex(id, ret_id, NODE_ID_BYTES) || weight < 1 || weight > NODE_WEIGHT_MAX)
+        why = "it does not answer as a peer does: check that this address is a Penstock's "
+              "peer_listen";
+    else if (!speaks_ours(root))
+        why = "it speaks another version of the protocol of peers: run versions of Penstock that "
+              "are not too far apart";
+    else if (is_draining(root))
+        why = "it is stopping";
+    *ret_weight = (uint32_t)weight;
+    json_decref(root);
+    return why;
+}
+
+static void judge_hello(struct node *node, const char *failure)
+{
+    struct hello *hello = &node->hello;
+    uint8_t id[NODE_ID_BYTES];
+    uint32_t weight = 0;
+    const char *why = failure;
+    uint64_t pause_ms = HELLO_MS;
+    if (!why && hello->status != 200)
+        why = "it does not answer as a peer does: check that this address is a Penstock's "
+              "peer_listen";
+    if (!why)
+        why = read_hello(text_slice(&hello->body), id, &weight);
+    pthread_mutex_lock(&node->peers->lock);
+    if (!why) {
+        bool same = node->facts.known && weight == node->facts.weight &&
+                    memcmp(id, node->facts.id, NODE_ID_BYTES) == 0;
+        memcpy(node->facts.id, id, NODE_ID_BYTES);
+        node->facts.weight = weight;
+        node->facts.known = true;
+        set_answers(node, !is_self(node), "");
+        if (!same)
+            peers_look(node->peers);
+    } else {
+        pause_ms = note_failure(node);
+        set_answers(node, false, why);
+    }
+    pthread_mutex_unlock(&node->peers->lock);
+    hello->due_ms = mono_ms() + pause_ms;
+}
+
+static bool on_ready(void *arg)
+{
+    (void)arg;
+    return true;
+}
+
+static enum exchange_take on_head(void *arg, const struct origin_reply *reply)
+{
+    ((struct node *)arg)->hello.status = reply->status;
+    return EXCHANGE_TAKEN;
+}
+
+static enum exchange_take on_body(void *arg, slice bytes)
+{
+    struct text *body = &((struct node *)arg)->hello.body;
+    if (body->len + bytes.len > HELLO_BYTES_MAX)
+        return EXCHANGE_END;
+    text_add(body, bytes);
+    return EXCHANGE_TAKEN;
+}
+
+static void on_end(void *arg, const struct exchange_end *end)
+{
+    struct node *node = arg;
+    node->hello.exchange = NULL;
+    judge_hello(node, !end->err ? NULL : *end->why ? end->why : err_text(end->err));
+    errand_due(&node->errand, node->hello.due_ms);
+}
+
+static const struct exchange_events hello_events = { on_ready, on_head, on_body, on_end };
+
+struct exchange_ask node_ask(const struct node *node, struct exchange_mutual *mutual,
+                             const char *target, const struct http_field *fields, size_t count)
+{
+    const struct peers *peers = node->peers;
+    *mutual = peers->mutual;
+    mutual->connect_to = node->text;
+    return (struct exchange_ask){
+        .method = "GET", .url = peers->url.ptr, .ca_file = peers->options.ca_file,
+        .mutual = mutual, .target = target, .fields = fields, .field_count = count,
+        .connect_ms = PEER_CONNECT_MS, .progress_ms = PEER_SILENT_MS,
+        .answer_ms = PEER_SILENT_MS, .head_ms = PEER_HEAD_MS,
+    };
+}
+
+static void say_hello(struct node *node)
+{
+    struct hello *hello = &node->hello;
+    struct exchange_mutual mutual;
+    const struct http_field host = { S("Host"), slice_of(node->peers->options.name) };
+    arena_free(&hello->keep);
+    hello->body = text_in(&hello->keep);
+    hello->status = 0;
+    struct exchange_ask ask = node_ask(node, &mutual, "/peer/hello", &host, 1);
+    ask.connect_ms = ask.head_ms = HELLO_ANSWER_MS;
+    hello->exchange = exchange_start(&node->errand, &ask, &hello_events, node);
+}
+
+/* After that, nobody wakes the errand. */
+static bool must_leave(struct node *node)
+{
+    pthread_mutex_lock(&node->peers->lock);
+    bool leaves = errand_stopping(&node->errand) || !node->facts.listed;
+    node->facts.has_errand = !leaves;
+    pthread_mutex_unlock(&node->peers->lock);
+    return leaves;
+}
+
+/* A node whose question has failed is looked at after its pause. */
+static uint64_t due_of(struct node *node)
+{
+    pthread_mutex_lock(&node->peers->lock);
+    const struct node_facts *facts = &node->facts;
+    uint64_t due_ms = node->hello.due_ms;
+    if (facts->known && !facts->answers && !is_self(node))
+        due_ms = MIN(due_ms, facts->failed_ms + facts->away_ms);
+    pthread_mutex_unlock(&node->peers->lock);
+    return due_ms;
+}
+
+static void woken(struct errand *errand)
+{
+    struct node *node = container_of(errand, struct node, errand);
+    if (must_leave(node)) {
+        exchange_drop(&node->hello.exchange);
+        errand_leave(errand);
+        node_unref(&node);
+    } else if (!node->hello.exchange) {
+        uint64_t due_ms = due_of(node);
+        if (mono_ms() >= due_ms)
+            say_hello(node);
+        else
+            errand_due(errand, due_ms);
+    }
+}
+
+struct node *node_new(struct peers *peers, const struct member_address *address)
+{
+    struct node *node = must_alloc(sizeof(*node));
+    node->magic = NODE_MAGIC;
+    node->peers = peers;
+    node->address = *address;
+    check(member_text(address, node->text).len > 0);
+    node->facts.listed = node->facts.has_errand = true;
+    node->errand.woken = woken;
+    atomic_store(&node->refs, 2);    /* the list's and the errand's */
+    list_init(&node->link);
+    return node;
+}

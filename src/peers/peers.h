@@ -1,0 +1,70 @@
+/* peers.h - the other nodes of the fleet, as a source of bytes that comes before the origin.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Nodes share the bytes of *named versions*: a question names a strong ETag. The node that asks has
+ * learned from the origin itself, in its client's name, that the object has this version now and
+ * that the client may read it. So an answer proves nothing but bytes. A peer is a hint, never needed:
+ * without an answer, the call goes to the origin as if there were no peers.
+ *
+ *   peers_start ──> owner of the segment ──no, late──> second in rank ──no, late──> origin
+ *                    └─ frames: the bytes ─> the call's head() and body()
+ *
+ * A node that answers such a question never asks another peer, so nodes whose lists differ can't ask
+ * each other in a circle. Threads: any, unless a comment says otherwise. */
+#ifndef PEERS_PEERS_H
+#define PEERS_PEERS_H
+
+#include "origin/origin.h"
+#include "peers/address.h"
+#include "peers/question.h"
+
+struct peers;
+
+struct peers_options {
+    uint8_t id[NODE_ID_BYTES];        /* of this installation */
+    uint32_t weight;
+    const char *name;                 /* the DNS name in the certificates of all peers */
+    const char *cert_file, *key_file, *ca_file;
+    unsigned threads;
+};
+
+/* Copies the options. */
+struct peers *peers_new(const struct peers_options *options) MUST_USE;
+/* Ends all questions, and the threads. Each call has had its done() by then. */
+void peers_free(struct peers **peers);
+
+/* From now on these are the addresses of the fleet. `peers` is a struct peers: this is the function
+ * `changed` of members.h. One thread at a time. */
+void peers_listed(void *peers, const struct member_address *list, size_t count);
+
+/* True if another node is known to answer. NULL: false. Costs nothing. */
+bool peers_answer(const struct peers *peers);
+/* The first byte of the segment after the one that has this byte. */
+static inline uint64_t peers_segment_end(uint64_t offset)
+{
+    return (offset / PEERS_SEGMENT_BYTES + 1) * PEERS_SEGMENT_BYTES;
+}
+
+/* Starts a GET of the bytes [first, end) of the version `etag`, all of one segment, at a peer or at
+ * the origin, as origin_start. question->node and place.endpoint are not used. The reply to
+ * call->head has `from_peer` set if it is a peer's; it has the same fields as that of the origin.
+ * Bytes of a peer have the checksum that the peer computed from verified ones. Returns false, and
+ * starts nothing, if this node is the owner of the segment: the caller then asks the origin. */
+bool peers_start(struct peers *peers, struct origin *origin, struct origin_call *call,
+                 const struct peer_question *question) MUST_USE;
+
+/* ---- for operators ---- */
+
+struct peer_status {
+    slice address;
+    uint8_t id[NODE_ID_BYTES];        /* all 0: it never answered */
+    uint32_t weight;
+    bool is_self, answers;
+    int64_t since_s;                  /* wall time; 0: never */
+    slice why;                        /* why it does not answer; or empty */
+    uint64_t bytes, asked, failed, bad;    /* bad: answers whose bytes or frames were wrong */
+};
+/* Returns all listed nodes; the texts are in keep. */
+struct peer_status *peers_status(struct peers *peers, struct arena *keep, size_t *ret_count);
+
+#endif
