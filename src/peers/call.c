@@ -153,28 +153,25 @@ static enum exchange_take take_frame(struct question *question, enum frame_found
     }
 }
 
-/* After a pause, libcurl delivers the same bytes again. The frame reader has them already, up to
- * the end of the frame whose payload the call did not take. */
+/* After a pause, libcurl delivers the same bytes again, perhaps in other pieces. The frame reader
+ * has them already, up to the end of the frame whose payload the call did not take. */
 static enum exchange_take on_body(void *arg, slice bytes)
 {
     struct question *question = arg;
     struct answer *answer = &question->answer;
     slice rest = slice_from(bytes, answer->taken), payload;
-    if (answer->taken > bytes.len)
-        return wrong(question, "its answer changed while it was read");
-    if (answer->held.len) {
-        if (give_bytes(question, answer->held) != EXCHANGE_TAKEN)
-            return EXCHANGE_PAUSE;
-        answer->held.len = 0;
-    }
+    if (answer->held.len && give_bytes(question, answer->held) != EXCHANGE_TAKEN)
+        return EXCHANGE_PAUSE;
+    answer->held.len = 0;
+    answer->taken -= bytes.len - rest.len;
     for (;;) {
         if (atomic_load(&question->canceled))
             return EXCHANGE_END;
-        if (answer->reader.ended)
+        if (answer->reader.ended || !rest.len)
             return EXCHANGE_TAKEN;
         enum frame_found found = frame_read(&answer->reader, &rest, &payload);
         if (found == FRAME_FOUND_NOTHING)
-            break;
+            return EXCHANGE_TAKEN;
         enum exchange_take take = take_frame(question, found, payload);
         if (take == EXCHANGE_PAUSE) {
             answer->held = payload;
@@ -183,8 +180,6 @@ static enum exchange_take on_body(void *arg, slice bytes)
         if (take != EXCHANGE_TAKEN)
             return take;
     }
-    answer->taken = 0;
-    return EXCHANGE_TAKEN;
 }
 
 static enum exchange_take on_head(void *arg, const struct origin_reply *reply)

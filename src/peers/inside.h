@@ -82,8 +82,8 @@ void peers_look(struct peers *peers);
 struct view *peers_view(struct peers *peers) MUST_USE;    /* takes a reference */
 void view_unref(struct view **view);
 /* The request for this target at this node; the memory of the fields must stay. */
-struct exchange_ask node_ask(const struct node *node, struct exchange_mutual *mutual, const char *target,
-                             const struct http_field *fields, size_t count);
+struct exchange_ask node_ask(const struct node *node, struct exchange_mutual *mutual,
+                             const char *target, const struct http_field *fields, size_t count);
 
 /* ---- call.c ---- */
 extern const struct origin_kind peers_kind;

@@ -3,8 +3,8 @@
  *
  * Nodes share the bytes of *named versions*: a question names a strong ETag. The node that asks has
  * learned from the origin itself, in its client's name, that the object has this version now and
- * that the client may read it. So an answer proves nothing but bytes. A peer is a hint, never needed:
- * without an answer, the call goes to the origin as if there were no peers.
+ * that the client may read it. So an answer proves nothing but bytes. A peer is a hint, and never
+ * needed: without an answer, the call goes to the origin as if there were no peers.
  *
  *   peers_start ──> owner of the segment ──no, late──> second in rank ──no, late──> origin
  *                    └─ frames: the bytes ─> the call's head() and body()

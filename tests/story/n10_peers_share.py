@@ -19,7 +19,7 @@ class Fleet:
         authority = Authority(story, "fleet-ca")
         cert, key = authority.sign("node", host=f"DNS:{NAME}")
         self.story, self.ports = story, [free_port() for _ in range(count)]
-        self.settings = dict(origin=origin.url, peer_name=NAME, peer_tls_cert_file=cert, peer_tls_key_file=key,
+        self.settings = dict(origin=origin.url, buckets={"never": {"admit": "never"}}, peer_name=NAME, peer_tls_cert_file=cert, peer_tls_key_file=key,
                              peer_tls_ca_file=authority.file, peers=",".join(f"127.0.0.1:{port}" for port in self.ports))
         self.nodes = [story.penstock(cache_dir=story.path(f"cache-{n}"), peer_listen=f"127.0.0.1:{port}", **self.settings)
                       for n, port in enumerate(self.ports)]
@@ -77,6 +77,15 @@ with Story("n10 nodes share", seconds=240) as story:
     story.same("warm reads are right", wrong[:3], [])
     story.same("... and ask no origin", origin.counts()["get"], 0)
     story.same("... and no peer", fleet.sum("asked"), asked)
+
+    # bytes that nobody stores, for readers that are slow: both nodes pause, and go on
+    key = f"never/slow/size-{20 * MIB + 1}-x"
+    before = fleet.sum("bytes")
+    replies = together(*[lambda n=n: Client(n.port).get(key, pace=12 * MIB, receive_buffer=256 * KIB) for n in nodes])
+    for reply in replies:
+        story.bytes("a slow reader gets right bytes that are not stored", reply, key, 0, 20 * MIB + 1)
+    story.fact("... from peers", fleet.sum("bytes") > before)
+    story.same("... and none was wrong", fleet.sum("bad"), 0)
 
     # one node stops in the middle, one dies: the clients of the others notice nothing
     others = [f"bucket/next/size-{60_000 + n}-{n}" for n in range(240)]
