@@ -536,10 +536,12 @@ TEST(a_file_is_closed_and_a_map_removed_only_while_nobody_holds_the_extent)
     while (closed < rounds_of(1000, 200))
         closed += extent_close_idle(all);
     atomic_store(&go_on, 0);
+    unsigned found = 0;    /* a busy machine may give one of them no time */
     for (size_t i = 0; i < countof(racers); i++) {
         pthread_join(threads[i], NULL);
-        ok(racers[i].found > 0);
+        found += racers[i].found;
     }
+    ok(found > 0);
     extents_free(&all);
     ok(files_open() == before);
 }
