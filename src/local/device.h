@@ -25,7 +25,7 @@ struct devices *devices_new(uint64_t ring_bytes, void (*freed)(void *arg), void 
 void devices_free(struct devices **devices);    /* every buffer must have been released before */
 const struct gpu_probe *devices_probe(const struct devices *devices);
 
-/* What a GPU does now. */
+/* The state of a GPU now, for operators. */
 struct device_figures {
     const struct gpu_facts *facts;
     bool open, lost;

@@ -73,6 +73,13 @@ void hook_detach(struct origin_hook *hook)
     pthread_mutex_unlock(lock_of(call));
 }
 
+/* Under the lock of the call: it may run, but can't end before the unlock. */
+static void start(struct origin *origin, struct origin_call *call)
+{
+    trace_child(&call->trace, &call->trace);
+    origin->kind->start(origin, call);
+}
+
 bool hook_pass_on(struct origin_hook *hook, struct origin *origin, const atomic_bool *canceled)
 {
     struct origin_call *call = hook->call;
@@ -82,7 +89,7 @@ bool hook_pass_on(struct origin_hook *hook, struct origin *origin, const atomic_
     if (passed) {
         hook->magic = 0;
         call->priv = NULL;
-        origin->kind->start(origin, call);
+        start(origin, call);
     }
     pthread_mutex_unlock(lock_of(call));
     return passed;
@@ -187,9 +194,8 @@ void origin_start(struct origin *origin, struct origin_call *call)
     check(!call->form || call->body);    /* `body` is the file of the form */
     check(call->fields || !call->field_count);
     check(call->events && call->events->head && call->events->body && call->events->done);
-    trace_child(&call->trace, &call->trace);
-    pthread_mutex_lock(lock_of(call));    /* the call may run, but can't end before the unlock */
-    origin->kind->start(origin, call);
+    pthread_mutex_lock(lock_of(call));
+    start(origin, call);
     pthread_mutex_unlock(lock_of(call));
 }
 

@@ -43,7 +43,7 @@ uint32_t frame_seed(const struct rank_place *place, slice etag);
 void frame_write(enum frame_kind kind, slice payload, uint32_t seed, uint64_t offset,
                  uint8_t ret[FRAME_BYTES]);
 
-/* What a HEAD says. */
+/* The facts in a HEAD. */
 struct frame_head {
     uint64_t first, end, size;        /* [first, end) follows, of an object of `size` bytes */
     uint64_t age_ms;
@@ -74,7 +74,7 @@ struct frame_reader {
     uint32_t payload_have;
 };
 
-/* What the reader found. NOTHING: it needs more bytes. */
+/* The frame that the reader found. NOTHING: it needs more bytes. */
 enum frame_found { FRAME_FOUND_NOTHING, FRAME_FOUND_WAIT, FRAME_FOUND_HEAD, FRAME_FOUND_DATA,
                    FRAME_FOUND_END, FRAME_FOUND_NO, FRAME_FOUND_BAD };
 

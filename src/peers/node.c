@@ -25,6 +25,8 @@
 #define AWAY_MS 500u
 #define AWAY_MS_MAX 30000u
 #define CALM_MS 60000u                /* after this time without a failure, AWAY_MS counts again */
+#define NO_PEER                                                                                   \
+    "it does not answer as a peer does: check that this address is a Penstock's peer_listen"
 
 /* ---- references ---- */
 
@@ -189,8 +191,7 @@ static const char *read_hello(slice body, uint8_t ret_id[NODE_ID_BYTES], uint32_
     json_int_t weight = json_integer_value(json_object_get(root, "weight"));
     const char *why = NULL;
     if (!slice_unhex(id, ret_id, NODE_ID_BYTES) || weight < 1 || weight > NODE_WEIGHT_MAX)
-        why = "it does not answer as a peer does: check that this address is a Penstock's "
-              "peer_listen";
+        why = NO_PEER;
     else if (!speaks_ours(root))
         why = "it speaks another version of the protocol of peers: run versions of Penstock that "
               "are not too far apart";
@@ -209,8 +210,7 @@ static void judge_hello(struct node *node, const char *failure)
     const char *why = failure;
     uint64_t pause_ms = HELLO_MS;
     if (!why && hello->status != 200)
-        why = "it does not answer as a peer does: check that this address is a Penstock's "
-              "peer_listen";
+        why = NO_PEER;
     if (!why)
         why = read_hello(text_slice(&hello->body), id, &weight);
     pthread_mutex_lock(&node->peers->lock);

@@ -42,7 +42,7 @@
 static const double factors[] = { 0.5, 1, 2, 4 };
 static_assert(countof(factors) == WHAT_IF_SIZES, "a factor for each size");
 
-/* What came since the last run. */
+/* The reads and misses since the last run. */
 struct intake {
     uint64_t hashes[INTAKE];
     uint32_t count;

@@ -7,7 +7,7 @@
 
 #include "base/span.h"
 
-/* What the spans are from. The texts end with a NUL. */
+/* The process that the spans come from. The texts end with a NUL. */
 struct encode_source {
     const char *version;            /* of Penstock */
     const char *instance;           /* names this process */

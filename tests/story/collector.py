@@ -63,17 +63,10 @@ class Collector(Listener):
         self.take(connection)
 
     def take(self, connection):
-        heard = b""
-        while b"\r\n\r\n" not in heard:
-            more = connection.recv(65536)
-            if not more:
-                return
-            heard += more
-        head, _, body = heard.partition(b"\r\n\r\n")
-        lines = head.decode("latin-1").split("\r\n")
-        fields = dict((n.lower(), v.strip()) for n, _, v in (line.partition(":") for line in lines[1:]))
-        while len(body) < int(fields.get("content-length", 0)):
-            body += connection.recv(262144)
+        request = self.hear(connection)
+        if request is None:
+            return
+        first, fields, body = request
         self.asked += 1
         said = self.say(body)
         if said is None:
@@ -84,7 +77,7 @@ class Collector(Listener):
             return
         status, kind, text, more = said
         if 200 <= status < 300:
-            self.heads.append((lines[0], fields))
+            self.heads.append((first, fields))
             self.bodies.append(body)
         connection.sendall("\r\n".join([f"HTTP/1.1 {status} Some", f"Content-Type: {kind}", f"Content-Length: {len(text)}", *more,
                                         "Connection: close", "", ""]).encode() + text)

@@ -533,6 +533,22 @@ class Listener:
         except OSError:
             pass    # who leaves is what some stories are about
 
+    @staticmethod
+    def hear(connection):
+        """One request, for serve(): (its first line, its fields, its body), or None if the client has left."""
+        heard = b""
+        while b"\r\n\r\n" not in heard:
+            more = connection.recv(65536)
+            if not more:
+                return None
+            heard += more
+        head, _, body = heard.partition(b"\r\n\r\n")
+        lines = head.decode("latin-1").split("\r\n")
+        fields = dict((n.lower(), v.strip()) for n, _, v in (line.partition(":") for line in lines[1:]))
+        while len(body) < int(fields.get("content-length", 0)):
+            body += connection.recv(65536)
+        return lines[0], fields, body
+
 
 def own_env(*also):
     """The environment without the variables of the tests, which a daemon would take for settings, and without those

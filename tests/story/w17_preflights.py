@@ -25,14 +25,12 @@ class Verifier(Listener):
         super().__init__()
 
     def serve(self, connection):
-        heard = b""
-        while b"\r\n\r\n" not in heard:
-            more = connection.recv(65536)
-            if not more:
-                return
-            heard += more
-        self.targets.append(heard.split(b" ")[1].decode())
-        body = b"<Error><Code>SignatureDoesNotMatch</Code></Error>" if b"X-Amz-Signature" in heard else b""
+        request = self.hear(connection)
+        if request is None:
+            return
+        first, fields, _ = request
+        self.targets.append(first.split(" ")[1])
+        body = b"<Error><Code>SignatureDoesNotMatch</Code></Error>" if "X-Amz-Signature" in f"{first} {fields}" else b""
         status = b"403 Forbidden" if body else b"200 OK\r\nAccess-Control-Allow-Origin: http://a.example"
         connection.sendall(b"HTTP/1.1 %s\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s" % (status, len(body), body))
 

@@ -50,7 +50,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- mulf (float64 $number) (index $units $unit) | int64 -}}
 {{- end -}}
 
-{{/* What a volume for a cache of this size must have: a tenth more, for cache_reserve and the file system. */}}
+{{/* The size of a volume for a cache of this size: a tenth more, for cache_reserve and the file system. */}}
 {{- define "penstock.claim" -}}
 {{- ceil (divf (mulf 1.1 (include "penstock.bytes" . | float64)) 1048576) | int64 }}Mi
 {{- end -}}
