@@ -194,26 +194,28 @@ bool trap_read(trap_call *call, void *ask, slice map, int *ret)
 struct copying {
     void *to;
     slice bytes;
+    enum copy_use use;
 };
 
 static int copy(void *ask)
 {
     const struct copying *copying = ask;
-    slice_put(copying->to, copying->bytes);
+    copy_for_use(copying->to, copying->bytes, copying->use);
     return 0;
 }
 
-bool trap_copy(void *to, slice bytes, int *ret_failed)
+bool trap_copy(void *to, slice bytes, enum copy_use use, int *ret_failed)
 {
     const slice maps[] = { { to, bytes.len }, bytes };
     int none;
-    return trap_read_two(copy, &(struct copying){ to, bytes }, maps, &none, ret_failed);
+    return trap_read_two(copy, &(struct copying){ to, bytes, use }, maps, &none, ret_failed);
 }
 
 bool trap_copy_to(void *to, const void *from, size_t bytes)
 {
     int none;
-    return trap_read(copy, &(struct copying){ to, { from, bytes } }, (slice){ to, bytes }, &none);
+    struct copying copying = { to, { from, bytes }, COPY_READ_SOON };
+    return trap_read(copy, &copying, (slice){ to, bytes }, &none);
 }
 
 void trap_spring(void)

@@ -6,7 +6,7 @@
 #ifndef BASE_TRAP_H
 #define BASE_TRAP_H
 
-#include "base/slice.h"
+#include "base/copy.h"
 
 typedef int trap_call(void *ask);
 
@@ -27,7 +27,7 @@ bool trap_read_two(trap_call *call, void *ask, const slice maps[2], int *ret,
                    int *ret_failed) MUST_USE;
 /* Copies bytes that lie in a map to another map. Returns as trap_read_two; *ret_failed is 0 for `to`,
  * and 1 for the bytes. */
-bool trap_copy(void *to, slice bytes, int *ret_failed) MUST_USE;
+bool trap_copy(void *to, slice bytes, enum copy_use use, int *ret_failed) MUST_USE;
 /* Copies to a map, like memcpy. Returns false if a write to the map faults: the disk failed, or
  * the client whose memory is mapped has removed the page. */
 bool trap_copy_to(void *to, const void *from, size_t bytes) MUST_USE;

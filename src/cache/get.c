@@ -501,9 +501,9 @@ bool get_run_file(const struct get *get, int *ret_fd, uint64_t *ret_offset)
     return object_bytes_file(&get->plan.run.held, ret_fd, ret_offset);
 }
 
-enum err get_run_copy(const struct get *get, slice bytes, void *to)
+enum err get_run_copy(const struct get *get, slice bytes, void *to, enum copy_use use)
 {
-    return object_bytes_copy(&get->plan.run.held, bytes, to);
+    return object_bytes_copy(&get->plan.run.held, bytes, to, use);
 }
 
 bool gets_are_scarce(const struct cache_loop *loop)

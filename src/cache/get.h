@@ -121,7 +121,7 @@ enum err get_next(struct get *get, slice *ret) MUST_USE;
 bool get_run_file(const struct get *get, int *ret_fd, uint64_t *ret_offset);
 /* Copies these of the bytes that get_next handed out last. Returns ERR_FAULT if `to` can't be
  * written, or ERR_IO if the bytes lay in a file, which another program truncated. */
-enum err get_run_copy(const struct get *get, slice bytes, void *to) MUST_USE;
+enum err get_run_copy(const struct get *get, slice bytes, void *to, enum copy_use use) MUST_USE;
 /* True if readers hold more memory than they should. A caller with several gets in progress should
  * then end those that it can spare. */
 bool gets_are_scarce(const struct cache_loop *loop);

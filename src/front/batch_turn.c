@@ -184,7 +184,7 @@ static enum err put_piece(struct batch *batch, struct slot *slot)
         load_lend(load, piece);
         load_take_get(load, &slot->get);
     } else if (length <= COPY_BYTES_MAX) {
-        enum err err = get_run_copy(slot->get, piece, load_room(load));
+        enum err err = get_run_copy(slot->get, piece, load_room(load), COPY_READ_SOON);
         if (err)
             return err;
         load->len += piece.len;

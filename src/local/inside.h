@@ -18,6 +18,7 @@
 #include <stdatomic.h>
 #include <sys/socket.h>
 
+#include "base/copy.h"
 #include "base/list.h"
 #include "local/carriers.h"
 #include "local/device.h"
@@ -193,6 +194,7 @@ struct fill {
     struct reader reader;
     struct result *results;
     struct place_of *places;          /* places of its items in the buffer, sorted */
+    enum copy_use use;                /* of the bytes in its buffer (share.c) */
     uint8_t id[ID_BYTES];
     atomic_bool canceled;             /* its items must end */
     enum err why;                     /* why it was cancelled: ERR_TIMEOUT, ERR_CANCELED */

@@ -105,7 +105,7 @@ static enum err read_slab(struct large *large, struct get *get, uint64_t want)
             return err;
         check(large->rest.len <= want - large->at);
         slice now = slice_sub(large->rest, 0, SLAB_BYTES - large->used);
-        err = get_run_copy(get, now, large->now->slab->mem + large->used);
+        err = get_run_copy(get, now, large->now->slab->mem + large->used, COPY_READ_SOON);
         if (err)
             return err;
         large->rest = slice_from(large->rest, now.len);

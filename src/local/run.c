@@ -39,7 +39,7 @@ static enum err put(struct run *run, slice bytes)
     char *to = run->to + run->at;
     if (!run->to || bytes.ptr == to)    /* the store has read them to this place */
         return OK;
-    return get_run_copy(run->get, bytes, to);
+    return get_run_copy(run->get, bytes, to, run->share->fill->use);
 }
 
 /* ---- an item ---- */

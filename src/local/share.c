@@ -16,6 +16,9 @@
 
 #define SHARE_BYTES MIB
 #define OPEN_BYTES (256 * KIB)        /* assumed size of an item without a length */
+/* A program that has two buffers reads one while the other is filled. Of fills of this size,
+ * the processor's caches (usually 32 MiB for some cores) would have little when it does so. */
+#define CACHED_BYTES_MAX (16 * MIB)
 
 static uint64_t weight(const struct item *item)
 {
@@ -64,8 +67,20 @@ static void settled(struct mail *mail)
     fill_settle(share->fill);
 }
 
+/* Memory of a GPU is filled through slabs, which are small enough to stay in the caches. */
+static enum copy_use use_of(const struct fill *fill)
+{
+    const struct items *items = &fill->message->items;
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < items->count; i++)
+        bytes += weight(&items->list[i]);
+    bool in_slabs = fill->buffer && fill->buffer->device;
+    return bytes < CACHED_BYTES_MAX || in_slabs ? COPY_READ_SOON : COPY_READ_LATER;
+}
+
 void fill_cut(struct fill *fill)
 {
+    fill->use = use_of(fill);
     for (size_t first = 0; first < fill->message->items.count;) {
         struct share *share = arena_alloc(&fill->keep, sizeof(*share));
         *share = (struct share){ .fill = fill, .first = first, .mail = { .deliver = settled } };

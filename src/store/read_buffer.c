@@ -209,12 +209,13 @@ bool object_bytes_file(const struct object_bytes *held, int *ret_fd, uint64_t *r
     return true;
 }
 
-enum err object_bytes_copy(const struct object_bytes *held, slice bytes, void *to)
+enum err object_bytes_copy(const struct object_bytes *held, slice bytes, void *to,
+                           enum copy_use use)
 {
     int failed;
     if (!object_bytes_are_lent(held))
         return trap_copy_to(to, bytes.ptr, bytes.len) ? OK : ERR_FAULT;
-    if (trap_copy(to, bytes, &failed))
+    if (trap_copy(to, bytes, use, &failed))
         return OK;
     return failed == 0 ? ERR_FAULT : ERR_IO;
 }

@@ -13,6 +13,7 @@
 #define STORE_STORE_H
 
 #include "base/arena.h"
+#include "base/copy.h"
 #include "base/metric_bucket.h"
 #include "store/disk.h"
 #include "store/metadata.h"
@@ -229,7 +230,8 @@ bool object_bytes_are_lent(const struct object_bytes *held);
 bool object_bytes_file(const struct object_bytes *held, int *ret_fd, uint64_t *ret_offset);
 /* Copies these bytes of *held, which may lie in the map of a file. Returns ERR_IO if the file was
  * truncated, so that they are gone, or ERR_FAULT if `to` is a map and can't be written. */
-enum err object_bytes_copy(const struct object_bytes *held, slice bytes, void *to) MUST_USE;
+enum err object_bytes_copy(const struct object_bytes *held, slice bytes, void *to,
+                           enum copy_use use) MUST_USE;
 /* To be called on the thread that read the bytes. `held` may be empty. */
 void object_bytes_release(struct object_bytes *held);
 /* True if readers hold more than they should: a caller should then copy a little, and release the

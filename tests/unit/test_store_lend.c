@@ -435,7 +435,7 @@ TEST(a_reader_with_memory_is_lent_the_bytes_and_copies_them)
     ok(read_to(&all, 100, MIB, got, &held) == OK && held.bytes.len > 65536);
     ok(held.bytes.ptr != (const char *)got && got[0] == 0);
     slice later = slice_from(held.bytes, 1000);
-    ok(object_bytes_copy(&held, later, got) == OK);
+    ok(object_bytes_copy(&held, later, got, COPY_READ_SOON) == OK);
     ok(memcmp(got, want + 1100, later.len) == 0);
     object_bytes_release(&held);
     unlock(&all);
@@ -462,11 +462,13 @@ TEST(a_copy_of_lent_bytes_fails_if_either_file_is_truncated)
     char *map = map_of(MIB, &file);
     lock(&all);
     ok(becomes_lent(&all, 0, 131072) && read_lent(&all, 0, 131072, &held) == OK);
-    ok(object_bytes_copy(&held, held.bytes, map) == OK);
+    ok(object_bytes_copy(&held, held.bytes, map, COPY_READ_SOON) == OK);
     ok(ftruncate(file, 4096) == 0);
-    ok(object_bytes_copy(&held, held.bytes, map) == ERR_FAULT);
+    ok(object_bytes_copy(&held, held.bytes, map, COPY_READ_SOON) == ERR_FAULT);
+    ok(object_bytes_copy(&held, held.bytes, map, COPY_READ_LATER) == ERR_FAULT);
     ok(ftruncate(file, MIB) == 0 && ftruncate(extent_fd(all.extent), 4096) == 0);
-    ok(object_bytes_copy(&held, held.bytes, map) == ERR_IO);
+    ok(object_bytes_copy(&held, held.bytes, map, COPY_READ_SOON) == ERR_IO);
+    ok(object_bytes_copy(&held, held.bytes, map, COPY_READ_LATER) == ERR_IO);
     object_bytes_release(&held);
     unlock(&all);
     munmap(map, MIB);
