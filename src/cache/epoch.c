@@ -151,6 +151,11 @@ static struct {
 } of_buckets[BUCKET_EPOCHS];
 static atomic_bool any_restated;    /* while it is false, a hit need not hash the bucket's name */
 
+/* For all buckets: the moment of the latest epoch_doubt. */
+static struct {
+    _Atomic uint64_t at_ms, at_s;
+} doubted;
+
 static size_t row_of_bucket(slice bucket)
 {
     return metadata_etag_hash(alias_bucket(bucket)) % BUCKET_EPOCHS;
@@ -175,7 +180,23 @@ struct epoch_restated epoch_bucket_restated(slice bucket)
 {
     if (!atomic_load_explicit(&any_restated, memory_order_acquire) || !guard_on(GUARD_EPOCH))
         return (struct epoch_restated){ 0 };
-    return noted(&of_buckets[row_of_bucket(bucket)].last);
+    struct epoch_restated last = noted(&of_buckets[row_of_bucket(bucket)].last);
+    uint64_t doubted_ms = atomic_load(&doubted.at_ms), doubted_s = atomic_load(&doubted.at_s);
+    return (struct epoch_restated){ MAX(last.at_ms, doubted_ms),
+                                    MAX(last.at_s, (int64_t)doubted_s) };
+}
+
+/* at_ms rises last: then whoever sees it sees at_s, too. */
+void epoch_doubt(struct epoch_restated moment)
+{
+    check(moment.at_ms > 0 && moment.at_s > 0);
+    raise_64(&doubted.at_s, (uint64_t)moment.at_s);
+    raise_64(&doubted.at_ms, moment.at_ms);
+    atomic_store(&any_restated, true);
+    for (size_t i = 0; i < BUCKET_EPOCHS; i++) {
+        epoch_pair_begins(&buckets[i]);
+        epoch_pair_ends(&buckets[i]);
+    }
 }
 
 static bool was_restated(slice bucket, int64_t learnt_s)

@@ -95,6 +95,9 @@ struct epoch_restated epoch_restated(const struct object_id *id);
 void epoch_bucket_restate_begins(slice bucket, struct epoch_restated now);
 void epoch_bucket_restate_ends(slice bucket, struct epoch_restated now);
 struct epoch_restated epoch_bucket_restated(slice bucket);
+/* For writes and changes of rights that nobody here has heard of, all from before this moment. Each
+ * bucket counts as restated then, and no list from before counts. */
+void epoch_doubt(struct epoch_restated moment);
 /* A record of a fill, and the note of when the fill began. */
 struct epoch_fill {
     struct store_append append;

@@ -33,7 +33,7 @@ struct write {
     size_t id_count;
     bool restates_key;            /* it changes metadata of a version that it does not name */
     slice bucket;                 /* its name; owned */
-    struct epoch_pair *pair;      /* of the bucket, for its lists */
+    struct epoch_pair *pair;      /* of the bucket, for its lists; NULL: a doubt, of no bucket */
     struct object_id bucket_id;
     struct removing *removing;    /* of the metadata of its keys; NULL: the store has none */
     struct removing *restating;   /* not NULL: it may change all objects of its bucket */
@@ -182,6 +182,23 @@ void write_restates_bucket(struct write *write)
     store_restate(cache_store(write->cache), &write->restating->removal);
 }
 
+/* The id of all zeros stands for every bucket (store_restate). */
+struct write *write_begin_doubt(struct cache_loop *loop, uint64_t before_ms,
+                                void (*changed)(void *arg), void *arg)
+{
+    struct write *write = must_alloc(sizeof(*write));
+    uint64_t at_ms = MAX(before_ms, (uint64_t)1);
+    check(changed);
+    write->cache = loop->cache;
+    write->changed = changed;
+    write->arg = arg;
+    write->ticket = ticket_new(loop->box, woken, write);
+    epoch_doubt((struct epoch_restated){ at_ms, ageing_s_of(at_ms) });
+    write->restating = removing_new(write, &write->bucket_id, 1);
+    store_restate(cache_store(write->cache), &write->restating->removal);
+    return write;
+}
+
 bool write_may_go(const struct write *write)
 {
     return (!write->removing || atomic_load(&write->removing->over)) &&
@@ -196,11 +213,12 @@ void write_end(struct write **write)
         return;
     if (mine->restates_key)
         epoch_restate(&mine->ids[0], now());
-    if (mine->restating)
+    if (mine->restating && mine->pair)
         epoch_bucket_restate_ends(mine->bucket, now());
     for (size_t i = 0; i < mine->id_count; i++)
         epoch_write_ends(&mine->ids[i]);
-    epoch_pair_ends(mine->pair);
+    if (mine->pair)
+        epoch_pair_ends(mine->pair);
     unhook_all(mine);
     if (mine->removing)
         removing_unref(mine->removing);

@@ -34,6 +34,13 @@ void write_restates_key(struct write *write);
 void write_restates_bucket(struct write *write);
 void write_end(struct write **write);    /* before the answer, whatever the outcome */
 
+/* For writes and changes of rights through other nodes that this node has missed, all from before
+ * `before_ms` (ageing time). Nothing that was known before that time counts as fresh or as granted
+ * until an origin has proved it again. write_may_go is false until the disk has a note of this;
+ * then the caller calls write_end. */
+struct write *write_begin_doubt(struct cache_loop *loop, uint64_t before_ms,
+                                void (*changed)(void *arg), void *arg) MUST_USE;
+
 /* Shows whether a later write of one of the keys has begun. To repeat this write would then undo
  * the later one. The value may live longer than the write. Any thread. */
 struct write_order {

@@ -391,7 +391,7 @@ void store_remove(struct store *store, struct store_removal *removal);
 /* For a call that may change the metadata of all objects in a bucket. The id is that of the name
  * without a key. The next process must know of the call, so done() is called as for a removal, when
  * a note is on disk. From then on the metadata of these objects is restated, unless the origin has
- * confirmed it to this process. */
+ * confirmed it to this process. An id of all zeros stands for every bucket. */
 void store_restate(struct store *store, struct store_removal *removal);
 /* True if the store has metadata of this object, or will have it soon. Metadata that was purged
  * counts only if `name` is NULL. Any thread; cheap. */

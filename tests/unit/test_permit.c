@@ -674,6 +674,35 @@ TEST(a_change_of_who_may_read_what_ends_every_permission_in_its_bucket)
     drop_house();
 }
 
+static void doubt(struct client *client, uint64_t before_ms)
+{
+    struct write *write = write_begin_doubt(client->loop, before_ms, noted, NULL);
+    while (!write_may_go(write))
+        turn(client);
+    write_end(&write);
+}
+
+/* The last test: doubts are of the process. */
+TEST(a_doubt_ends_every_proof_from_before_it_and_no_later_one)
+{
+    struct client client;
+    new_shared_house(300000);
+    client_begin(&client);
+    ok(got_as(&client, NULL) == OK && got_as(&client, &anna) == OK);
+    unsigned heads = atomic_load(&fake.heads);
+    doubt(&client, ageing_ms() - 5000);
+    ok(got_as(&client, NULL) == OK && got_as(&client, &anna) == OK);
+    ok(atomic_load(&fake.heads) == heads);
+    doubt(&client, ageing_ms());
+    ok(got_as(&client, NULL) == OK && atomic_load(&fake.heads) == heads + 1);
+    ok(got_as(&client, &anna) == OK && atomic_load(&fake.heads) == heads + 2);
+    atomic_store(&fake.denies, "ANNA");
+    doubt(&client, ageing_ms());
+    ok(got_as(&client, &anna) == ERR_DENIED && client.got == 0);
+    client_end(&client);
+    drop_house();
+}
+
 TEST(what_is_said_of_a_key_ends_the_permissions_to_its_versions)
 {
     struct client client;
@@ -847,4 +876,5 @@ RUN(cmocka_unit_test(another_name_of_ours_is_shown_first_what_the_last_one_was),
     cmocka_unit_test(the_bytes_of_a_peer_come_after_the_word_of_the_origin),
     cmocka_unit_test(the_bytes_of_a_peer_prove_nothing),
     cmocka_unit_test(a_get_for_a_peer_asks_no_peer),
-    cmocka_unit_test(a_change_of_who_may_read_what_ends_every_permission_in_its_bucket))
+    cmocka_unit_test(a_change_of_who_may_read_what_ends_every_permission_in_its_bucket),
+    cmocka_unit_test(a_doubt_ends_every_proof_from_before_it_and_no_later_one))
