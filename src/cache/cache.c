@@ -20,6 +20,17 @@
 
 #define AHEAD_LEAST (2 * GROUP_BYTES)
 
+static bool is_empty(struct store *store)
+{
+    bool empty = true;
+    for (size_t i = 0; i < store_folder_count(store) && empty; i++) {
+        struct store_status status;
+        store_folder_status(store, i, &status);
+        empty = status.serving && !status.entries;
+    }
+    return empty;
+}
+
 struct cache *cache_new(const struct cache_options *options)
 {
     check(options->store && options->fetches_max > 0);
@@ -33,6 +44,7 @@ struct cache *cache_new(const struct cache_options *options)
     cache->streams = streams_new();
     cache->grants = grants_new(options->grants_bytes);
     cache->began_ms = ageing_ms();
+    cache->began_empty = is_empty(cache->store);
     cache->trace = read_trace_new();
     cache->lists = lists_new(cache, options->lists_ms, options->lists_bytes);
     return cache;
@@ -41,6 +53,16 @@ struct cache *cache_new(const struct cache_options *options)
 void cache_share(struct cache *cache, struct peers *peers)
 {
     cache->peers = peers;
+}
+
+struct peers *cache_peers(struct cache *cache)
+{
+    return cache->peers;
+}
+
+bool cache_is_older(const struct cache *cache, uint64_t at_ms)
+{
+    return !cache->began_empty || at_ms >= cache->began_ms;
 }
 
 void cache_stop(struct cache *cache)

@@ -48,6 +48,9 @@ void cache_free(struct cache **cache);
 /* From now on, other nodes are asked before the origin. To be called before the first get. They must
  * live until the last get has ended. */
 void cache_share(struct cache *cache, struct peers *peers);
+struct peers *cache_peers(struct cache *cache);    /* NULL: there are no other nodes */
+/* True if the cache may know something from before this moment (ageing time). */
+bool cache_is_older(const struct cache *cache, uint64_t at_ms) MUST_USE;
 /* Cancels the fetches in progress. From now on no fetch begins. */
 void cache_stop(struct cache *cache);
 /* True after cache_stop: errors from then on say nothing about the origin. Any thread. */

@@ -20,6 +20,7 @@ struct cache {
     struct streams *streams;
     struct grants *grants;
     uint64_t began_ms;
+    bool began_empty;             /* no cache folder had an object then */
     struct lists *lists;
     struct read_trace *trace;
     unsigned fetches_max;

@@ -20,6 +20,7 @@ enum err fleet_up(struct serve *serve)
         .weight = (uint32_t)config->peer_weight, .name = config->peer_name,
         .cert_file = certificate.cert, .key_file = certificate.key,
         .ca_file = config->peer_tls_ca_file, .threads = FLEET_THREADS,
+        .store = serve->store, .hints_max = config->peer_hints,
     };
     if (!config->peers[0])
         return OK;

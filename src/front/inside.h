@@ -226,6 +226,8 @@ enum err form_judge(struct call *call, enum err read, struct s3_fault *ret) MUST
 /* ---- rules.c: the rules of a call; a call that may go to its origin has call->rules ---- */
 /* Returns the rules of this key, or NULL. Any thread. */
 const struct rules *rules_of(const struct front *front, slice bucket, slice key);
+/* Returns any rules of this endpoint, or NULL if the settings do not have it. Any thread. */
+const struct rules *rules_at(const struct front *front, slice endpoint);
 /* Returns the key by which a call is judged. For a list request, this is the parameter "prefix".
  * For a call that changes the cache, it is the parameter "key" or "prefix". For any other call, it
  * is the key in the path. */

@@ -86,12 +86,26 @@ static bool changes_bucket(const struct s3_request *s3)
     return mutates == S3_MUTATES_HEADS || mutates == S3_MUTATES_BUCKET || s3->foreign.ptr;
 }
 
+/* Returns what the other nodes must know of the write; 0: nothing. */
+static unsigned hint_of(const struct s3_request *s3)
+{
+    bool changes = s3_operation(s3->op)->mutates != S3_MUTATES_NOTHING || changes_bucket(s3);
+    return !changes ? 0
+         : HINT_WRITE | (changes_metadata(s3) ? HINT_PROPERTY : 0u) |
+           (changes_bucket(s3) ? HINT_BUCKET : 0u) | (regrants(s3) ? HINT_RIGHTS : 0u);
+}
+
 void mutation_begin(struct mutation *mutation, struct arena *keep, const struct call *call,
                     slice bucket, void (*changed)(void *arg), void *arg)
 {
     check(!mutation->write && mutation->keys);
     mutation->bucket = bucket;
     mutation->regrants = regrants(&call->s3);
+    mutation->peers = cache_peers(call->loop->cache->cache);
+    mutation->hint = (struct hint){ .what = hint_of(&call->s3), .bucket = bucket,
+                                    .endpoint = origin_endpoint(call->rules->origin) };
+    if (mutation->hint.what)
+        peers_will_hint(mutation->peers);
     if (mutation->regrants)
         grants_change_begins(bucket, ageing_ms());
     mutation->write = write_begin(call->loop->cache, call->rules, bucket, mutation->keys,
@@ -108,10 +122,27 @@ bool mutation_may_go(const struct mutation *mutation)
     return mutation->write && write_may_go(mutation->write);
 }
 
+/* The other nodes hear of it after this node has done the same (front/peer_hints.c). */
+static void tell_peers(struct mutation *mutation)
+{
+    struct hint hint = mutation->hint;
+    mutation->hint.what = 0;
+    if (!hint.what || !mutation->peers)
+        return;
+    for (size_t i = 0; i < mutation->key_count; i++) {
+        hint.key = mutation->keys[i].key;
+        hint.version = mutation->keys[i].version;
+        peers_hint(mutation->peers, &hint);
+    }
+    if (!mutation->key_count)
+        peers_hint(mutation->peers, &hint);
+}
+
 void mutation_end(struct mutation *mutation)
 {
     write_end(&mutation->write);
     if (mutation->regrants)
         grants_change_ends(mutation->bucket, ageing_ms());
     mutation->regrants = false;
+    tell_peers(mutation);
 }

@@ -17,6 +17,8 @@ struct mutation {
     struct write *write;          /* its steps in the cache; NULL: not begun, or over */
     struct write_order order;     /* shows whether a later write of these keys has begun */
     bool regrants;                /* the write changes who may read objects of its bucket */
+    struct hint hint;             /* for the other nodes, once for each key; what 0: none */
+    struct peers *peers;          /* they; may be NULL */
 };
 
 /* Finds the keys in the head of the call, in its form, and among those that its body lists. Copies
@@ -31,8 +33,8 @@ void mutation_begin(struct mutation *mutation, struct arena *keep, const struct 
                     slice bucket, void (*changed)(void *arg), void *arg);
 /* True if the write has begun, and may be sent to the origin. */
 bool mutation_may_go(const struct mutation *mutation);
-/* Raises the epochs of the keys (cache/epoch.h), whatever the outcome of the write. Does nothing if
- * the mutation has not begun, or is over. */
+/* Raises the epochs of the keys (cache/epoch.h), and tells the other nodes (peers/hint.h), whatever
+ * the outcome of the write. Does nothing if the mutation has not begun, or is over. */
 void mutation_end(struct mutation *mutation);
 
 #endif

@@ -3,6 +3,7 @@
  *
  *     GET /peer/hello              who this node is, as JSON
  *     GET /peer/1/BUCKET/KEY       the bytes of a segment (peers/question.h)
+ *     POST /peer/1/hints           hints of writes through another node (peers/hint.h)
  *
  * A question names its endpoint and the owner of the credentials that the other node uses there.
  * Both must be those of this node: then both nodes would get the same object from the origin. No
@@ -16,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/workers.h"
 #include "front/peering.h"
 #include "s3/encode.h"
 
@@ -54,14 +56,15 @@ static void hello(struct peer_server *server, struct http_request *http)
     hex_write(options->node, NODE_ID_BYTES, node);
     http_reply(http, &(struct http_answer){ .status = 200, .fields = &json, .field_count = 1,
         .body = arena_printf(http_request_arena(http), "{\"protocol\":[%u],\"node\":\"%.*s\","
-                             "\"weight\":%u,\"version\":\"%s\",\"draining\":%s}\n", PEER_PROTOCOL,
-                             (int)sizeof(node), node, options->weight, options->version,
+                             "\"weight\":%u,\"version\":\"%s\",\"draining\":%s,"
+                             "\"hints\":true}\n", PEER_PROTOCOL, (int)sizeof(node), node,
+                             options->weight, options->version,
                              is_drained(server) ? "true" : "false") });
 }
 
 /* ---- refusals ---- */
 
-static bool may_log(struct peer_server *server)
+bool peer_may_log(struct peer_server *server)
 {
     uint64_t now_ms = mono_ms(), then_ms = atomic_load(&server->logged_ms);
     return (!then_ms || now_ms - then_ms >= LOG_EACH_MS) &&
@@ -74,7 +77,7 @@ static void log_refused(struct peer_server *server, struct http_request *http, s
     struct arena *keep = http_request_arena(http);
     const slice *peer = http_request_judged(http);
     slice node = request_head_get(http_request_head(http), S("x-penstock-node"));
-    if (may_log(server))
+    if (peer_may_log(server))
         log_warn("peer_question_refused", "peer=%.*s node=%.*s why=\"%.*s\"", SLICE_ARG(*peer),
                  SLICE_ARG(log_word(keep, node)), SLICE_ARG(log_sentence(keep, why)));
 }
@@ -176,6 +179,10 @@ static void handle(void *arg, struct http_request *http)
         hello(server, http);
         return;
     }
+    if (peer_hints_fit(http_request_head(http))) {    /* a node that stops still answers clients */
+        peer_hints_follow(server, http);
+        return;
+    }
     if (is_drained(server)) {
         busy(http, S("draining"));
         return;
@@ -196,10 +203,11 @@ static bool judge(void *arg, struct http_loop *loop, struct arena *keep, slice p
 {
     slice *judged = arena_alloc(keep, sizeof(*judged));
     *judged = arena_copy(keep, peer);
-    if (!slice_eq(head->method, S("GET")) || head->chunked || head->length) {
+    bool is_question = slice_eq(head->method, S("GET")) && !head->chunked && !head->length;
+    if (!is_question && !peer_hints_fit(head)) {
         *ret = plain(slice_eq(head->method, S("GET")) ? 413 : 405,
-                     S("only GET without a body is allowed at peer_listen: send S3 requests to the "
-                       "address of the setting \"listen\""), keep);
+                     S("only GET without a body, and hints, are allowed at peer_listen: send S3 "
+                       "requests to the address of the setting \"listen\""), keep);
         return false;
     }
     ret->judged = judged;
@@ -209,7 +217,8 @@ static bool judge(void *arg, struct http_loop *loop, struct arena *keep, slice p
 static void refuse(void *arg, struct arena *keep, const struct http_refused *what,
                    struct http_answer *ret)
 {
-    int status = what->err == ERR_TIMEOUT ? 408 : what->err == ERR_TOO_LARGE ? 413 : 400;
+    int status = what->err == ERR_TIMEOUT ? 408 : what->err == ERR_TOO_LARGE ? 413
+               : what->err == ERR_LIMIT ? 503 : 400;
     *ret = plain(status, slice_of(what->why), keep);
 }
 
@@ -220,11 +229,16 @@ struct peer_server *peer_server_new(const struct peer_options *options)
     struct peer_server *server = must_alloc(sizeof(*server));
     check(options->front && options->version && options->weight && options->requests_max);
     server->options = *options;
+    server->purgers = workers_new(1, "peer-purge", peer_hints_purge);
+    check(server->purgers);
     return server;
 }
 
 void peer_server_free(struct peer_server **server)
 {
+    if (!*server)
+        return;
+    workers_free(&(*server)->purgers);
     free(*server);
     *server = NULL;
 }

@@ -3,6 +3,7 @@
  *
  *   peer.c          the app: which questions are answered at all
  *   peer_answer.c   a get (cache/get.h) becomes frames (peers/frame.h)
+ *   peer_hints.c    hints of writes, changes of rights and purges (peers/hint.h) are followed
  *
  * Everything here runs on the loop that accepted the request. */
 #ifndef FRONT_PEERING_H
@@ -20,6 +21,8 @@
 struct peer_server {
     struct peer_options options;
     atomic_uint requests;         /* in progress, over all loops */
+    atomic_uint batches;          /* of hints, the same */
+    struct workers *purgers;      /* threads that purge for peers */
     _Atomic uint64_t logged_ms;   /* when a refusal was last logged; 0: never */
 };
 
@@ -52,6 +55,17 @@ struct peer_answer {
 /* ---- peer.c ---- */
 /* Sends a whole answer without frames. `why` is a word, or a sentence, for the peer's log. */
 void peer_reply(struct http_request *http, int status, slice why);
+
+/* Logs a refusal or failure that an operator should see, at most once a second. */
+bool peer_may_log(struct peer_server *server);
+
+/* ---- peer_hints.c ---- */
+/* True for the head of a batch of hints whose body may be read. */
+bool peer_hints_fit(const struct request_head *head);
+/* Takes a request for which peer_hints_fit was true. */
+void peer_hints_follow(struct peer_server *server, struct http_request *http);
+/* The function of server->purgers. */
+bool peer_hints_purge(struct list *link);
 
 /* ---- peer_answer.c ---- */
 /* Takes the request. The question is valid, and `rules` are those of its object. Any rights that a

@@ -71,11 +71,23 @@ static const slice *prefixes_of(struct purge_job *job)
     return prefixes;
 }
 
+/* A purge is in force here, even if it may be lost at the end of this process. */
+static void tell_peers(const struct purge_job *job)
+{
+    struct peers *peers = cache_peers(job->task.front->options.cache);
+    bool in_force = !job->err || job->err == ERR_IO || job->err == ERR_BUSY;
+    for (size_t i = 0; peers && in_force && i < job->endpoint_count; i++)
+        peers_hint(peers, &(struct hint){
+            .what = job->whole ? HINT_PURGE_KEY : HINT_PURGE, .endpoint = job->endpoints[i],
+            .bucket = job->bucket, .key = job->key });
+}
+
 static void purge(struct purge_job *job, struct text *to)
 {
     struct purge_result result;
     job->err = store_purge(store_of(job), prefixes_of(job), job->endpoint_count, &result);
     audit_end(&job->audit, job->err, S(""));
+    tell_peers(job);
     if (!job->err)
         metric_add(M_PURGES, 1);
     if (result.merged)

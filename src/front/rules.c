@@ -61,6 +61,14 @@ size_t rules_endpoints(const struct call *call, slice key, bool whole, struct ar
     return count;
 }
 
+const struct rules *rules_at(const struct front *front, slice endpoint)
+{
+    for (size_t i = 0; i < front->options.rules_count; i++)
+        if (slice_eq(origin_endpoint(front->options.rules[i].rules.origin), endpoint))
+            return &front->options.rules[i].rules;
+    return NULL;
+}
+
 /* A list request has the rules of a prefix only if it lists no key outside that prefix. Any other
  * list request has the rules of the bucket. */
 static const struct rules *rules_of_call(const struct call *call)

@@ -56,6 +56,21 @@ static void add_number(struct text *to, const char *name, uint64_t number)
     text_printf(to, "x-penstock-%s: %" PRIu64 "\r\n", name, number);
 }
 
+enum err frame_open(enum frame_kind kind, slice bytes, slice *ret)
+{
+    struct frame frame;
+    static const uint8_t zero[3];
+    check(kind != FRAME_DATA);
+    if (bytes.len < sizeof(frame))
+        return ERR_BAD_REQUEST;
+    memcpy(&frame, bytes.ptr, sizeof(frame));
+    *ret = slice_from(bytes, sizeof(frame));
+    if (frame.magic != FRAME_MAGIC || memcmp(frame.zero, zero, sizeof(zero)) != 0 ||
+        frame.kind != kind || frame.len != ret->len || frame.len > FRAME_DATA_MAX)
+        return ERR_BAD_REQUEST;
+    return guard_on(GUARD_CRC) && crc_of(kind, *ret, 0, 0) != frame.crc ? ERR_BAD_DIGEST : OK;
+}
+
 #define OWN_FIELD S("x-penstock-")
 
 /* Names come in lower case, as the origin's answers give them to the cache. */

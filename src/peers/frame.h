@@ -16,6 +16,7 @@
  *   END   no payload.
  *   NO    in place of HEAD: the peer will not bring the bytes after all, and nothing follows. The
  *         payload is a word that says why, such as `refused`; at most FRAME_NO_MAX bytes.
+ *   HINTS a batch of hints (hint.h): the whole body of a request, and never a part of an answer.
  *
  * The checksum is a CRC-32C of the payload. That of DATA is seeded with the object, its version, its
  * ETag and the offset, and is computed from verified bytes. So bytes of another object, or from
@@ -34,7 +35,8 @@
 #define FRAME_WAIT_MS 100u
 #define FRAME_AGE_UNKNOWN UINT64_MAX
 
-enum frame_kind { FRAME_WAIT = 1, FRAME_HEAD, FRAME_DATA, FRAME_END, FRAME_NO };
+enum frame_kind { FRAME_WAIT = 1, FRAME_HEAD, FRAME_DATA, FRAME_END, FRAME_NO,
+                  FRAME_HINTS };
 
 /* The seed for the checksums of an answer; place->segment does not count. */
 uint32_t frame_seed(const struct rank_place *place, slice etag);
@@ -42,6 +44,10 @@ uint32_t frame_seed(const struct rank_place *place, slice etag);
  * are for DATA alone. */
 void frame_write(enum frame_kind kind, slice payload, uint32_t seed, uint64_t offset,
                  uint8_t ret[FRAME_BYTES]);
+
+/* Opens bytes that are one frame of this kind, other than DATA. Returns OK with the payload, which
+ * lies in `bytes`; ERR_BAD_REQUEST for anything else; or ERR_BAD_DIGEST if the checksum differs. */
+enum err frame_open(enum frame_kind kind, slice bytes, slice *ret) MUST_USE;
 
 /* The facts in a HEAD. */
 struct frame_head {

@@ -8,6 +8,8 @@
 
 #include "origin/curl.h"
 #include "origin/kind.h"
+#include "peers/frame.h"
+#include "peers/hints.h"
 #include "peers/peers.h"
 
 #define PEER_CONNECT_MS 250u
@@ -34,8 +36,13 @@ struct node {
         int status;
         uint64_t due_ms;
     } hello;
+    struct node_hints {               /* for the thread of deliver.c */
+        bool runs;                    /* a batch is on its way */
+        uint64_t due_ms, pause_ms;    /* no batch before due_ms */
+    } hints;
     struct node_facts {               /* under the lock of peers */
         bool listed, known, answers;
+        bool takes_hints;             /* by its latest hello */
         bool has_errand;              /* it has not left */
         uint8_t id[NODE_ID_BYTES];
         uint32_t weight;
@@ -67,6 +74,18 @@ struct peers {
     struct list nodes;
     struct view *view;                /* under the lock */
     atomic_uint others;               /* in the view */
+    struct hint_deliveries {
+        struct hints *queue;
+        struct errand errand;
+        bool has_errand;              /* it has not left; under the lock */
+        atomic_bool woken;
+        struct list deliveries;       /* these and the next ones are the errand's */
+        size_t count;
+        uint64_t logged_ms;
+        atomic_bool marked;           /* the thread `marker` was started, or was not needed */
+        pthread_t marker;
+        bool has_marker;              /* for peers_free alone */
+    } hints;
 };
 
 /* ---- node.c ---- */
@@ -84,6 +103,13 @@ void view_unref(struct view **view);
 /* The request for this target at this node; the memory of the fields must stay. */
 struct exchange_ask node_ask(const struct node *node, struct exchange_mutual *mutual,
                              const char *target, const struct http_field *fields, size_t count);
+
+/* ---- deliver.c ---- */
+void deliver_begin(struct peers *peers);    /* once the carriers run */
+void deliver_look(struct peers *peers);     /* a node may get hints; under the lock of peers */
+
+void deliver_wait(struct peers *peers);     /* for nodes that answer, at most a second */
+void deliver_end(struct peers *peers);      /* after the carriers have ended */
 
 /* ---- call.c ---- */
 extern const struct origin_kind peers_kind;

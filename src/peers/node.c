@@ -184,7 +184,8 @@ static bool speaks_ours(const json_t *root)
 }
 
 /* Reads what a node says of itself. Returns NULL, or why it can't be asked. */
-static const char *read_hello(slice body, uint8_t ret_id[NODE_ID_BYTES], uint32_t *ret_weight)
+static const char *read_hello(slice body, uint8_t ret_id[NODE_ID_BYTES], uint32_t *ret_weight,
+                              bool *ret_takes_hints)
 {
     json_t *root = json_loadb(body.ptr, body.len, JSON_REJECT_DUPLICATES, NULL);
     slice id = slice_of(json_string_value(json_object_get(root, "node")));
@@ -198,8 +199,19 @@ static const char *read_hello(slice body, uint8_t ret_id[NODE_ID_BYTES], uint32_
     else if (is_draining(root))
         why = "it is stopping";
     *ret_weight = (uint32_t)weight;
+    *ret_takes_hints = json_is_true(json_object_get(root, "hints"));
     json_decref(root);
     return why;
+}
+
+/* Under the lock. A node of a version that knows no hints is asked for bytes all the same. */
+static void note_takes_hints(struct node *node, bool takes_hints, bool is_new)
+{
+    if (!takes_hints && (is_new || node->facts.takes_hints))
+        log_warn("peer_without_hints", "address=%s why=\"the node runs a version of Penstock that "
+                 "takes no hints of writes, so only its ttl and grant_time bound how old its copies "
+                 "are: run a newer version there\"", node->text);
+    node->facts.takes_hints = takes_hints;
 }
 
 static void judge_hello(struct node *node, const char *failure)
@@ -207,20 +219,23 @@ static void judge_hello(struct node *node, const char *failure)
     struct hello *hello = &node->hello;
     uint8_t id[NODE_ID_BYTES];
     uint32_t weight = 0;
+    bool takes_hints = false;
     const char *why = failure;
     uint64_t pause_ms = HELLO_MS;
     if (!why && hello->status != 200)
         why = NO_PEER;
     if (!why)
-        why = read_hello(text_slice(&hello->body), id, &weight);
+        why = read_hello(text_slice(&hello->body), id, &weight, &takes_hints);
     pthread_mutex_lock(&node->peers->lock);
     if (!why) {
         bool same = node->facts.known && weight == node->facts.weight &&
                     memcmp(id, node->facts.id, NODE_ID_BYTES) == 0;
         memcpy(node->facts.id, id, NODE_ID_BYTES);
         node->facts.weight = weight;
+        note_takes_hints(node, takes_hints, !same);
         node->facts.known = true;
         set_answers(node, !is_self(node), "");
+        deliver_look(node->peers);
         if (!same)
             peers_look(node->peers);
     } else {

@@ -16,7 +16,9 @@
 
 #include "origin/origin.h"
 #include "peers/address.h"
+#include "peers/hint.h"
 #include "peers/question.h"
+#include "store/store.h"
 
 struct peers;
 
@@ -26,11 +28,14 @@ struct peers_options {
     const char *name;                 /* the DNS name in the certificates of all peers */
     const char *cert_file, *key_file, *ca_file;
     unsigned threads;
+    size_t hints_max;                 /* that are kept for nodes that do not answer */
+    struct store *store;              /* keeps a note of undelivered hints; NULL: nobody does */
 };
 
 /* Copies the options. */
 struct peers *peers_new(const struct peers_options *options) MUST_USE;
-/* Ends all questions, and the threads. Each call has had its done() by then. */
+/* Delivers the hints that nodes which answer have not got yet, for at most a second. Then ends all
+ * questions, and the threads. Each call has had its done() by then. */
 void peers_free(struct peers **peers);
 
 /* From now on these are the addresses of the fleet. `peers` is a struct peers: this is the function
@@ -52,6 +57,19 @@ static inline uint64_t peers_segment_end(uint64_t offset)
  * starts nothing, if this node is the owner of the segment: the caller then asks the origin. */
 bool peers_start(struct peers *peers, struct origin *origin, struct origin_call *call,
                  const struct peer_question *question) MUST_USE;
+
+/* ---- hints ---- */
+
+/* The limits of hints that are kept (hints.h), beside peers_options.hints_max. */
+#define PEERS_HINTS_BYTES_MAX (16 * MIB)
+#define PEERS_HINTS_KEEP_MS 3600000u
+/* To be called before a write is sent to the origin. The first call of a process leaves a note on
+ * the disk, by a thread of its own: should the process end before it has told all nodes, the next one
+ * tells them that they may have missed writes. NULL: does nothing. */
+void peers_will_hint(struct peers *peers);
+/* Tells the other nodes of a write, after the origin has answered it, or of a purge. Returns at
+ * once. The hint needs an endpoint and a bucket. NULL: does nothing. */
+void peers_hint(struct peers *peers, const struct hint *hint);
 
 /* ---- for operators ---- */
 

@@ -14,7 +14,8 @@
  * counts for objects of a version alone. Pure; any thread.
  *
  * GET /peer/hello gets 200 with JSON: {"protocol": [1], "node": ID, "weight": NUMBER,
- * "version": TEXT, "draining": BOOLEAN}. */
+ * "version": TEXT, "draining": BOOLEAN, "hints": BOOLEAN}. hints: it takes them (hint.h); a node of
+ * a version without hints does not say so. */
 #ifndef PEERS_QUESTION_H
 #define PEERS_QUESTION_H
 

@@ -31,7 +31,7 @@ static bool is_before_use(const char *name)
 static bool is_in_use(const char *name)
 {
     static const char *const ours[] = { "format", "index", "extents", "names", "restated",
-                                        "ages", "bans", "pins", "jobs" };
+                                        "ages", "bans", "pins", "jobs", "peers" };
     return is_before_use(name) || slice_is_one_of(slice_of(name), ours, countof(ours));
 }
 
@@ -117,7 +117,7 @@ enum err clearing_look(int folder, struct arena *keep, slice *ret_stranger)
     if (e || extents)
         return e ? e : ERR_NOT_FOUND;
     e = look(folder, "index", is_of_index, keep, ret_stranger);
-    if (!e || e == ERR_NOT_FOUND)    /* files in jobs/ stay, so their names do not matter */
+    if (!e || e == ERR_NOT_FOUND)    /* files in jobs/ and peers/ stay, so their names do not matter */
         e = look(folder, "ages", is_of_ages, keep, ret_stranger);
     return e == ERR_NOT_FOUND ? OK : e;
 }

@@ -1,7 +1,9 @@
-/* job_folder.h - the place of the files of jobs in a cache folder. SPDX-License-Identifier: Apache-2.0
+/* job_folder.h - the place of files of other rooms in a cache folder.
+ * SPDX-License-Identifier: Apache-2.0
  *
- * A job's files lie in the folder jobs/ of a cache folder. The store only says where that is: it
- * neither reads nor removes anything there (penstock-format(5)). */
+ * The files of jobs lie in the folder jobs/ of a cache folder, and those of peers in peers/. The
+ * store only says where that is: it neither reads nor removes anything there
+ * (penstock-format(5)). */
 #ifndef STORE_JOB_FOLDER_H
 #define STORE_JOB_FOLDER_H
 
@@ -11,5 +13,7 @@
  * missing. *ret is a descriptor, which the caller closes. Returns OK; ERR_IO if the cache folder is
  * out of service, or its disk fails; ERR_FULL or ERR_LIMIT (file_err). Waits for the disk. */
 enum err store_job_folder(struct store *store, size_t folder, int *ret) MUST_USE;
+/* The same for the folder peers/. */
+enum err store_peer_folder(struct store *store, size_t folder, int *ret) MUST_USE;
 
 #endif

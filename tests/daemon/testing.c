@@ -168,7 +168,7 @@ bool guard_on(enum guard guard)
     static const char *const names[] = {
         "crc", "identity", "epoch", "if-match", "pages", "missing", "lists", "grants",
         "item-rights", "fill-bounds", "fill-drain", "meta", "leaf", "mark", "doubt",
-        "bans", "pins", "breaker", "slow-down", "staging",
+        "bans", "pins", "breaker", "slow-down", "staging", "hints",
     };
     pthread_once(&once, look);
     return !guards_off || !strstr(guards_off, names[guard]);

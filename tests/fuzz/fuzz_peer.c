@@ -1,4 +1,4 @@
-/* fuzz_peer.c - any bytes as the answer of a peer, and any head as its question.
+/* fuzz_peer.c - any bytes as the answer of a peer or its hints, and any head as its question.
  * SPDX-License-Identifier: Apache-2.0
  *
  * The answer is read whole, and again in two pieces, which must find the same. Most random frames
@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "peers/frame.h"
+#include "peers/hint.h"
 #include "peers/question.h"
 
 struct outcome {
@@ -99,6 +100,31 @@ static void read_question(slice bytes)
     arena_free(&keep);
 }
 
+/* What is read as a batch can be written, and is read again as the same. */
+static void read_hints(slice payload)
+{
+    struct arena keep = { 0 };
+    struct hint_batch batch;
+    if (hint_batch_read(&keep, payload, &batch) == OK) {
+        struct text text = text_in(&keep);
+        text_add(&text, slice_sub(payload, 0, sizeof(uint64_t)));
+        for (size_t i = 0; i < batch.count; i++) {
+            uint8_t written[HINT_BYTES_MAX];
+            check(hint_is_valid(&batch.hints[i]));
+            text_add(&text, (slice){ (char *)written, hint_write(&batch.hints[i], written) });
+        }
+        check(slice_eq(text_slice(&text), payload));
+    }
+    arena_free(&keep);
+}
+
+static void open_frame(slice bytes)
+{
+    slice payload;
+    if (frame_open(FRAME_HINTS, bytes, &payload) == OK)
+        check(payload.len + FRAME_BYTES == bytes.len && payload.len <= FRAME_DATA_MAX);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -107,6 +133,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         read_question(slice_from(bytes, 1));
     } else if (size && data[0] == 'H') {
         read_head(slice_from(bytes, 1));
+    } else if (size && data[0] == 'B') {
+        read_hints(slice_from(bytes, 1));
+        open_frame(slice_from(bytes, 1));
     } else {
         struct outcome whole = read_pieces(bytes, size);
         struct outcome cut = read_pieces(bytes, size ? data[size - 1] % size : 0);
