@@ -123,6 +123,12 @@ void trace_child(const struct trace *parent, struct trace *ret)
     *ret = child;
 }
 
+void trace_sibling(struct trace *trace)
+{
+    if (trace->recorded)
+        make_id(trace->span_id, sizeof(trace->span_id));
+}
+
 void trace_copy(const struct trace *from, struct arena *keep, struct trace *ret)
 {
     *ret = from ? *from : (struct trace){ 0 };

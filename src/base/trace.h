@@ -45,6 +45,8 @@ void trace_write(const struct trace *trace, char ret[TRACEPARENT_BYTES]);
 /* Sets the context of a request that is sent for the parent: of a new span if the parent is
  * recorded, otherwise the same as the parent's. `ret` may be `parent`. */
 void trace_child(const struct trace *parent, struct trace *ret);
+/* Makes a context that trace_child has set that of another request, for the same parent. */
+void trace_sibling(struct trace *trace);
 /* Copies a context whose request may end before the copy is used. `from` may be NULL. */
 void trace_copy(const struct trace *from, struct arena *keep, struct trace *ret);
 

@@ -293,8 +293,11 @@ void fetch_joined(struct fetch *fetch, const struct asker *asker)
     if (!fetch)
         return;
     fetch->readers.client |= !asker->ahead;
-    if (asker->trace)
-        span_link(asker->trace->span, &fetch->request.call.trace);
+    if (asker->trace) {
+        struct trace trace;
+        origin_trace(&fetch->request.call, &trace);
+        span_link(asker->trace->span, &trace);
+    }
     if (fetch->answered || fetch->over)
         return;
     struct asker *as = &fetch->asked.as;

@@ -253,6 +253,7 @@ static void ended(void *arg, const struct http_outcome *outcome)
 {
     struct peer_answer *answer = arg;
     let_go(answer);
+    peer_span_end(answer, outcome);
     metric_add(outcome->complete ? answer->result : M_PEER_FAILED, 1);
     atomic_fetch_sub(&answer->server->requests, 1);
 }
@@ -264,6 +265,7 @@ void peer_answer_begin(struct peer_server *server, struct http_request *http,
     struct peer_answer *answer = arena_alloc(http_request_arena(http), sizeof(*answer));
     *answer = (struct peer_answer){ .server = server, .http = http, .question = *question,
                                     .keep = http_request_arena(http), .result = M_PEER_FAILED };
+    peer_span_begin(answer);
     const struct get_ask ask = {
         .rules = rules, .bucket = question->place.bucket, .key = question->place.key,
         .version = question->place.version,
@@ -272,6 +274,7 @@ void peer_answer_begin(struct peer_server *server, struct http_request *http,
                         .if_unmodified_since = -1 },
         .reader = { NULL, 0 },
         .for_peer = true,
+        .trace = answer->trace.given ? &answer->trace : NULL,
     };
     http_request_on_end(http, ended, answer);
     answer->timer = http_timer_start(http_request_loop(http), ACK_MS, tick, answer);

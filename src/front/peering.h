@@ -4,6 +4,7 @@
  *   peer.c          the app: which questions are answered at all
  *   peer_answer.c   a get (cache/get.h) becomes frames (peers/frame.h)
  *   peer_hints.c    hints of writes, changes of rights and purges (peers/hint.h) are followed
+ *   peer_span.c     the trace of the question
  *
  * Everything here runs on the loop that accepted the request. */
 #ifndef FRONT_PEERING_H
@@ -49,6 +50,7 @@ struct peer_answer {
     bool sending;                 /* wait for proceed() */
     bool ended;                   /* the last frame was given to a send */
     enum metric result;           /* what it counts as, if it is complete */
+    struct trace trace;           /* of the question; trace.span: of its answer */
     struct peer_body body;
 };
 
@@ -66,6 +68,10 @@ bool peer_hints_fit(const struct request_head *head);
 void peer_hints_follow(struct peer_server *server, struct http_request *http);
 /* The function of server->purgers. */
 bool peer_hints_purge(struct list *link);
+/* ---- peer_span.c ---- */
+/* Reads the trace of the question, and begins the span of its answer, if the trace is recorded. */
+void peer_span_begin(struct peer_answer *answer);
+void peer_span_end(struct peer_answer *answer, const struct http_outcome *outcome);
 
 /* ---- peer_answer.c ---- */
 /* Takes the request. The question is valid, and `rules` are those of its object. Any rights that a

@@ -76,12 +76,15 @@ void hook_on(struct origin_hook *hook, struct origin *origin, struct origin_call
 
 /* For a source of bytes that comes before an origin, and is none (peers/): it makes the callbacks of
  * the call itself, and nothing is counted. `origin` has a magic and a kind alone, for resume, cancel
- * and ask_again. enter() begins the work; a cancel comes only after it. hook_detach comes before the call of done(). hook_pass_on detaches the call, and
- * starts it at an origin, as if it had never been elsewhere; no callback but may_send may have been
- * called. It returns false, and does nothing, if *canceled is set. */
+ * and ask_again. enter() begins the work; a cancel comes only after it. hook_detach comes before the
+ * call of done(). hook_pass_on detaches the call, and starts it at an origin, as if it had never been
+ * elsewhere; no callback but may_send may have been called. It returns false, and does nothing, if
+ * *canceled is set. The call's trace is that of the first request; hook_ask_next makes it that of
+ * another request, and so does hook_pass_on. */
 void hook_attach(struct origin_hook *hook, struct origin *origin, struct origin_call *call,
                  void (*enter)(struct origin_hook *hook));
 void hook_detach(struct origin_hook *hook);
+void hook_ask_next(struct origin_hook *hook);
 bool hook_pass_on(struct origin_hook *hook, struct origin *origin,
                   const atomic_bool *canceled) MUST_USE;
 void hook_head(struct origin_hook *hook, const struct origin_reply *reply);

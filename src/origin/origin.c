@@ -58,6 +58,7 @@ void hook_attach(struct origin_hook *hook, struct origin *origin, struct origin_
 {
     check(origin->magic == ORIGIN_MAGIC);
     pthread_mutex_lock(lock_of(call));
+    trace_child(&call->trace, &call->trace);
     attach(hook, origin, call);
     enter(hook);
     pthread_mutex_unlock(lock_of(call));
@@ -73,11 +74,13 @@ void hook_detach(struct origin_hook *hook)
     pthread_mutex_unlock(lock_of(call));
 }
 
-/* Under the lock of the call: it may run, but can't end before the unlock. */
-static void start(struct origin *origin, struct origin_call *call)
+void hook_ask_next(struct origin_hook *hook)
 {
-    trace_child(&call->trace, &call->trace);
-    origin->kind->start(origin, call);
+    struct origin_call *call = hook->call;
+    check(hook->magic == HOOK_MAGIC && call->priv == hook);
+    pthread_mutex_lock(lock_of(call));
+    trace_sibling(&call->trace);
+    pthread_mutex_unlock(lock_of(call));
 }
 
 bool hook_pass_on(struct origin_hook *hook, struct origin *origin, const atomic_bool *canceled)
@@ -89,7 +92,8 @@ bool hook_pass_on(struct origin_hook *hook, struct origin *origin, const atomic_
     if (passed) {
         hook->magic = 0;
         call->priv = NULL;
-        start(origin, call);
+        trace_sibling(&call->trace);
+        origin->kind->start(origin, call);    /* it may run, but can't end before the unlock */
     }
     pthread_mutex_unlock(lock_of(call));
     return passed;
@@ -195,7 +199,8 @@ void origin_start(struct origin *origin, struct origin_call *call)
     check(call->fields || !call->field_count);
     check(call->events && call->events->head && call->events->body && call->events->done);
     pthread_mutex_lock(lock_of(call));
-    start(origin, call);
+    trace_child(&call->trace, &call->trace);
+    origin->kind->start(origin, call);    /* it may run, but can't end before the unlock */
     pthread_mutex_unlock(lock_of(call));
 }
 
@@ -223,6 +228,13 @@ void origin_ask_again(struct origin_call *call)
     struct origin_hook *hook = call->priv;
     if (hook && hook->origin->kind->ask_again)
         hook->origin->kind->ask_again(hook);
+    pthread_mutex_unlock(lock_of(call));
+}
+
+void origin_trace(const struct origin_call *call, struct trace *ret)
+{
+    pthread_mutex_lock(lock_of(call));
+    *ret = call->trace;
     pthread_mutex_unlock(lock_of(call));
 }
 

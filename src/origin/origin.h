@@ -106,7 +106,7 @@ struct origin_call {
     _Atomic uint64_t list_id;
     _Atomic enum origin_rank rank;      /* the same goes for this */
     /* The trace of the request that the call is for; see trace_copy. origin_start replaces it by
-     * the context of the call itself, to which other spans may link. */
+     * the context of the call itself, to which other spans may link (origin_trace). */
     struct trace trace;
     void *priv;                         /* used by src/origin; must be NULL at first */
 };
@@ -116,6 +116,8 @@ struct origin_call {
 void origin_start(struct origin *origin, struct origin_call *call);
 void origin_resume(struct origin_call *call);    /* after PAUSE, SPARE or LATER; any thread */
 void origin_cancel(struct origin_call *call);    /* any thread; done() follows, if not yet called */
+/* Copies the context of the call. It changes if a peer passes the call on. Any thread. */
+void origin_trace(const struct origin_call *call, struct trace *ret);
 /* Tells the origin that may_send would refuse now, or that the caller has changed list_id or rank. If
  * may_send refuses, a waiting call ends; otherwise, it goes on waiting as one of that list and rank.
  * A call that is being sent goes on. Any thread may call this function. */

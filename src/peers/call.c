@@ -31,12 +31,13 @@ struct question {
     atomic_bool resumed, canceled;
     struct arena keep;
     const char *target;
-    struct http_field fields[PEER_FIELDS_MAX + 1];
-    size_t field_count;
+    struct http_field fields[PEER_FIELDS_MAX + 1 + TRACE_FIELDS];
+    size_t field_count;               /* without those of the trace */
     struct peer_question asked;       /* in keep */
     struct node *nodes[NODES_ASKED];
     size_t node_count, at;            /* at: the one that is asked now */
     struct exchange *exchange;        /* with it */
+    struct question_span span;        /* of this exchange */
     struct answer {
         struct frame_reader reader;
         const char *why;              /* the answer is wrong; static text */
@@ -52,6 +53,7 @@ struct question {
 static void leave(struct question *question)
 {
     exchange_drop(&question->exchange);
+    question_span_end(&question->span, err_name(ERR_CANCELED));
     for (size_t i = 0; i < question->node_count; i++)
         node_unref(&question->nodes[i]);
     frame_reader_end(&question->answer.reader);
@@ -131,6 +133,7 @@ static enum exchange_take give_bytes(struct question *question, slice bytes)
     if (call->events->body(call, bytes) != ORIGIN_TAKEN)
         return EXCHANGE_PAUSE;
     atomic_fetch_add_explicit(&node->counts.bytes, bytes.len, memory_order_relaxed);
+    question->span.bytes += bytes.len;
     metric_add(M_PEERS_BYTES, bytes.len);
     return EXCHANGE_TAKEN;
 }
@@ -185,6 +188,7 @@ static enum exchange_take on_body(void *arg, slice bytes)
 static enum exchange_take on_head(void *arg, const struct origin_reply *reply)
 {
     struct question *question = arg;
+    question->span.status = reply->status;
     question->answer.acknowledged = reply->status == 200;
     question->answer.declined = reply->status != 200;
     return question->answer.acknowledged ? EXCHANGE_TAKEN : EXCHANGE_END;
@@ -197,12 +201,23 @@ static bool on_ready(void *arg)
 
 static void ask_next(struct question *question);
 
+/* Returns what the span says of a question that brought no bytes, or NULL. */
+static const char *failure_of(const struct answer *answer, const struct exchange_end *end)
+{
+    if (answer->why)
+        return "wrong_answer";
+    if (answer->declined)
+        return "declined";
+    return answer->reader.ended ? NULL : err_name(end->err ? end->err : ERR_ORIGIN_CUT);
+}
+
 static void on_end(void *arg, const struct exchange_end *end)
 {
     struct question *question = arg;
     struct answer *answer = &question->answer;
     struct node *node = question->nodes[question->at];
     question->exchange = NULL;
+    question_span_end(&question->span, failure_of(answer, end));
     bool complete = answer->reader.ended && !answer->declined;
     enum err stop = complete ? OK : must_stop(question);
     if (answer->why)
@@ -240,8 +255,12 @@ static void ask_next(struct question *question)
     frame_reader_end(&question->answer.reader);
     question->answer = (struct answer){ 0 };
     frame_reader_init(&question->answer.reader, &question->asked.place);
-    struct exchange_ask ask = node_ask(node, &mutual, question->target, question->fields,
-                                       question->field_count);
+    if (question->at > 0)
+        hook_ask_next(&question->hook);
+    size_t count = question->field_count;
+    count += question_span_begin(&question->span, &question->hook.call->trace, node,
+                                 &question->asked, &question->fields[count]);
+    struct exchange_ask ask = node_ask(node, &mutual, question->target, question->fields, count);
     atomic_fetch_add_explicit(&node->counts.asked, 1, memory_order_relaxed);
     metric_add(M_PEERS_ASKED, 1);
     question->exchange = exchange_start(&question->errand, &ask, &events, question);

@@ -111,6 +111,23 @@ void deliver_look(struct peers *peers);     /* a node may get hints; under the l
 void deliver_wait(struct peers *peers);     /* for nodes that answer, at most a second */
 void deliver_end(struct peers *peers);      /* after the carriers have ended */
 
+/* ---- question_span.c ---- */
+/* The span of a question to one node (base/span.h), and the fields that tell the node of it. */
+#define TRACE_FIELDS 2u
+struct question_span {
+    struct span *span;                /* NULL: the call is not recorded */
+    int status;                       /* of the answer; 0: none came */
+    uint64_t bytes;                   /* of the object that were taken */
+    char parent[TRACEPARENT_BYTES];
+};
+/* Begins the span, if the call is recorded. Sets the fields, and returns their number. The memory of
+ * the fields is `ret` and the trace. */
+size_t question_span_begin(struct question_span *ret, const struct trace *trace,
+                           const struct node *node, const struct peer_question *question,
+                           struct http_field fields[TRACE_FIELDS]);
+/* Ends it; `error` is a word, or NULL if the bytes have come. A second call does nothing. */
+void question_span_end(struct question_span *span, const char *error);
+
 /* ---- call.c ---- */
 extern const struct origin_kind peers_kind;
 

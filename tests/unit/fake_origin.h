@@ -376,6 +376,11 @@ void origin_ask_again(struct origin_call *call)
     fake_tell(call, ASK);
 }
 
+void origin_trace(const struct origin_call *call, struct trace *ret)
+{
+    *ret = call->trace;
+}
+
 slice origin_endpoint(const struct origin *origin)
 {
     (void)origin;

@@ -128,6 +128,8 @@ TEST(without_an_exporter_nothing_is_recorded_and_the_header_goes_on)
     ok(!trace.recorded && !none.given);
     trace_child(&trace, &child);
     same(slice_of(written(&child)), S(GOOD));
+    trace_sibling(&child);
+    same(slice_of(written(&child)), S(GOOD));
     trace_child(&none, &child);
     ok(!child.given);
 }
@@ -163,6 +165,10 @@ TEST(a_child_of_a_recorded_span_has_the_span_as_its_parent)
     ok(!memcmp(first.id, trace.id, 16) && !memcmp(first.parent_id, trace.span_id, 8));
     ok(!memcmp(second.parent_id, trace.span_id, 8) && memcmp(first.span_id, second.span_id, 8));
     ok(first.recorded && !first.remote && first.flags == 1);
+    second = first;
+    trace_sibling(&second);
+    ok(!memcmp(second.parent_id, trace.span_id, 8) && memcmp(first.span_id, second.span_id, 8));
+    ok(!memcmp(second.id, trace.id, 16) && second.recorded);
 }
 
 TEST(clients_can_have_only_so_many_requests_recorded_a_second)
