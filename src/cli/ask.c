@@ -153,6 +153,6 @@ static const struct command_option options[] = {
 
 const struct command command_health = {
     .name = "health", .args = "[--url URL] [SETTINGS]", .run = run_health, .takes_settings = true,
-    .help = "exit 0 if Penstock at --url, --admin-listen or the setting \"listen\" is ready",
+    .help = "exit 0 if Penstock at --url, --admin-listen or \"listen\" is ready",
     .options = options,
 };

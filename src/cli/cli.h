@@ -33,6 +33,8 @@ struct command {
     bool takes_settings;   /* it takes settings as flags, in addition to its own options */
     const char *words;     /* its first argument: "a|b" or "FILE"; NULL: no argument */
     const char *more;      /* further sentences of its help, one on a line */
+    const char *with;      /* the list of all commands, which fits a screen, has it on the line of
+                            * this one; NULL: it has a line of its own */
 };
 #define COMMAND(name) extern const struct command command_##name;
 #include "cli/command.def"

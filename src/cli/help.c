@@ -75,12 +75,25 @@ static void setting_row(struct text *to, const struct setting *setting)
 
 /* ---- the program ---- */
 
+/* Returns the names on the line of a command: "pin, unpin". */
+static slice names_of(struct arena *keep, const struct command *command)
+{
+    struct text names = text_in(keep);
+    text_printf(&names, "%s", command->name);
+    for (size_t i = 0; i < command_count; i++)
+        if (commands[i]->with && strcmp(commands[i]->with, command->name) == 0)
+            text_printf(&names, ", %s", commands[i]->name);
+    return text_slice(&names);
+}
+
 static void help_commands(struct text *to)
 {
     text_add(to, S("Penstock " PACKAGE_VERSION
                    ": an S3 endpoint on this node, with a cache behind it.\n"));
     for (size_t i = 0; i < command_count; i++)
-        text_printf(to, "  penstock %-10s %s\n", commands[i]->name, commands[i]->help);
+        if (!commands[i]->with)
+            text_printf(to, "  penstock %-13.*s %s\n",
+                        SLICE_ARG(names_of(to->arena, commands[i])), commands[i]->help);
     text_add(to, S(    /* no blank lines: all of it must fit 24 lines */
         "A setting is a flag, a PENSTOCK_ variable or a key in a JSON file (--config FILE).\n"
         "A flag beats a variable, and a variable beats the file. To begin:\n"
@@ -227,6 +240,6 @@ static int run_help(struct cli *cli)
 
 const struct command command_help = {
     .name = "help", .args = "[COMMAND|SETTING|settings|operations]", .run = run_help,
-    .help = "explain the commands, one command, one setting, all settings or all operations",
+    .help = "explain the commands, a command or setting, all settings or all operations",
     .words = "settings|operations",
 };

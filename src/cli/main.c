@@ -18,6 +18,7 @@ static int run_version(struct cli *cli)
 
 const struct command command_version = {
     .name = "version", .args = "", .run = run_version, .help = "show the version",
+    .with = "help",
 };
 
 /* All commands (command.def), in the order of the help. */

@@ -147,7 +147,7 @@ static const struct command_option pin_options[] = {
 const struct command command_pin = {
     .name = "pin", .args = "[--list] [--json] s3://BUCKET/PREFIX [SETTINGS]", .run = run_pin,
     .takes_settings = true, .options = pin_options,
-    .help = "keep the objects of a prefix in the cache, now and later",
+    .help = "keep the objects of a prefix in the cache, now and later; unpin ends that",
     .more = SERVER_MORE "All pins together may take pin_budget of each cache folder.",
 };
 
@@ -160,5 +160,6 @@ const struct command command_unpin = {
     .name = "unpin", .args = "[--json] s3://BUCKET/PREFIX [SETTINGS]", .run = run_unpin,
     .takes_settings = true, .options = unpin_options,
     .help = "end a pin; its objects stay until they are evicted like other objects",
+    .with = "pin",
     .more = SERVER_MORE "PREFIX must be exactly that of the pin: penstock pin --list shows it.",
 };
