@@ -191,7 +191,7 @@ static enum err peers_up(struct serve *serve)
 {
     const struct config *config = serve->config;
     struct peer_options options = {
-        .front = serve->front, .version = PACKAGE_VERSION,
+        .front = serve->front, .version = PACKAGE_VERSION, .peers = serve->routing.fleet.peers,
         .weight = (unsigned)config->peer_weight,
         .requests_max = (unsigned)config->peer_requests,
     };

@@ -88,6 +88,7 @@ bool serve_is_stopping(void);      /* a signal has asked this process to stop */
 enum err fleet_up(struct serve *serve) MUST_USE;
 void fleet_down(struct serve *serve);
 void fleet_tell(struct serve *serve, struct arena *keep, struct status_document *to);
+void fleet_expose(struct serve *serve, struct text *to);    /* the metrics of each node */
 
 /* ---- daemon.c: the steps, in the order of the layers in src/FLOORS, lowest layer first ---- */
 extern const struct step daemon_steps[];

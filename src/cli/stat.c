@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/ask.h"
+#include "cli/service.h"
 #include "cli/show.h"
 
 #define WATCH_S 2u
@@ -188,6 +188,24 @@ static void print_what_if(struct arena *keep, json_t *root)
                                 "{half.hit_ratio}, {double.hit_ratio} and {fourfold.hit_ratio}\n");
 }
 
+static void print_peers(struct arena *keep, json_t *root)
+{
+    json_t *peer;
+    size_t index, others = 0, answer = 0;
+    uint64_t from = 0, to = 0;
+    json_array_foreach(find(root, "peers"), index, peer) {
+        others += strcmp(text_of(peer, "state"), "this node") != 0;
+        answer += strcmp(text_of(peer, "state"), "answers") == 0;
+        from += (uint64_t)number_of(peer, "from_bytes");
+        to += (uint64_t)number_of(peer, "to_bytes");
+    }
+    if (!find(root, "fleet.node"))    /* without the setting "peers", and of an older service */
+        return;
+    printf("peers      %zu of %zu other nodes answer; %.*s came from them, %.*s went to them: see "
+           "penstock peers\n", answer, others, SLICE_ARG(show_bytes(keep, from)),
+           SLICE_ARG(show_bytes(keep, to)));
+}
+
 static void print_answers_first(struct arena *keep, json_t *root)
 {
     json_int_t seconds = number_of(root, "worth.last_minute.seconds");
@@ -213,124 +231,61 @@ static void print_answers_first(struct arena *keep, json_t *root)
                                "{fill.lists} fills and prefetches: {fill.items.hit} items from "
                                "the cache, {fill.items.miss} from origins, {fill.filled_bytes} "
                                "in all\n");
+    print_peers(keep, root);
     json_array_foreach(find(root, "origins"), index, origin)
         print_line(keep, origin, "origin     {name}, {url}: {state}, last answer {last_answer}, "
                                  "last failure {last_failure}\n");
 }
 
-struct question {
-    slice address, path, token;
+struct watch {
+    struct running service;
     bool raw, watch;
 };
 
-#define OTHER_ADDRESS "Is this address the admin_listen of a Penstock? If not, give the right " \
-                      "address by --admin-listen HOST:PORT, --url http://HOST:PORT or " \
-                      "PENSTOCK_ADMIN_LISTEN\n"
-
-static int print_page(struct arena *keep, const struct question *question, slice body)
+static void print_page(struct arena *keep, const struct watch *watch, slice body, json_t *root)
 {
-    json_error_t error;
-    json_t *root = json_loadb(body.ptr, body.len, 0, &error);
-    bool is_status = strcmp(text_of(root, "name"), "penstock") == 0;
-    if (!is_status) {
-        fprintf(stderr, "penstock: the answer of http://%.*s%.*s is not the JSON object of "
-                "Penstock's /status. " OTHER_ADDRESS, SLICE_ARG(question->address),
-                SLICE_ARG(question->path));
-    } else if (question->raw) {
+    if (watch->raw) {
         fwrite(body.ptr, 1, body.len, stdout);
-    } else {
-        print_answers_first(keep, root);
-        if (!question->watch) {
-            putchar('\n');
-            print_value(keep, S(""), root, 0);
-        }
+        return;
     }
-    json_decref(root);
-    return is_status && !ferror(stdout) ? EXIT_GOOD : EXIT_FAILED;
+    print_answers_first(keep, root);
+    if (!watch->watch) {
+        putchar('\n');
+        print_value(keep, S(""), root, 0);
+    }
 }
 
 /* ---- the command ---- */
 
-/* Returns false if there is no service to ask, or if the settings have a mistake. Then the reason
- * is reported, and *ret is the exit status. */
-static bool find_service(struct cli *cli, struct question *question, int *ret)
-{
-    const char *url = cli_option(cli, "--url");
-    struct config *config = cli_load(cli, NULL);
-    bool good = cli_mistakes(cli, config, "command line", stderr) == 0;
-    question->token = arena_copy(&cli->arena, slice_of(config->admin_token));
-    question->address = arena_copy(&cli->arena, slice_of(config->admin_listen));
-    question->path = S("/status");
-    config_free(&config);
-    *ret = EXIT_USAGE;
-    if (!good || (url && !ask_url(url, &cli->arena, &question->address, &question->path)))
-        return false;
-    *ret = EXIT_FAILED;
-    if (!url && slice_eq(question->address, S("off"))) {
-        fprintf(stderr, "penstock: there is no address to ask, since admin_listen is off in the "
-                "settings that this command has read. If the service has another admin_listen, "
-                "give it by --admin-listen HOST:PORT\n");
-        return false;
-    }
-    return true;
-}
-
-/* Returns the first line of an answer if it is a short plain text, as all errors of Penstock's
- * admin address are. */
-static slice first_line(slice body)
-{
-    slice line = slice_trim(slice_cut(&body, '\n'));
-    bool plain = line.len && line.len < 300 && line.ptr[0] != '<' && !slice_has_control(line);
-    return plain ? line : S("the answer has no explanation");
-}
-
-static void report_failure(const struct question *question, const struct answer *answer)
-{
-    slice address = question->address;
-    if (answer->status == 401)
-        fprintf(stderr, "penstock: %.*s refused the request: %.*s%s", SLICE_ARG(address),
-                SLICE_ARG(answer->body), question->token.len
-                    ? "(penstock stat sent an admin_token that the service does not have: check "
-                      "admin_token_file; if you have just set it, restart the service)\n"
-                    : "(penstock stat takes the token from admin_token_file)\n");
-    else if (answer->status)
-        fprintf(stderr, "penstock: http://%.*s%.*s answered %d: %.*s. " OTHER_ADDRESS,
-                SLICE_ARG(address), SLICE_ARG(question->path), answer->status,
-                SLICE_ARG(first_line(answer->body)));
-    else
-        fprintf(stderr, "penstock: can't ask %.*s: %.*s. Is the service running? " OTHER_ADDRESS,
-                SLICE_ARG(address), SLICE_ARG(answer->why));
-}
-
-static int ask_once(const struct question *question)
+static int ask_once(const struct watch *watch)
 {
     struct arena keep = { 0 };
-    int status = EXIT_FAILED;
-    struct answer answer = ask(&keep, question->address, question->path, question->token, ASK_MS);
-    if (question->watch && isatty(STDOUT_FILENO))
+    struct answer answer = service_ask(&watch->service, &keep);
+    if (watch->watch && isatty(STDOUT_FILENO))
         fputs("\033[H\033[2J", stdout);    /* clears the screen */
-    if (answer.status != 200)
-        report_failure(question, &answer);
-    else
-        status = print_page(&keep, question, answer.body);
-    if (question->watch && !question->raw)
+    json_t *root = service_read(&watch->service, &answer);
+    if (root)
+        print_page(&keep, watch, answer.body, root);
+    if (watch->watch && !watch->raw)
         putchar('\n');
+    int status = root && !ferror(stdout) ? EXIT_GOOD : EXIT_FAILED;
+    json_decref(root);
     arena_free(&keep);
     return status;
 }
 
 static int run_stat(struct cli *cli)
 {
-    struct question question = {
+    struct watch watch = {
         .raw = cli_flag(cli, "--json"), .watch = cli_flag(cli, "--watch"),
     };
     int status;
-    if (!find_service(cli, &question, &status))
+    if (!service_find(cli, &watch.service, &status))
         return status;
-    status = ask_once(&question);
-    while (question.watch && fflush(stdout) == 0) {    /* until a signal ends it */
+    status = ask_once(&watch);
+    while (watch.watch && fflush(stdout) == 0) {    /* until a signal ends it */
         sleep(WATCH_S);
-        status = ask_once(&question);
+        status = ask_once(&watch);
     }
     return status;
 }
@@ -338,8 +293,7 @@ static int run_stat(struct cli *cli)
 static const struct command_option options[] = {
     { "--json", NULL, "print the JSON document as the service sent it" },
     { "--watch", NULL, "print only the summary, every 2 s; with --json, the whole document" },
-    { "--url", "URL", "ask this URL: http://HOST:PORT, where HOST:PORT is admin_listen of the "
-                      "service" },
+    SERVICE_OPTION,
     { 0 },
 };
 
@@ -348,8 +302,5 @@ const struct command command_stat = {
     .takes_settings = true,
     .help = "show whether the running service works, and what it saves",
     .options = options,
-    .more = "stat reads the settings as serve does, and asks the address in admin_listen. If\n"
-            "the service has another admin_listen, give it by --admin-listen HOST:PORT,\n"
-            "PENSTOCK_ADMIN_LISTEN or --url. If the service needs a token, set\n"
-            "admin_token_file (PENSTOCK_ADMIN_TOKEN_FILE).",
+    .more = SERVICE_MORE("stat"),
 };

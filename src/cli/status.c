@@ -106,14 +106,9 @@ static void add_origin(struct status_document *to, struct arena *keep, const cha
 static void add_tls(struct status_document *to, struct arena *keep, const struct serve *serve)
 {
     struct http_tls *tls = serve->certificates[CERTIFICATE_CLIENTS].tls;
-    struct http_tls *peers = serve->certificates[CERTIFICATE_PEERS].tls;
     if (tls) {
         document_text(to, "tls.listen", slice_of(serve->config->tls_listen));
         document_text(to, "tls.expires", iso_date_or_never(keep, http_tls_expires_s(tls)));
-    }
-    if (peers) {
-        document_text(to, "peers.listen", slice_of(serve->config->peer_listen));
-        document_text(to, "peers.expires", iso_date_or_never(keep, http_tls_expires_s(peers)));
     }
 }
 
@@ -171,4 +166,5 @@ void status_expose(void *arg, struct text *to)
 {
     folders_expose(arg, to);
     expose_credentials(arg, to);
+    fleet_expose(arg, to);
 }

@@ -10,10 +10,11 @@
 #define FRONT_PEER_H
 
 #include "front/front.h"
-#include "peers/rank.h"
+#include "peers/peers.h"
 
 struct peer_options {
     struct front *front;          /* its cache and rules; its drain is that of this app, too */
+    struct peers *peers;          /* counts what each node was sent; NULL: nothing counts */
     uint8_t node[NODE_ID_BYTES];  /* the id of this node */
     unsigned weight;
     const char *version;          /* of Penstock */

@@ -206,6 +206,7 @@ static void send_piece(struct peer_answer *answer)
         slice data = slice_sub(body->piece, 0, FRAME_DATA_MAX);
         add_frame(&load, FRAME_DATA, data);
         body->next += data.len;
+        body->sent += data.len;
         body->piece = slice_from(body->piece, data.len);
         metric_add(M_PEER_SENT, data.len);
     }
@@ -254,6 +255,7 @@ static void ended(void *arg, const struct http_outcome *outcome)
     struct peer_answer *answer = arg;
     let_go(answer);
     peer_span_end(answer, outcome);
+    peers_count_answer(answer->server->options.peers, answer->question.node, answer->body.sent);
     metric_add(outcome->complete ? answer->result : M_PEER_FAILED, 1);
     atomic_fetch_sub(&answer->server->requests, 1);
 }

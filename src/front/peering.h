@@ -32,6 +32,7 @@ struct peer_body {
     slice head;                   /* payload of the HEAD; empty: it was sent */
     uint64_t next, end;           /* offsets in the object: [next, end) is still to be sent */
     uint32_t seed;
+    uint64_t sent;                /* bytes of the object that were given to sends */
     slice piece;                  /* bytes of the get from `next` on, not sent yet */
     /* Of the send in progress: HEAD, DATA, END. */
     uint8_t frames[PEER_SEND_FRAMES + 2][FRAME_BYTES];

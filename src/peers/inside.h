@@ -34,12 +34,19 @@ struct node {
         struct arena keep;
         struct text body;
         int status;
-        uint64_t due_ms;
+        uint64_t due_ms, ready_ns;    /* ready_ns: when its connection was ready */
+        uint64_t round_trip_us;
     } hello;
     struct node_hints {               /* for the thread of deliver.c */
         bool runs;                    /* a batch is on its way */
         uint64_t due_ms, pause_ms;    /* no batch before due_ms */
     } hints;
+    struct node_told {                /* what its latest hello said; under the lock of peers */
+        char version[40];             /* of Penstock; empty: not known */
+        unsigned protocol;            /* that both speak; 0: none */
+        bool takes_hints;
+        uint64_t round_trip_us;       /* from the question to the head of the answer; 0: not known */
+    } told;
     struct node_facts {               /* under the lock of peers */
         bool listed, known, answers;
         bool takes_hints;             /* by its latest hello */
@@ -52,7 +59,12 @@ struct node {
     } facts;
     struct node_counts {
         _Atomic uint64_t bytes, asked, failed, bad;
+        _Atomic uint64_t sent, answered;    /* its questions, and the bytes of the answers */
     } counts;
+    struct node_label {               /* on /metrics; under the lock of peers */
+        bool given;
+        struct peer_counts before;    /* the part of its counts that "other" has */
+    } label;
 };
 
 /* The nodes that answer, and this one. Never changes. */
@@ -86,6 +98,10 @@ struct peers {
         pthread_t marker;
         bool has_marker;              /* for peers_free alone */
     } hints;
+    struct peers_beside {             /* under the lock */
+        struct peer_counts strangers; /* nodes that asked, and that no address is known of */
+        struct peer_counts gone;      /* the part of "other" of nodes that are not listed any more */
+    } beside;
 };
 
 /* ---- node.c ---- */
@@ -110,6 +126,9 @@ void deliver_look(struct peers *peers);     /* a node may get hints; under the l
 
 void deliver_wait(struct peers *peers);     /* for nodes that answer, at most a second */
 void deliver_end(struct peers *peers);      /* after the carriers have ended */
+/* ---- peers_status.c: under the lock of peers ---- */
+void node_count_gone(struct node *node);    /* before the node is taken off the list */
+void peers_give_labels(struct peers *peers);
 
 /* ---- question_span.c ---- */
 /* The span of a question to one node (base/span.h), and the fields that tell the node of it. */

@@ -183,9 +183,17 @@ static bool speaks_ours(const json_t *root)
     return false;
 }
 
+static void read_told(const json_t *root, struct node_told *ret)
+{
+    const char *version = json_string_value(json_object_get(root, "version"));
+    snprintf(ret->version, sizeof(ret->version), "%s", version ? version : "");
+    ret->protocol = speaks_ours(root) ? PEER_PROTOCOL : 0;
+    ret->takes_hints = json_is_true(json_object_get(root, "hints"));
+}
+
 /* Reads what a node says of itself. Returns NULL, or why it can't be asked. */
 static const char *read_hello(slice body, uint8_t ret_id[NODE_ID_BYTES], uint32_t *ret_weight,
-                              bool *ret_takes_hints)
+                              struct node_told *ret_told)
 {
     json_t *root = json_loadb(body.ptr, body.len, JSON_REJECT_DUPLICATES, NULL);
     slice id = slice_of(json_string_value(json_object_get(root, "node")));
@@ -199,7 +207,7 @@ static const char *read_hello(slice body, uint8_t ret_id[NODE_ID_BYTES], uint32_
     else if (is_draining(root))
         why = "it is stopping";
     *ret_weight = (uint32_t)weight;
-    *ret_takes_hints = json_is_true(json_object_get(root, "hints"));
+    read_told(root, ret_told);
     json_decref(root);
     return why;
 }
@@ -219,20 +227,22 @@ static void judge_hello(struct node *node, const char *failure)
     struct hello *hello = &node->hello;
     uint8_t id[NODE_ID_BYTES];
     uint32_t weight = 0;
-    bool takes_hints = false;
+    struct node_told told = { .round_trip_us = hello->round_trip_us };
     const char *why = failure;
     uint64_t pause_ms = HELLO_MS;
     if (!why && hello->status != 200)
         why = NO_PEER;
     if (!why)
-        why = read_hello(text_slice(&hello->body), id, &weight, &takes_hints);
+        why = read_hello(text_slice(&hello->body), id, &weight, &told);
     pthread_mutex_lock(&node->peers->lock);
+    if (!failure)
+        node->told = told;
     if (!why) {
         bool same = node->facts.known && weight == node->facts.weight &&
                     memcmp(id, node->facts.id, NODE_ID_BYTES) == 0;
         memcpy(node->facts.id, id, NODE_ID_BYTES);
         node->facts.weight = weight;
-        note_takes_hints(node, takes_hints, !same);
+        note_takes_hints(node, told.takes_hints, !same);
         node->facts.known = true;
         set_answers(node, !is_self(node), "");
         deliver_look(node->peers);
@@ -248,13 +258,15 @@ static void judge_hello(struct node *node, const char *failure)
 
 static bool on_ready(void *arg)
 {
-    (void)arg;
+    ((struct node *)arg)->hello.ready_ns = mono_ns();
     return true;
 }
 
 static enum exchange_take on_head(void *arg, const struct origin_reply *reply)
 {
-    ((struct node *)arg)->hello.status = reply->status;
+    struct hello *hello = &((struct node *)arg)->hello;
+    hello->status = reply->status;
+    hello->round_trip_us = MAX((mono_ns() - hello->ready_ns) / 1000, (uint64_t)1);
     return EXCHANGE_TAKEN;
 }
 
@@ -267,11 +279,29 @@ static enum exchange_take on_body(void *arg, slice bytes)
     return EXCHANGE_TAKEN;
 }
 
+/* Says whose certificate is at fault: in TLS 1.3, the other node refuses ours by an alert, after the
+ * connection is ready. The alert is lost if our request comes to a socket that is closed already. */
+static const char *failure_of(struct node *node, const struct exchange_end *end)
+{
+    const char *why = *end->why ? end->why : err_text(end->err);
+    bool closed = node->hello.ready_ns && !node->hello.status && end->err != ERR_ORIGIN_TIMEOUT;
+    if (end->err == ERR_ORIGIN_CERT)
+        return arena_printf(&node->hello.keep, "its certificate is refused: sign it with a CA of "
+                            "peer_tls_ca_file, for the name peer_name (%.80s)", why).ptr;
+    if (end->err && strstr(why, " alert "))
+        return arena_printf(&node->hello.keep, "it refuses the certificate of this node: sign it "
+                            "with a CA that it has, for the same peer_name (%.80s)", why).ptr;
+    if (end->err && closed)
+        return arena_printf(&node->hello.keep, "it closes the connection without an answer: maybe "
+                            "it refuses the certificate of this node (%.80s)", why).ptr;
+    return end->err ? why : NULL;
+}
+
 static void on_end(void *arg, const struct exchange_end *end)
 {
     struct node *node = arg;
     node->hello.exchange = NULL;
-    judge_hello(node, !end->err ? NULL : *end->why ? end->why : err_text(end->err));
+    judge_hello(node, failure_of(node, end));
     errand_due(&node->errand, node->hello.due_ms);
 }
 
@@ -299,6 +329,7 @@ static void say_hello(struct node *node)
     arena_free(&hello->keep);
     hello->body = text_in(&hello->keep);
     hello->status = 0;
+    hello->round_trip_us = hello->ready_ns = 0;
     struct exchange_ask ask = node_ask(node, &mutual, "/peer/hello", &host, 1);
     ask.connect_ms = ask.head_ms = HELLO_ANSWER_MS;
     hello->exchange = exchange_start(&node->errand, &ask, &hello_events, node);

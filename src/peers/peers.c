@@ -1,7 +1,6 @@
-/* peers.c - the other nodes of the fleet: the list, and what operators see of it.
+/* peers.c - the other nodes of the fleet: the list of them.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "peers/inside.h"
@@ -48,6 +47,7 @@ static bool is_in(const struct node *node, const struct member_address *list, si
 /* Under the lock. The errand sees that the node is not listed any more, and leaves. */
 static void drop(struct node *node)
 {
+    node_count_gone(node);
     node->facts.listed = false;
     list_del(&node->link);
     node_wake(node);
@@ -70,6 +70,7 @@ void peers_listed(void *arg, const struct member_address *list, size_t count)
         list_add(&peers->nodes, &node->link);
         errand_enter(carriers_next(peers->carriers), &node->errand);
     }
+    peers_give_labels(peers);
     peers_look(peers);
     pthread_mutex_unlock(&peers->lock);
 }
@@ -96,30 +97,4 @@ void peers_free(struct peers **peers)
 bool peers_answer(const struct peers *peers)
 {
     return peers && atomic_load_explicit(&peers->others, memory_order_relaxed) > 0;
-}
-
-struct peer_status *peers_status(struct peers *peers, struct arena *keep, size_t *ret_count)
-{
-    size_t count = 0;
-    pthread_mutex_lock(&peers->lock);
-    list_each(struct node, node, &peers->nodes, link)
-        count++;
-    struct peer_status *all = arena_alloc(keep, (count + 1) * sizeof(*all)), *at = all;
-    list_each(struct node, node, &peers->nodes, link) {
-        const struct node_facts *facts = &node->facts;
-        *at = (struct peer_status){
-            .address = arena_copy(keep, slice_of(node->text)), .weight = facts->weight,
-            .is_self = facts->known &&
-                       memcmp(facts->id, peers->options.id, NODE_ID_BYTES) == 0,
-            .answers = facts->answers, .since_s = facts->since_s,
-            .why = arena_copy(keep, slice_of(facts->why)),
-            .bytes = atomic_load(&node->counts.bytes), .asked = atomic_load(&node->counts.asked),
-            .failed = atomic_load(&node->counts.failed), .bad = atomic_load(&node->counts.bad),
-        };
-        memcpy(at->id, facts->id, NODE_ID_BYTES);
-        at++;
-    }
-    pthread_mutex_unlock(&peers->lock);
-    *ret_count = count;
-    return all;
 }

@@ -70,19 +70,60 @@ void peers_will_hint(struct peers *peers);
 /* Tells the other nodes of a write, after the origin has answered it, or of a purge. Returns at
  * once. The hint needs an endpoint and a bucket. NULL: does nothing. */
 void peers_hint(struct peers *peers, const struct hint *hint);
+/* Counts an answer to a question of the node with this id. NULL: does nothing. */
+void peers_count_answer(struct peers *peers, const uint8_t id[NODE_ID_BYTES], uint64_t bytes);
 
 /* ---- for operators ---- */
+
+/* Since this process began: what came from a node, and what went to it. */
+struct peer_counts {
+    uint64_t asked, from_bytes;       /* questions to it, and the bytes that they brought */
+    uint64_t failed, bad;             /* of these: no answer in time; wrong bytes or frames */
+    uint64_t answered, to_bytes;      /* its own questions, and the bytes that it was sent */
+};
 
 struct peer_status {
     slice address;
     uint8_t id[NODE_ID_BYTES];        /* all 0: it never answered */
     uint32_t weight;
+    double share;                     /* of the segments that it owns; 0 while it does not answer */
     bool is_self, answers;
     int64_t since_s;                  /* wall time; 0: never */
     slice why;                        /* why it does not answer; or empty */
-    uint64_t bytes, asked, failed, bad;    /* bad: answers whose bytes or frames were wrong */
+    uint64_t retry_ms;                /* time until it is asked again; 0: it answers */
+    slice version;                    /* of Penstock; empty: not known */
+    unsigned protocol;                /* of peers, that both speak; 0: none */
+    uint64_t round_trip_us;           /* 0: not known */
+    struct peer_counts counts;
+};
+/* This node, and what nodes were sent that are on no list. */
+struct peers_self {
+    uint8_t id[NODE_ID_BYTES];
+    uint32_t weight;
+    double share;
+    slice name;
+    struct peer_counts strangers;     /* `answered` and `to_bytes` */
 };
 /* Returns all listed nodes; the texts are in keep. */
-struct peer_status *peers_status(struct peers *peers, struct arena *keep, size_t *ret_count);
+struct peer_status *peers_status(struct peers *peers, struct arena *keep, size_t *ret_count,
+                                 struct peers_self *ret_self);
+
+/* The nodes that rank first for a segment. The endpoint is that of the origin. */
+struct peer_rank {
+    slice address;                    /* empty: this node */
+    uint8_t id[NODE_ID_BYTES];
+};
+size_t peers_rank(struct peers *peers, const struct rank_place *place, struct arena *keep,
+                  struct peer_rank ret[], size_t want);
+
+/* The counts by address, for /metrics. At most PEER_LABELS addresses have a label, and keep it while
+ * they are listed. The counts of all others are those of "other", which never fall. */
+#define PEER_LABELS 64u
+struct peer_label {
+    slice address;                    /* "other" in the last row */
+    bool answers;
+    struct peer_counts counts;
+};
+struct peer_label *peers_labels(struct peers *peers, struct arena *keep, size_t *ret_count);
 
 #endif

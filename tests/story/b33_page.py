@@ -252,7 +252,9 @@ with Story("b33 a page for people who would rather look", seconds=300) as story:
     # ---- texts that would be code ----
     page = plain(server.admin_port, "GET", "/")
     policy = {"Content-Security-Policy": page.headers["content-security-policy"]}
-    evil = {**hostile(status), "name": "penstock", "ready": True, "peers": [{"name": HOSTILE, "from_bytes": 5 << 20, "owned_share": .25, "breaker": "open"}]}
+    evil = {**hostile(status), "name": "penstock", "ready": True, "fleet": {"share": .75},
+            "peers": [{"address": HOSTILE, "state": "away", "why": HOSTILE, "share": .25, "from_bytes": 5 << 20, "to_bytes": 7, "asked": 3, "failed": 1,
+                       "bad": 1, "round_trip_us": 1500, "version": HOSTILE}]}
     evil["cache"]["folders"][0]["serving"] = False
     evil["cache"]["what_if"] = {"reads": 9, "hit_ratio": .5, **{n: {"hit_ratio": r} for n, r in (("half", .25), ("double", .75), ("fourfold", .875))}}
     evil["origins"][0]["state"] = "fails"
@@ -270,7 +272,8 @@ with Story("b33 a page for people who would rather look", seconds=300) as story:
                (HOSTILE, float(re.search(r'^penstock_bucket_reads_total{bucket="pile"} (\d+)', metrics, re.M)[1])))
     story.fact("what would be hidden, or turn the line around, is shown", "\\u{202e}\\u{200b}" in bad.text("#buckets"), bad.text("#buckets"))
     story.same("peers are shown when there are any", table(bad, "peers"),
-               [{"name": HOSTILE, "from": str(5 << 20), "owned share": "0.25", "breaker": "open"}])
+               [{"Node": HOSTILE, "State": "away", "Owns": "0.25", "From it": str(5 << 20), "To it": "7", "Questions": "3", "Failed": "2",
+                 "Round trip": "0.0015", "Version": HOSTILE}])
     story.same("... and the hit ratios of other sizes", [number(r["Hits, about"]) for r in table(bad, "sizes")], [.25, .5, .75, .875])
     bad.picture("page-hostile.png")
     for what, script in (("HTML from a text", "document.body.innerHTML = '<b>x</b>'"),
