@@ -94,19 +94,15 @@ static bool ask_peers(struct fetch *fetch, uint64_t first, uint64_t end)
     struct cache *cache = fetch->inflight->cache;
     struct origin *origin = fetch->inflight->rules->origin;
     const struct fetch_question *asked = &fetch->asked;
-    struct origin_health health;
+    slice identity;
     fetch->request.at_peers = false;
-    if (!peers_answer(cache->peers) || asked->kind != FETCH_GET || !asked->known_metadata ||
-        asked->proof || asked->as.for_peer || fetch->answered || end == NO_END ||
-        !learn_has_strong_etag(fetch->metadata) || !origin_knows_identities(origin) ||
-        peers_segment_end(first) < end)
-        return false;
-    origin_health(origin, &fetch->request.arena, &health);
-    if (!health.keys.name.len)    /* the owner of a segment reads with these credentials */
+    if (asked->kind != FETCH_GET || !asked->known_metadata || asked->proof || asked->as.for_peer ||
+        fetch->answered || end == NO_END || peers_segment_end(first) < end ||
+        share_why_not(cache, origin, fetch->metadata, &fetch->request.arena, &identity))
         return false;
     fetch->request.at_peers = peers_start(cache->peers, origin, &fetch->request.call,
                                           &(struct peer_question){
-        .place.version = fetch->inflight->name.version, .identity = health.keys.name,
+        .place.version = fetch->inflight->name.version, .identity = identity,
         .etag = fetch->metadata->etag, .first = first, .end = end });
     return fetch->request.at_peers;
 }

@@ -19,6 +19,16 @@ static bool is_in_flight(struct get *get)
     return found;
 }
 
+static const char *why_no_peers(const struct get *get, const struct metadata *metadata)
+{
+    struct arena keep = { 0 };
+    slice ignored;
+    const char *why = share_why_not(get->of.loop->cache, get->ask.rules->origin, metadata,
+                                    &keep, &ignored);
+    arena_free(&keep);
+    return why;
+}
+
 static void add_facts(const struct metadata *metadata, struct get_forecast *ret)
 {
     uint32_t granted = atomic_load(&metadata->granted);
@@ -44,6 +54,8 @@ enum err get_forecast(struct get *get, struct get_forecast *ret)
         .all_permitted = !origin_knows_identities(get->ask.rules->origin),
         .permitted_s = until_ms > now_ms ? (int64_t)((until_ms - now_ms + 999) / 1000) : 0,
         .in_flight = is_in_flight(get),
+        .peers = get->of.loop->cache->peers,
+        .why_no_peers = why_no_peers(get, get->metadata), .why_no_fleet = why_no_peers(get, NULL),
     };
     if (!get->metadata)
         return OK;

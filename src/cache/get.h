@@ -100,6 +100,9 @@ struct get_forecast {
     int64_t permitted_s;              /* the right to read is still proved for so long; 0: not */
     bool all_permitted;               /* the origin knows no identities: no proof is needed */
     bool in_flight;                   /* a fetch of the object is in progress */
+    struct peers *peers;              /* NULL: there are none */
+    /* Why they are not asked for bytes of this version, and of any object of its origin; or NULL. */
+    const char *why_no_peers, *why_no_fleet;
     /* Of the metadata, if there is any. As this process knows it: the index may get it later. */
     bool proved;                      /* needs no revalidation because of an unclean stop */
     bool refused;                     /* the latest answer to the shared identity was a refusal */

@@ -111,6 +111,10 @@ static void print_facts(const json_t *root, struct arena *keep)
     print_fact("freshness", rules_of(root, keep));
     print_fact("permission", permission_of(json_object_get(root, "permission"), keep));
     print_fact("origin", text_of(root, "origin", keep));
+    const json_t *peers = json_object_get(root, "peers");
+    if (peers)
+        print_fact("peers", arena_printf(keep, "%s: %.*s", is_set(peers, "asked") ? "asked first"
+                                         : "not asked", SLICE_ARG(text_of(peers, "why", keep))));
     if (!json_object_get(metadata, "etag") && !json_object_get(metadata, "etag_url"))
         return;
     print_fact("etag", text_of(metadata, "etag", keep));
@@ -154,6 +158,26 @@ static slice place_of(const json_t *root, const json_t *row, struct arena *keep)
                : place;
 }
 
+/* ---- other nodes ---- */
+
+static void print_peers(const json_t *root, struct arena *keep)
+{
+    const json_t *peers = json_object_get(root, "peers");
+    json_t *row;
+    size_t i;
+    if (!peers)    /* the setting is empty, or the service is older */
+        return;
+    printf("\n%-25s  %-22s  %s\n", "BYTES", "OWNER", "SECOND");
+    json_array_foreach(json_object_get(peers, "segments"), i, row)
+        printf("%-25.*s  %-22.*s  %.*s%s\n",
+               SLICE_ARG(arena_printf(keep, "%" PRIu64 "-%" PRIu64, lines_number(row, "first"),
+                                      lines_number(row, "end") - 1)),
+               SLICE_ARG(text_of(row, "owner", keep)), SLICE_ARG(text_of(row, "second", keep)),
+               is_set(row, "cached") ? " (cached here)" : "");
+    if (is_set(peers, "more_segments"))
+        puts("... (there are further segments: to see them, give a --range)");
+}
+
 static void print_records(const json_t *root, struct arena *keep)
 {
     const json_t *bytes = json_object_get(root, "bytes");
@@ -181,6 +205,7 @@ static int print(const struct server *server, slice body, struct arena *keep)
         printf("%.*s\n", SLICE_ARG(show_s3(keep, server->of.bucket, server->of.key)));
         print_facts(root, keep);
         print_records(root, keep);
+        print_peers(root, keep);
     }
     json_decref(root);
     return good ? EXIT_GOOD : lines_malformed(server);

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "front/explaining.h"
 #include "front/own_list.h"
 #include "s3/encode.h"
 #include "store/explain.h"
@@ -31,14 +32,6 @@ struct explain {
     struct own_list *listed;          /* the object that the client may know of; NULL: any */
     struct get *get;                  /* NULL: the right is not proved yet */
     struct s3_range range;
-};
-
-/* The bytes that are asked for, and how many of them the cache has. */
-struct explain_bytes {
-    uint64_t first, end;              /* the wanted bytes */
-    uint64_t examined;                /* the end of the bytes that were counted */
-    uint64_t cached;                  /* the counted bytes that the cache has */
-    bool outside;                     /* the object has no byte of the range: 416 */
 };
 
 /* ---- the document ---- */
@@ -347,6 +340,7 @@ static json_t *document(const struct explain *explain, const struct get_forecast
     if (found.examined < found.end)
         set_number(bytes, "examined", found.examined);
     json_object_set_new(to, "bytes", bytes);
+    explain_peers(to, call, forecast, &explain->range, &found);
     return to;
 }
 
@@ -398,7 +392,9 @@ static void step(void *arg)
     if (!explain->get || get_forecast(explain->get, &forecast) != OK)
         return;
     if (!may_know(explain, &forecast))
-        forecast = (struct get_forecast){ .all_permitted = forecast.all_permitted };
+        forecast = (struct get_forecast){ .all_permitted = forecast.all_permitted,
+                                          .peers = forecast.peers,
+                                          .why_no_peers = forecast.why_no_fleet };
     reply(explain, &forecast);
 }
 

@@ -1,0 +1,30 @@
+/* share.c - whether the bytes of an object may come from other nodes.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The fetch that asks (fetch.c) and the explanation of a get (forecast.c) use the same rule. Threads:
+ * any. */
+#include "cache/inside.h"
+
+static slice owner_of_keys(struct origin *origin, struct arena *keep)
+{
+    struct origin_health health;
+    origin_health(origin, keep, &health);
+    return health.keys.name;
+}
+
+const char *share_why_not(const struct cache *cache, struct origin *origin,
+                          const struct metadata *metadata, struct arena *keep,
+                          slice *ret_identity)
+{
+    *ret_identity = S("");
+    if (!peers_answer(cache->peers))
+        return "no other node answers";
+    if (!origin_knows_identities(origin))
+        return "the origin is a directory, whose objects nodes do not share";
+    if (metadata && !learn_has_strong_etag(metadata))
+        return "the object has no strong ETag, so nodes can't be sure that they mean the same version";
+    *ret_identity = owner_of_keys(origin, keep);
+    if (!ret_identity->len)    /* the owner of a segment reads with these credentials */
+        return "Penstock has no credentials of its own for this origin";
+    return NULL;
+}

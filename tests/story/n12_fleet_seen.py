@@ -1,0 +1,212 @@
+"""Operators make certificates, and see the fleet: keygen, `penstock peers`, metrics, the page, and the owner in explain."""
+import stat
+
+from chromium import *
+from peering import FLEET, Fleet, Peer
+
+KEYS = [f"bucket/size-{20_000 + n}-{n}" for n in range(40)]
+TWO = f"bucket/two/size-{12 * MIB}-x"
+
+
+NO_FILE = {"PENSTOCK_CONFIG": "/nonexistent"}
+NO_ROOM = ["bash", "-c", "trap '' XFSZ; ulimit -f 0; exec \"$@\"", "keygen"]    # a file may have no byte
+
+
+def keygen(*args, before=()):
+    return run([*before, PENSTOCK, "peers", "keygen", *args], NO_FILE)
+
+
+def files(folder):
+    found = {}
+    for name in sorted(os.listdir(folder)):
+        with open(os.path.join(folder, name)) as f:
+            found[name] = f.read()
+    return found
+
+
+def pasted(out):
+    """The settings that keygen prints, as a person copies them."""
+    return json.loads("{" + "".join(line for line in out.splitlines() if line.startswith('       "')) + "}")
+
+
+def certificates(story, keys):
+    """What keygen writes, and never overwrites."""
+    status, out, err = keygen(keys)
+    story.same("keygen makes a folder", (status, err, sorted(os.listdir(keys))), (0, "", ["ca.key", "ca.pem", "node.pem"]))
+    story.same("... which only its owner may read", [stat.S_IMODE(os.stat(os.path.join(keys, n)).st_mode) for n in ("", "ca.key", "node.pem")],
+               [0o700, 0o600, 0o600])
+    made = files(keys)
+    settings = pasted(out)
+    story.same("it says which settings", sorted(settings), ["peer_listen", "peer_name", "peer_tls_ca_file", "peer_tls_cert_file", "peers"])
+    for what, args, words in (("twice", (), "exists, and keygen never overwrites"),
+                              ("another name", ("--node", "b", "--peer-name", "other.internal"), f"signs for the name {FLEET} alone"),
+                              ("a node that is a path", ("--node", "../b"), "--node must be a file name"),
+                              ("no days", ("--days", "0"), "--days must be 1 to 3650"),
+                              ("days that are none", ("--days", "x"), "--days must be 1 to 3650"),
+                              ("a name that is none", ("--node", "b", "--peer-name", "a,DNS:b"), "host name")):
+        status, _, err = keygen(keys, *args)
+        story.fact(f"{what}: refused", status and words in err and files(keys) == made, (status, err))
+    story.same("a second node, by the same CA", (keygen(keys, "--node", "second", "--days", "1")[0], sorted(os.listdir(keys))),
+               (0, ["ca.key", "ca.pem", "node.pem", "second.pem"]))
+    story.same("... the other files are as they were", {n: t for n, t in files(keys).items() if n in made}, made)
+    for name in ("node", "second"):
+        shown = run(["openssl", "x509", "-in", os.path.join(keys, f"{name}.pem"), "-noout", "-text"])[1]
+        story.fact(f"{name} has the one name of the fleet", f"DNS:{FLEET}\n" in shown and "CA:FALSE" in shown, shown)
+        story.same("... and OpenSSL verifies it", run(["openssl", "verify", "-x509_strict", "-CAfile", os.path.join(keys, "ca.pem"), os.path.join(keys, f"{name}.pem")])[0], 0)
+    story.fact("the CA may sign for that name alone", f"Permitted:\n                  DNS:{FLEET}" in
+               run(["openssl", "x509", "-in", os.path.join(keys, "ca.pem"), "-noout", "-text"])[1])
+    return settings
+
+
+def trouble(story):
+    """Folders that can't be used; nothing is left behind."""
+    open(story.path("file"), "w").close()
+    status, _, err = keygen(story.path("file"))
+    story.fact("a file in place of the folder", status == 1 and "can't make" in err, err)
+    status, _, err = keygen(story.path("full"), before=NO_ROOM)
+    story.fact("no room: it says so", status == 1 and "can't write" in err and "Make room" in err, err)
+    story.same("... and leaves no half of a key", os.listdir(story.path("full")), [])
+    keygen(story.path("lost"))
+    for name in ("ca.key", "ca.pem"):
+        text = files(story.path("lost"))[name]
+        os.remove(story.path(f"lost/{name}"))
+        status, _, err = keygen(story.path("lost"), "--node", "b")
+        story.fact(f"without {name}", status == 1 and f"and not {name}" in err, err)
+        with open(story.path(f"lost/{name}"), "w") as f:
+            f.write("nothing")
+        status, _, err = keygen(story.path("lost"), "--node", "b")
+        story.fact(f"a {name} that is none", status == 1 and "can't be used" in err, err)
+        with open(story.path(f"lost/{name}"), "w") as f:
+            f.write(text)
+    keygen(story.path("third"))
+    shutil.copy(story.path("third/ca.key"), story.path("lost/ca.key"))
+    status, _, err = keygen(story.path("lost"), "--node", "b")
+    story.fact("the key of another CA", status == 1 and "the key is not that of the certificate" in err, err)
+    status, _, err = keygen()
+    story.fact("no folder", status == 2 and "the folder is missing" in err, err)
+
+
+def status_of(node):
+    return json.loads(plain(node.admin_port, "GET", "/status").body)
+
+
+def rows_of(node):
+    return {row["address"]: row for row in status_of(node)["peers"]}
+
+
+def labels(node, name):
+    return {label: int(value) for label, value in re.findall(rf'^penstock_peer_{name}{{peer="([^"]+)"}} (\d+)$',
+                                                             plain(node.admin_port, "GET", "/metrics").body.decode(), re.M)}
+
+
+def peers(node, *args):
+    return run([PENSTOCK, "peers", "--url", f"http://127.0.0.1:{node.admin_port}", *args], NO_FILE)
+
+
+def explain(node, key, **query):
+    return json.loads(node.ask("GET", key, query=[("penstock-explain", ""), *query.items()]).body)["peers"]
+
+
+with Story("n12 the fleet as operators see it", seconds=120) as story:
+    keys = story.path("keys")
+    settings = certificates(story, keys)
+    trouble(story)
+    story.same("another fleet, for the same name", keygen(story.path("other"))[0], 0)
+
+    origin = story.origin()
+    ports = [free_port() for _ in range(3)]
+    addresses = [f"127.0.0.1:{port}" for port in ports]
+    settings |= {"peers": ",".join(addresses), "peer_tls_cert_file": f"{keys}/node.pem", "peer_tls_ca_file": f"{keys}/ca.pem"}
+    weights, nodes = (100, 300, 100), []
+    for i, address in enumerate(addresses):
+        mine = {**settings, "peer_listen": address, "peer_weight": weights[i]}
+        if i == 2:    # it trusts the fleet, which does not trust it
+            mine["peer_tls_cert_file"] = story.path("other/node.pem")
+        nodes.append(story.penstock(origin=origin.url, cache_dir=story.path(f"cache-{i}"), **mine))
+    a, b, stranger = nodes
+    for node in (a, b):
+        wait_for("two nodes with the files of keygen know each other", lambda: node.metric("penstock_peers") == 1)
+        wait_for("... and themselves", lambda: "this node" in [row["state"] for row in status_of(node)["peers"]])
+    wait_for("all have tried", lambda: all(row["since"] != "never" for node in nodes for row in status_of(node)["peers"]))
+
+    # ---- certificates of another CA ----
+    refused = wait_for("the third is left alone", lambda: "certificate" in (row := rows_of(a)[addresses[2]])["why"] and row)
+    story.fact("... for its certificate, and what to do", refused["state"] == "away" and "its certificate is refused: sign it" in refused["why"] and
+               "peer_tls_ca_file" in refused["why"], refused)
+    refused = wait_for("it finds nobody", lambda: "certificate" in (row := rows_of(stranger)[addresses[0]])["why"] and row)
+    story.fact("... since the others refuse its own", refused["state"] == "away" and "it refuses the certificate of this node" in refused["why"], refused)
+    story.same("it asks nobody", stranger.metric("penstock_peers"), 0)
+
+    # ---- owners ----
+    owners = {key: explain(a, key)["segments"][0] for key in KEYS}
+    story.same("both nodes name the same owners", {key: (s["owner_node"], s["second_node"]) for key, s in owners.items()},
+               {key: ((s := explain(b, key)["segments"][0])["owner_node"], s["second_node"]) for key in KEYS})
+    ids = {address: row["node"] for address, row in rows_of(a).items()}
+    story.same("... by the ids of the nodes", {s["owner_node"] for s in owners.values()}, {ids[addresses[0]], ids[addresses[1]]})
+    mine = [key for key in KEYS if owners[key]["owner"] == "this node"]
+    story.fact("the weights count", 2 <= len(mine) <= 20, len(mine))
+    told = {key: explain(a, key) for key in KEYS}
+    story.same("who is not asked", {key for key in KEYS if not told[key]["asked"]}, set(mine))
+    story.fact("... and why", all("this node is the owner" in told[key]["why"] for key in mine), told)
+    asked = a.metric("penstock_peers_asked_total")
+    for key in KEYS:
+        story.bytes(f"{key} is read", a.get(key), key, 0, int(key.split("-")[1]))
+    story.same("what explain said is what happened", a.metric("penstock_peers_asked_total") - asked, len(KEYS) - len(mine))
+    a.wait_cached(*KEYS)
+    story.same("cached, nobody is asked", (explain(a, KEYS[0])["asked"], explain(a, KEYS[0])["why"]), (False, "all wanted bytes are cached"))
+    story.bytes("a part", a.get(TWO, 0, 99), TWO, 0, 100)
+    wait_for("the metadata is known", lambda: len(explain(a, TWO)["segments"]) == 2)
+    told = explain(a, TWO)
+    story.same("each segment has an owner", [(s["first"], s["end"]) for s in told["segments"]], [(0, 8 * MIB), (8 * MIB, 12 * MIB)])
+    story.same("a range names its own", [s["first"] for s in explain(a, TWO, range=f"{9 * MIB}-{9 * MIB + 9}")["segments"]], [9 * MIB])
+    status, out, err = run([PENSTOCK, "explain", f"s3://{TWO}"], {**a.client_env(), **NO_FILE})
+    story.fact("the command names them", status == 0 and "\npeers " in out and re.search(r"\n8388608-12582911 +(this node|127\.0\.0\.1:\d+) +\S", out), out)
+    alone = story.penstock(origin=origin.url, cache_dir=story.path("alone"))
+    reply = json.loads(alone.ask("GET", KEYS[0], query=[("penstock-explain", "")]).body)
+    story.same("without peers, it says nothing of them", "peers" in reply, False)
+
+    # ---- bytes from and to ----
+    status = status_of(a)
+    row, back = rows_of(a)[addresses[1]], rows_of(b)[addresses[0]]
+    wanted = sum(int(key.split("-")[1]) for key in KEYS if key not in mine)
+    story.fact("bytes from the owner", wanted <= row["from_bytes"] == a.metric("penstock_peers_bytes_total"), (wanted, row))
+    story.same("... are those that it sent", (back["to_bytes"], back["answered"]), (row["from_bytes"], row["asked"]))
+    story.same("the shares are those of the weights", (status["fleet"]["share"], row["share"]), (.25, .75))
+    story.fact("round trip, version and protocol are known", row["round_trip_us"] > 0 and row["version"] and row["protocol"] == 1, row)
+    story.same("the metrics have them by address", (labels(a, "from_bytes_total"), labels(b, "to_bytes_total"), labels(a, "up")),
+               ({addresses[1]: row["from_bytes"], addresses[2]: 0, "other": 0}, {addresses[0]: row["from_bytes"], addresses[2]: 0, "other": 0},
+                {addresses[1]: 1, addresses[2]: 0}))
+    beside = Fleet(story)
+    beside.authority.file = f"{keys}/ca.pem"
+    answer = Peer(ports[1], beside.tls((f"{keys}/second.pem",)), origin.url).ask(KEYS[0], 0, int(KEYS[0].split("-")[1]))
+    story.fact("a node on no list is answered", answer.ended and not answer.wrong, answer)
+    wait_for("... and counted apart", lambda: status_of(b)["fleet"]["strangers"] == {"answered": 1, "to_bytes": len(answer.body)})
+    story.same("... as other", labels(b, "to_bytes_total")["other"], len(answer.body))
+
+    # ---- the command, stat, the page ----
+    status, out, err = peers(a)
+    story.same("penstock peers", (status, err), (0, ""))
+    story.fact("... says how many answer", f"fleet      {FLEET}: 1 of 2 other nodes answer\n" in out and "owns 25 % of the segments" in out, out)
+    story.fact("... has a line for each node", all(re.search(rf"\n{address} +\S+ +{state}", out) for address, state in zip(addresses, ("this node", "answers", "away"))), out)
+    story.fact("... and why one is left alone", "left alone, and tried again in" in out and "its certificate is refused" in out, out)
+    story.fact("... in 120 columns", max(len(line) for line in out.splitlines() if "left alone" not in line) <= 120, out)
+    given = json.loads(peers(a, "--json")[1])
+    story.same("... as JSON, the same", ([r["from_bytes"] for r in given["peers"]], given["fleet"]["node"]), ([r["from_bytes"] for r in status_of(a)["peers"]], ids[addresses[0]]))
+    status, out, err = peers(alone)
+    story.fact("a node without peers says what to do", status == 1 and "its setting peers is empty" in err and "keygen" in err, err)
+    story.same("a wrong word", peers(a, "--json")[0] or run([PENSTOCK, "peers", "nodes"])[0], 2)
+    out = run([PENSTOCK, "stat", "--url", f"http://127.0.0.1:{a.admin_port}"])[1]
+    story.fact("stat has a line of them", "\npeers      1 of 2 other nodes answer; " in out, out)
+    story.same("the address of the listener is not lost", status_of(a)["fleet"]["listen"], addresses[0])
+
+    story.same("a node stops", b.stop(), 0)
+    wait_for("it is left alone", lambda: rows_of(a)[addresses[1]]["state"] == "away")
+    story.fact("... and owns nothing", rows_of(a)[addresses[1]]["share"] == 0 and status_of(a)["fleet"]["share"] == 1, status_of(a)["peers"])
+    tab = Chromium(story).open(f"http://127.0.0.1:{a.admin_port}/")
+    tab.wait("the page shows the nodes", "!main.hidden && !document.getElementById('peers-panel').hidden")
+    shown = tab.run("[...document.getElementById('peers').tBodies[0].rows].map(row => [...row.cells].map(cell => cell.firstChild.value))")
+    story.same("... their states and bytes", [(r[0], r[1], r[3]) for r in shown], [(r["address"], r["state"], str(r["from_bytes"])) for r in status_of(a)["peers"]])
+    story.fact("... and how many answer", "0 of 2 other nodes answer" in tab.text("#peers-note"), tab.text("#peers-note"))
+    for width in (1280, 375):
+        tab.looks(width)
+        tab.picture(f"peers-{width}.png")
