@@ -146,7 +146,7 @@ class Fleet:
             moving.append([flow, limit, 0.0, min(need, self.connection) if flow.source == ORIGIN else need])
             ins[flow.to] += 1
             outs[flow.source] += 1
-        hungry = moving
+        hungry, least = moving, min(self.nic, self.origin) / 1000
         for _ in range(ROUNDS):
             fair_in = [left / n if n else 0 for left, n in zip(left_in, ins)]
             fair_out = [left / n if n else 0 for left, n in zip(left_out, outs)]
@@ -165,7 +165,7 @@ class Fleet:
                 else:
                     ins[to] -= 1
                     outs[source] -= 1
-            hungry = rest
+            hungry = [item for item in rest if left_in[item[0].to] > least and left_out[item[0].source] > least]
         return moving
 
     def move(self, moving, end, came):
