@@ -3,10 +3,12 @@
  *
  *     fleet --ports P,P,... --path FORMAT --objects N --bytes N [--conns 8] [--requests N]
  *           [--large FORMAT --large-objects N --large-bytes N] [--large-conns 1]
- *           [--seed N] [--apart 0] [--sign ACCESS:SECRET] [--pid P --signal S --after N]
+ *           [--rate N] [--seed N] [--apart 0] [--sign ACCESS:SECRET]
+ *           [--pid P --signal S --after N]
  *
  * Each port is a node, with clients of its own: `conns` connections read the small objects once
- * each, in an order by chance; with more `requests` than objects, each GET draws its object.
+ * each, in an order by chance. With more `requests` than objects, the other GETs are repetitions,
+ * evenly among the first reads. --rate: at most so many of these GETs a second and node.
  * `large-conns` connections read the large objects, one after another. --apart 1: each node has an
  * order of its own, otherwise all have the same. FORMAT has one %u, the object's number. All bytes
  * are compared with those of the scripted origin. After so many small GETs of all nodes, the
@@ -47,13 +49,14 @@ static struct node {
     struct signer signer;
     uint64_t begun[KINDS], ended, failed, bytes;
     uint32_t *order[KINDS];
+    double due_ms;                        /* when its next small GET may begin */
     double ended_ms;                      /* when its last request ended */
 } nodes[NODES_MAX];
 
 struct conn {
     struct node *node;
     int kind;
-    bool is_open, in_body;
+    bool is_open, in_body, waits;         /* waits: for its turn by the rate */
     uint64_t left;                        /* bytes of the body still to come */
     double heard_ms;                      /* when the last byte came, or the request was sent */
     struct http http;
@@ -63,7 +66,7 @@ struct conn {
 
 static size_t node_count, busy;
 static uint64_t small_ended, failures, wrongs;
-static double began_ms;
+static double began_ms, gap_ms;           /* between two small GETs of a node */
 static int epoll;
 
 static struct {
@@ -103,11 +106,16 @@ static void ask(struct conn *conn)
     struct node *node = conn->node;
     const struct kind *kind = &kinds[conn->kind];
     char request[REQUEST_BYTES_MAX];
-    conn->is_open = conn->in_body = false;
+    conn->is_open = conn->in_body = conn->waits = false;
     if (node->begun[conn->kind] == kind->requests) {
         busy--;
         return;
     }
+    if (conn->kind == SMALL && now_ms() < node->due_ms) {
+        conn->waits = true;
+        return;
+    }
+    node->due_ms += conn->kind == SMALL ? gap_ms : 0;
     unsigned number = node->order[conn->kind][node->begun[conn->kind]++];
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
@@ -216,6 +224,19 @@ static void readable(struct conn *conn)
         ended(conn);
 }
 
+/* Returns for how long nothing is due. */
+static int ask_those_due(struct conn *all, size_t count)
+{
+    double soon_ms = LOOK_MS;
+    for (size_t i = 0; i < count; i++)
+        if (all[i].waits && all[i].node->due_ms <= now_ms())
+            ask(&all[i]);
+    for (size_t i = 0; i < count; i++)
+        if (all[i].waits && all[i].node->due_ms - now_ms() < soon_ms)
+            soon_ms = all[i].node->due_ms - now_ms();
+    return soon_ms > 0 ? (int)soon_ms + (gap_ms > 0) : 0;
+}
+
 static void look_for_silent(struct conn *all, size_t count)
 {
     for (size_t i = 0; i < count; i++)
@@ -242,21 +263,27 @@ static void kinds_make(int argc, char **argv)
     if (!small->format || !small->objects || !small->bytes || !large->objects ||
         (large->format && !large->bytes))
         die("see the head of tests/bench/fleet.c");
+    uint64_t rate = flag_number(argc, argv, "rate", 0);
+    gap_ms = rate ? 1e3 / (double)rate : 0;
     told_signal.pid = (pid_t)flag_number(argc, argv, "pid", 0);
     told_signal.number = (int)flag_number(argc, argv, "signal", SIGKILL);
     told_signal.after = flag_number(argc, argv, "after", 0);
 }
 
-/* The objects that a node reads, in order. */
+/* The objects that a node reads, in order: first reads, and between them repetitions. */
 static uint32_t *order_make(const struct kind *kind, uint64_t seed)
 {
-    bool draws = kind->requests > kind->objects;
-    size_t count = draws ? kind->requests : kind->objects;
-    uint32_t *order = calloc(count, sizeof(*order));
-    for (size_t i = 0; i < count; i++)
-        order[i] = draws ? (uint32_t)(random_next(&seed) % kind->objects) : (uint32_t)i;
-    if (!draws)
-        shuffle(order, count, seed);
+    uint32_t *first = calloc(kind->objects, sizeof(*first));
+    uint32_t *order = calloc(kind->requests, sizeof(*order));
+    size_t read = 0;
+    for (size_t i = 0; i < kind->objects; i++)
+        first[i] = (uint32_t)i;
+    shuffle(first, kind->objects, seed);
+    for (size_t i = 0; i < kind->requests; i++) {
+        bool is_new = read < kind->objects && read * kind->requests <= i * kind->objects;
+        order[i] = is_new ? first[read++] : first[random_next(&seed) % read];
+    }
+    free(first);
     return order;
 }
 
@@ -329,11 +356,13 @@ int main(int argc, char **argv)
     epoll = epoll_create1(EPOLL_CLOEXEC);
     struct conn *all = conns_make(&count);
     double looked_ms = began_ms = now_ms();
+    for (size_t i = 0; i < node_count; i++)
+        nodes[i].due_ms = began_ms;
     for (size_t i = 0; i < count; i++)
         ask(&all[i]);
     while (busy) {
         struct epoll_event events[64];
-        int ready = epoll_wait(epoll, events, 64, LOOK_MS);
+        int ready = epoll_wait(epoll, events, 64, ask_those_due(all, count));
         for (int i = 0; i < ready; i++)
             readable(events[i].data.ptr);
         if (now_ms() - looked_ms < LOOK_MS)

@@ -11,13 +11,14 @@ the busiest node sent to its peers, against the mean; beside the same of tests/p
 against the simulation. cpu: of all nodes. idle: the share of the processors' time that nobody used. Below 0.15, the
 figures are the machine's, and not the fleet's.
 
-`kill`, `stop`: 4 nodes. The clients of three of them make 100,000 GETs, and read 16 objects of 24 MiB. After a fifth of
-the GETs, the fourth node, which owns a quarter of all, is killed (SIGKILL), or stopped (SIGSTOP). The baseline is the
-same load while the fourth node lives. errors: GETs that failed, or got wrong bytes. silence_ms: the longest time
-without a byte on a connection with an open request; silence_more_ms: by how much it is longer than that of the
-baseline. origin_bytes: those beyond the baseline's, against the share of the fourth node, a quarter of one copy.
-rebalance_bytes: bytes between nodes while nobody reads, after the fourth node has come back (killed: a new process with
-the same cache).
+`kill`, `stop`: 4 nodes. The clients of three of them make 100,000 GETs of 10,000 objects of 32 KiB, 800 a second each,
+first reads and repetitions. They also read 16 objects of 24 MiB, of which the origin gives 4 MB/s a connection, so that
+such reads are always in progress. After half of the GETs, the fourth node, which owns a quarter of all, is killed
+(SIGKILL), or stopped (SIGSTOP). The baseline is the same load while the fourth node lives. errors: GETs that failed, or
+got wrong bytes. silence_ms: the longest time without a byte on a connection with an open request; silence_more_ms: by
+how much it is longer than that of the baseline. origin_bytes: those beyond the baseline's, against the share of the
+fourth node, a quarter of one copy. rebalance_bytes: bytes between nodes while nobody reads, after the fourth node has
+come back (killed: a new process with the same cache).
 """
 
 import os
@@ -45,9 +46,10 @@ SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
 class Load:
     """What the clients of each node read."""
 
-    def __init__(self, objects, size, large, large_size, gets=0, conns=8):
+    def __init__(self, objects, size, large, large_size, gets=0, rate=0, conns=8):
         self.objects, self.size, self.large, self.large_size = objects, size, large, large_size
         self.gets, self.conns = gets, conns    # gets: of each node; 0: each small object once
+        self.rate = rate                       # GETs a second and node; 0: as fast as it goes
 
     @property
     def bytes(self):
@@ -55,13 +57,14 @@ class Load:
 
     def flags(self, place):
         return {"path": f"/bench/{place}/size-{self.size}-%05u", "objects": self.objects, "bytes": self.size,
-                "requests": self.gets or self.objects, "conns": self.conns, "large-objects": self.large,
-                "large": f"/bench/{place}/large/size-{self.large_size}-%05u", "large-bytes": self.large_size}
+                "requests": self.gets or self.objects, "conns": self.conns, "rate": self.rate,
+                "large": f"/bench/{place}/large/size-{self.large_size}-%05u", "large-bytes": self.large_size,
+                "large-objects": self.large}
 
 
 FULL_START, QUICK_START = Load(2000, 100 * KIB, 1, 512 * MIB), Load(200, 100 * KIB, 1, 48 * MIB)
-FULL_DEATH = Load(10000, 32 * KIB, 16, 24 * MIB, gets=33334, conns=16)
-QUICK_DEATH = Load(600, 32 * KIB, 2, 24 * MIB, gets=2000, conns=16)
+FULL_DEATH = Load(10000, 32 * KIB, 16, 24 * MIB, gets=33334, rate=800, conns=16)
+QUICK_DEATH = Load(600, 32 * KIB, 2, 24 * MIB, gets=2000, rate=500, conns=16)
 
 
 class Fleet:
@@ -204,7 +207,7 @@ def death(stage, origin, authority, load, place, case):
     """The load while the fourth node lives (case None), or dies."""
     fleet = Fleet(stage, origin, authority, 4)
     dead = fleet.nodes[-1]
-    how = {"pid": dead.pid, "signal": int(SIGNALS[case]), "after": 3 * load.gets // 5} if case else {}
+    how = {"pid": dead.pid, "signal": int(SIGNALS[case]), "after": 3 * load.gets // 2} if case else {}
     try:
         lasting = fleet.nodes[:-1]
         done = counted(origin, lasting, lambda: clients(lasting, load, place, apart=1, seconds=240, **how),
@@ -228,7 +231,7 @@ def beyond(runs, others, name):
 
 def deaths(figures, stage, authority, quick, pairs, cases):
     load = QUICK_DEATH if quick else FULL_DEATH
-    origin, share = stage.origin(SLOW, "bandwidth=60000000"), load.bytes / 4
+    origin, share = stage.origin(SLOW, "match=bench/*/large/*", "bandwidth=4000000"), load.bytes / 4
     runs = {case: [] for case in (None, *cases)}
     for pair in range(pairs):
         turns = list(runs)
