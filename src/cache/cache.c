@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/metric.h"
+#include "base/raise.h"
 #include "cache/fresh.h"
 #include "cache/inside.h"
 #include "cache/lists.h"
@@ -63,6 +64,11 @@ struct peers *cache_peers(struct cache *cache)
 bool cache_is_older(const struct cache *cache, uint64_t at_ms)
 {
     return !cache->began_empty || at_ms >= cache->began_ms;
+}
+
+void cache_purge_begins(struct cache *cache)
+{
+    raise_64(&cache->purged_ms, ageing_ms());
 }
 
 void cache_stop(struct cache *cache)

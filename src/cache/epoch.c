@@ -9,6 +9,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/guard.h"
 #include "base/raise.h"
 #include "cache/alias.h"
@@ -18,6 +19,7 @@
 static struct {
     struct epoch_pair pair;
     atomic_ullong moved;      /* the moment of the last change */
+    _Atomic uint64_t moved_ms;    /* its ageing time */
     _Atomic uint64_t latest;  /* the highest number of a write */
 } epochs[EPOCHS];    /* process-wide; a page that was never touched takes no memory */
 
@@ -45,6 +47,12 @@ bool epoch_write_is_latest(const struct object_id *id, uint64_t number)
 static void note_moment(const struct object_id *id)
 {
     atomic_store(&epochs[row_of(id)].moved, atomic_fetch_add(&moments, 1) + 1);
+    raise_64(&epochs[row_of(id)].moved_ms, ageing_ms());
+}
+
+uint64_t epoch_moved_ms(const struct object_id *id)
+{
+    return atomic_load(&epochs[row_of(id)].moved_ms);
 }
 
 void epoch_write_begins(const struct object_id *id, uint64_t number)

@@ -50,6 +50,9 @@ void fetch_free(struct fetch *fetch)
 
 /* ---- asking ---- */
 
+/* Nodes know the age of an answer to a second. A younger one is better asked of the origin. */
+#define AGE_MAX_LEAST_MS 2000u
+
 static slice query_of(struct fetch *fetch)
 {
     struct text query = text_in(&fetch->request.arena);
@@ -86,24 +89,36 @@ static bool is_awaited(struct origin_call *call)
     return awaited;
 }
 
-/* Asks other nodes first, if this fetch is for bytes of a version that the origin has named. A fetch
- * that asks again, because its answer was cut, asks the origin. Returns false if the origin must be
- * asked. */
+/* Sets the ETag of the version that the origin has named, or how old an answer may be that names a
+ * version itself. Returns false if other nodes must not be asked. */
+static bool may_ask_peers(const struct fetch *fetch, struct peer_question *ret)
+{
+    const struct fetch_question *asked = &fetch->asked;
+    if (asked->kind != FETCH_GET || asked->proof || asked->as.for_peer || fetch->answered)
+        return false;
+    if (!asked->known_metadata) {
+        ret->end = MIN(ret->end, peers_segment_end(ret->first));
+        ret->max_age_ms = permit_age_max_ms(fetch);
+        return asked->span.segment && !identity_id(asked->as.who) &&
+               ret->max_age_ms >= AGE_MAX_LEAST_MS;
+    }
+    ret->etag = fetch->metadata->etag;
+    return ret->end != NO_END && peers_segment_end(ret->first) >= ret->end;
+}
+
+/* Asks other nodes before the origin. A fetch that asks again, because its answer was cut, asks the
+ * origin. Returns false if the origin must be asked. */
 static bool ask_peers(struct fetch *fetch, uint64_t first, uint64_t end)
 {
     struct cache *cache = fetch->inflight->cache;
     struct origin *origin = fetch->inflight->rules->origin;
-    const struct fetch_question *asked = &fetch->asked;
-    slice identity;
+    struct peer_question question = { .place.version = fetch->inflight->name.version,
+                                      .etag = S(""), .first = first, .end = end };
     fetch->request.at_peers = false;
-    if (asked->kind != FETCH_GET || !asked->known_metadata || asked->proof || asked->as.for_peer ||
-        fetch->answered || end == NO_END || peers_segment_end(first) < end ||
-        share_why_not(cache, origin, fetch->metadata, &fetch->request.arena, &identity))
+    if (!may_ask_peers(fetch, &question) ||
+        share_why_not(cache, origin, fetch->metadata, &fetch->request.arena, &question.identity))
         return false;
-    fetch->request.at_peers = peers_start(cache->peers, origin, &fetch->request.call,
-                                          &(struct peer_question){
-        .place.version = fetch->inflight->name.version, .identity = identity,
-        .etag = fetch->metadata->etag, .first = first, .end = end });
+    fetch->request.at_peers = peers_start(cache->peers, origin, &fetch->request.call, &question);
     return fetch->request.at_peers;
 }
 

@@ -36,7 +36,12 @@ struct get_ask {
     enum origin_rank rank;        /* of these calls; ORIGIN_READER: a client waits */
     /* The bytes are for a reader that comes soon: what the store does not admit is staged. */
     bool ahead;
-    bool for_peer;                /* another node asks: no node may be asked on its behalf */
+    /* Another node asks: no node may be asked on its behalf, and answers that the origin gave before
+     * this ageing time don't count. */
+    struct get_for_peer {
+        bool is;
+        uint64_t proved_after_ms;
+    } for_peer;
     /* The records that count as cached bytes. RECORDS_NOT_STAGED: staged bytes are fetched again,
      * so that the store can keep them. */
     enum store_records among;
@@ -128,6 +133,9 @@ enum err get_run_copy(const struct get *get, slice bytes, void *to, enum copy_us
 /* True if readers hold more memory than they should. A caller with several gets in progress should
  * then end those that it can spare. */
 bool gets_are_scarce(const struct cache_loop *loop);
+/* How long ago the origin gave the answers that prove version and right, for a get of the shared
+ * identity that was decided without an error; in milliseconds. UINT64_MAX: not known. */
+uint64_t get_age_ms(const struct get *get);
 const struct get_cost *get_cost(const struct get *get);
 /* True while the disk may write to ask.to.at. It may do so after the end of the get, until the
  * loop's store_io is freed. A caller that needs the memory back waits for changed() first. */

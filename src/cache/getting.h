@@ -75,7 +75,7 @@ struct get {
     struct ticket *ticket;
     struct search search;
     struct metadata *metadata;
-    bool validated;               /* the origin confirmed the metadata during this get */
+    bool validated;               /* the origin, or a node of the fleet, confirmed it during this get */
     struct page_wait pages;
     struct part_wanted part;
     struct permit permit;
@@ -94,6 +94,9 @@ static inline bool get_wants_newest(const struct get *get)
 
 /* Returns when a write may last have changed the metadata of this version without a new version
  * (epoch_restate for the key, or epoch_bucket_restate_begins). All 0: never. */
+struct epoch_restated restated_of(struct cache *cache, const struct object_name *name) MUST_USE;
+/* Returns the moment before which no answer of the origin counts for this get: that of restated_of,
+ * or ask.for_peer.proved_after_ms. All 0: there is none. */
 struct epoch_restated get_restated(const struct get *get) MUST_USE;
 
 /* Judges get->metadata. The get stays as it is, except for what permit_has notes. */

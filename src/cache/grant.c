@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/metric.h"
+#include "base/raise.h"
 #include "cache/alias.h"
 
 #define SHARDS 64u
@@ -49,6 +50,7 @@ static struct change {
 /* The numbers of refusals, by a hash of the name. Names that share a number cost each other a call,
  * too. The table of grants may forget a refusal; these numbers do not. */
 static atomic_uint refusals[REFUSALS];
+static _Atomic uint64_t refused_ms[REFUSALS];
 
 /* The plain name of the bucket counts: a change under another name is one of the same bucket. */
 static struct change *change_of(slice bucket)
@@ -106,9 +108,14 @@ uint32_t grant_refusals(const struct grant_name *name)
     return atomic_load(&refusals[hash_of(name) % REFUSALS]);
 }
 
-void grant_refusals_add(const struct grant_name *name)
+void grant_refusals_add(const struct grant_name *name, uint64_t now_ms)
 {
+    raise_64(&refused_ms[hash_of(name) % REFUSALS], now_ms);
     atomic_fetch_add(&refusals[hash_of(name) % REFUSALS], 1);
+}
+uint64_t grant_refused_ms(const struct grant_name *name)
+{
+    return atomic_load(&refused_ms[hash_of(name) % REFUSALS]);
 }
 
 struct grants *grants_new(size_t bytes)

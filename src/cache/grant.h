@@ -52,7 +52,9 @@ bool grant_is_refusal(int status, enum err err);
  * request from before the refusal (rule H6 in src/README.md). So after a refusal, even a cached
  * object is served only after a new answer of the origin. */
 uint32_t grant_refusals(const struct grant_name *name);
-void grant_refusals_add(const struct grant_name *name);
+void grant_refusals_add(const struct grant_name *name, uint64_t now_ms);
+/* When this name was last refused; 0: never in this process. */
+uint64_t grant_refused_ms(const struct grant_name *name);
 
 /* The version that a grant is for. Another object of the same name (of another tenant, or after a
  * write) needs a grant of its own. 0: any version, for a scope wider than an object. */

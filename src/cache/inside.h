@@ -21,6 +21,7 @@ struct cache {
     struct grants *grants;
     uint64_t began_ms;
     bool began_empty;             /* no cache folder had an object then */
+    _Atomic uint64_t purged_ms;   /* ageing time of the last purge; 0: none */
     struct lists *lists;
     struct read_trace *trace;
     unsigned fetches_max;

@@ -13,17 +13,28 @@ static bool is_whole(const struct get *get)
     return !get->ask.part && (get->ask.head_only || get->ask.range.kind == RANGE_NONE);
 }
 
-struct epoch_restated get_restated(const struct get *get)
+static struct epoch_restated later(struct epoch_restated a, struct epoch_restated b)
 {
-    struct epoch_restated restated = epoch_bucket_restated(get->of.name.bucket);
-    struct object_name key = get->of.name;
+    return a.at_ms > b.at_ms ? a : b;
+}
+
+struct epoch_restated restated_of(struct cache *cache, const struct object_name *name)
+{
+    struct epoch_restated of_bucket = epoch_bucket_restated(name->bucket);
+    struct object_name key = *name;
     struct object_id id;
     if (!key.version.len)
-        return restated;
+        return of_bucket;
     key.version = S("");
-    store_object_id(cache_store(get->of.loop->cache), &key, &id);
-    struct epoch_restated of_key = epoch_restated(&id);
-    return of_key.at_ms > restated.at_ms ? of_key : restated;
+    store_object_id(cache_store(cache), &key, &id);
+    return later(of_bucket, epoch_restated(&id));
+}
+
+struct epoch_restated get_restated(const struct get *get)
+{
+    uint64_t after_ms = get->ask.for_peer.proved_after_ms;
+    struct epoch_restated asked = { after_ms, after_ms ? ageing_s_of(after_ms) : 0 };
+    return later(restated_of(get->of.loop->cache, &get->of.name), asked);
 }
 
 /* The metadata may have changed since the origin last confirmed it, and listings do not show
@@ -33,6 +44,14 @@ static bool is_restated(const struct get *get, int64_t validated_s)
     struct epoch_restated restated = get_restated(get);
     return (get->metadata->restated && !validated_s) ||
            (restated.at_ms && validated_s <= restated.at_s);
+}
+
+/* True if another node asks for the bytes of this very version: it knows from the origin that the
+ * version is current, and for whom. */
+static bool is_named(const struct get *get)
+{
+    slice etag = get->ask.conditions.if_match;
+    return get->ask.for_peer.is && etag.len && slice_eq(etag, get->metadata->etag);
 }
 
 static struct demand demand_of(const struct get *get)
@@ -45,7 +64,8 @@ static struct demand demand_of(const struct get *get)
         .newest = get_wants_newest(get),
         .checksums = get->ask.want_checksums && is_whole(get),
         .background = get->ask.background,
-        .version = !version.len ? VERSION_CURRENT
+        .version = is_named(get) ? VERSION_NAMED
+                 : !version.len ? VERSION_CURRENT
                  : slice_eq(version, S("null")) ? VERSION_NULL : VERSION_NAMED,
     };
 }

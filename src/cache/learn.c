@@ -13,6 +13,7 @@
 #include "base/guard.h"
 #include "base/metric.h"
 #include "cache/forget.h"
+#include "cache/guess.h"
 #include "cache/inside.h"
 #include "cache/missing.h"
 #include "cache/parts.h"
@@ -205,6 +206,10 @@ static enum err place_bytes(struct fetch *fetch, const struct facts *facts)
         if (fetch->asked.span.suffix && next > facts->end)
             return ERR_ORIGIN_REPLY;
         fetch->end = MIN(fetch->asked.span.end, facts->size);
+        if (fetch->asked.span.segment) {
+            fetch->end = MIN(fetch->end, peers_segment_end(next));
+            guess_note(&fetch->inflight->name, facts->size > PEERS_SEGMENT_BYTES);
+        }
     }
     if (facts->first > next || (next > facts->end && next < fetch->end))
         return ERR_ORIGIN_REPLY;
@@ -350,9 +355,16 @@ enum err learn_answer(struct fetch *fetch, const struct origin_reply *reply)
         return err;
     if (fetch->answered)
         return OK;
-    if (reply->from_peer) {    /* the bytes are of this version; whether it is current, it can't say */
+    if (reply->from_peer && fetch->asked.known_metadata) {
+        /* The bytes are of this version. Whether it is current, the answer can't say. */
         admit(fetch, reply, false, LEARNT_SAME);
         return OK;
+    }
+    if (reply->from_peer) {
+        if (fetch->inflight->learnt.answers)    /* a later answer has come meanwhile */
+            return ERR_CHANGED;
+        check(reply->age_ms <= fetch->sent.at_ms);    /* permit_age_max_ms */
+        fetch->sent.at_ms -= reply->age_ms;
     }
     missing_drop(fetch->inflight->cache->missing, &fetch->inflight->id);
     struct metadata *old = fetch->inflight->metadata;

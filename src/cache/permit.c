@@ -13,7 +13,8 @@
  * the proofs of the process before count as if they were given at the start, so that a restart
  * costs no requests. The exception is unshared metadata, which is marked on disk, too: it came in
  * the name of a client, or the shared identity was refused since. It proves nothing until the
- * origin grants it to the shared identity. Metadata from before a change of Penstock's own
+ * origin grants it to the shared identity. An answer that another node passes on (peers.h) counts as
+ * one to a request of that age. Metadata from before a change of Penstock's own
  * credentials is treated likewise (store_names, origin_owner_changed_ms). Threads: the get's loop;
  * permit_granted and permit_refused on origin threads. */
 #include "cache/permit.h"
@@ -25,19 +26,26 @@
 #include "base/raise.h"
 #include "cache/getting.h"
 
-/* metadata->granted has the time of the request whose answer it is: the ticks since the cache
- * began, + 1. Its lowest bit says whether the answer was a refusal. So the answer to the latest
+/* metadata->granted has the time of the request whose answer it is: the ticks since a day before the
+ * cache began, + 1, because other nodes may have got an answer earlier. Its lowest bit says whether the answer was a refusal. So the answer to the latest
  * request has the highest number, in whatever order answers come; of two in one tick, the
  * refusal has. 31 bits of ticks are six years. */
 #define TICK_MS 100u
 #define UNKNOWN 0u
+#define DAY_MS (24u * 60 * 60 * 1000)
 
 static_assert(GRANTED_REFUSED == 1, "the lowest bit says that the answer was a refusal");
 
+static uint64_t first_tick_ms(const struct cache *cache)
+{
+    return cache->began_ms - MIN(cache->began_ms, (uint64_t)DAY_MS);
+}
+
 static uint32_t granted_of(const struct fetch *fetch, uint32_t refused)
 {
-    check(fetch->sent.at_ms >= fetch->inflight->cache->began_ms);
-    uint64_t ticks = (fetch->sent.at_ms - fetch->inflight->cache->began_ms) / TICK_MS;
+    uint64_t first_ms = first_tick_ms(fetch->inflight->cache);
+    check(fetch->sent.at_ms >= first_ms);
+    uint64_t ticks = (fetch->sent.at_ms - first_ms) / TICK_MS;
     return (uint32_t)MIN(ticks + 1, (uint64_t)(UINT32_MAX >> 1)) << 1 | refused;
 }
 
@@ -55,7 +63,7 @@ static uint64_t shared_until_ms(const struct cache *cache, const struct metadata
         return 0;
     uint64_t since_ms = cache->began_ms;
     if (granted != UNKNOWN)
-        since_ms += (uint64_t)((granted >> 1) - 1) * TICK_MS;
+        since_ms = first_tick_ms(cache) + (uint64_t)((granted >> 1) - 1) * TICK_MS;
     if (since_ms <= grants_changed_ms(bucket) || since_ms <= origin_owner_changed_ms(rules->origin))
         return 0;
     return since_ms + rules->permission_ms;
@@ -97,7 +105,7 @@ void permit_ask_as(struct get *get, const struct identity *who)
     struct object_name name = get->of.name;
     get->of.asker = (struct asker){ who, { identity_id(who), get->of.id, rules->grant_scope },
                                  get->ask.list_id, get->ask.ahead, get->ask.among, get->ask.rank,
-                                 get->ask.for_peer, get->ask.trace };
+                                 get->ask.for_peer.is, get->ask.trace };
     if (rules->grant_scope == GRANT_OBJECT || !identity_id(who))
         return;
     name.key = rules->grant_scope == GRANT_PREFIX ? rules->grant_prefix : S("");
@@ -139,6 +147,42 @@ bool permit_has(struct get *get)
     get->permit.version = version;
     get->permit.ages = get->permit.has && until - now_ms < ttl / 2;
     return get->permit.has;
+}
+
+uint64_t permit_age_ms(const struct get *get, uint64_t now_ms)
+{
+    uint64_t until = permit_until_ms(get, now_ms);
+    int64_t validated_s = atomic_load(&get->metadata->validated_s);
+    check(!identity_id(get->of.asker.who));
+    if (!until || !validated_s)
+        return UINT64_MAX;
+    uint64_t granted_ms = until - get->ask.rules->permission_ms;
+    uint64_t validated_ms = (uint64_t)(validated_s - 1) * 1000;    /* as ageing_s_of */
+    return now_ms - MIN(MIN(granted_ms, validated_ms), now_ms);
+}
+
+uint64_t permit_age_max_ms(const struct fetch *fetch)
+{
+    const struct inflight *inflight = fetch->inflight;
+    const struct rules *rules = inflight->rules;
+    slice bucket = inflight->name.bucket;
+    uint64_t sent_ms = fetch->sent.at_ms, age_max = rules->permission_ms;
+    if (rules->freshness == FRESH_ALWAYS || !epoch_holds(&inflight->id, fetch->sent.epoch))
+        return 0;
+    if (rules->freshness == FRESH_TTL)
+        age_max = MIN(age_max, (uint64_t)rules->ttl_s * 1000);
+    const uint64_t since_ms[] = {    /* an answer from before one of these proves nothing */
+        first_tick_ms(inflight->cache),
+        epoch_moved_ms(&inflight->id),
+        restated_of(inflight->cache, &inflight->name).at_ms,
+        grants_changed_ms(bucket),
+        grant_refused_ms(&fetch->asked.as.grant),
+        origin_owner_changed_ms(rules->origin),
+        atomic_load(&inflight->cache->purged_ms),
+    };
+    for (size_t i = 0; i < countof(since_ms); i++)
+        age_max = MIN(age_max, sent_ms - MIN(sent_ms, since_ms[i] + 1));
+    return age_max;
 }
 
 /* True if the fetch's answer will still prove the right of a joining get of the same identity. */
@@ -228,7 +272,7 @@ bool permit_refused(struct fetch *fetch)
         return false;
     struct inflight *inflight = fetch->inflight;
     struct cache *cache = inflight->cache;
-    grant_refusals_add(&fetch->asked.as.grant);
+    grant_refusals_add(&fetch->asked.as.grant, ageing_ms());
     if (identity_id(fetch->asked.as.who)) {
         grants_refuse(cache->grants, &fetch->asked.as.grant, fetch->sent.at_ms,
                       inflight->rules->grant_ms, ageing_ms());

@@ -34,11 +34,18 @@ bool permit_has(struct get *get);
 void permit_let(struct get *get);
 /* Until when the proof of the right to read counts, in ageing time; 0: there is no proof. */
 uint64_t permit_until_ms(const struct get *get, uint64_t now_ms) MUST_USE;
+/* How long ago the origin gave the answers that prove that the version of get->metadata is current,
+ * and that the shared identity may read it; UINT64_MAX: not known. */
+uint64_t permit_age_ms(const struct get *get, uint64_t now_ms) MUST_USE;
 /* True if the answer to this fetch, which is in progress, will count for this get, too. */
 bool permit_shares(struct get *get, const struct fetch *fetch);
 
 /* ---- what the answer to a fetch says ---- */
 
+/* The longest time that may have passed since the origin gave another node the answer to this fetch,
+ * which is about to be sent in the name of the shared identity, so that it still proves version and
+ * right; 0: no such answer would. */
+uint64_t permit_age_max_ms(const struct fetch *fetch) MUST_USE;
 /* True if a 2xx to this fetch proves that its identity may read the bytes. A HEAD proves nothing if
  * the bytes are encrypted with a key that needs a right of its own. */
 bool permit_proves(const struct fetch *fetch, const struct metadata *metadata);

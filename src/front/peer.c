@@ -142,7 +142,7 @@ static slice compare(const struct peer_question *question, const struct rules *r
 
 static bool is_whole(const struct peer_question *question)
 {
-    return question->etag.len && s3_bucket_is_valid(question->place.bucket) &&
+    return s3_bucket_is_valid(question->place.bucket) &&
            question->place.key.len <= S3_KEY_BYTES_MAX;
 }
 
@@ -156,7 +156,8 @@ static bool take(struct peer_server *server, struct http_request *http)
     if (err == ERR_NOT_FOUND)
         unknown_path(server, http);
     else if (err || !is_whole(&question))
-        malformed(http, S("the question can't be read, or lacks a strong ETag in If-Match"));
+        malformed(http, S("the question can't be read, or lacks both a strong ETag in If-Match and "
+                          "x-penstock-max-age"));
     if (err || !is_whole(&question))
         return false;
     const struct rules *rules = rules_of(server->options.front, question.place.bucket,

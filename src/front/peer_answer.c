@@ -144,7 +144,6 @@ static enum err make_head(struct peer_answer *answer, const struct get_answer *f
     const struct metadata *metadata = found->metadata;
     struct fields fields = { .keep = answer->keep };
     char *date = arena_alloc(answer->keep, HTTP_DATE_BYTES);
-    uint64_t age_s = (uint64_t)MAX(ageing_s() - found->validated_s, (int64_t)0);
     http_date_write(metadata->modified_s, date);
     fields_add(&fields, S("etag"), metadata->etag);
     fields_add(&fields, S("last-modified"), slice_of(date));
@@ -156,7 +155,7 @@ static enum err make_head(struct peer_answer *answer, const struct get_answer *f
     }
     return frame_head_write(answer->keep, &(struct frame_head){
         .first = found->first, .end = found->end, .size = metadata->size,
-        .age_ms = found->validated_s ? 1000 * age_s : FRAME_AGE_UNKNOWN,
+        .age_ms = get_age_ms(answer->get), .full = metadata->full,
         .fields = fields.list, .field_count = fields.count }, ret);
 }
 
@@ -267,15 +266,17 @@ void peer_answer_begin(struct peer_server *server, struct http_request *http,
     struct peer_answer *answer = arena_alloc(http_request_arena(http), sizeof(*answer));
     *answer = (struct peer_answer){ .server = server, .http = http, .question = *question,
                                     .keep = http_request_arena(http), .result = M_PEER_FAILED };
+    uint64_t now_ms = ageing_ms();
+    slice etag = question->etag;
     peer_span_begin(answer);
     const struct get_ask ask = {
         .rules = rules, .bucket = question->place.bucket, .key = question->place.key,
         .version = question->place.version,
         .range = { .kind = RANGE_SPAN, .first = question->first, .last = question->end - 1 },
-        .conditions = { .if_match = question->etag, .if_modified_since = -1,
+        .conditions = { .if_match = etag.len ? etag : (slice){ 0 }, .if_modified_since = -1,
                         .if_unmodified_since = -1 },
         .reader = { NULL, 0 },
-        .for_peer = true,
+        .for_peer = { true, etag.len ? 0 : MAX(now_ms - MIN(now_ms, question->max_age_ms), 1u) },
         .trace = answer->trace.given ? &answer->trace : NULL,
     };
     http_request_on_end(http, ended, answer);

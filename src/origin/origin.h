@@ -28,7 +28,8 @@ struct origin_reply {
     size_t field_count;
     uint64_t first_byte_ns;    /* from the start of the last try to the head of its answer */
     unsigned tries;
-    bool from_peer;            /* another node answers (peers.h): it proves nothing but the bytes */
+    bool from_peer;            /* another node answers (peers.h) */
+    uint64_t age_ms;           /* then: how long ago the origin gave it this answer; peers_start */
 };
 slice origin_reply_get(const struct origin_reply *reply, slice name);
 

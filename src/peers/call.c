@@ -107,7 +107,7 @@ static bool give_head(struct question *question)
     const struct frame_head *head = &question->answer.reader.head;
     struct arena *keep = &question->answer.reader.keep;
     const struct peer_question *asked = &question->asked;
-    if (!slice_eq(head->etag, asked->etag) || head->first != asked->first ||
+    if ((asked->etag.len && !slice_eq(head->etag, asked->etag)) || head->first != asked->first ||
         head->end != MIN(asked->end, head->size) || head->first >= head->end)
         return false;
     struct http_field *fields = arena_alloc(keep, (head->field_count + 1) * sizeof(*fields));
@@ -117,8 +117,10 @@ static bool give_head(struct question *question)
         S("content-range"), arena_printf(keep, "bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64,
                                          head->first, head->end - 1, head->size) };
     struct origin_reply reply = {
-        .status = 206, .has_length = true, .length = head->end - head->first,
-        .fields = fields, .field_count = head->field_count + 1, .tries = 1, .from_peer = true,
+        .status = head->full && head->end - head->first == head->size ? 200 : 206,
+        .has_length = true, .length = head->end - head->first,
+        .fields = fields, .field_count = head->field_count + 1, .tries = 1,
+        .from_peer = true, .age_ms = head->age_ms,
     };
     question->answer.given = true;
     call->events->head(call, &reply);
@@ -138,10 +140,22 @@ static enum exchange_take give_bytes(struct question *question, slice bytes)
     return EXCHANGE_TAKEN;
 }
 
+/* True if the head says that the origin gave its answer too long ago for this question, or that it
+ * does not name a version. */
+static bool is_too_old(const struct question *question)
+{
+    const struct frame_head *head = &question->answer.reader.head;
+    return !question->asked.etag.len && (head->age_ms > question->asked.max_age_ms ||
+                                         !head->etag.len || slice_starts(head->etag, S("W/")));
+}
+
 static enum exchange_take take_frame(struct question *question, enum frame_found found, slice bytes)
 {
     switch (found) {
     case FRAME_FOUND_HEAD:
+        question->answer.declined = is_too_old(question);
+        if (question->answer.declined)
+            return EXCHANGE_END;
         return give_head(question) ? EXCHANGE_TAKEN
                                    : wrong(question, "it answered with other bytes than asked for");
     case FRAME_FOUND_DATA:
@@ -325,7 +339,7 @@ bool peers_start(struct peers *peers, struct origin *origin, struct origin_call 
                  const struct peer_question *from)
 {
     struct question *question = must_alloc(sizeof(*question));
-    check(call->op == S3_GET_OBJECT && !call->body && from->etag.len);
+    check(call->op == S3_GET_OBJECT && !call->body);
     question->peers = peers;
     question->origin = origin;
     write_question(question, from, call);

@@ -92,6 +92,7 @@ enum err frame_head_write(struct arena *keep, const struct frame_head *head, sli
     add_number(&text, "end", head->end);
     add_number(&text, "size", head->size);
     add_number(&text, "age", head->age_ms);
+    add_number(&text, "full", head->full);
     for (size_t i = 0; i < head->field_count; i++) {
         const struct http_field *field = &head->fields[i];
         if (!is_field(field) || slice_starts(field->name, OWN_FIELD))
@@ -127,13 +128,16 @@ static bool read_field(slice *rest, struct http_field *ret)
 enum err frame_head_read(struct arena *keep, slice payload, struct frame_head *ret)
 {
     slice rest = payload;
+    uint64_t full;
     *ret = (struct frame_head){ .fields = arena_alloc(keep, HTTP_FIELDS_MAX * sizeof(*ret->fields)) };
     if (!read_number(&rest, S("x-penstock-first"), &ret->first) ||
         !read_number(&rest, S("x-penstock-end"), &ret->end) ||
         !read_number(&rest, S("x-penstock-size"), &ret->size) ||
-        !read_number(&rest, S("x-penstock-age"), &ret->age_ms) || ret->first > ret->end ||
+        !read_number(&rest, S("x-penstock-age"), &ret->age_ms) ||
+        !read_number(&rest, S("x-penstock-full"), &full) || full > 1 || ret->first > ret->end ||
         ret->end > ret->size || ret->size > SIZE_MAX_BYTES)
         return ERR_ORIGIN_REPLY;
+    ret->full = full;
     while (rest.len) {
         struct http_field field;
         if (ret->field_count == HTTP_FIELDS_MAX || !read_field(&rest, &field))

@@ -10,8 +10,9 @@
  *         silence means that it is gone.
  *   HEAD  lines "name: value\r\n", as the origin sent them; before them these of our own:
  *         x-penstock-first and -end (the bytes that follow: [first, end) of the object), -size (of
- *         the object), -age (milliseconds since the origin gave the answer that they are from;
- *         FRAME_AGE_UNKNOWN: not known).
+ *         the object), -age (milliseconds since the origin gave the answers that prove version and
+ *         right; FRAME_AGE_UNKNOWN: not known), -full (1: the fields are those of an answer with
+ *         the whole object, so that they have all its checksums; else 0).
  *   DATA  at most FRAME_DATA_MAX bytes.
  *   END   no payload.
  *   NO    in place of HEAD: the peer will not bring the bytes after all, and nothing follows. The
@@ -53,6 +54,7 @@ enum err frame_open(enum frame_kind kind, slice bytes, slice *ret) MUST_USE;
 struct frame_head {
     uint64_t first, end, size;        /* [first, end) follows, of an object of `size` bytes */
     uint64_t age_ms;
+    bool full;
     struct http_field *fields;        /* of the origin, names in lower case */
     size_t field_count;
     slice etag;                       /* one of the fields */

@@ -1,10 +1,13 @@
 /* peers.h - the other nodes of the fleet, as a source of bytes that comes before the origin.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Nodes share the bytes of *named versions*: a question names a strong ETag. The node that asks has
- * learned from the origin itself, in its client's name, that the object has this version now and
- * that the client may read it. So an answer proves nothing but bytes. A peer is a hint, and never
- * needed: without an answer, the call goes to the origin as if there were no peers.
+ * There are two sorts of questions. One names a strong ETag: the node that asks has learned from the
+ * origin itself, in its client's name, that the object has this version now and that the client may
+ * read it, so an answer proves nothing but bytes. The other names no version, and is asked for a
+ * client that reads with the shared identity (Penstock's own credentials). Its answer counts as an
+ * answer of the origin to the shared identity, given as long ago as the answer says; the question
+ * says how long ago that may be. A peer is a hint, and never needed: without an answer, the call goes
+ * to the origin as if there were no peers.
  *
  *   peers_start ──> owner of the segment ──no, late──> second in rank ──no, late──> origin
  *                    └─ frames: the bytes ─> the call's head() and body()
@@ -52,7 +55,8 @@ static inline uint64_t peers_segment_end(uint64_t offset)
 
 /* Starts a GET of the bytes [first, end) of the version `etag`, all of one segment, at a peer or at
  * the origin, as origin_start. question->node and place.endpoint are not used. The reply to
- * call->head has `from_peer` set if it is a peer's; it has the same fields as that of the origin.
+ * call->head has `from_peer` set if it is a peer's; it has the same fields as that of the origin. If
+ * the question names no version, its age_ms is at most max_age_ms; else its age_ms means nothing.
  * Bytes of a peer have the checksum that the peer computed from verified ones. Returns false, and
  * starts nothing, if this node is the owner of the segment: the caller then asks the origin. */
 bool peers_start(struct peers *peers, struct origin *origin, struct origin_call *call,

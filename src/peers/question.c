@@ -9,6 +9,7 @@
 
 #define PREFIX S("/peer/")
 #define VERSION_ID S("versionId")
+#define MAX_AGE S("x-penstock-max-age")
 
 slice question_write(struct arena *keep, const struct peer_question *question,
                      struct http_field fields[PEER_FIELDS_MAX], size_t *ret_count)
@@ -36,6 +37,9 @@ slice question_write(struct arena *keep, const struct peer_question *question,
                                  question->end - 1) };
     if (question->etag.len)
         fields[count++] = (struct http_field){ S("if-match"), question->etag };
+    else
+        fields[count++] = (struct http_field){
+            MAX_AGE, arena_printf(keep, "%" PRIu64, question->max_age_ms) };
     check(count <= PEER_FIELDS_MAX);
     *ret_count = count;
     return text_slice(&target);
@@ -86,6 +90,8 @@ enum err question_read(struct arena *keep, const struct request_head *head,
     if (!slice_eq(head->method, S("GET")) || !slice_unhex(node, ret->node, NODE_ID_BYTES) ||
         !ret->place.endpoint.len || !ret->identity.ptr ||
         (etag.ptr && (!etag.len || slice_starts(etag, S("W/")))))
+        return ERR_BAD_REQUEST;
+    if (!etag.ptr && !slice_u64(request_head_get(head, MAX_AGE), &ret->max_age_ms))
         return ERR_BAD_REQUEST;
     ret->etag = etag.ptr ? etag : S("");
     return read_range(request_head_get(head, S("range")), ret);

@@ -5,12 +5,13 @@
  *     x-penstock-endpoint: URL           the origin, as the asker's settings have it
  *     x-penstock-identity: NAME          of the asker's shared identity there; empty: it needs none
  *     range: bytes=FIRST-LAST            within one segment
- *     if-match: ETAG                     if the asker knows the version
+ *     if-match: ETAG                     if the asker knows the version; else this:
+ *     x-penstock-max-age: MILLISECONDS   how long ago the origin's answer may have been given
  *
  * The 1 is the version of this protocol. Answers: 200 with frames (frame.h), whose header
  * x-penstock-peer is *have* or *fetching*; 404, if the peer will not bring the bytes; 412, if it
- * has another version; 503, if it has too much to do, or stops. A question without an ETag gets
- * 400. All but 200 have x-penstock-peer: no, and a word that says why, as a line of text. The query
+ * has another version; 503, if it has too much to do, or stops. A question with neither
+ * gets 400. All but 200 have x-penstock-peer: no, and a word that says why, as a line of text. The query
  * counts for objects of a version alone. Pure; any thread.
  *
  * GET /peer/hello gets 200 with JSON: {"protocol": [1], "node": ID, "weight": NUMBER,
@@ -28,6 +29,7 @@ struct peer_question {
     uint8_t node[NODE_ID_BYTES];
     struct rank_place place;
     slice identity, etag;             /* etag empty: the version is not known */
+    uint64_t max_age_ms;              /* if it is not known */
     uint64_t first, end;              /* the bytes [first, end), all of place.segment */
 };
 

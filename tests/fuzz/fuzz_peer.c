@@ -68,6 +68,7 @@ static void read_head(slice payload)
         frame_head_write(&keep, &head, &written) == OK) {
         check(frame_head_read(&keep, written, &again) == OK);
         check(again.first == head.first && again.end == head.end && again.size == head.size);
+        check(again.age_ms == head.age_ms && again.full == head.full);
         check(again.field_count == head.field_count && slice_eq(again.etag, head.etag));
     }
     arena_free(&keep);
@@ -95,6 +96,7 @@ static void read_question(slice bytes)
         if (!e) {    /* it may be too long now: each byte of the key is escaped */
             check(question_read(&keep, &head, &again) == OK);
             check(slice_eq(again.place.key, question.place.key) && again.end == question.end);
+            check(again.max_age_ms == question.max_age_ms);
         }
     }
     arena_free(&keep);

@@ -58,15 +58,14 @@ with Story("n10 nodes share", seconds=240) as story:
     wrong = sum(together(*[lambda n=n, i=i: read_all(n, keys, 15 * i) for i, n in enumerate(nodes)]), [])
     story.same("all bytes are right", wrong[:3], [])
     counts = origin.counts()["keys"]
-    moved, gets = (sum(counts[key][what] for key in keys) for what in ("bytes", "get"))
+    moved, gets, heads = (sum(counts[key][what] for key in keys) for what in ("bytes", "get", "head"))
     story.note(f"asked {fleet.sum('asked')}, to the origin {fleet.sum('to_origin')}, late {fleet.sum('failed')}")
     story.fact("bytes came from peers", fleet.sum("bytes") > once, f"{fleet.sum('bytes')} of {3 * once}")
     story.same("no answer of a peer was wrong", fleet.sum("bad"), 0)
     # A busy machine may answer later than within 100 ms; the bytes then come from the origin.
-    story.in_time("the origin gave one copy", moved <= 1.02 * once, f"{moved} of {once} bytes, {fleet.sum('failed')} late answers")
-    story.in_time("... by one GET for each segment", gets <= 1.1 * segments, f"{gets} of {segments}")
-    heads = [counts[key]["head"] for key in keys]    # an owner that was asked first has learned the version by its GET
-    story.fact("each node asks the origin itself what the version is", all(1 <= head <= 4 for head in heads) and sum(heads) > 2.5 * len(heads), str(heads))
+    # The size of the first large object of a folder is not known: some bytes behind its first segment are on their way by then.
+    story.in_time("the origin gave one copy", moved <= 1.02 * once + 2 * MIB, f"{moved} of {once} bytes, {fleet.sum('failed')} late answers")
+    story.in_time("... by one request for each segment, as one node would ask", gets + heads <= 1.1 * segments, f"{gets} GETs and {heads} HEADs of {segments}")
 
     # warm: nobody asks anybody
     for node in nodes:

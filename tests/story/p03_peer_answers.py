@@ -54,7 +54,27 @@ def bytes_of_objects(story, server, peer, origin):
                origin.counts("bkt/big"))
     story.same("the bytes are counted", server.metric("penstock_peer_sent_bytes_total"),
                2 * 300_000 + 69_001 + BIG - 2 * SEGMENT)
+    story.same("an object that came as a whole has all its fields", again.fields["x-penstock-full"], "1")
+    ages(story, peer, origin)
     whole(story, "a key of odd bytes", peer.ask("bkt/a b/ä?%2F"), "bkt/a b/ä?%2F", 0, 5000)
+
+
+def ages(story, peer, origin):
+    """Questions that name no version, and say how old the origin's answer may be."""
+    def ask(max_age_ms):
+        return peer.ask("bkt/slow", if_match=None, x_penstock_max_age=max_age_ms)
+
+    origin.tell("match=bkt/slow")
+    time.sleep(1.1)
+    before = origin.counts("bkt/slow")
+    old = ask(60_000)
+    whole(story, "a version that the question does not name", old, "bkt/slow", 0, 300_000)
+    story.same("... costs the origin nothing if it is young enough", origin.counts("bkt/slow"), before)
+    story.fact("... and has its age", 1100 <= int(old.fields["x-penstock-age"]) < 60_000, old.fields)
+    young = ask(1000)
+    whole(story, "one that is too old is confirmed", young, "bkt/slow", 0, 300_000)
+    story.same("... by one HEAD", origin.counts("bkt/slow")["head"], before["head"] + 1)
+    story.fact("... and is young then", int(young.fields["x-penstock-age"]) < int(old.fields["x-penstock-age"]), young.fields)
 
 
 def noes(story, server, peer, origin):
@@ -88,7 +108,7 @@ def noes(story, server, peer, origin):
 
 
 def malformed(story, server, peer):
-    bad = {"no ETag": {"if_match": None}, "a weak ETag": {"if_match": 'W/"x"'}, "no node": {"x_penstock_node": None},
+    bad = {"no ETag and no age": {"if_match": None}, "an age that is none": {"if_match": None, "x_penstock_max_age": "-1"}, "a weak ETag": {"if_match": 'W/"x"'}, "no node": {"x_penstock_node": None},
            "a short node": {"x_penstock_node": "ab"}, "no endpoint": {"x_penstock_endpoint": None},
            "no identity": {"x_penstock_identity": None}, "no range": {"range": None},
            "two segments": {"range": f"bytes=0-{SEGMENT}"}, "an open range": {"range": "bytes=0-"},

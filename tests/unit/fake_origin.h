@@ -55,8 +55,11 @@ static struct {
     atomic_uint late_cancels;     /* of answers that had all come: each costs a connection */
     atomic_ullong bytes;
 
-    atomic_bool peers;            /* other nodes answer: they have what the origin has */
+    atomic_bool peers;            /* other nodes answer: they have what the origin has ... */
+    atomic_ullong peer_age_ms;    /* ... and had it proved so long ago */
+    atomic_uint peer_version;     /* the version that they have; 0: that of the origin */
     atomic_uint questions;        /* to them */
+    atomic_uint unnamed;          /* of those: that named no version */
 } fake = { .lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER };
 
 struct fake_call {
@@ -67,6 +70,7 @@ struct fake_call {
     unsigned version;
     int status;
     uint64_t next, end, sent;
+    uint64_t segment_end;         /* of a peer's answer */
 };
 
 /* Bytes from `offset` on. Eight bytes are made at a time, because a sanitizer slows down each store
@@ -134,6 +138,10 @@ static void fake_head(struct fake_call *mine)
     bool weak = form && *form;
     snprintf(etag, sizeof(etag), "%s\"v%u\"", weak ? form : "", mine->version);
     bool partial = !whole && fake_field(call, S("range")).ptr != NULL;
+    if (mine->at_peer && mine->end > mine->segment_end) {
+        mine->end = mine->segment_end;
+        partial = true;
+    }
     slice if_match = fake_field(call, S("if-match"));
     bool refused = if_match.ptr && (weak || !slice_eq(if_match, slice_of(etag))) &&
                    !atomic_load(&fake.ignore_if_match);    /* RFC 9110: a weak one never matches */
@@ -158,7 +166,7 @@ static void fake_head(struct fake_call *mine)
         .length = mine->end - mine->next,
         .fields = fields,
         .field_count = partial && !refused ? 6 : 5,
-        .from_peer = mine->at_peer,
+        .from_peer = mine->at_peer, .age_ms = atomic_load(&fake.peer_age_ms),
     };
     const char *denied = atomic_load(&fake.denies);
     bool bytes_only = atomic_load(&fake.encrypts) && call->op == S3_HEAD_OBJECT;
@@ -286,12 +294,15 @@ static void *fake_run(void *arg)
     return arg;
 }
 
-static void fake_start(struct origin_call *call, bool at_peer)
+static void fake_start(struct origin_call *call, uint64_t segment_end)
 {
     struct fake_call *mine = calloc(1, sizeof(*mine));
     mine->call = call;
-    mine->at_peer = at_peer;
+    mine->at_peer = segment_end > 0;
+    mine->segment_end = segment_end;
     mine->version = atomic_load(&fake.version);    /* what there is when the request arrives */
+    if (mine->at_peer && atomic_load(&fake.peer_version))
+        mine->version = atomic_load(&fake.peer_version);
     mine->status = atomic_load(&fake.status);
     if (atomic_load(&fake.fail_next)) {
         atomic_fetch_sub(&fake.fail_next, 1);
@@ -317,7 +328,7 @@ static void fake_start(struct origin_call *call, bool at_peer)
 void origin_start(struct origin *origin, struct origin_call *call)
 {
     (void)origin;
-    fake_start(call, false);
+    fake_start(call, 0);
 }
 
 bool peers_answer(const struct peers *peers)
@@ -331,10 +342,12 @@ bool peers_start(struct peers *peers, struct origin *origin, struct origin_call 
 {
     (void)peers;
     (void)origin;
-    ok(question->etag.len && question->identity.len);
+    ok(question->identity.len && (question->etag.len > 0) != (question->max_age_ms > 0));
     ok(question->end <= peers_segment_end(question->first));
     atomic_fetch_add(&fake.questions, 1);
-    fake_start(call, true);
+    atomic_fetch_add(&fake.unnamed, !question->etag.len);
+    bool old = !question->etag.len && atomic_load(&fake.peer_age_ms) > question->max_age_ms;
+    fake_start(call, old ? 0 : peers_segment_end(question->first));    /* as the real one does */
     return true;
 }
 
@@ -443,6 +456,9 @@ static void fake_begin(uint64_t size)
     atomic_store(&fake.encrypts, false);
     atomic_store(&fake.gets, 0);
     atomic_store(&fake.questions, 0);
+    atomic_store(&fake.unnamed, 0);
+    atomic_store(&fake.peer_age_ms, 0);
+    atomic_store(&fake.peer_version, 0);
     atomic_store(&fake.peers, false);
     atomic_store(&fake.heads, 0);
     atomic_store(&fake.lists, 0);

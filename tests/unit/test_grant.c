@@ -167,7 +167,8 @@ TEST(a_refusal_counts_for_one_identity_and_one_name)
 {
     struct grant_name mine = name_of(1, 7), theirs = name_of(2, 7), other = name_of(1, 8);
     uint32_t before[] = { grant_refusals(&mine), grant_refusals(&theirs), grant_refusals(&other) };
-    grant_refusals_add(&mine);
+    grant_refusals_add(&mine, 1234);
+    ok(grant_refused_ms(&mine) == 1234 && !grant_refused_ms(&theirs) && !grant_refused_ms(&other));
     ok(grant_refusals(&mine) == before[0] + 1);
     ok(grant_refusals(&theirs) == before[1] && grant_refusals(&other) == before[2]);
 }

@@ -47,8 +47,10 @@ TEST(a_question_is_read_as_it_was_written)
     ok(got.first == asked.first && got.end == asked.end);
     plain.place.version = plain.etag = plain.identity = S("");
     plain.end = plain.first + 1;
+    plain.max_age_ms = 1234567890123;
     target = question_write(&keep, &plain, fields, &count);
     ok(send(&keep, target, fields, count, &got) == OK && !got.etag.len && !got.place.version.len);
+    ok(got.max_age_ms == plain.max_age_ms);
     ok(!got.identity.len && got.end == got.first + 1);
     arena_free(&keep);
 }
@@ -95,7 +97,7 @@ TEST(a_malformed_question_is_refused)
     ok(read_with(S("x-penstock-identity"), S("")) == OK);
     ok(read_with(S("if-match"), S("W/\"e\"")) == ERR_BAD_REQUEST);
     ok(read_with(S("if-match"), S("")) == ERR_BAD_REQUEST);
-    ok(read_with(S("if-match"), none) == OK);
+    ok(read_with(S("if-match"), none) == ERR_BAD_REQUEST);    /* nor has it an age */
     ok(read_with(S("range"), none) == ERR_BAD_REQUEST);
     ok(read_with(S("range"), S("bytes=-5")) == ERR_BAD_REQUEST);
     ok(read_with(S("range"), S("bytes=5-")) == ERR_BAD_REQUEST);
@@ -335,7 +337,8 @@ static enum err read_head(const char *text)
     return e;
 }
 
-#define NUMBERS "x-penstock-first: 0\r\nx-penstock-end: 5\r\nx-penstock-size: 9\r\nx-penstock-age: 1\r\n"
+#define AGE "x-penstock-age: 1\r\nx-penstock-full: 1\r\n"
+#define NUMBERS "x-penstock-first: 0\r\nx-penstock-end: 5\r\nx-penstock-size: 9\r\n" AGE
 
 TEST(a_malformed_head_is_refused)
 {
@@ -350,13 +353,15 @@ TEST(a_malformed_head_is_refused)
     ok(read_head(NUMBERS "e tag: x\r\n") == ERR_ORIGIN_REPLY);
     ok(read_head(NUMBERS "etag: a\x01\r\n") == ERR_ORIGIN_REPLY);
     ok(read_head("x-penstock-first: 6\r\nx-penstock-end: 5\r\nx-penstock-size: 9\r\n"
-                 "x-penstock-age: 1\r\n") == ERR_ORIGIN_REPLY);
+                 AGE) == ERR_ORIGIN_REPLY);
     ok(read_head("x-penstock-first: 0\r\nx-penstock-end: 10\r\nx-penstock-size: 9\r\n"
-                 "x-penstock-age: 1\r\n") == ERR_ORIGIN_REPLY);
+                 AGE) == ERR_ORIGIN_REPLY);
     ok(read_head("x-penstock-first: -1\r\nx-penstock-end: 5\r\nx-penstock-size: 9\r\n"
-                 "x-penstock-age: 1\r\n") == ERR_ORIGIN_REPLY);
+                 AGE) == ERR_ORIGIN_REPLY);
     ok(read_head("x-penstock-first: 0\r\nx-penstock-end: 5\r\nx-penstock-size: "
-                 "9223372036854775807\r\nx-penstock-age: 1\r\n") == ERR_ORIGIN_REPLY);
+                 "9223372036854775807\r\n" AGE) == ERR_ORIGIN_REPLY);
+    ok(read_head("x-penstock-first: 0\r\nx-penstock-end: 5\r\nx-penstock-size: 9\r\n"
+                 "x-penstock-age: 1\r\nx-penstock-full: 2\r\n") == ERR_ORIGIN_REPLY);
 }
 
 TEST(a_head_that_could_not_be_read_back_is_not_written)
