@@ -165,8 +165,10 @@ static void begin(struct following *following)
         metric_add(rules ? M_PEER_HINT_FOLLOWED : M_PEER_HINT_OTHERS, done);
         i += done;
     }
-    if (following->purging)
+    if (following->purging) {
+        cache_purge_begins(following->loop->cache->cache);
         workers_put(following->server->purgers, &following->purging->link);
+    }
 }
 
 /* ---- lost hints ---- */
