@@ -98,9 +98,8 @@ static bool may_ask_peers(const struct fetch *fetch, struct peer_question *ret)
         return false;
     if (!asked->known_metadata) {
         ret->end = MIN(ret->end, peers_segment_end(ret->first));
-        ret->max_age_ms = permit_age_max_ms(fetch);
-        return asked->span.segment && !identity_id(asked->as.who) &&
-               ret->max_age_ms >= AGE_MAX_LEAST_MS;
+        ret->max_age_ms = asked->span.segment ? permit_age_max_ms(fetch) : 0;
+        return !identity_id(asked->as.who) && ret->max_age_ms >= AGE_MAX_LEAST_MS;
     }
     ret->etag = fetch->metadata->etag;
     return ret->end != NO_END && peers_segment_end(ret->first) >= ret->end;
