@@ -249,11 +249,9 @@ static enum err dir_open_root(void *shared, const struct origin_options *options
     int root = real ? open(real, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
     int probe = root >= 0 ? dir_open(root, ".", O_RDONLY | O_DIRECTORY, true) : -1;
     if (probe < 0) {
-        *ret_why = errno == ENOSYS
-            ? arena_printf(keep, "%s: openat2 is missing or forbidden: use Linux 5.6 or later, and "
-                           "under systemd DynamicUser=no and RestrictSUIDSGID=no", path)
-            : arena_printf(keep, "%s can't be opened (%s): name a folder that Penstock's user "
-                           "may read, with a sub-folder for each bucket", path, strerror(errno));
+        *ret_why = arena_printf(keep, "%s can't be opened (%s): name a folder that Penstock's user "
+                                "may read, with a sub-folder for each bucket", path,
+                                strerror(errno));
         if (root >= 0)
             close(root);
         free(real);

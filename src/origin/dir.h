@@ -1,7 +1,7 @@
 /* dir.h - a directory as an origin: declarations of its files. SPDX-License-Identifier: Apache-2.0
  *
  * dir_pool.c runs the calls. dir.c answers them with objects (dir_file.c) and with listings
- * (dir_list.c). dir_walk.c finds the keys of a listing. */
+ * (dir_list.c). dir_walk.c finds the keys of a listing. dir_open.c opens files and folders. */
 #ifndef ORIGIN_DIR_H
 #define ORIGIN_DIR_H
 
@@ -51,12 +51,13 @@ enum err dir_open_file(struct dir_call *call, slice *ret_why) MUST_USE;    /* se
 /* Reads at most `bytes` bytes at call->at. *ret lies in `buffer`, or in the call's own memory.
  * Returns ERR_ORIGIN_CUT if the file has changed since it was opened, or can't be read. */
 enum err dir_read(struct dir_call *call, char *buffer, size_t bytes, slice *ret) MUST_USE;
-/* Like openat2, but opens only what lies beneath `at`. If `follow` is set, symbolic links are
- * followed as long as they stay beneath `at`. Returns -1 and errno on failure. */
-int dir_open(int at, const char *path, int flags, bool follow) MUST_USE;
 bool dir_is_file_name(slice key);                   /* true if a file could have this name */
 bool dir_is_young(const struct stat *file);         /* true if changed less than 2 s ago */
 slice dir_etag(struct arena *keep, const struct stat *file) MUST_USE;    /* with its quotes */
+
+/* dir_open.c. Opens for reading only what lies beneath `at`. If `follow` is set, symbolic links are
+ * followed as long as they stay beneath `at`. Returns -1 and errno on failure. */
+int dir_open(int at, const char *path, int flags, bool follow) MUST_USE;
 
 /* dir_list.c makes XML documents. `bucket` is an open directory. Returns ERR_CANCELED when *stopped
  * was set. */

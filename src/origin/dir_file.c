@@ -1,6 +1,6 @@
 /* dir_file.c - files and folders as buckets and objects. SPDX-License-Identifier: Apache-2.0
  *
- * openat2 resolves the client's key beneath the bucket: with an absolute symbolic link or a link
+ * dir_open.c resolves the client's key beneath the bucket: with an absolute symbolic link or a link
  * that leads out of the bucket, it finds nothing. A key that can't be a file name ("a//b", "./x",
  * "../x", "x/", a component of more than 255 bytes) gets a 404 that says so.
  *
@@ -14,29 +14,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <linux/openat2.h>
 #include <stdio.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "s3/checksum.h"
 
 #define YOUNG_NS (2 * (int64_t)1000000000)
-
-int dir_open(int at, const char *path, int flags, bool follow)
-{
-    struct open_how how = {
-        .flags = (uint64_t)(flags | O_CLOEXEC | (flags & O_PATH ? 0 : O_NOCTTY)),
-        .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | (follow ? 0 : RESOLVE_NO_SYMLINKS),
-    };
-    long fd;
-    int tries = 0;
-    do    /* EAGAIN: a directory on the path was just renamed */
-        fd = syscall(SYS_openat2, at, path, &how, sizeof(how));
-    while (fd < 0 && (errno == EINTR || (errno == EAGAIN && ++tries < 16)));
-    return (int)fd;
-}
 
 bool dir_is_file_name(slice key)
 {

@@ -1,5 +1,7 @@
 /* test_origin_dir.c - a directory that answers like an S3 server.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The tests run twice: the second time, the kernel refuses openat2 (dir_open.c). */
 #include "origin_unit.h"
 
 #include <dirent.h>
@@ -10,10 +12,12 @@
 #include <stdio.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
-static char tree[] = "/tmp/penstock-dir-XXXXXX";
-static char outside[] = "/tmp/penstock-out-XXXXXX";
+#include "refuse_unit.h"
+
+static char tree[32], outside[32];
 static struct origins *all;
 static struct origin *origin;
 
@@ -64,6 +68,8 @@ static int setup(void **state)
 {
     struct arena keep = { 0 };
     slice why;
+    strcpy(tree, "/tmp/penstock-dir-XXXXXX");
+    strcpy(outside, "/tmp/penstock-out-XXXXXX");
     ok(mkdtemp(tree) && mkdtemp(outside));
     ok(mkdir(path_of("bucket"), 0700) == 0 && mkdir(path_of("bucket/sub"), 0700) == 0);
     ok(write_file(path_of("bucket/small.txt"), 10) && write_file(path_of("bucket/empty"), 0));
@@ -675,5 +681,9 @@ int main(void)
         cmocka_unit_test(listings_tell_what_a_model_of_the_tree_tells),
         cmocka_unit_test(stopping_ends_even_what_is_parked),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    int failed = cmocka_run_group_tests_name("with openat2", tests, setup, teardown);
+    if (!refuse_call(SYS_openat2, ENOSYS))
+        return failed ? failed : 77;
+    check(syscall(SYS_openat2, -1, "", NULL, 0) < 0 && errno == ENOSYS);
+    return failed + cmocka_run_group_tests_name("without openat2", tests, setup, teardown);
 }
