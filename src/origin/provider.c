@@ -21,7 +21,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/metric.h"
-#include "base/thread.h"
+#include "base/periodic.h"
 #include "s3/encode.h"
 
 #define LEAD_S 300
@@ -46,13 +46,9 @@ struct provider {
     struct credentials_ask ask;
     const char *origin;
     unsigned jitter_s;
-    pthread_t thread;
-    bool running;
-    atomic_bool stop;
     atomic_uint version, looks;
     _Atomic uint64_t owner_changed_ms;
-    pthread_mutex_t lock;           /* guards the members below */
-    pthread_cond_t change;
+    struct periodic look;           /* its lock guards the members below */
     struct arena held;              /* holds the texts of `now` */
     struct credentials now;
     int64_t look_s;                 /* time of the next look; INT64_MAX: only on request */
@@ -126,11 +122,11 @@ static slice name_of(const struct credentials *found)
 static void note_found(struct provider *provider, const struct credentials *found, int64_t now_s)
 {
     check(found->access_key.len && found->secret_key.len);
-    pthread_mutex_lock(&provider->lock);
+    pthread_mutex_lock(&provider->look.lock);
     bool news = !atomic_load(&provider->version) || !same(found, &provider->now);
     if (news) {
         struct arena held = { 0 };
-        if (provider->running && !slice_eq(name_of(found), name_of(&provider->now)))
+        if (provider->look.running && !slice_eq(name_of(found), name_of(&provider->now)))
             atomic_store(&provider->owner_changed_ms, ageing_ms());    /* before a call uses it */
         provider->now = *found;
         provider->now.access_key = arena_copy(&held, found->access_key);
@@ -147,7 +143,7 @@ static void note_found(struct provider *provider, const struct credentials *foun
     provider->failure.ms = 0;
     provider->same_ms = news ? 0 : mono_ms();
     provider->look_s = next_look(provider, found, now_s);
-    pthread_mutex_unlock(&provider->lock);
+    pthread_mutex_unlock(&provider->look.lock);
     if (news)
         log_found(provider, found);
 }
@@ -160,7 +156,7 @@ static bool is_good(const struct provider *provider, int64_t now_s)  /* the call
 
 static void note_failure(struct provider *provider, slice why, int64_t now_s)
 {
-    pthread_mutex_lock(&provider->lock);
+    pthread_mutex_lock(&provider->look.lock);
     struct failure *failure = &provider->failure;
     unsigned pause_s = 1u << MIN(failure->in_a_row, 5u);
     failure->in_a_row++;
@@ -170,7 +166,7 @@ static void note_failure(struct provider *provider, slice why, int64_t now_s)
     snprintf(failure->why, sizeof(failure->why), "%.*s", SLICE_ARG(why));
     int64_t expires_s = provider->now.expires_s;
     bool good = is_good(provider, now_s);
-    pthread_mutex_unlock(&provider->lock);
+    pthread_mutex_unlock(&provider->look.lock);
     metric_add(M_ORIGIN_KEYS_FAILED, 1);
     log_failed(provider, why, expires_s, good);
 }
@@ -186,7 +182,7 @@ static void look(struct provider *provider)
     metric_add(M_ORIGIN_KEYS_LOOKS, 1);
     if (!e)
         note_found(provider, &found, ask.now_s);
-    else if (!atomic_load(&provider->stop))
+    else if (!atomic_load(&provider->look.stop))
         note_failure(provider, why, ask.now_s);
     if (!e && is_past(&found, ask.now_s)) {
         why = arena_printf(&keep, "%.*s gave credentials whose expiry has passed: check the "
@@ -202,25 +198,25 @@ static void look(struct provider *provider)
 static void sleep_a_while(struct provider *provider)
 {
     uint64_t pause_ms = provider->look_s - wall_s() == 1 ? 1000u : CLOCK_EVERY_MS;
-    cond_wait_until(&provider->change, &provider->lock, mono_ns() + pause_ms * 1000000u);
+    periodic_wait(&provider->look, mono_ns() + pause_ms * 1000000u);
 }
 
 static void *run(void *arg)
 {
     struct provider *provider = arg;
-    pthread_mutex_lock(&provider->lock);
-    while (!atomic_load(&provider->stop)) {
+    pthread_mutex_lock(&provider->look.lock);
+    while (!atomic_load(&provider->look.stop)) {
         if (!provider->wanted && wall_s() < provider->look_s) {
             sleep_a_while(provider);
             continue;
         }
-        pthread_mutex_unlock(&provider->lock);
+        pthread_mutex_unlock(&provider->look.lock);
         look(provider);
-        pthread_mutex_lock(&provider->lock);
+        pthread_mutex_lock(&provider->look.lock);
         provider->wanted = false;
         atomic_fetch_add(&provider->looks, 1);
     }
-    pthread_mutex_unlock(&provider->lock);
+    pthread_mutex_unlock(&provider->look.lock);
     return NULL;
 }
 
@@ -229,7 +225,7 @@ static void *run(void *arg)
 enum err provider_take(struct provider *provider, struct arena *keep, struct sigv4_credentials *ret,
                        unsigned *ret_version)
 {
-    pthread_mutex_lock(&provider->lock);
+    pthread_mutex_lock(&provider->look.lock);
     const struct credentials *now = &provider->now;
     *ret_version = atomic_load(&provider->version);
     bool good = is_good(provider, wall_s());
@@ -237,15 +233,15 @@ enum err provider_take(struct provider *provider, struct arena *keep, struct sig
         *ret = (struct sigv4_credentials){ arena_copy(keep, now->access_key),
                                            arena_copy(keep, now->secret_key),
                                            arena_copy(keep, now->session_token) };
-    pthread_mutex_unlock(&provider->lock);
+    pthread_mutex_unlock(&provider->look.lock);
     return good ? OK : ERR_NO_KEYS;
 }
 
 bool provider_is_past(struct provider *provider, unsigned version)
 {
-    pthread_mutex_lock(&provider->lock);
+    pthread_mutex_lock(&provider->look.lock);
     bool past = version == atomic_load(&provider->version) && is_past(&provider->now, wall_s());
-    pthread_mutex_unlock(&provider->lock);
+    pthread_mutex_unlock(&provider->look.lock);
     return past;
 }
 
@@ -267,22 +263,22 @@ unsigned provider_looks(const struct provider *provider)
 bool provider_renew(struct provider *provider, unsigned version, bool guess)
 {
     uint64_t now_ms = mono_ms();
-    pthread_mutex_lock(&provider->lock);
+    pthread_mutex_lock(&provider->look.lock);
     bool news = version != atomic_load(&provider->version);
     bool failed = provider->failure.ms && now_ms < provider->failure.ms + FAILED_MS;
     bool same = provider->same_ms && now_ms < provider->same_ms + (guess ? GUESS_MS : SAME_MS);
-    bool may = provider->running && !failed && !same;
+    bool may = provider->look.running && !failed && !same;
     if (!news && may && !provider->wanted) {
         provider->wanted = true;
-        pthread_cond_signal(&provider->change);
+        periodic_wake(&provider->look);
     }
-    pthread_mutex_unlock(&provider->lock);
+    pthread_mutex_unlock(&provider->look.lock);
     return news || may;
 }
 
 void provider_health(struct provider *provider, struct arena *keep, struct origin_keys *ret)
 {
-    pthread_mutex_lock(&provider->lock);
+    pthread_mutex_lock(&provider->look.lock);
     slice from = provider->now.from.len ? provider->now.from : provider->from;
     *ret = (struct origin_keys){
         .access_key = arena_copy(keep, provider->now.access_key),
@@ -292,7 +288,7 @@ void provider_health(struct provider *provider, struct arena *keep, struct origi
         .renewed_s = provider->renewed_s, .failed_s = provider->failure.s,
         .why = arena_copy(keep, slice_of(provider->failure.why)),
     };
-    pthread_mutex_unlock(&provider->lock);
+    pthread_mutex_unlock(&provider->look.lock);
 }
 
 /* ---- making a provider ---- */
@@ -301,7 +297,7 @@ static void keep_ask(struct provider *provider, const struct credentials_ask *as
 {
     struct arena *keep = &provider->keep;
     provider->ask = *ask;
-    provider->ask.stop = &provider->stop;
+    provider->ask.stop = &provider->look.stop;
     slice *const texts[] = {
         &provider->ask.access_key, &provider->ask.secret_key, &provider->ask.session_token,
         &provider->ask.region, &provider->ask.profile, &provider->ask.secret_key_file,
@@ -327,8 +323,7 @@ static bool is_mistake(enum err e)
 
 static void begin(struct provider *provider)
 {
-    pthread_mutex_init(&provider->lock, NULL);
-    pthread_cond_init(&provider->change, NULL);
+    periodic_init(&provider->look);
     uint32_t chance = 0;
     if (getrandom(&chance, sizeof(chance), GRND_NONBLOCK) != sizeof(chance))
         chance = (uint32_t)mono_ns();
@@ -365,8 +360,8 @@ enum err provider_new(const struct credentials_ask *ask, const char *origin, str
     else
         note_found(provider, &found, provider->ask.now_s);
     if (e || found.kind != CREDENTIALS_FIXED) {
-        provider->running = thread_start(&provider->thread, run, provider, "credentials");
-        check(provider->running);
+        bool started = periodic_start(&provider->look, run, provider, "credentials");
+        check(started);
     }
     return OK;
 }
@@ -377,14 +372,7 @@ void provider_free(struct provider **provider)
     *provider = NULL;
     if (!mine)
         return;
-    pthread_mutex_lock(&mine->lock);
-    atomic_store(&mine->stop, true);
-    pthread_cond_signal(&mine->change);
-    pthread_mutex_unlock(&mine->lock);
-    if (mine->running)
-        pthread_join(mine->thread, NULL);
-    pthread_cond_destroy(&mine->change);
-    pthread_mutex_destroy(&mine->lock);
+    periodic_end(&mine->look);
     arena_free(&mine->held);
     arena_free(&mine->keep);
     free(mine);

@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/thread.h"
+#include "base/periodic.h"
 #include "base/url_kind.h"
 #include "peers/look.h"
 
@@ -24,13 +24,9 @@ struct members {
     struct members_options options;
     struct members_source source;
     struct etcd *etcd;                /* NULL: the list is elsewhere */
-    pthread_t thread;
-    bool running;
-    atomic_bool stop;
     unsigned failures;                /* in a row */
     struct member_address *list;      /* MEMBERS_MAX */
-    pthread_mutex_t lock;             /* guards what follows */
-    pthread_cond_t change;            /* stop was set */
+    struct periodic look;             /* its lock guards what follows */
     struct members_status status;     /* its `why` is the next member */
     char why[600];
 };
@@ -134,7 +130,7 @@ static bool take(struct members *members, struct look *look, enum err e)
     sort(look);
     size_t count = MIN(look->count, MEMBERS_MAX);
     bool changed = !is_same(members, look, count);
-    pthread_mutex_lock(&members->lock);
+    pthread_mutex_lock(&members->look.lock);
     if (changed)
         memcpy(members->list, look->found, count * sizeof(*look->found));
     status->count = count;
@@ -144,7 +140,7 @@ static bool take(struct members *members, struct look *look, enum err e)
     status->failed_s = !e ? 0 : status->failed_s ? status->failed_s : wall_s();
     snprintf(members->why, sizeof(members->why), "%.*s", e ? (int)look->why.len : 0,
              look->why.len ? look->why.ptr : "");
-    pthread_mutex_unlock(&members->lock);
+    pthread_mutex_unlock(&members->look.lock);
     members->failures = e ? members->failures + 1 : 0;
     log_look(members, &before, changed);
     return changed;
@@ -155,7 +151,7 @@ static uint32_t look_once(struct members *members)
 {
     struct arena keep = { 0 };
     struct look look = {
-        .keep = &keep, .stop = &members->stop, .pause_s = LOOK_PAUSE_S_MAX,
+        .keep = &keep, .stop = &members->look.stop, .pause_s = LOOK_PAUSE_S_MAX,
         .end_ns = mono_ns() + LOOK_S * (uint64_t)1000000000u,
     };
     slice listen = members->options.listen, port = url_cut_port(&listen);
@@ -163,7 +159,7 @@ static uint32_t look_once(struct members *members)
     if (slice_u64(port, &number))
         look.port = (unsigned)number;
     enum err e = look_at(members, &look);
-    if (!atomic_load(&members->stop) && take(members, &look, e))
+    if (!atomic_load(&members->look.stop) && take(members, &look, e))
         members->options.changed(members->options.arg, members->list, members->status.count);
     uint32_t pause_s = e ? MIN(1u << MIN(members->failures - 1, 8u), FAILED_PAUSE_S_MAX)
                          : MAX(look.pause_s, 1u);
@@ -176,12 +172,12 @@ static uint32_t look_once(struct members *members)
 static void *run(void *arg)
 {
     struct members *members = arg;
-    while (!atomic_load(&members->stop)) {
+    while (!atomic_load(&members->look.stop)) {
         uint64_t next_ns = mono_ns() + look_once(members) * (uint64_t)1000000000u;
-        pthread_mutex_lock(&members->lock);
-        while (!atomic_load(&members->stop) && mono_ns() < next_ns)
-            cond_wait_until(&members->change, &members->lock, next_ns);
-        pthread_mutex_unlock(&members->lock);
+        pthread_mutex_lock(&members->look.lock);
+        while (!atomic_load(&members->look.stop) && mono_ns() < next_ns)
+            periodic_wait(&members->look, next_ns);
+        pthread_mutex_unlock(&members->look.lock);
     }
     if (members->etcd)
         etcd_leave(members->etcd);
@@ -203,16 +199,14 @@ enum err members_open(const struct members_options *options, struct members **re
 {
     struct members *members = must_alloc(sizeof(*members));
     const char *why;
-    pthread_mutex_init(&members->lock, NULL);
-    pthread_cond_init(&members->change, NULL);
+    periodic_init(&members->look);
     members->list = must_alloc(MEMBERS_MAX * sizeof(*members->list));
     keep_options(members, options);
     bool good = members_parse(members->options.peers, &members->keep, &members->source, &why);
     if (good && members->source.kind == MEMBERS_ETCD)
         members->etcd = etcd_new(&members->source, &members->options);
-    if (good && members->source.kind != MEMBERS_OFF)
-        members->running = thread_start(&members->thread, run, members, "peers-list");
-    if (members->running || (good && members->source.kind == MEMBERS_OFF)) {
+    if (good && (members->source.kind == MEMBERS_OFF ||
+                 periodic_start(&members->look, run, members, "peers-list"))) {
         *ret = members;
         return OK;
     }
@@ -222,10 +216,10 @@ enum err members_open(const struct members_options *options, struct members **re
 
 void members_status(struct members *members, struct arena *keep, struct members_status *ret)
 {
-    pthread_mutex_lock(&members->lock);
+    pthread_mutex_lock(&members->look.lock);
     *ret = members->status;
     ret->why = arena_copy(keep, slice_of(members->why));
-    pthread_mutex_unlock(&members->lock);
+    pthread_mutex_unlock(&members->look.lock);
 }
 
 void members_close(struct members **members)
@@ -234,15 +228,8 @@ void members_close(struct members **members)
     *members = NULL;
     if (!mine)
         return;
-    pthread_mutex_lock(&mine->lock);
-    atomic_store(&mine->stop, true);
-    pthread_cond_signal(&mine->change);
-    pthread_mutex_unlock(&mine->lock);
-    if (mine->running)
-        pthread_join(mine->thread, NULL);
+    periodic_end(&mine->look);
     etcd_free(&mine->etcd);
-    pthread_cond_destroy(&mine->change);
-    pthread_mutex_destroy(&mine->lock);
     arena_free(&mine->keep);
     free(mine->list);
     free(mine);
