@@ -115,7 +115,7 @@ static bool ask_peers(struct fetch *fetch, uint64_t first, uint64_t end)
                                       .etag = S(""), .first = first, .end = end };
     fetch->request.at_peers = false;
     if (!may_ask_peers(fetch, &question) ||
-        share_why_not(cache, origin, fetch->metadata, &fetch->request.arena, &question.identity))
+        share_why_not(cache, origin, fetch->metadata, &question.identity))
         return false;
     fetch->request.at_peers = peers_start(cache->peers, origin, &fetch->request.call, &question);
     return fetch->request.at_peers;

@@ -21,12 +21,8 @@ static bool is_in_flight(struct get *get)
 
 static const char *why_no_peers(const struct get *get, const struct metadata *metadata)
 {
-    struct arena keep = { 0 };
     slice ignored;
-    const char *why = share_why_not(get->of.loop->cache, get->ask.rules->origin, metadata,
-                                    &keep, &ignored);
-    arena_free(&keep);
-    return why;
+    return share_why_not(get->of.loop->cache, get->ask.rules->origin, metadata, &ignored);
 }
 
 static void add_facts(const struct metadata *metadata, struct get_forecast *ret)

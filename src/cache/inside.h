@@ -50,11 +50,10 @@ bool learn_has_strong_etag(const struct metadata *metadata) MUST_USE;
 
 /* ---- share.c ---- */
 /* Returns NULL if other nodes may be asked for bytes of the object, otherwise why not: a static
- * text. `metadata` NULL: the version is not known yet. *ret_identity, in keep, is the owner of
- * Penstock's own credentials. */
-const char *share_why_not(const struct cache *cache, struct origin *origin,
-                          const struct metadata *metadata, struct arena *keep,
-                          slice *ret_identity) MUST_USE;
+ * text. `metadata` NULL: the version is not known yet. *ret_identity is the owner of Penstock's own
+ * credentials. */
+const char *share_why_not(const struct cache *cache, const struct origin *origin,
+                          const struct metadata *metadata, slice *ret_identity) MUST_USE;
 
 /* True if this Cache-Control has no-store. */
 bool learn_says_no_store(slice control) MUST_USE;

@@ -5,16 +5,8 @@
  * any. */
 #include "cache/inside.h"
 
-static slice owner_of_keys(struct origin *origin, struct arena *keep)
-{
-    struct origin_health health;
-    origin_health(origin, keep, &health);
-    return health.keys.name;
-}
-
-const char *share_why_not(const struct cache *cache, struct origin *origin,
-                          const struct metadata *metadata, struct arena *keep,
-                          slice *ret_identity)
+const char *share_why_not(const struct cache *cache, const struct origin *origin,
+                          const struct metadata *metadata, slice *ret_identity)
 {
     *ret_identity = S("");
     if (!peers_answer(cache->peers))
@@ -23,7 +15,7 @@ const char *share_why_not(const struct cache *cache, struct origin *origin,
         return "the origin is a directory, whose objects nodes do not share";
     if (metadata && !learn_has_strong_etag(metadata))
         return "the object has no strong ETag, so nodes can't be sure that they mean the same version";
-    *ret_identity = owner_of_keys(origin, keep);
+    *ret_identity = origin_owner(origin);
     if (!ret_identity->len)    /* the owner of a segment reads with these credentials */
         return "Penstock has no credentials of its own for this origin";
     return NULL;

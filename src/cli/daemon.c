@@ -108,10 +108,9 @@ static enum err names_up(struct serve *serve)
     struct store_name *names = arena_alloc(&serve->keep, (count + 1) * sizeof(*names));
     for (size_t i = 0; i < count; i++) {
         struct origin *origin = serve->routing.origin_of[i];
-        struct origin_health health;
-        origin_health(origin, &serve->keep, &health);
         if (origin_knows_identities(origin))
-            names[name_count++] = (struct store_name){ origin_endpoint(origin), health.keys.name };
+            names[name_count++] =
+                (struct store_name){ origin_endpoint(origin), origin_owner(origin) };
     }
     store_names(serve->store, names, name_count);
     return OK;

@@ -118,12 +118,11 @@ static void unknown_path(struct peer_server *server, struct http_request *http)
 static slice compare(const struct peer_question *question, const struct rules *rules,
                      struct arena *keep, slice *ret_why)
 {
-    struct origin_health health;
     slice endpoint = origin_endpoint(rules->origin), theirs = question->place.endpoint;
+    slice owner = origin_owner(rules->origin);
     *ret_why = S("");
     if (!origin_knows_identities(rules->origin))
         return S("directory");
-    origin_health(rules->origin, keep, &health);
     if (!slice_eq(theirs, endpoint)) {
         *ret_why = arena_printf(keep, "the peer asks for objects of bucket %.*s at %.*s, and the "
                                 "settings here have %.*s: set the same origins and buckets on all "
@@ -131,12 +130,12 @@ static slice compare(const struct peer_question *question, const struct rules *r
                                 SLICE_ARG(theirs), SLICE_ARG(endpoint));
         return S("endpoint");
     }
-    if (slice_eq(question->identity, health.keys.name))
+    if (slice_eq(question->identity, owner))
         return S("");
     *ret_why = arena_printf(keep, "the peer uses credentials of %.*s at %.*s, and this node uses "
                             "those of %.*s: use credentials of the same owner on all nodes of the "
                             "fleet", SLICE_ARG(question->identity), SLICE_ARG(endpoint),
-                            SLICE_ARG(health.keys.name));
+                            SLICE_ARG(owner));
     return S("identity");
 }
 

@@ -36,9 +36,10 @@ struct origin_kind {
     /* See origin_ask_again. NULL: the kind calls may_send only right before it answers, and never
      * while a call waits. */
     void (*ask_again)(struct origin_hook *hook);
-    /* health and owner_changed_ms may be NULL. */
+    /* health, owner_changed_ms and owner may be NULL. */
     void (*health)(struct origin *origin, struct arena *keep, struct origin_keys *ret);
     uint64_t (*owner_changed_ms)(const struct origin *origin);    /* NULL: it never changes */
+    slice (*owner)(const struct origin *origin);
     void (*free)(struct origin *origin);    /* called when no call is left */
 };
 #define KIND(name) extern const struct origin_kind name;

@@ -279,6 +279,11 @@ uint64_t origin_owner_changed_ms(const struct origin *origin)
     return origin->kind->owner_changed_ms ? origin->kind->owner_changed_ms(origin) : 0;
 }
 
+slice origin_owner(const struct origin *origin)
+{
+    return origin->kind->owner ? origin->kind->owner(origin) : S("");
+}
+
 /* ---- making origins ---- */
 
 const struct url_kind *origin_url_kind(size_t i)

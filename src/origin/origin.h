@@ -137,14 +137,14 @@ bool origin_is_busy(const struct origin *origin);
 /* Returns the time (of the ageing clock) when the owner of Penstock's own credentials changed; 0:
  * never. Answers from before that time were given to the previous owner. */
 uint64_t origin_owner_changed_ms(const struct origin *origin);
+/* Returns the name of that owner. It stays the same when keys are renewed: for temporary keys with
+ * a session token it is their source, otherwise the access key. Empty if there are no credentials
+ * yet, or if the origin needs none. Lives as long as origin. Any thread. */
+slice origin_owner(const struct origin *origin);
 
 /* Penstock's own credentials at an origin. Times are in seconds of the wall clock; 0: never. */
 struct origin_keys {
     slice access_key, from;             /* the key and its source; empty while there is no key */
-    /* The owner of the credentials; it stays the same when keys are renewed. For temporary keys
-     * with a session token it is `from`, otherwise the access key. Empty while there are no
-     * credentials. */
-    slice name;
     int64_t expires_s, renewed_s, failed_s;  /* failed_s: last time that the source gave no keys */
     slice why;                          /* the last failure, in words */
 };

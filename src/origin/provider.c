@@ -48,6 +48,7 @@ struct provider {
     unsigned jitter_s;
     atomic_uint version, looks;
     _Atomic uint64_t owner_changed_ms;
+    _Atomic(const slice *) owner;   /* in `keep`, as all earlier ones; NULL: no credentials yet */
     struct periodic look;           /* its lock guards the members below */
     struct arena held;              /* holds the texts of `now` */
     struct credentials now;
@@ -109,14 +110,27 @@ static int64_t next_look(const struct provider *provider, const struct credentia
     return found->expires_s - MIN(lead_s, life_s / 2);
 }
 
-/* Returns the owner of credentials, as a name. For temporary credentials, the owner is their
+/* Returns the name of the owner of credentials. For temporary credentials, the owner is their
  * source, because the source gives other keys at each renewal. Keys in settings or files may belong
  * to anyone after the next change, with or without a session token. So for these, the owner is the
  * access key. */
-static slice name_of(const struct credentials *found)
+static slice owner_of(const struct credentials *found)
 {
     bool renewed = found->kind == CREDENTIALS_LENT && found->session_token.len;
     return renewed ? found->from : found->access_key;
+}
+
+/* Before a call uses the credentials; under the lock. */
+static void note_owner(struct provider *provider, const struct credentials *found)
+{
+    const slice *before = atomic_load(&provider->owner);
+    if (before && slice_eq(*before, owner_of(found)))
+        return;
+    if (provider->look.running)
+        atomic_store(&provider->owner_changed_ms, ageing_ms());
+    slice *owner = arena_alloc(&provider->keep, sizeof(*owner));
+    *owner = arena_copy(&provider->keep, owner_of(found));
+    atomic_store(&provider->owner, owner);
 }
 
 static void note_found(struct provider *provider, const struct credentials *found, int64_t now_s)
@@ -126,8 +140,7 @@ static void note_found(struct provider *provider, const struct credentials *foun
     bool news = !atomic_load(&provider->version) || !same(found, &provider->now);
     if (news) {
         struct arena held = { 0 };
-        if (provider->look.running && !slice_eq(name_of(found), name_of(&provider->now)))
-            atomic_store(&provider->owner_changed_ms, ageing_ms());    /* before a call uses it */
+        note_owner(provider, found);
         provider->now = *found;
         provider->now.access_key = arena_copy(&held, found->access_key);
         provider->now.secret_key = arena_copy(&held, found->secret_key);
@@ -255,6 +268,12 @@ uint64_t provider_owner_changed_ms(const struct provider *provider)
     return atomic_load(&provider->owner_changed_ms);
 }
 
+slice provider_owner(const struct provider *provider)
+{
+    const slice *owner = atomic_load(&provider->owner);
+    return owner ? *owner : S("");
+}
+
 unsigned provider_looks(const struct provider *provider)
 {
     return atomic_load(&provider->looks);
@@ -283,7 +302,6 @@ void provider_health(struct provider *provider, struct arena *keep, struct origi
     *ret = (struct origin_keys){
         .access_key = arena_copy(keep, provider->now.access_key),
         .from = arena_copy(keep, from),
-        .name = arena_copy(keep, name_of(&provider->now)),
         .expires_s = provider->now.expires_s,
         .renewed_s = provider->renewed_s, .failed_s = provider->failure.s,
         .why = arena_copy(keep, slice_of(provider->failure.why)),

@@ -35,6 +35,7 @@ bool provider_is_past(struct provider *provider, unsigned version);
 bool provider_renew(struct provider *provider, unsigned version, bool guess) MUST_USE;
 unsigned provider_looks(const struct provider *provider);      /* number of looks that ended */
 uint64_t provider_owner_changed_ms(const struct provider *provider);    /* see origin.h */
+slice provider_owner(const struct provider *provider);                  /* see origin.h */
 void provider_health(struct provider *provider, struct arena *keep, struct origin_keys *ret);
 
 #endif

@@ -29,6 +29,11 @@ static uint64_t s3_owner_changed_ms(const struct origin *origin)
     return provider_owner_changed_ms(container_of(origin, const struct s3, origin)->provider);
 }
 
+static slice s3_owner(const struct origin *origin)
+{
+    return provider_owner(container_of(origin, const struct s3, origin)->provider);
+}
+
 static const char *env(const char *name)
 {
     return getenv(name);
@@ -109,5 +114,6 @@ const struct origin_kind s3_kind = {
     .shared_new = carriers_new, .shared_free = carriers_free, .open = s3_open,
     .start = s3_call_start, .resume = s3_call_resume, .cancel = s3_call_cancel,
     .ask_again = s3_call_ask_again,
-    .health = s3_health, .owner_changed_ms = s3_owner_changed_ms, .free = s3_free,
+    .health = s3_health, .owner_changed_ms = s3_owner_changed_ms, .owner = s3_owner,
+    .free = s3_free,
 };
