@@ -174,6 +174,12 @@ bool toc_entry_is_valid(const struct toc_entry *entry) MUST_USE;
 /* Returns true if the names of a table have one for this row. */
 bool toc_entry_has_name(const struct toc_entry *entry);
 uint64_t toc_entry_record_bytes(const struct toc_entry *entry);
+/* The offset at which the data of the record begins. */
+uint64_t toc_entry_data_at(const struct toc_entry *entry);
+/* Decodes the header of the record that a row of the extent names. Returns ERR_GONE if the bytes
+ * are no header, or the header of another record. A row of version 1 has no hashes to compare. */
+enum err toc_entry_record(const struct toc_entry *entry, uint32_t extent, uint32_t ordinal,
+                          slice header, struct record *ret) MUST_USE;
 /* Converts rows between memory and the layout of a version. */
 size_t toc_row_bytes(uint32_t version);
 void toc_rows_encode(uint32_t version, const struct toc_entry *entries, uint32_t count,

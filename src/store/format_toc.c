@@ -64,8 +64,30 @@ bool toc_entry_has_name(const struct toc_entry *entry)
 
 uint64_t toc_entry_record_bytes(const struct toc_entry *entry)
 {
-    return record_data_at(entry->offset, entry->data_len, entry->metadata_len) + entry->data_len -
-           entry->offset;
+    return toc_entry_data_at(entry) + entry->data_len - entry->offset;
+}
+
+uint64_t toc_entry_data_at(const struct toc_entry *entry)
+{
+    return record_data_at(entry->offset, entry->data_len, entry->metadata_len);
+}
+
+static bool is_of(const struct record *record, const struct toc_entry *entry)
+{
+    return record->kind == entry->kind &&
+           memcmp(&record->id, &entry->id, sizeof(entry->id)) == 0 &&
+           record->first_unit == entry->first_unit && record->data_len == entry->data_len &&
+           record->metadata_len == entry->metadata_len &&
+           (!entry->etag_hash || record->etag_hash == entry->etag_hash) &&
+           (!entry->bucket || record->kind != KIND_UNITS || record->mark == entry->bucket);
+}
+
+enum err toc_entry_record(const struct toc_entry *entry, uint32_t extent, uint32_t ordinal,
+                          slice header, struct record *ret)
+{
+    bool right = record_decode(header, ret) == OK && ret->extent == extent &&
+                 ret->ordinal == ordinal && is_of(ret, entry);
+    return right ? OK : ERR_GONE;
 }
 
 bool toc_entry_is_valid(const struct toc_entry *entry)

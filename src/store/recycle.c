@@ -343,15 +343,13 @@ static bool read_record(struct pass *pass, const struct toc_entry *row, uint32_t
     if (header_len > sizeof(header) || row->metadata_len > METADATA_BLOCK_MAX ||
         row->data_len > RECORD_BYTES_MAX ||
         !extent_read(pass->victim, header, header_len, row->offset) ||
-        record_decode((slice){ (char *)header, header_len }, record) != OK ||
-        record->extent != pass->number || record->ordinal != ordinal ||
-        record->data_len != row->data_len || record->metadata_len != row->metadata_len)
+        toc_entry_record(row, pass->number, ordinal, (slice){ (char *)header, header_len },
+                         record) != OK)
         return false;
     uint8_t *metadata = arena_alloc(&pass->batch.keep, record->metadata_len + 1);
     uint8_t *data = arena_alloc(&pass->batch.keep, record->data_len + 1);
     if (!extent_read(pass->victim, metadata, record->metadata_len, row->offset + header_len) ||
-        !extent_read(pass->victim, data, record->data_len,
-                     record_data_at(row->offset, record->data_len, record->metadata_len)) ||
+        !extent_read(pass->victim, data, record->data_len, toc_entry_data_at(row)) ||
         !record_is_right(record, metadata, data))
         return false;
     ret->bucket = row->bucket;

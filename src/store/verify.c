@@ -99,26 +99,11 @@ bool cold_has(const struct cold *cold, uint64_t at, uint64_t len)
 
 /* ---- one record ---- */
 
-static uint64_t data_at(const struct toc_entry *row)
-{
-    return record_data_at(row->offset, row->data_len, row->metadata_len);
-}
-
 uint32_t suspect_bytes(const struct suspect *suspect)
 {
     const struct toc_entry *row = suspect->row;
     return suspect->skip_data ? record_header_bytes(row->data_len) + row->metadata_len
                               : (uint32_t)toc_entry_record_bytes(row);
-}
-
-/* A row of version 1 has no hashes. */
-static bool is_of_row(const struct record *record, const struct toc_entry *row)
-{
-    return record->kind == row->kind && memcmp(&record->id, &row->id, sizeof(row->id)) == 0 &&
-           record->first_unit == row->first_unit && record->data_len == row->data_len &&
-           record->metadata_len == row->metadata_len &&
-           (!row->etag_hash || record->etag_hash == row->etag_hash) &&
-           (!row->bucket || record->kind != KIND_UNITS || record->mark == row->bucket);
 }
 
 enum verdict suspect_judge(const struct suspect *suspect, const struct cold *cold,
@@ -131,8 +116,8 @@ enum verdict suspect_judge(const struct suspect *suspect, const struct cold *col
     if (!cold_has(cold, row->offset, suspect_bytes(suspect)))
         return VERDICT_UNREADABLE;    /* the file is too short */
     const uint8_t *at = cold->bytes + (row->offset - cold->at);
-    if (record_decode((slice){ (const char *)at, header }, ret) != OK ||
-        ret->extent != suspect->number || ret->ordinal != suspect->ordinal || !is_of_row(ret, row))
+    if (toc_entry_record(row, suspect->number, suspect->ordinal,
+                         (slice){ (const char *)at, header }, ret) != OK)
         return VERDICT_HEADER;
     struct record alone = *ret;    /* without its data */
     alone.data_len = 0;
@@ -140,8 +125,8 @@ enum verdict suspect_judge(const struct suspect *suspect, const struct cold *col
         return VERDICT_METADATA;
     if (suspect->skip_data)
         return VERDICT_RIGHT;
-    return record_is_right(ret, at + header, at + (data_at(row) - row->offset)) ? VERDICT_RIGHT
-                                                                               : VERDICT_DATA;
+    const uint8_t *data = at + (toc_entry_data_at(row) - row->offset);
+    return record_is_right(ret, at + header, data) ? VERDICT_RIGHT : VERDICT_DATA;
 }
 
 enum verdict suspect_read(const struct suspect *suspect, struct cold *cold, struct record *ret)

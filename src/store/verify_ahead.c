@@ -18,14 +18,9 @@ struct look {
     uint32_t ordinal;
 };
 
-static uint64_t data_at(const struct toc_entry *row)
-{
-    return record_data_at(row->offset, row->data_len, row->metadata_len);
-}
-
 static bool was_verified(const struct look *look)
 {
-    uint64_t at = data_at(look->row), end = at + look->row->data_len;
+    uint64_t at = toc_entry_data_at(look->row), end = at + look->row->data_len;
     while (at < end && extent_was_verified(look->extent, at))
         at += BLOCK_BYTES;
     return at >= end && extent_is_resident(look->extent, look->row->offset,
@@ -40,11 +35,9 @@ static int judge(void *ask)
     uint32_t header_len = record_header_bytes(row->data_len);
     struct record record;
     slice header = { (const char *)look->map + row->offset, header_len };
-    if (record_decode(header, &record) != OK || record.extent != look->extent->number ||
-        record.ordinal != look->ordinal || record.data_len != row->data_len ||
-        record.metadata_len != row->metadata_len)
+    if (toc_entry_record(row, look->extent->number, look->ordinal, header, &record) != OK)
         return ERR_GONE;
-    uint64_t at = data_at(row);
+    uint64_t at = toc_entry_data_at(row);
     for (uint32_t i = 0; i < record_blocks(&record); i++) {
         uint32_t len = MIN(BLOCK_BYTES, row->data_len - i * BLOCK_BYTES);
         const uint8_t *block = look->map + at + (uint64_t)i * BLOCK_BYTES;
@@ -60,7 +53,8 @@ static void verify(struct look *look)
 {
     const struct toc_entry *row = look->row;
     uint32_t header_len = record_header_bytes(row->data_len);
-    uint64_t at = data_at(row), end = at + row->data_len, bytes = extent_size(look->extent);
+    uint64_t at = toc_entry_data_at(row), end = at + row->data_len;
+    uint64_t bytes = extent_size(look->extent);
     int e = ERR_GONE;
     if (end > bytes || was_verified(look) ||
         !extent_cached(look->extent, row->offset, end - row->offset))
