@@ -158,38 +158,63 @@ static slice answer_of(struct arena *keep, const char *body)
     return text_slice(&text);
 }
 
-/* Reads the answer in pieces. Returns the last thing that was found. Verifies all that comes. */
-static enum frame_found read_in_pieces(slice answer, size_t piece_bytes, const char *body,
-                                       unsigned *ret_waits, slice *ret_why)
+struct seen {
+    const char *body;               /* NULL: the answer is not that of answer_of */
+    uint64_t got;
+    unsigned waits;
+};
+
+/* Verifies what was found in the answer of answer_of. */
+static void verify(const struct frame_reader *reader, enum frame_found found, slice bytes,
+                   struct seen *seen)
+{
+    seen->waits += found == FRAME_FOUND_WAIT;
+    if (found == FRAME_FOUND_HEAD)
+        ok(reader->head.size == FIRST + 2 * BODY_BYTES && reader->head.age_ms == 1234 &&
+           reader->head.field_count == 2 && slice_eq(reader->head.etag, S("\"e\"")) &&
+           slice_eq(reader->head.fields[1].name, S("x-amz-meta-a~b")) &&
+           slice_eq(reader->head.fields[1].value, S("with spaces: and colons")));
+    if (found != FRAME_FOUND_DATA)
+        return;
+    ok(memcmp(bytes.ptr, seen->body + seen->got, bytes.len) == 0);
+    seen->got += bytes.len;
+    ok(reader->next == FIRST + seen->got);
+}
+
+/* Reads frames in pieces, to the first that ends an answer. Returns what was found last; *ret_bytes
+ * are its bytes. All pieces must be used up then, unless a frame is bad. */
+static enum frame_found read_frames(struct arena *keep, slice frames, size_t piece_bytes,
+                                    struct seen *seen, slice *ret_bytes)
 {
     struct frame_reader reader;
     enum frame_found found = FRAME_FOUND_NOTHING;
-    uint64_t got = 0;
+    bool ends = false;
+    slice piece = S(""), bytes = S("");
     frame_reader_init(&reader, &place);
-    *ret_waits = 0;
-    while (answer.len && found != FRAME_FOUND_END && found != FRAME_FOUND_BAD) {
-        slice piece = slice_sub(answer, 0, piece_bytes), bytes = { NULL, 0 };
-        answer = slice_from(answer, piece.len);
-        while ((found = frame_read(&reader, &piece, &bytes)) != FRAME_FOUND_NOTHING) {
-            *ret_waits += found == FRAME_FOUND_WAIT;
-            if (found == FRAME_FOUND_HEAD)
-                ok(reader.head.size == FIRST + 2 * BODY_BYTES && reader.head.age_ms == 1234 &&
-                   reader.head.field_count == 2 && slice_eq(reader.head.etag, S("\"e\"")) &&
-                   slice_eq(reader.head.fields[1].name, S("x-amz-meta-a~b")) &&
-                   slice_eq(reader.head.fields[1].value, S("with spaces: and colons")));
-            if (found == FRAME_FOUND_DATA) {
-                ok(memcmp(bytes.ptr, body + got, bytes.len) == 0);
-                got += bytes.len;
-                ok(reader.next == FIRST + got);
-            }
-            if (found == FRAME_FOUND_END || found == FRAME_FOUND_BAD)
-                break;
-        }
-        *ret_why = bytes;
+    while (!ends && frames.len) {
+        piece = slice_sub(frames, 0, piece_bytes);
+        frames = slice_from(frames, piece.len);
+        do {
+            found = frame_read(&reader, &piece, &bytes);
+            ends = found == FRAME_FOUND_END || found == FRAME_FOUND_BAD || found == FRAME_FOUND_NO;
+            if (seen->body)
+                verify(&reader, found, bytes, seen);
+        } while (!ends && found != FRAME_FOUND_NOTHING);
     }
-    if (found == FRAME_FOUND_END)
-        ok(got == BODY_BYTES && !answer.len);
+    ok(found == FRAME_FOUND_BAD || (!frames.len && !piece.len));
+    *ret_bytes = arena_copy(keep, bytes);
     frame_reader_end(&reader);
+    return found;
+}
+
+static enum frame_found read_answer(slice answer, size_t piece_bytes, const char *body)
+{
+    struct arena keep = { 0 };
+    struct seen seen = { .body = body };
+    slice bytes;
+    enum frame_found found = read_frames(&keep, answer, piece_bytes, &seen, &bytes);
+    ok(found != FRAME_FOUND_END || (seen.got == BODY_BYTES && seen.waits == 3));
+    arena_free(&keep);
     return found;
 }
 
@@ -198,12 +223,10 @@ TEST(an_answer_is_read_in_any_pieces)
     static const size_t pieces[] = { 1, 7, 16, 17, 4096, 65536, 1000000 };
     struct arena keep = { 0 };
     char *body = arena_alloc(&keep, BODY_BYTES);
-    slice why;
-    unsigned waits;
     fill(body);
     slice answer = answer_of(&keep, body);
     for (size_t i = 0; i < countof(pieces); i++)
-        ok(read_in_pieces(answer, pieces[i], body, &waits, &why) == FRAME_FOUND_END && waits == 3);
+        ok(read_answer(answer, pieces[i], body) == FRAME_FOUND_END);
     arena_free(&keep);
 }
 
@@ -212,14 +235,12 @@ TEST(a_flipped_bit_is_noticed)
 {
     struct arena keep = { 0 };
     char *body = arena_alloc(&keep, BODY_BYTES);
-    slice why;
-    unsigned waits;
     fill(body);
     slice answer = answer_of(&keep, body);
     char *bytes = (char *)(uintptr_t)answer.ptr;
     for (size_t at = 0; at < answer.len; at += at < 600 ? 1 : 997) {
         bytes[at] ^= (char)(1 << at % 8);
-        enum frame_found found = read_in_pieces(answer, 65536, body, &waits, &why);
+        enum frame_found found = read_answer(answer, 65536, body);
         ok(found == FRAME_FOUND_BAD || found == FRAME_FOUND_NOTHING);
         bytes[at] ^= (char)(1 << at % 8);
     }
@@ -254,7 +275,8 @@ static enum frame_found read_order(const enum frame_kind *kinds, size_t count, s
     struct arena keep = { 0 };
     struct text text = text_in(&keep);
     struct frame_head head = { .first = 0, .end = 5, .size = 5 };
-    slice payload, bytes, rest;
+    struct seen seen = { .body = NULL };
+    slice payload, bytes;
     uint64_t offset = 0;
     ok(frame_head_write(&keep, &head, &payload) == OK);
     for (size_t i = 0; i < count; i++) {
@@ -263,15 +285,7 @@ static enum frame_found read_order(const enum frame_kind *kinds, size_t count, s
         add_frame(&text, kinds[i], part, frame_seed(&place, S("")), offset);
         offset += kinds[i] == FRAME_DATA ? data.len : 0;
     }
-    struct frame_reader reader;
-    enum frame_found found;
-    frame_reader_init(&reader, &place);
-    rest = text_slice(&text);
-    do {
-        found = frame_read(&reader, &rest, &bytes);
-    } while (found != FRAME_FOUND_NOTHING && found != FRAME_FOUND_BAD &&
-             found != FRAME_FOUND_END && found != FRAME_FOUND_NO);
-    frame_reader_end(&reader);
+    enum frame_found found = read_frames(&keep, text_slice(&text), SIZE_MAX, &seen, &bytes);
     arena_free(&keep);
     return found;
 }
@@ -313,18 +327,11 @@ TEST(the_text_of_a_no_arrives_in_any_pieces)
 {
     struct arena keep = { 0 };
     struct text text = text_in(&keep);
-    struct frame_reader reader;
-    slice got = { NULL, 0 };
-    enum frame_found found = FRAME_FOUND_NOTHING;
+    struct seen seen = { .body = NULL };
+    slice got;
     add_frame(&text, FRAME_NO, S("not_found"), 0, 0);
-    frame_reader_init(&reader, &place);
-    for (slice rest = text_slice(&text); rest.len; rest = slice_from(rest, 1)) {
-        slice piece = slice_sub(rest, 0, 1);
-        ok(found == FRAME_FOUND_NOTHING);
-        found = frame_read(&reader, &piece, &got);
-    }
-    ok(found == FRAME_FOUND_NO && slice_eq(got, S("not_found")));
-    frame_reader_end(&reader);
+    ok(read_frames(&keep, text_slice(&text), 1, &seen, &got) == FRAME_FOUND_NO);
+    same(got, S("not_found"));
     arena_free(&keep);
 }
 
