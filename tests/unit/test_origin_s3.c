@@ -1455,6 +1455,7 @@ TEST(stopping_ends_calls_in_every_phase)
 #define DENIED "HTTP/1.1 403 No\r\nContent-Length: 40\r\n\r\n" \
                "<Error><Code>AccessDenied</Code></Error>"
 #define MOVED "HTTP/1.1 301 No\r\nx-amz-bucket-region: eu-west-1\r\nContent-Length: 0\r\n\r\n"
+#define HEAD_ONLY "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"
 #define MISSING "HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n"
 
 static void pause_until(const atomic_int *counter, int least)
@@ -1484,9 +1485,14 @@ static bool answers_twice(struct request *request)
     return more;
 }
 
-/* Begins with an origin that has answered so often that 10 hedges are saved. Returns the number of
- * requests. */
-static int begin_to_hedge(struct script script, struct origin_options options)
+static bool answers_head(struct request *request)
+{
+    return reply(request, HEAD_ONLY);
+}
+
+/* Begins with an origin that has answered requests of this operation so often that 10 hedges are
+ * saved. Returns the number of requests. */
+static int begin_to_hedge_as(enum s3_op op, struct script script, struct origin_options options)
 {
     leftovers_are_over();
     twice.script = script;
@@ -1494,14 +1500,20 @@ static int begin_to_hedge(struct script script, struct origin_options options)
     atomic_store(&twice.come, 0);
     atomic_store(&twice.answered, 0);
     options.hedges = true;
-    begin(hello, options);
+    begin(op == S3_HEAD_OBJECT ? answers_head : hello, options);
     for (int i = 0; i < 340; i++) {
-        struct watched *watched = got();
-        ok(watched->err == OK);
+        struct watched *watched = watch_new(op, S("bucket"), S("key"), S(""));
+        origin_start(origin, &watched->call);
+        ok(watch_wait(watched, FOR_DONE) && watched->err == OK);
         watch_free(&watched);
     }
     atomic_store(&server.answer, answers_twice);
     return atomic_load(&server.requests);
+}
+
+static int begin_to_hedge(struct script script, struct origin_options options)
+{
+    return begin_to_hedge_as(S3_GET_OBJECT, script, options);
 }
 
 static void end_of_hedges(void)
@@ -1593,11 +1605,50 @@ TEST(a_call_with_two_requests_in_progress_can_be_canceled_or_stopped)
     }
 }
 
-static bool never_awaited(struct origin_call *call)
+TEST(reads_are_sent_again)
 {
+    static const struct {
+        enum s3_op op;
+        const char *answer;
+    } rows[] = { { S3_GET_OBJECT, GOOD }, { S3_HEAD_OBJECT, HEAD_ONLY } };
+    for (size_t i = 0; i < countof(rows); i++) {
+        /* the first one is held: the second one wins */
+        struct script script = { { rows[i].answer, rows[i].answer }, -1, true };
+        int before = begin_to_hedge_as(rows[i].op, script, PLAIN);
+        uint64_t won = metric_read(M_ORIGIN_HEDGES_WON);
+        struct watched *watched = watch_new(rows[i].op, S("bucket"), S("key"), S(""));
+        origin_start(origin, &watched->call);
+        ok(watch_wait(watched, FOR_DONE) && watched->err == OK && watched->status == 200);
+        ok(atomic_load(&server.requests) >= before + 2);
+        ok(metric_read(M_ORIGIN_HEDGES_WON) == won + 1);
+        watch_free(&watched);
+        end_of_hedges();
+    }
+}
+
+static atomic_int looks;            /* of calls that are late: whether somebody waits for them */
+
+static bool is_awaited(struct origin_call *call)
+{
+    atomic_fetch_add(&looks, 1);
+    return true;
+}
+
+static bool is_not_awaited(struct origin_call *call)
+{
+    atomic_fetch_add(&looks, 1);
     return false;
 }
 
+static bool answers_at_the_end(struct request *request)
+{
+    atomic_fetch_add(&twice.come, 1);
+    pause_until(&twice.come, INT_MAX);
+    return hello(request);
+}
+
+/* The answer of each request is late. A call looks whether it is to be sent again, and again after
+ * twice that time. A call that never looks is compared with one that began later and does. */
 TEST(a_request_is_not_sent_again_if_that_may_do_harm_or_take_the_place_of_another)
 {
     static const struct {
@@ -1607,33 +1658,39 @@ TEST(a_request_is_not_sent_again_if_that_may_do_harm_or_take_the_place_of_anothe
         unsigned connections;
         bool (*is_awaited)(struct origin_call *);
     } rows[] = {
-        { "a read that may be hedged", S3_GET_OBJECT, false, 2, NULL },
-        { "a HEAD", S3_HEAD_OBJECT, false, 2, NULL },
-        { "a write", S3_DELETE_OBJECT, false, 2, NULL },
-        { "a list", S3_LIST_OBJECTS_V2, false, 2, NULL },
-        { "not twice", S3_GET_OBJECT, true, 2, NULL },
-        { "no place", S3_GET_OBJECT, false, 1, NULL },
-        { "nobody waits", S3_GET_OBJECT, false, 2, never_awaited },
+        { "a write", S3_DELETE_OBJECT, false, 3, NULL },
+        { "a list", S3_LIST_OBJECTS_V2, false, 3, NULL },
+        { "not twice", S3_GET_OBJECT, true, 3, NULL },
+        { "no place", S3_GET_OBJECT, false, 1, is_awaited },
+        { "nobody waits", S3_GET_OBJECT, false, 2, is_not_awaited },
     };
     for (size_t i = 0; i < countof(rows); i++) {
-        const char *answer = rows[i].op == S3_HEAD_OBJECT ? MISSING : GOOD;
-        int before = begin_to_hedge((struct script){ { answer, answer }, -1, true },
+        int before = begin_to_hedge((struct script){ .last = -1 },
                                     WITH(.connections_max = rows[i].connections));
-        struct watched *watched = watch_new(rows[i].op, S("bucket"), S("key"), S(""));
+        struct watched *watched = watch_new(rows[i].op, S("bucket"), S("key"), S("")), *later = NULL;
+        atomic_store(&server.answer, answers_at_the_end);
+        atomic_store(&looks, 0);
         watched->call.no_retry = rows[i].no_retry;
         watched->call.is_awaited = rows[i].is_awaited;
         origin_start(origin, &watched->call);
-        if (i < 2) {
-            ok(watch_wait(watched, FOR_DONE));    /* the first one is held: the second one wins */
-        } else {
-            usleep(300000);
-            ok(watched->heads == 0 && atomic_load(&server.requests) == before + 1);
-            atomic_store(&twice.over, true);
-            ok(watch_wait(watched, FOR_DONE));
+        pause_until(&twice.come, 1);
+        if (!rows[i].is_awaited) {
+            later = watch_new(S3_GET_OBJECT, S("bucket"), S("later"), S(""));
+            later->call.is_awaited = is_not_awaited;
+            origin_start(origin, &later->call);
+            pause_until(&twice.come, 2);
         }
+        pause_until(&looks, 3);
+        ok(watched->heads == 0 && atomic_load(&server.requests) == before + (later ? 2 : 1));
+        atomic_store(&twice.over, true);
+        ok(watch_wait(watched, FOR_DONE));
         if (watched->err)
             fail_msg("%s: %s", rows[i].text, err_name(watched->err));
         watch_free(&watched);
+        if (later) {
+            ok(watch_wait(later, FOR_DONE) && later->err == OK);
+            watch_free(&later);
+        }
         end_of_hedges();
     }
 }
@@ -1655,7 +1712,7 @@ TEST(hedges_need_a_budget_and_free_connections)
         struct watched *watched[14];
         for (size_t k = 0; k < countof(watched); k++)
             watched[k] = get();
-        for (int looks = 0; looks < 500 && metric_read(M_ORIGIN_HEDGES) < before + want; looks++)
+        for (int tries = 0; tries < 500 && metric_read(M_ORIGIN_HEDGES) < before + want; tries++)
             usleep(10000);
         usleep(100000);
         ok(metric_read(M_ORIGIN_HEDGES) == before + want);
@@ -1709,6 +1766,7 @@ int main(void)
         cmocka_unit_test(stopping_ends_calls_in_every_phase),
         cmocka_unit_test(a_late_request_is_sent_again_and_the_first_good_answer_counts),
         cmocka_unit_test(a_call_with_two_requests_in_progress_can_be_canceled_or_stopped),
+        cmocka_unit_test(reads_are_sent_again),
         cmocka_unit_test(
             a_request_is_not_sent_again_if_that_may_do_harm_or_take_the_place_of_another),
         cmocka_unit_test(hedges_need_a_budget_and_free_connections),
