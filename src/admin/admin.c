@@ -214,9 +214,9 @@ static slice why_no_token(const struct admin *admin)
             "authentication with any user name. For penstock stat, set PENSTOCK_ADMIN_TOKEN_FILE "
             "to the file that holds the token\n")
         : S("this page is refused, because other machines can reach admin_listen and admin_token "
-            "is not set. Without a token, only /metrics, /_/health/live and /_/health/ready are "
-            "served here. Set admin_token_file, or set admin_listen to a loopback address, such as "
-            "127.0.0.1:9001\n");
+            "is not set. Without a token, only /metrics, /_/health/live, /_/health/ready and the "
+            "page at / without figures are served here. Set admin_token_file, or set admin_listen "
+            "to a loopback address, such as 127.0.0.1:9001\n");
 }
 
 /* Names the ways to send the token. A browser asks for a password only if Basic is one of them, so
