@@ -37,7 +37,7 @@ with Story("b10 the systemd unit names what was installed") as story:
         with open(path) as f:
             unit = dict(line.strip().split("=", 1) for line in f if re.match("[A-Z][A-Za-z]*=", line))
         found[unit["FileDescriptorName"]] = unit.get("ListenStream") or unit["ListenSequentialPacket"]
-    story.same("each setting of a socket has one", sorted(found), ["admin_listen", "fill_socket", "listen", "tls_listen"])
+    story.same("each setting of a socket has one", sorted(found), ["admin_listen", "fill_socket", "listen", "peer_listen", "tls_listen"])
     for name in ("listen", "admin_listen"):
         story.same(f"the address of {name} is its default", found[name], re.search(f"^{name} +([^ ]*)", config, re.M)[1])
 
