@@ -171,14 +171,16 @@ uint64_t permit_age_max_ms(const struct fetch *fetch)
         return 0;
     if (rules->freshness == FRESH_TTL)
         age_max = MIN(age_max, (uint64_t)rules->ttl_s * 1000);
+    const struct cache *cache = inflight->cache;
     const uint64_t since_ms[] = {    /* an answer from before one of these proves nothing */
-        first_tick_ms(inflight->cache),
+        first_tick_ms(cache),
+        cache->began_empty ? 0 : cache->began_ms,    /* writes through the process before */
         epoch_moved_ms(&inflight->id),
         restated_of(inflight->cache, &inflight->name).at_ms,
         grants_changed_ms(bucket),
         grant_refused_ms(&fetch->asked.as.grant),
         origin_owner_changed_ms(rules->origin),
-        atomic_load(&inflight->cache->purged_ms),
+        atomic_load(&cache->purged_ms),
     };
     for (size_t i = 0; i < countof(since_ms); i++)
         age_max = MIN(age_max, sent_ms - MIN(sent_ms, since_ms[i] + 1));

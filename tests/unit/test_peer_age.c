@@ -132,6 +132,29 @@ TEST(after_a_write_no_older_answer_counts)
     end(&client);
 }
 
+/* There may have been writes through the process before, of which nobody else knows yet. */
+TEST(after_a_restart_no_older_answer_counts)
+{
+    struct client client;
+    begin(&client, 300000);
+    ok(reads(&client, 0, 0) && asked(1, 1, 0));
+    settle(&client);
+    client_end(&client);
+    close_house();
+    open_house(300000);
+    atomic_store(&fake.knows_identities, true);
+    atomic_store(&fake.peers, true);
+    atomic_store(&fake.peer_age_ms, AGE_MS);
+    house.rules.grant_ms = house.rules.permission_ms = 60000;
+    house.rules.freshness = FRESH_TTL;
+    house.rules.ttl_s = 60;
+    client_begin(&client);
+    changes(&client);
+    ask_for(&client, "other", 0, 0);
+    ok(decided(&client) == OK && read_some(&client, UINT64_MAX) && asked(0, 0, 0));
+    end(&client);
+}
+
 TEST(after_a_purge_no_older_answer_counts)
 {
     struct client client;
@@ -290,6 +313,7 @@ int main(void)
         cmocka_unit_test(an_answer_older_than_the_settings_allow_is_not_taken),
         cmocka_unit_test(a_large_object_comes_a_segment_at_a_time),
         cmocka_unit_test(after_a_write_no_older_answer_counts),
+        cmocka_unit_test(after_a_restart_no_older_answer_counts),
         cmocka_unit_test(after_a_purge_no_older_answer_counts),
         cmocka_unit_test(after_a_refusal_no_older_answer_counts),
         cmocka_unit_test(an_answer_that_comes_after_a_later_one_is_not_taken),
