@@ -45,7 +45,7 @@ struct cache *cache_new(const struct cache_options *options)
     cache->streams = streams_new();
     cache->grants = grants_new(options->grants_bytes);
     cache->began_ms = ageing_ms();
-    cache->began_empty = is_empty(cache->store);
+    atomic_init(&cache->knows_from_ms, is_empty(cache->store) ? cache->began_ms : 0);
     cache->trace = read_trace_new();
     cache->lists = lists_new(cache, options->lists_ms, options->lists_bytes);
     return cache;
@@ -63,7 +63,7 @@ struct peers *cache_peers(struct cache *cache)
 
 bool cache_is_older(const struct cache *cache, uint64_t at_ms)
 {
-    return !cache->began_empty || at_ms >= cache->began_ms;
+    return at_ms >= atomic_load(&cache->knows_from_ms);
 }
 
 void cache_purge_begins(struct cache *cache)

@@ -20,7 +20,9 @@ struct cache {
     struct streams *streams;
     struct grants *grants;
     uint64_t began_ms;
-    bool began_empty;             /* no cache folder had an object then */
+    /* Nothing that is known here is from before this ageing time: no cache folder had an object at
+     * the start. 0: one had. */
+    _Atomic uint64_t knows_from_ms;
     _Atomic uint64_t purged_ms;   /* ageing time of the last purge; 0: none */
     struct lists *lists;
     struct read_trace *trace;

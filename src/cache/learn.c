@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/guard.h"
 #include "base/metric.h"
+#include "base/raise.h"
 #include "cache/forget.h"
 #include "cache/guess.h"
 #include "cache/inside.h"
@@ -365,6 +366,7 @@ enum err learn_answer(struct fetch *fetch, const struct origin_reply *reply)
             return ERR_CHANGED;
         check(reply->age_ms <= fetch->sent.at_ms);    /* permit_age_max_ms */
         fetch->sent.at_ms -= reply->age_ms;
+        lower_64(&fetch->inflight->cache->knows_from_ms, fetch->sent.at_ms);
     }
     missing_drop(fetch->inflight->cache->missing, &fetch->inflight->id);
     struct metadata *old = fetch->inflight->metadata;

@@ -174,7 +174,7 @@ uint64_t permit_age_max_ms(const struct fetch *fetch)
     const struct cache *cache = inflight->cache;
     const uint64_t since_ms[] = {    /* an answer from before one of these proves nothing */
         first_tick_ms(cache),
-        cache->began_empty ? 0 : cache->began_ms,    /* writes through the process before */
+        atomic_load(&cache->knows_from_ms) ? 0 : cache->began_ms,    /* writes through the process before */
         epoch_moved_ms(&inflight->id),
         restated_of(inflight->cache, &inflight->name).at_ms,
         grants_changed_ms(bucket),

@@ -49,6 +49,8 @@ TEST(an_answer_counts_as_the_origins_of_that_time)
        validated_s <= ageing_s_of(ageing_ms() - AGE_MS));
     uint64_t until_ms = permit_until_ms(client.get, ageing_ms());
     ok(until_ms + 200 > now_ms + 60000 - AGE_MS && until_ms <= ageing_ms() + 60000 - AGE_MS);
+    ok(cache_is_older(house.cache, now_ms - AGE_MS + 5000));
+    ok(!cache_is_older(house.cache, now_ms - AGE_MS - 5000));    /* it began empty */
     ok(get_age_ms(client.get) >= AGE_MS && get_age_ms(client.get) < AGE_MS + 5000);
     settle(&client);
     ok(reads(&client, 0, 0) && client.answer->source == GET_HIT && asked(1, 1, 0));
