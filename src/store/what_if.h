@@ -3,6 +3,7 @@
  *
  * The reads are those of records (parts of objects of at most 1 MiB), as the rule counts them. The
  * estimate knows no pins, quotas and purges: it changes only what more or less space changes.
+ * penstock(1), at stat, says how far it is off.
  *
  *     what_if_mask                                             any thread
  *     what_if_note, what_if_missed, what_if_follow, what_if_take    under the rule's lock
