@@ -133,6 +133,9 @@ static void check_tls(struct check *check, enum certificate_of which)
     slice warning = tls ? cli_tls_warning(config, which, tls, check->keep) : S("");
     if (warning.len)
         check_report(check, WARNED, "%.*s", SLICE_ARG(warning));
+    slice fault = tls ? cli_peer_fault(config, tls, check->keep) : S("");
+    if (fault.len)
+        check_report(check, WARNED, "%.*s", SLICE_ARG(fault));
     http_tls_free(&tls);
 }
 

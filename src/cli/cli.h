@@ -79,6 +79,9 @@ struct cli_certificate cli_certificate(const struct config *config, enum certifi
 /* Opens a certificate of the settings. If its listener is off, returns OK, and *ret is NULL. */
 enum err cli_tls_open(const struct config *config, enum certificate_of which, struct arena *keep,
                       struct http_tls **ret, slice *ret_why) MUST_USE;
+/* Returns a sentence if nodes with the same settings would refuse the certificate of this one,
+ * otherwise an empty slice. */
+slice cli_peer_fault(const struct config *config, struct http_tls *tls, struct arena *keep);
 /* Returns a sentence if the certificate expires soon or has expired, otherwise an empty slice. */
 slice cli_tls_warning(const struct config *config, enum certificate_of which, struct http_tls *tls,
                       struct arena *keep) MUST_USE;

@@ -66,7 +66,26 @@ slice cli_tls_warning(const struct config *config, enum certificate_of which, st
                         days > 1 ? "s" : "");
 }
 
+slice cli_peer_fault(const struct config *config, struct http_tls *tls, struct arena *keep)
+{
+    slice why = http_tls_why_refused(tls, keep);
+    return why.len ? arena_printf(keep, "other nodes with these settings would refuse the certificate "
+                                  "in peer_tls_cert_file (%.*s): sign it with a CA of "
+                                  "peer_tls_ca_file, for the DNS name %s, as penstock peers keygen "
+                                  "does", SLICE_ARG(why), config->peer_name)
+                   : S("");
+}
+
 /* ---- the service ---- */
+
+static void report_fault(struct serve *serve, enum certificate_of which)
+{
+    struct arena keep = { 0 };
+    slice why = cli_peer_fault(serve->config, serve->certificates[which].tls, &keep);
+    if (why.len)
+        log_warn("peer_certificate_unfit", "why=\"%.*s\"", SLICE_ARG(why));
+    arena_free(&keep);
+}
 
 static void report_expiry(struct serve *serve, enum certificate_of which)
 {
@@ -88,8 +107,10 @@ enum err certificates_up(struct serve *serve)
     for (unsigned i = 0; i < CERTIFICATES && !err; i++) {
         struct http_tls **tls = &serve->certificates[i].tls;
         err = cli_tls_open(serve->config, (enum certificate_of)i, &serve->keep, tls, &serve->why);
-        if (!err && *tls)
+        if (!err && *tls) {
             report_expiry(serve, (enum certificate_of)i);
+            report_fault(serve, (enum certificate_of)i);
+        }
     }
     if (err)    /* a step that fails is not undone */
         certificates_down(serve);
@@ -113,7 +134,9 @@ static void reload(struct serve *serve, enum certificate_of which)
     if (err)
         log_warn("tls_reload_refused", "why=\"%.*s; the old certificate stays in use\"",
                  SLICE_ARG(why));
-    else if (is_new)
+    if (!err && is_new)
+        report_fault(serve, which);
+    if (!err && is_new)
         log_info("tls_reloaded", "file=%.*s", SLICE_ARG(log_word(&keep, file)));
     if (err || is_new)
         metric_add(err ? M_TLS_RELOAD_REFUSED : M_TLS_RELOADED, 1);

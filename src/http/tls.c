@@ -310,6 +310,36 @@ int64_t http_tls_expires_s(struct http_tls *tls)
     return expires_s;
 }
 
+/* Returns NULL if the certificate is good for this purpose. */
+static const char *why_unfit(SSL_CTX *context, int purpose)
+{
+    X509_STORE_CTX *verify = X509_STORE_CTX_new();
+    check(verify && X509_STORE_CTX_init(verify, SSL_CTX_get_cert_store(context),
+                                        SSL_CTX_get0_certificate(context), chain_of(context)) == 1);
+    X509_VERIFY_PARAM *param = X509_STORE_CTX_get0_param(verify);
+    check(X509_VERIFY_PARAM_set1(param, SSL_CTX_get0_param(context)) == 1);    /* has the name */
+    check(X509_VERIFY_PARAM_set_purpose(param, purpose) == 1);
+    X509_VERIFY_PARAM_set_flags(param, X509_V_FLAG_NO_CHECK_TIME);
+    const char *why = X509_verify_cert(verify) == 1
+                          ? NULL : X509_verify_cert_error_string(X509_STORE_CTX_get_error(verify));
+    X509_STORE_CTX_free(verify);
+    ERR_clear_error();
+    return why;
+}
+
+slice http_tls_why_refused(struct http_tls *tls, struct arena *keep)
+{
+    if (!tls->files.ca)
+        return S("");
+    SSL *ssl = tls_new_ssl(tls);    /* keeps the context */
+    check(ssl);
+    const char *why = why_unfit(SSL_get_SSL_CTX(ssl), X509_PURPOSE_SSL_SERVER);
+    if (!why)
+        why = why_unfit(SSL_get_SSL_CTX(ssl), X509_PURPOSE_SSL_CLIENT);
+    SSL_free(ssl);
+    return why ? arena_copy(keep, slice_of(why)) : S("");
+}
+
 void http_tls_free(struct http_tls **tls)
 {
     struct http_tls *mine = *tls;

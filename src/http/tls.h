@@ -29,6 +29,9 @@ bool http_tls_changed(struct http_tls *tls);
  * on. On failure the old certificate and key stay in use. */
 enum err http_tls_reload(struct http_tls *tls, struct arena *keep, bool *ret_new,
                          slice *ret_why) MUST_USE;
+/* With a CA file: returns why a server, or a client, with the same settings would refuse this
+ * certificate: a sentence without its end. Empty: it would not. The time does not count. */
+slice http_tls_why_refused(struct http_tls *tls, struct arena *keep);
 int64_t http_tls_expires_s(struct http_tls *tls);    /* the earliest expiry in the chain */
 void http_tls_free(struct http_tls **tls);           /* connections may outlive it */
 

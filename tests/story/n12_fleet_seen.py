@@ -137,6 +137,15 @@ with Story("n12 the fleet as operators see it", seconds=120) as story:
     story.fact("... since the others refuse its own", refused["state"] == "away" and "it refuses the certificate of this node" in refused["why"], refused)
     story.same("it asks nobody", stranger.metric("penstock_peers"), 0)
 
+    fits, other = ({**settings, "origin": origin.url, "cache_dir": story.path(f"unused-{i}"), "admin_listen": "off", "listen": f"127.0.0.1:{free_port()}",
+                    "peer_listen": f"127.0.0.1:{free_port()}", **change} for i, change in enumerate(({}, {"peer_tls_cert_file": story.path("other/node.pem")})))
+    for what, file, want in (("fits", fits, False), ("is of another CA", other, True), ("has another name", {**fits, "peer_name": "other.internal"}, True)):
+        with open(story.path("check.json"), "w") as f:
+            json.dump(file, f)
+        out = "".join(run([PENSTOCK, "check", "--offline", story.path("check.json")])[1:])
+        story.same(f"check says whether the certificate {what}", "would refuse the certificate in peer_tls_cert_file" in out, want)
+    story.fact("... and so does the log", "peer_certificate_unfit" in stranger.log() and "peer_certificate_unfit" not in a.log(), stranger.log()[:2000])
+
     # ---- owners ----
     owners = {key: explain(a, key)["segments"][0] for key in KEYS}
     story.same("both nodes name the same owners", {key: (s["owner_node"], s["second_node"]) for key, s in owners.items()},
