@@ -51,8 +51,8 @@ void cache_share(struct cache *cache, struct peers *peers);
 struct peers *cache_peers(struct cache *cache);    /* NULL: there are no other nodes */
 /* True if the cache may know something from before this moment (ageing time). */
 bool cache_is_older(const struct cache *cache, uint64_t at_ms) MUST_USE;
-/* To be called before a purge begins in the store. From then on, no answer counts that the origin gave
- * another node before this moment. Any thread. */
+/* To be called before a purge begins in the store. From then on, no answer counts that the origin
+ * gave another node before this moment. Any thread. */
 void cache_purge_begins(struct cache *cache);
 /* Cancels the fetches in progress. From now on no fetch begins. */
 void cache_stop(struct cache *cache);

@@ -108,8 +108,8 @@ struct epoch_fill {
  * after a restart, nothing would show that the metadata is older than the restatement. */
 bool epoch_may_publish(const struct store_append *append);
 
-/* The ageing time of the last write of this object, or of one that shares its pair; 0: there was none
- * in this process. An answer that the origin gave another node before that proves nothing. */
+/* The ageing time of the last write of this object, or of one that shares its pair; 0: there was
+ * none in this process. An answer that the origin gave another node before that proves nothing. */
 uint64_t epoch_moved_ms(const struct object_id *id);
 
 /* For a list page, which has many objects. The page notes the moment at which it begins.

@@ -30,8 +30,8 @@ struct fetch_span {
     uint64_t first, end;
     uint64_t suffix;
     bool plain;
-    /* Without metadata: the fetch ends with the segment (peers.h) of its first byte at the latest, and
-     * other nodes may bring it. */
+    /* Without metadata: the fetch ends with the segment (peers.h) of its first byte at the latest,
+     * and other nodes may bring it. */
     bool segment;
     unsigned part;                /* for a HEAD: number of the part to ask about; 0: none */
 };

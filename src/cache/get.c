@@ -175,8 +175,8 @@ static bool is_shared(const struct get *get)
            origin_knows_identities(get->ask.rules->origin);
 }
 
-/* True if nodes can only be asked for a version that a HEAD has named: the identity is not the shared
- * one, or the client wants the newest answer, or the place of the bytes is not known. */
+/* True if nodes can only be asked for a version that a HEAD has named: the identity is not the
+ * shared one, or the client wants the newest answer, or the place of the bytes is not known. */
 static bool must_name(const struct get *get)
 {
     return is_shared(get) && !get->ask.for_peer.is &&

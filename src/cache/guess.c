@@ -15,7 +15,8 @@ static atomic_bool *row_of(const struct object_name *name)
     slice folder = name->key;
     while (folder.len && folder.ptr[folder.len - 1] != '/')
         folder.len--;
-    return &larger_last[(metadata_etag_hash(folder) * 31 + metadata_etag_hash(name->bucket)) % ROWS];
+    uint64_t hash = metadata_etag_hash(folder) * 31 + metadata_etag_hash(name->bucket);
+    return &larger_last[hash % ROWS];
 }
 
 void guess_note(const struct object_name *name, bool larger)

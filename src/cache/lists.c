@@ -214,7 +214,8 @@ static void on_done(struct origin_call *call, enum err err)
     if (!shared->answer.err)
         shared->answer.err = err;
     if (grant_is_refusal(shared->answer.status, shared->answer.err))
-        grant_refusals_add(&shared->owner, ageing_ms());    /* no earlier answer to this identity counts now */
+        /* No earlier answer to this identity counts now. */
+        grant_refusals_add(&shared->owner, ageing_ms());
     shared->over = true;
     waiters_wake(&shared->waiters);
     if (shared->answer.err || shared->answer.status != 200 || !is_good(shared, ageing_ms()))

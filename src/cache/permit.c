@@ -13,8 +13,8 @@
  * the proofs of the process before count as if they were given at the start, so that a restart
  * costs no requests. The exception is unshared metadata, which is marked on disk, too: it came in
  * the name of a client, or the shared identity was refused since. It proves nothing until the
- * origin grants it to the shared identity. An answer that another node passes on (peers.h) counts as
- * one to a request of that age. Metadata from before a change of Penstock's own
+ * origin grants it to the shared identity. An answer that another node passes on (peers.h) counts
+ * as one to a request of that age. Metadata from before a change of Penstock's own
  * credentials is treated likewise (store_names, origin_owner_changed_ms). Threads: the get's loop;
  * permit_granted and permit_refused on origin threads. */
 #include "cache/permit.h"
@@ -26,10 +26,10 @@
 #include "base/raise.h"
 #include "cache/getting.h"
 
-/* metadata->granted has the time of the request whose answer it is: the ticks since a day before the
- * cache began, + 1, because other nodes may have got an answer earlier. Its lowest bit says whether the answer was a refusal. So the answer to the latest
- * request has the highest number, in whatever order answers come; of two in one tick, the
- * refusal has. 31 bits of ticks are six years. */
+/* metadata->granted has the time of the request whose answer it is: the ticks since a day before
+ * the cache began, + 1, because other nodes may have got an answer earlier. Its lowest bit says
+ * whether the answer was a refusal. So the answer to the latest request has the highest number, in
+ * whatever order answers come; of two in one tick, the refusal has. 31 bits of ticks are six years. */
 #define TICK_MS 100u
 #define UNKNOWN 0u
 #define DAY_MS (24u * 60 * 60 * 1000)
@@ -174,7 +174,8 @@ uint64_t permit_age_max_ms(const struct fetch *fetch)
     const struct cache *cache = inflight->cache;
     const uint64_t since_ms[] = {    /* an answer from before one of these proves nothing */
         first_tick_ms(cache),
-        atomic_load(&cache->knows_from_ms) ? 0 : cache->began_ms,    /* writes through the process before */
+        /* There may have been writes through the process before. */
+        atomic_load(&cache->knows_from_ms) ? 0 : cache->began_ms,
         epoch_moved_ms(&inflight->id),
         restated_of(inflight->cache, &inflight->name).at_ms,
         grants_changed_ms(bucket),
