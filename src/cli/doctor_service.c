@@ -112,6 +112,42 @@ static void cache(struct doctor *doctor)
                                   "cache_dirs.", 100 * twice, 100 * now));
 }
 
+/* The text of a node's member, as the service sent it. */
+static const char *of_peer(json_t *peer, const char *member)
+{
+    const char *text = json_string_value(json_object_get(peer, member));
+    return text ? text : "";
+}
+
+/* No row if there are no other nodes. */
+static void peers(struct doctor *doctor)
+{
+    size_t i, others = 0, answer = 0;
+    double slowest_us = 0;
+    json_t *peer, *away = NULL;
+    json_array_foreach(doctor_value(doctor->status, "peers"), i, peer) {
+        bool answers = strcmp(of_peer(peer, "state"), "answers") == 0;
+        bool is_self = strcmp(of_peer(peer, "state"), "this node") == 0;
+        others += !is_self;
+        answer += answers;
+        if (answers)
+            slowest_us = MAX(slowest_us, json_number_value(json_object_get(peer, "round_trip_us")));
+        else if (!is_self && !away)
+            away = peer;
+    }
+    if (!others)
+        return;
+    struct finding *finding =
+        doctor_add(doctor, S("peers"), arena_printf(doctor->keep, "%zu of %zu other nodes answer, "
+                   "the slowest after %.2f ms", answer, others, slowest_us / 1000),
+                   S("all answer"));
+    if (away)
+        doctor_grade(finding, LIMITED, (double)others / (double)(answer + 1),
+                     arena_printf(doctor->keep, "Node %s does not answer: %s. What it owns comes "
+                                  "from the next node, or from the origin. penstock peers says "
+                                  "more.", of_peer(away, "address"), of_peer(away, "why")));
+}
+
 static void waits(struct doctor *doctor)
 {
     static const char *const names[] = { "disk", "miss", "origin" };
@@ -137,6 +173,7 @@ void doctor_service(struct doctor *doctor)
     }
     works(doctor);
     cache(doctor);
+    peers(doctor);
     if (doctor->metrics.len)
         waits(doctor);
 }

@@ -211,6 +211,8 @@ with Story("n12 the fleet as operators see it", seconds=120) as story:
     story.same("a node stops", b.stop(), 0)
     wait_for("it is left alone", lambda: rows_of(a)[addresses[1]]["state"] == "away")
     story.fact("... and owns nothing", rows_of(a)[addresses[1]]["share"] == 0 and status_of(a)["fleet"]["share"] == 1, status_of(a)["peers"])
+    out = run([PENSTOCK, "doctor", "--offline", "--config", a.config_path])[1]
+    story.fact("doctor names a node that does not answer", "0 of 2 other nodes answer" in out and f"Node {addresses[1]} does not answer" in out, out)
     tab = Chromium(story).open(f"http://127.0.0.1:{a.admin_port}/")
     tab.wait("the page shows the nodes", "!main.hidden && !document.getElementById('peers-panel').hidden")
     shown = tab.run("[...document.getElementById('peers').tBodies[0].rows].map(row => [...row.cells].map(cell => cell.firstChild.value))")
