@@ -53,6 +53,11 @@ static void hello(struct peer_server *server, struct http_request *http)
     static const struct http_field json = { { "content-type", 12 }, { "application/json", 16 } };
     const struct peer_options *options = &server->options;
     char node[2 * NODE_ID_BYTES];
+    uint8_t from[NODE_ID_BYTES];
+    if (slice_unhex(request_head_get(http_request_head(http), S("x-penstock-node")), from,
+                    sizeof(from)))
+        peers_heard(cache_peers(options->front->options.cache),
+                    *(const slice *)http_request_judged(http), from);
     hex_write(options->node, NODE_ID_BYTES, node);
     http_reply(http, &(struct http_answer){ .status = 200, .fields = &json, .field_count = 1,
         .body = arena_printf(http_request_arena(http), "{\"protocol\":[%u],\"node\":\"%.*s\","

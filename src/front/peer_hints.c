@@ -24,7 +24,6 @@
 #include "base/workers.h"
 #include "cache/alias.h"
 #include "front/peering.h"
-#include "s3/encode.h"
 #include "store/purge.h"
 
 #define BODY_BYTES_MAX (FRAME_BYTES + HINT_BATCH_BYTES_MAX)

@@ -20,7 +20,6 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "peers/hints_file.h"
-#include "s3/encode.h"
 
 #define BATCHES_MAX 64u               /* in progress */
 #define EACH_MS 100u

@@ -55,6 +55,8 @@ struct node {
         uint32_t weight;
         int64_t since_s;              /* when it began to answer, or to be silent */
         uint64_t away_ms, failed_ms;  /* how long it stays away; its latest failure */
+        bool heard;                   /* it may answer, or have another id: its errand asks now */
+        uint64_t heard_ms;            /* when this was last set */
         char why[200];
     } facts;
     struct node_counts {

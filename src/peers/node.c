@@ -25,6 +25,7 @@
 #define AWAY_MS 500u
 #define AWAY_MS_MAX 30000u
 #define CALM_MS 60000u                /* after this time without a failure, AWAY_MS counts again */
+#define HEARD_MS 500u                 /* peers_heard wakes a node at most once in this time */
 #define NO_PEER                                                                                   \
     "it does not answer as a peer does: check that this address is a Penstock's peer_listen"
 
@@ -325,12 +326,15 @@ static void say_hello(struct node *node)
 {
     struct hello *hello = &node->hello;
     struct exchange_mutual mutual;
-    const struct http_field host = { S("Host"), slice_of(node->peers->options.name) };
+    char id[2 * NODE_ID_BYTES];
+    const struct http_field fields[] = { { S("Host"), slice_of(node->peers->options.name) },
+                                         { S("x-penstock-node"), { id, sizeof(id) } } };
+    hex_write(node->peers->options.id, NODE_ID_BYTES, id);
     arena_free(&hello->keep);
     hello->body = text_in(&hello->keep);
     hello->status = 0;
     hello->round_trip_us = hello->ready_ns = 0;
-    struct exchange_ask ask = node_ask(node, &mutual, "/peer/hello", &host, 1);
+    struct exchange_ask ask = node_ask(node, &mutual, "/peer/hello", fields, countof(fields));
     ask.connect_ms = ask.head_ms = HELLO_ANSWER_MS;
     hello->exchange = exchange_start(&node->errand, &ask, &hello_events, node);
 }
@@ -351,10 +355,39 @@ static uint64_t due_of(struct node *node)
     pthread_mutex_lock(&node->peers->lock);
     const struct node_facts *facts = &node->facts;
     uint64_t due_ms = node->hello.due_ms;
+    if (node->facts.heard)
+        due_ms = 0;
+    node->facts.heard = false;
     if (facts->known && !facts->answers && !is_self(node))
         due_ms = MIN(due_ms, facts->failed_ms + facts->away_ms);
     pthread_mutex_unlock(&node->peers->lock);
     return due_ms;
+}
+
+static slice host_of(slice address)
+{
+    (void)slice_cut_last(&address, ':');
+    return address;
+}
+
+void peers_heard(struct peers *peers, slice from, const uint8_t id[NODE_ID_BYTES])
+{
+    uint64_t now_ms = mono_ms();
+    slice host = host_of(from);
+    if (!peers)
+        return;
+    pthread_mutex_lock(&peers->lock);
+    bool known = has(peers->view, id);    /* this node, too */
+    list_each(struct node, node, &peers->nodes, link) {
+        struct node_facts *facts = &node->facts;
+        if (known || is_self(node) || now_ms < facts->heard_ms + HEARD_MS ||
+            !slice_eq(host_of(slice_of(node->text)), host))
+            continue;
+        facts->heard = true;
+        facts->heard_ms = now_ms;
+        node_wake(node);
+    }
+    pthread_mutex_unlock(&peers->lock);
 }
 
 static void woken(struct errand *errand)

@@ -62,6 +62,11 @@ static inline uint64_t peers_segment_end(uint64_t offset)
 bool peers_start(struct peers *peers, struct origin *origin, struct origin_call *call,
                  const struct peer_question *question) MUST_USE;
 
+/* A node with this id has said hello, from this ADDRESS:PORT. The listed nodes with this address are
+ * asked for their ids now, unless one of them is known by this id. So a node that starts is known
+ * at once. NULL: does nothing. */
+void peers_heard(struct peers *peers, slice from, const uint8_t id[NODE_ID_BYTES]);
+
 /* ---- hints ---- */
 
 /* The limits of hints that are kept (hints.h), beside peers_options.hints_max. */

@@ -14,7 +14,7 @@
  * gets 400. All but 200 have x-penstock-peer: no, and a word that says why, as a line of text. The query
  * counts for objects of a version alone. Pure; any thread.
  *
- * GET /peer/hello gets 200 with JSON: {"protocol": [1], "node": ID, "weight": NUMBER,
+ * GET /peer/hello, with x-penstock-node as above, gets 200 with JSON: {"protocol": [1], "node": ID, "weight": NUMBER,
  * "version": TEXT, "draining": BOOLEAN, "hints": BOOLEAN}. hints: it takes them (hint.h); a node of
  * a version without hints does not say so. */
 #ifndef PEERS_QUESTION_H

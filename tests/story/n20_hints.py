@@ -161,6 +161,20 @@ def returns(story, fleet, a):
     story.same("after one more restart, what was not proved since is not served without a proof", b.get("fixed/unread").cache, "revalidated")
 
 
+def replaced(story, fleet, a):
+    """A node with a new folder, so with another id, at the same address."""
+    b = fleet.nodes[2]
+    b.stop()
+    shutil.rmtree(b.cache_dir)
+    a.put("fixed/fresh", b"old")
+    b = fleet.again(2)
+    b.wait_cached("fixed/fresh")
+    fleet.meet(0)
+    a.put("fixed/fresh", b"new")
+    seen(story, "a write is seen by a node that replaced another one", lambda: b.get("fixed/fresh").body == b"new")
+    story.same("... which need not revalidate what it has fetched itself", lost(b), 0)
+
+
 def crashes(story, fleet, clock):
     """The writer dies before it could tell a node that is away; and hints grow too old."""
     a, b = fleet.nodes[:2]
@@ -264,5 +278,6 @@ with Story("n20 hints between nodes", seconds=300) as story:
     revokes(story, gateway, fleet.nodes[0], fleet.nodes[1])
     hostile(story, fleet, gateway, fleet.nodes[2], 2)
     returns(story, fleet, fleet.nodes[0])
+    replaced(story, fleet, fleet.nodes[0])
     crashes(story, fleet, clock)
     red(story, gateway)

@@ -2,6 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 
 #include "base/metric.h"
@@ -348,6 +350,62 @@ TEST(after_a_crash_every_node_but_those_that_had_all_may_have_missed_some)
     hints_free(&hints);
 }
 
+/* ---- threads ---- */
+
+static struct {
+    struct hints *hints;
+    atomic_uint adding;
+} shared;
+
+static void *add_some(void *arg)
+{
+    unsigned first = *(unsigned *)arg;
+    for (unsigned i = 0; i < 2000; i++)
+        add(shared.hints, first + i, 1000 + i);
+    atomic_fetch_sub(&shared.adding, 1);
+    return NULL;
+}
+
+/* Returns the number of hints that this node got. */
+static void *take_some(void *id)
+{
+    struct batch batch = { 0 };
+    size_t count = 0;
+    for (bool over = false, last = false; !last; last = over) {
+        over = atomic_load(&shared.adding) == 0;
+        while (next(shared.hints, id, 5000, &batch)) {
+            count += batch.got.count;
+            ok(batch.got.age_ms == HINT_AGE_NONE);
+            hints_followed(shared.hints, id, &batch.taken);
+        }
+    }
+    arena_free(&batch.keep);
+    return (void *)count;
+}
+
+TEST(threads_add_and_take_at_the_same_time)
+{
+    struct hints_limits limits = { 100000, 100 * MIB, HOUR };
+    unsigned firsts[] = { 0, 10000, 20000 };
+    const uint8_t both[2][NODE_ID_BYTES] = { "anna", "bert" };
+    pthread_t adders[countof(firsts)], takers[countof(both)];
+    shared.hints = hints_new(&limits);
+    atomic_store(&shared.adding, countof(firsts));
+    hints_inherit(shared.hints, both, 2, 1);
+    for (size_t i = 0; i < countof(takers); i++)
+        ok(pthread_create(&takers[i], NULL, take_some, (void *)both[i]) == 0);
+    for (size_t i = 0; i < countof(adders); i++)
+        ok(pthread_create(&adders[i], NULL, add_some, &firsts[i]) == 0);
+    for (size_t i = 0; i < countof(adders); i++)
+        ok(pthread_join(adders[i], NULL) == 0);
+    for (size_t i = 0; i < countof(takers); i++) {
+        void *got;
+        ok(pthread_join(takers[i], &got) == 0 && (size_t)got == 6000);
+    }
+    ok(kept() == 0);
+    hints_free(&shared.hints);
+}
+
 TEST(the_number_of_known_nodes_is_limited)
 {
     struct hints *hints = hints_new(&small);
@@ -379,4 +437,5 @@ RUN(cmocka_unit_test(a_hint_is_read_as_it_was_written),
     cmocka_unit_test(equal_hints_that_nobody_got_yet_are_one),
     cmocka_unit_test(a_large_queue_goes_in_several_batches),
     cmocka_unit_test(after_a_crash_every_node_but_those_that_had_all_may_have_missed_some),
+    cmocka_unit_test(threads_add_and_take_at_the_same_time),
     cmocka_unit_test(the_number_of_known_nodes_is_limited))
