@@ -48,7 +48,7 @@ class Worker:
         self.wires, self.values, self.count, self.history, self.targets = {}, {}, 0, [], {}
 
     def target(self, door, method, key, query=(), **how):
-        at = (door.port, method, key, tuple(query))
+        at = (door.port, door.key, method, key, tuple(query))
         if at not in self.targets:
             if len(self.targets) > 2000:
                 self.targets.clear()
@@ -149,8 +149,8 @@ class Worker:
 
     def list(self, door, key):
         begin = time.monotonic_ns()
-        name = key.partition("/")[2]
-        reply = self.ask(door, "GET", BUCKET, query=[("list-type", "2"), ("prefix", name)])
+        bucket, _, name = key.partition("/")
+        reply = self.ask(door, "GET", bucket, query=[("list-type", "2"), ("prefix", name)])
         if not reply.error and reply.status == 200:
             found = re.search(rb"<ETag>(?:&#34;|&quot;|\")?([0-9a-f-]+)", reply.body)
             self.note(key, "etag", found.group(1).decode() if found else None, begin, True, door)
@@ -181,14 +181,14 @@ class Window:
         self.number.value += 1    # a lost step is no harm
 
 
-def live(story, doors, mix, operations, workers=8, width=6, meanwhile=()):
+def live(story, doors, mix, operations, workers=8, width=6, meanwhile=(), worker=Worker):
     """Runs the workers to their end, and calls `meanwhile` with the window, again and again; returns the history, by key."""
     window, files, running = Window(width), [], []
     for number in range(workers):
         path = story.path(f"history-{number}")
 
         def work(number=number, path=path):
-            history = Worker(number, doors, mix, window, story.seed).run(operations // workers)
+            history = worker(number, doors, mix, window, story.seed).run(operations // workers)
             with open(path, "wb") as f:
                 pickle.dump([tuple(op) for op in history], f)
         process = multiprocessing.get_context("fork").Process(target=work, daemon=True)
