@@ -108,10 +108,11 @@ def lag_of(ops, absences):
 
 
 def went_back(ops):
-    """How often a node returned an older value after a newer one that was written through the fleet."""
+    """How often a GET returned an older value than an earlier GET at the same node, which was written through the fleet."""
     writes = {op.value: op for op in ops if op.kind == "write" and op.value and op.end}
     newest, count = {}, 0
-    for op in sorted((op for op in ops if op.kind == "read" and op.value in writes), key=lambda op: op.begin):
+    gets = (op for op in ops if op.kind == "read" and op.value in writes and " " in op.door)    # lists are the origin's
+    for op in sorted(gets, key=lambda op: op.begin):
         door, source = op.door.partition(" ")[0], writes[op.value]
         count += any(end <= op.begin and source.end <= newer.begin for end, newer in newest.get(door, ()))
         if source.door != DIRECT:
@@ -170,7 +171,7 @@ def one_round(story, number, operations):
     back = Counter()
     for key, ops in history.items():
         back[key.partition("/")[0]] += went_back(ops)
-    story.note(f"what was overwritten through another node was read {lag / 1e9:.2f} s later at most; an older value after "
+    story.note(f"what was overwritten through another node was read {lag / 1e9:.2f} s later at most; GETs with an older value after "
                f"a newer one: {dict(back)}")
     fleet.stop()
     fleet.origin.stop()
