@@ -1,6 +1,7 @@
 """A write, a purge or a change of rights through one node is seen through all others: real TLS, a real origin
 (versitygw), copies that would count as fresh for an hour; nodes that stop, crash, and miss more than is kept."""
 import base64
+import ssl
 
 from guards import guarded
 from peering import *
@@ -256,6 +257,75 @@ def hostile(story, fleet, gateway, node, n):
     wire.abort()
 
 
+class Other(Listener):
+    """A node that says of itself what it is told to, and keeps the batches that it gets."""
+
+    def __init__(self, pair):
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.load_cert_chain(*pair)
+        self.says, self.status, self.batches, self.heads = {}, 200, [], []
+        super().__init__()
+
+    def serve(self, connection):
+        with self.context.wrap_socket(connection, server_side=True) as wire:
+            while heard := self.hear(wire):
+                line, fields, body = heard
+                status, answer = 200, b""
+                if line.startswith("GET /peer/hello "):
+                    answer = json.dumps({"protocol": [1], "node": "cd" * 16, "weight": 100, "version": "0.2", "draining": False, **self.says}).encode()
+                elif line.startswith("POST /peer/1/hints "):
+                    status = self.status
+                    self.heads.append(fields)
+                    self.batches.append(body)
+                else:
+                    status = 404
+                wire.sendall(b"HTTP/1.1 %d X\r\nContent-Length: %d\r\n\r\n" % (status, len(answer)) + answer)
+
+
+def hints_in(batch):
+    """The age, and the hints, of a batch."""
+    magic, kind, zero, size, crc = struct.unpack("<4sB3sII", batch[:16])
+    payload = batch[16:]
+    check(magic == b"PSP1" and kind == 6 and size == len(payload) and crc == crc32c(payload, kind), "a batch is no frame")
+    hints, rest = [], payload[8:]
+    while rest:
+        what, _, *sizes = struct.unpack("<BBHHHH", rest[:10])
+        rest, texts = rest[10:], []
+        for size in sizes:
+            texts.append(rest[:size].decode())
+            rest = rest[size:]
+        hints.append((what, *texts))
+    return struct.unpack("<Q", payload[:8])[0], hints
+
+
+def by_the_wire(story, gateway):
+    """What a node sends: nothing to one that knows no hints, all that it kept once that one does, and again until it is taken."""
+    fleet = Fleet(story, "wire-ca")
+    pair = fleet.node("other")
+    other, port = Other(pair), free_port()
+    node = story.penstock(origin=gateway.url, cache_dir=story.path("wire"), peer_listen=f"127.0.0.1:{port}", peer_name=NAME,
+                          peers=f"127.0.0.1:{port},127.0.0.1:{other.port}", peer_tls_cert_file=pair[0], peer_tls_key_file=pair[1],
+                          peer_tls_ca_file=fleet.authority.file)
+    wait_for("the other node is known", lambda: node.metric("penstock_peers") == 1)
+    story.fact("the log says that it takes no hints", "peer_without_hints" in node.log())
+    node.put("bucket/wire", b"x")
+    node.ask("POST", "bucket", [("penstock-purge", ""), ("prefix", "p/")])
+    story.same("it gets none", (other.batches, node.metric("penstock_peers_hints_kept")), ([], 2))
+    other.says, other.status = {"hints": True}, 503
+    wait_for("a newer version of it gets them, again and again", lambda: len(other.batches) >= 3)
+    want = ((1 << 64) - 1, [(1, gateway.url, "bucket", "wire", ""), (16, gateway.url, "bucket", "p/", "")])
+    story.same("... all of them", hints_in(other.batches[0]), want)
+    story.same("... until it follows them", hints_in(other.batches[-1]), want)
+    story.same("... addressed to it", other.heads[0]["x-penstock-to"], "cd" * 16)
+    other.status = 200
+    wait_for("... which it does", lambda: node.metric("penstock_peers_hints_kept") == 0)
+    node.delete("bucket/wire")
+    wait_for("the next hint comes alone", lambda: hints_in(other.batches[-1]) == ((1 << 64) - 1, [(1, gateway.url, "bucket", "wire", "")]))
+    other.status = 405
+    node.put("bucket/wire", b"y")
+    wait_for("a refusal is logged", lambda: "peer_hints_refused" in node.log())
+
+
 def red(story, gateway):
     """Without the guard, a node that follows no hint serves old bytes."""
     fleet = Nodes(story, gateway, 2, env={1: guarded("hints")})
@@ -280,4 +350,5 @@ with Story("n20 hints between nodes", seconds=300) as story:
     returns(story, fleet, fleet.nodes[0])
     replaced(story, fleet, fleet.nodes[0])
     crashes(story, fleet, clock)
+    by_the_wire(story, gateway)
     red(story, gateway)
