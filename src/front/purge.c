@@ -85,6 +85,7 @@ static void tell_peers(const struct purge_job *job)
 static void purge(struct purge_job *job, struct text *to)
 {
     struct purge_result result;
+    peers_will_hint(cache_peers(job->task.front->options.cache));
     cache_purge_begins(job->task.front->options.cache);
     job->err = store_purge(store_of(job), prefixes_of(job), job->endpoint_count, &result);
     audit_end(&job->audit, job->err, S(""));

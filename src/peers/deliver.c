@@ -8,18 +8,15 @@
  * A node that took a batch gets the next one EACH_MS later, so that a storm of writes becomes few
  * batches. A node that did not take it gets it again after a pause. That a node does not answer
  * says nothing about questions for bytes: these have a judgement of their own (node.c). A batch
- * names the id of its receiver, because another node may have got the address. Threads: all of the
- * errand; peers_hint may be called from any thread. */
+ * names the id of its receiver, because another node may have got the address. Threads: the
+ * errand's. */
 #include "peers/inside.h"
 
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/thread.h"
-#include "peers/hints_file.h"
 
 #define BATCHES_MAX 64u               /* in progress */
 #define EACH_MS 100u
@@ -29,7 +26,6 @@
 #define CONNECT_MS 2000u
 #define ANSWER_MS 10000u              /* the receiver waits for its disk */
 #define LOG_EACH_MS 60000u
-#define LAST_MS 1000u                 /* a stop waits so long for nodes that answer */
 #define FIELDS 3u
 
 /* A batch on its way. */
@@ -187,8 +183,8 @@ static void start(struct peers *peers, struct node *take_node, const uint8_t to[
 
 /* ---- which nodes ---- */
 
-/* Under the lock of peers. A node that does not answer gets its hints as soon as it does. */
-static bool waits(const struct peers *peers, const struct node *node)
+/* A node that does not answer gets its hints as soon as it does. */
+bool deliver_waits(const struct peers *peers, const struct node *node)
 {
     const struct node_facts *facts = &node->facts;
     return facts->listed && facts->known && facts->takes_hints &&
@@ -209,7 +205,7 @@ static size_t choose(struct peers *peers, struct chosen chosen[BATCHES_MAX], uin
     *ret_due_ms = UINT64_MAX;
     pthread_mutex_lock(&peers->lock);
     list_each(struct node, node, &peers->nodes, link) {
-        if (node->hints.runs || !waits(peers, node))
+        if (node->hints.runs || !deliver_waits(peers, node))
             continue;
         if (node->hints.due_ms > now_ms) {
             *ret_due_ms = MIN(*ret_due_ms, node->hints.due_ms);
@@ -256,76 +252,14 @@ static void woken(struct errand *errand)
 
 void deliver_begin(struct peers *peers)
 {
-    const struct hints_limits limits = { peers->options.hints_max, PEERS_HINTS_BYTES_MAX,
-                                         PEERS_HINTS_KEEP_MS };
-    peers->hints.queue = hints_new(&limits);
     list_init(&peers->hints.deliveries);
     peers->hints.errand.woken = woken;
     peers->hints.has_errand = true;
-    hints_file_load(peers->options.store, peers->hints.queue, ageing_ms());
     errand_enter(carriers_next(peers->carriers), &peers->hints.errand);
-}
-
-static bool some_wait(struct peers *peers)
-{
-    bool some = false;
-    pthread_mutex_lock(&peers->lock);
-    list_each(struct node, node, &peers->nodes, link)
-        some = some || (node->facts.answers && waits(peers, node));
-    pthread_mutex_unlock(&peers->lock);
-    return some;
-}
-
-void deliver_wait(struct peers *peers)
-{
-    uint64_t until_ms = mono_ms() + LAST_MS;
-    while (some_wait(peers) && mono_ms() < until_ms)
-        poll(NULL, 0, 10);
-}
-
-void deliver_end(struct peers *peers)
-{
-    if (peers->hints.has_marker)
-        pthread_join(peers->hints.marker, NULL);
-    hints_file_save(peers->options.store, peers->hints.queue);
-    hints_free(&peers->hints.queue);
-}
-
-static void *mark(void *arg)
-{
-    hints_file_mark(((struct peers *)arg)->options.store);
-    return NULL;
-}
-
-void peers_will_hint(struct peers *peers)
-{
-    if (!peers || atomic_load_explicit(&peers->hints.marked, memory_order_relaxed) ||
-        atomic_exchange(&peers->hints.marked, true))
-        return;
-    bool started = thread_start(&peers->hints.marker, mark, peers, "peer-mark");
-    if (started)
-        peers->hints.has_marker = true;
-    else
-        log_warn("peer_hints_unmarked", "why=\"no thread could be started to note on the disk that "
-                 "other nodes must hear of writes. Should this process crash before they have, "
-                 "their copies are old for up to ttl: raise the limit of tasks (TasksMax, pids.max)\"");
 }
 
 void deliver_look(struct peers *peers)
 {
     if (peers->hints.has_errand && !atomic_exchange(&peers->hints.woken, true))
         errand_wake(&peers->hints.errand);
-}
-
-/* A version that a client names may be longer than any that an origin has made. */
-void peers_hint(struct peers *peers, const struct hint *hint)
-{
-    struct hint wider = { HINT_WRITE | HINT_BUCKET | (hint->what & HINT_RIGHTS), hint->endpoint,
-                          hint->bucket, S(""), S("") };
-    if (!peers)
-        return;
-    hints_add(peers->hints.queue, hint_is_valid(hint) ? hint : &wider, ageing_ms());
-    pthread_mutex_lock(&peers->lock);
-    deliver_look(peers);
-    pthread_mutex_unlock(&peers->lock);
 }

@@ -122,12 +122,17 @@ void view_unref(struct view **view);
 struct exchange_ask node_ask(const struct node *node, struct exchange_mutual *mutual,
                              const char *target, const struct http_field *fields, size_t count);
 
-/* ---- deliver.c ---- */
-void deliver_begin(struct peers *peers);    /* once the carriers run */
-void deliver_look(struct peers *peers);     /* a node may get hints; under the lock of peers */
+/* ---- tell.c ---- */
+void tell_begin(struct peers *peers);
+void tell_last(struct peers *peers);        /* waits for nodes that answer, at most a second */
+void tell_end(struct peers *peers);         /* after the carriers have ended */
 
-void deliver_wait(struct peers *peers);     /* for nodes that answer, at most a second */
-void deliver_end(struct peers *peers);      /* after the carriers have ended */
+/* ---- deliver.c ---- */
+void deliver_begin(struct peers *peers);    /* once there are a queue and carriers */
+/* The next two under the lock of peers. deliver_look: a node may get hints now. */
+void deliver_look(struct peers *peers);
+bool deliver_waits(const struct peers *peers, const struct node *node);    /* hints wait for it */
+
 /* ---- peers_status.c: under the lock of peers ---- */
 void node_count_gone(struct node *node);    /* before the node is taken off the list */
 void peers_give_labels(struct peers *peers);

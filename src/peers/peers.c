@@ -27,6 +27,7 @@ struct peers *peers_new(const struct peers_options *options)
     list_init(&peers->nodes);
     peers_look(peers);
     peers->carriers = carriers_new_for("peer", options->threads);
+    tell_begin(peers);
     deliver_begin(peers);
     return peers;
 }
@@ -81,9 +82,9 @@ void peers_free(struct peers **peers)
     *peers = NULL;
     if (!mine)
         return;
-    deliver_wait(mine);
+    tell_last(mine);
     carriers_free(mine->carriers);    /* all errands have left */
-    deliver_end(mine);
+    tell_end(mine);
     while (!list_empty(&mine->nodes)) {
         struct node *node = list_of(list_take(&mine->nodes), struct node, link);
         node_unref(&node);

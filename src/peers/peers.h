@@ -72,9 +72,9 @@ void peers_heard(struct peers *peers, slice from, const uint8_t id[NODE_ID_BYTES
 /* The limits of hints that are kept (hints.h), beside peers_options.hints_max. */
 #define PEERS_HINTS_BYTES_MAX (16 * MIB)
 #define PEERS_HINTS_KEEP_MS 3600000u
-/* To be called before a write is sent to the origin. The first call of a process leaves a note on
- * the disk, by a thread of its own: should the process end before it has told all nodes, the next one
- * tells them that they may have missed writes. NULL: does nothing. */
+/* To be called before a write is sent to the origin, or a purge begins. The first call of a process
+ * leaves a note on the disk, by a thread of its own: should the process end before it has told all
+ * nodes, the next one tells them that they may have missed writes. NULL: does nothing. */
 void peers_will_hint(struct peers *peers);
 /* Tells the other nodes of a write, after the origin has answered it, or of a purge. Returns at
  * once. The hint needs an endpoint and a bucket. NULL: does nothing. */
