@@ -98,6 +98,7 @@ static bool may_ask_peers(const struct fetch *fetch, struct peer_question *ret)
         return false;
     if (!asked->known_metadata) {
         ret->end = MIN(ret->end, peers_segment_end(ret->first));
+        ret->all_fields = asked->span.plain;
         ret->max_age_ms = asked->span.segment ? permit_age_max_ms(fetch) : 0;
         return !identity_id(asked->as.who) && ret->max_age_ms >= AGE_MAX_LEAST_MS;
     }

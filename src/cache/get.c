@@ -214,10 +214,11 @@ static struct fetch *start(struct get *get, struct fetch_span *span)    /* under
     /* No answer may have come meanwhile: those of other nodes may be older. */
     span->segment = is_shared(get) && !span->suffix && !get->search.distrust && !known &&
                     !inflight->learnt.answers;
-    /* A node that asks for a whole segment may want the checksums of the object, too. */
-    if (span->segment && get->ask.for_peer.is && !span->first && span->end == peers_segment_end(0))
+    if (span->segment && get->ask.for_peer.all_fields && !span->first &&
+        span->end == peers_segment_end(0))
         *span = (struct fetch_span){ .end = NO_END, .plain = true, .segment = true };
-    if (span->segment && guess_is_larger(&get->of.name))
+    if (span->segment && !get->ask.for_peer.is && !get->ask.want_checksums &&
+        guess_is_larger(&get->of.name))
         span->plain = false;
     if (span->segment && !span->plain)
         span->end = MIN(span->end, peers_segment_end(span->first));

@@ -41,6 +41,7 @@ struct get_ask {
     struct get_for_peer {
         bool is;
         uint64_t proved_after_ms;
+        bool all_fields;          /* it would like those of an answer without a range */
     } for_peer;
     /* The records that count as cached bytes. RECORDS_NOT_STAGED: staged bytes are fetched again,
      * so that the store can keep them. */

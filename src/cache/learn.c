@@ -57,7 +57,7 @@ struct facts {
 static enum err read_facts(const struct fetch *fetch, const struct origin_reply *reply,
                            struct facts *ret)
 {
-    *ret = (struct facts){ .full = reply->status == 200 };
+    *ret = (struct facts){ .full = reply->status == 200 || reply->all_fields };
     if (fetch->asked.span.part && reply->status != 206)
         return ERR_ORIGIN_REPLY;    /* the length may be that of the part, or of the object */
     if (reply->status == 206) {

@@ -276,7 +276,8 @@ void peer_answer_begin(struct peer_server *server, struct http_request *http,
         .conditions = { .if_match = etag.len ? etag : (slice){ 0 }, .if_modified_since = -1,
                         .if_unmodified_since = -1 },
         .reader = { NULL, 0 },
-        .for_peer = { true, etag.len ? 0 : MAX(now_ms - MIN(now_ms, question->max_age_ms), 1u) },
+        .for_peer = { true, etag.len ? 0 : MAX(now_ms - MIN(now_ms, question->max_age_ms), 1u),
+                      question->all_fields },
         .trace = answer->trace.given ? &answer->trace : NULL,
     };
     http_request_on_end(http, ended, answer);

@@ -30,6 +30,7 @@ struct origin_reply {
     unsigned tries;
     bool from_peer;            /* another node answers (peers.h) */
     uint64_t age_ms;           /* then: how long ago the origin gave it this answer; peers_start */
+    bool all_fields;           /* then: a 206 has the fields of an answer with the whole object */
 };
 slice origin_reply_get(const struct origin_reply *reply, slice name);
 

@@ -120,7 +120,7 @@ static bool give_head(struct question *question)
         .status = head->full && head->end - head->first == head->size ? 200 : 206,
         .has_length = true, .length = head->end - head->first,
         .fields = fields, .field_count = head->field_count + 1, .tries = 1,
-        .from_peer = true, .age_ms = head->age_ms,
+        .from_peer = true, .age_ms = head->age_ms, .all_fields = head->full,
     };
     question->answer.given = true;
     call->events->head(call, &reply);

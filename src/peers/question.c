@@ -10,6 +10,7 @@
 #define PREFIX S("/peer/")
 #define VERSION_ID S("versionId")
 #define MAX_AGE S("x-penstock-max-age")
+#define ALL_FIELDS S("x-penstock-all-fields")
 
 slice question_write(struct arena *keep, const struct peer_question *question,
                      struct http_field fields[PEER_FIELDS_MAX], size_t *ret_count)
@@ -40,6 +41,8 @@ slice question_write(struct arena *keep, const struct peer_question *question,
     else
         fields[count++] = (struct http_field){
             MAX_AGE, arena_printf(keep, "%" PRIu64, question->max_age_ms) };
+    if (!question->etag.len && question->all_fields)
+        fields[count++] = (struct http_field){ ALL_FIELDS, S("1") };
     check(count <= PEER_FIELDS_MAX);
     *ret_count = count;
     return text_slice(&target);
@@ -93,6 +96,7 @@ enum err question_read(struct arena *keep, const struct request_head *head,
         return ERR_BAD_REQUEST;
     if (!etag.ptr && !slice_u64(request_head_get(head, MAX_AGE), &ret->max_age_ms))
         return ERR_BAD_REQUEST;
+    ret->all_fields = !etag.ptr && slice_eq(request_head_get(head, ALL_FIELDS), S("1"));
     ret->etag = etag.ptr ? etag : S("");
     return read_range(request_head_get(head, S("range")), ret);
 }

@@ -7,6 +7,8 @@
  *     range: bytes=FIRST-LAST            within one segment
  *     if-match: ETAG                     if the asker knows the version; else this:
  *     x-penstock-max-age: MILLISECONDS   how long ago the origin's answer may have been given
+ *     x-penstock-all-fields: 1           if the asker would like all fields, with the object's
+ *                                        checksums: those of an answer without a range
  *
  * The 1 is the version of this protocol. Answers: 200 with frames (frame.h), whose header
  * x-penstock-peer is *have* or *fetching*; 404, if the peer will not bring the bytes; 412, if it
@@ -30,11 +32,12 @@ struct peer_question {
     struct rank_place place;
     slice identity, etag;             /* etag empty: the version is not known */
     uint64_t max_age_ms;              /* if it is not known */
+    bool all_fields;                  /* likewise */
     uint64_t first, end;              /* the bytes [first, end), all of place.segment */
 };
 
 /* Returns the target of the request, in keep. Sets the fields, and returns their number. */
-#define PEER_FIELDS_MAX 5u
+#define PEER_FIELDS_MAX 6u
 slice question_write(struct arena *keep, const struct peer_question *question,
                      struct http_field fields[PEER_FIELDS_MAX], size_t *ret_count) MUST_USE;
 /* Returns OK; ERR_NOT_FOUND for a target of another version of the protocol; or ERR_BAD_REQUEST. The

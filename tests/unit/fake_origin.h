@@ -167,6 +167,7 @@ static void fake_head(struct fake_call *mine)
         .fields = fields,
         .field_count = partial && !refused ? 6 : 5,
         .from_peer = mine->at_peer, .age_ms = atomic_load(&fake.peer_age_ms),
+        .all_fields = mine->at_peer,
     };
     const char *denied = atomic_load(&fake.denies);
     bool bytes_only = atomic_load(&fake.encrypts) && call->op == S3_HEAD_OBJECT;

@@ -102,6 +102,7 @@ TEST(a_large_object_comes_a_segment_at_a_time)
     struct client client;
     begin(&client, 20 * MIB);
     ok(reads(&client, 0, 0) && client.got == 20 * MIB);
+    ok(client.answer->metadata->full);    /* a GET of it has the checksums of the object */
     unsigned questions = atomic_load(&fake.questions);
     ok(questions >= 3 && asked(1, questions, 0));
     end(&client);
@@ -209,7 +210,7 @@ static enum err answers(struct client *client, slice if_match, uint64_t max_age_
 {
     struct get_ask ask = { .rules = &house.rules, .bucket = S("bucket"), .key = S("key"),
                            .range = { .kind = RANGE_SPAN, .last = 8 * MIB - 1 },
-                           .for_peer = { true, if_match.len ? 0 : ageing_ms() - max_age_ms },
+                           .for_peer = { true, if_match.len ? 0 : ageing_ms() - max_age_ms, true },
                            .conditions = { .if_match = if_match.len ? if_match : (slice){ 0 },
                                            .if_modified_since = -1,
                                            .if_unmodified_since = -1 } };
