@@ -44,10 +44,16 @@ struct hints {
     struct list chains[CHAINS];
 };
 
+/* Returns the memory that an entry of this length takes. */
+static size_t memory_of(size_t bytes)
+{
+    return sizeof(struct entry) + bytes;
+}
+
 struct hints *hints_new(const struct hints_limits *limits)
 {
     struct hints *hints = must_alloc(sizeof(*hints));
-    check(limits->entries && limits->bytes >= HINT_BYTES_MAX);
+    check(limits->entries && limits->bytes >= memory_of(HINT_BYTES_MAX));
     hints->limits = *limits;
     hints->ring = must_alloc(limits->entries * sizeof(struct entry *));
     pthread_mutex_init(&hints->lock, NULL);
@@ -63,12 +69,17 @@ static struct entry **entry_at(struct hints *hints, uint64_t number)
     return &hints->ring[number % hints->limits.entries];
 }
 
+static void count_bytes(struct hints *hints, int64_t more)
+{
+    hints->bytes += (size_t)more;
+    metric_gauge_add(M_HINTS_BYTES, more);
+}
+
 static void drop_first(struct hints *hints)
 {
     struct entry **entry = entry_at(hints, hints->first++);
-    hints->bytes -= (*entry)->bytes;
+    count_bytes(hints, -(int64_t)memory_of((*entry)->bytes));
     hints->dropped_ms = MAX(hints->dropped_ms, (*entry)->at_ms);
-    metric_gauge_add(M_HINTS_BYTES, -(int64_t)(*entry)->bytes);
     metric_gauge_add(M_HINTS_KEPT, -1);
     hints->at_first = 0;
     free(*entry);
@@ -86,7 +97,7 @@ static void make_room(struct hints *hints, size_t bytes)
 {
     while (hints->first < hints->next &&
            (hints->next - hints->first == hints->limits.entries ||
-            hints->bytes + bytes > hints->limits.bytes))
+            hints->bytes + memory_of(bytes) > hints->limits.bytes))
         drop_first(hints);
 }
 
@@ -181,13 +192,12 @@ static bool is_there(struct hints *hints, const uint8_t *hint, size_t bytes)
 
 static void push(struct hints *hints, const uint8_t *hint, size_t bytes, uint64_t now_ms)
 {
-    struct entry *entry = must_alloc(sizeof(*entry) + bytes);
+    struct entry *entry = must_alloc(memory_of(bytes));
     entry->at_ms = now_ms;
     entry->bytes = bytes;
     memcpy(entry->hint, hint, bytes);
     *entry_at(hints, hints->next++) = entry;
-    hints->bytes += bytes;
-    metric_gauge_add(M_HINTS_BYTES, (int64_t)bytes);
+    count_bytes(hints, (int64_t)memory_of(bytes));
     metric_gauge_add(M_HINTS_KEPT, 1);
     metric_add(M_HINTS_QUEUED, 1);
 }
