@@ -151,6 +151,21 @@ static inline void watch_and_resume(struct watched *watched)
     }
 }
 
+/* Gets an object of "bucket" whole, with pauses as pause_at says, which end inside the callback or
+ * from outside. */
+static inline struct watched *get_with_pauses(struct origin *origin, slice key, int pause_at,
+                                              bool inside)
+{
+    struct watched *watched = watch_new(S3_GET_OBJECT, S("bucket"), key, S(""));
+    watched->pause_at = pause_at;
+    watched->resume_inside = inside;
+    origin_start(origin, &watched->call);
+    if (!inside)
+        watch_and_resume(watched);
+    ok(watch_wait(watched, FOR_DONE) && watched->err == OK);
+    return watched;
+}
+
 static void watch_free(struct watched **watched)
 {
     pthread_mutex_lock(&(*watched)->lock);      /* the last callback lets go of it */

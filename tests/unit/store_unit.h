@@ -243,12 +243,32 @@ __attribute__((unused)) static void append_begin(struct unit_store *unit,
     }
 }
 
+/* A commit would wait 100 ms for more records. */
+__attribute__((unused)) static void commit_now(struct unit_store *unit)
+{
+    for (size_t i = 0; i < unit->store->volume_count; i++)
+        volume_wants_turn(unit->store->volumes[i]);
+}
+
 static enum err append_wait(struct unit_append *append)
 {
     while (sem_wait(&append->ended) != 0)
         ;
     sem_destroy(&append->ended);
     return append->err;
+}
+
+/* An append of the test's own. Returns how it ended. */
+__attribute__((unused)) static enum err append_now(struct unit_store *unit,
+                                                   struct store_append as)
+{
+    struct unit_append append = { .append = as };
+    append.append.may_publish = may_publish;
+    append.append.done = append_done;
+    sem_init(&append.ended, 0, 0);
+    ok(store_append(unit->store, &append.append) == OK);
+    commit_now(unit);
+    return append_wait(&append);
 }
 
 /* An object on its way in. */
@@ -286,13 +306,6 @@ static enum err put_wait(struct unit_put *put)
     free(put->bytes);
     metadata_unref(&put->metadata);
     return e;
-}
-
-/* A commit would wait 100 ms for more records. */
-__attribute__((unused)) static void commit_now(struct unit_store *unit)
-{
-    for (size_t i = 0; i < unit->store->volume_count; i++)
-        volume_wants_turn(unit->store->volumes[i]);
 }
 
 __attribute__((unused)) static enum err put_object(struct unit_store *unit, const char *key,

@@ -324,13 +324,7 @@ TEST(pauses_lose_and_repeat_nothing)
 {
     for (int at = -1; at <= 13; at++)
         for (int inside = 0; inside < 2; inside++) {
-            struct watched *watched = watch_new(S3_GET_OBJECT, S("bucket"), S("sub/large"), S(""));
-            watched->pause_at = at;
-            watched->resume_inside = inside;
-            origin_start(origin, &watched->call);
-            if (!inside)
-                watch_and_resume(watched);
-            ok(watch_wait(watched, FOR_DONE) && watched->err == OK);
+            struct watched *watched = get_with_pauses(origin, S("sub/large"), at, inside);
             ok(watched->body.len == 3 * MIB + 17 && right_bytes(text_slice(&watched->body), 0));
             watch_free(&watched);
         }

@@ -1103,13 +1103,7 @@ TEST(pauses_lose_and_repeat_nothing)
     begin(large, PLAIN);
     for (int at = -1; at < 70; at += at < 6 ? 1 : 13)
         for (int inside = 0; inside < 2; inside++) {
-            struct watched *watched = watch_new(S3_GET_OBJECT, S("bucket"), S("key"), S(""));
-            watched->pause_at = at;
-            watched->resume_inside = inside;
-            origin_start(origin, &watched->call);
-            if (!inside)
-                watch_and_resume(watched);
-            ok(watch_wait(watched, FOR_DONE) && watched->err == OK);
+            struct watched *watched = get_with_pauses(origin, S("key"), at, inside);
             ok(is_large(text_slice(&watched->body)));
             ok(at <= 0 || watched->pauses == 1);
             watch_free(&watched);

@@ -82,18 +82,6 @@ static void throw_away(const char *path)
     rmdir(path);
 }
 
-/* The data file in memory. */
-static slice whole_file(const char *path)
-{
-    struct stat st;
-    int fd = open(path, O_RDONLY);
-    ok(fd >= 0 && fstat(fd, &st) == 0);
-    char *bytes = must_alloc((size_t)st.st_size);
-    ok(read(fd, bytes, (size_t)st.st_size) == st.st_size);
-    close(fd);
-    return (slice){ bytes, (size_t)st.st_size };
-}
-
 static void write_file(const char *path, slice bytes)
 {
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
@@ -218,19 +206,6 @@ struct tally {
     uint32_t rounds, died, hung, stuck, lost;
 };
 
-/* Waits at most HANGS_MS. */
-static bool ended(pid_t child, int *ret_status)
-{
-    for (int ms = 0; ms < HANGS_MS; ms++) {
-        if (waitpid(child, ret_status, WNOHANG) == child)
-            return true;
-        usleep(ms < 50 ? 200 : 1000);
-    }
-    kill(child, SIGKILL);
-    waitpid(child, ret_status, 0);
-    return false;
-}
-
 static void round_run(uint32_t number, slice data, struct tally *tally)
 {
     throw_away("round");
@@ -249,7 +224,7 @@ static void round_run(uint32_t number, slice data, struct tally *tally)
     }
     int status;
     tally->rounds++;
-    if (!ended(child, &status))
+    if (!child_ended(child, HANGS_MS, &status))
         tally->hung++;
     else if (!WIFEXITED(status))
         tally->died++;

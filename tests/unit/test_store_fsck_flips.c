@@ -197,18 +197,6 @@ static int play(void)
     return right ? RIGHT : OLD;
 }
 
-static bool ended(pid_t child, int *ret_status)
-{
-    for (int ms = 0; ms < HANGS_MS; ms++) {
-        if (waitpid(child, ret_status, WNOHANG) == child)
-            return true;
-        usleep(ms < 50 ? 200 : 1000);
-    }
-    kill(child, SIGKILL);
-    waitpid(child, ret_status, 0);
-    return false;
-}
-
 /* Returns false if anything went wrong. */
 static bool round_run(uint32_t number)
 {
@@ -219,7 +207,7 @@ static bool round_run(uint32_t number)
         state = number * 0x9E3779B9u | 1;
         _exit(play());
     }
-    if (ended(child, &status) && WIFEXITED(status) && WEXITSTATUS(status) == RIGHT)
+    if (child_ended(child, HANGS_MS, &status) && WIFEXITED(status) && WEXITSTATUS(status) == RIGHT)
         return true;
     printf("round %u: %s %d\n", number, WIFEXITED(status) ? "exit" : "signal",
            WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));

@@ -139,17 +139,6 @@ static void memory_end(struct memory *memory, const char *text, uint32_t flips)
     index_free(&memory->index);
 }
 
-static slice whole_file(const char *path)
-{
-    struct stat st;
-    int fd = open(path, O_RDONLY);
-    ok(fd >= 0 && fstat(fd, &st) == 0);
-    char *bytes = must_alloc((size_t)st.st_size);
-    ok(read(fd, bytes, (size_t)st.st_size) == st.st_size);
-    close(fd);
-    return (slice){ bytes, (size_t)st.st_size };
-}
-
 static uint64_t number(const void *at, size_t bytes)
 {
     uint64_t value = 0;

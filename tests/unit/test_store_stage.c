@@ -27,20 +27,14 @@ static struct volume *volume_of(struct unit_store *unit)
 static enum err store_object(struct unit_store *unit, const char *set, int number, bool staged)
 {
     char key[32];
-    struct unit_append append = { .refuse = false };
     uint8_t *bytes = must_alloc(SIZE);
     snprintf(key, sizeof(key), "%s%d", set, number);
     struct metadata *metadata = make_metadata(unit, key, "\"1\"", SIZE);
     object_fill(key, "\"1\"", 0, bytes, SIZE);
     atomic_store(&metadata->compared, store_compared(unit->store));
-    append.append = (struct store_append){ .metadata = metadata, .with_metadata = true,
-                                           .bytes = { (char *)bytes, SIZE }, .staged = staged,
-                                           .compared = store_compared(unit->store),
-                                           .may_publish = may_publish, .done = append_done };
-    sem_init(&append.ended, 0, 0);
-    ok(store_append(unit->store, &append.append) == OK);
-    volume_wants_turn(volume_of(unit));
-    enum err e = append_wait(&append);
+    enum err e = append_now(unit, (struct store_append){
+        .metadata = metadata, .with_metadata = true, .bytes = { (char *)bytes, SIZE },
+        .staged = staged, .compared = store_compared(unit->store) });
     metadata_unref(&metadata);
     free(bytes);
     return e;
@@ -241,21 +235,16 @@ TEST(a_read_ahead_of_the_reader_is_no_use)
 static enum err store_units(struct unit_store *unit, const char *key, uint32_t first,
                             uint32_t units, struct store_append as)
 {
-    struct unit_append append = { .refuse = false };
     struct metadata *metadata = make_metadata(unit, key, "\"1\"", LARGE);
     size_t len = units * UNIT_BYTES;
     uint8_t *bytes = must_alloc(len + 1);
     object_fill(key, "\"1\"", (uint64_t)first * UNIT_BYTES, bytes, len);
-    append.append = (struct store_append){ .metadata = metadata, .with_metadata = !first,
-                                           .first_unit = first, .bytes = { (char *)bytes, len },
-                                           .staged = as.staged, .ahead = as.ahead,
-                                           .must = as.must, .read = as.read,
-                                           .compared = store_compared(unit->store),
-                                           .may_publish = may_publish, .done = append_done };
-    sem_init(&append.ended, 0, 0);
-    ok(store_append(unit->store, &append.append) == OK);
-    volume_wants_turn(volume_of(unit));
-    enum err e = append_wait(&append);
+    as.metadata = metadata;
+    as.with_metadata = !first;
+    as.first_unit = first;
+    as.bytes = (slice){ (char *)bytes, len };
+    as.compared = store_compared(unit->store);
+    enum err e = append_now(unit, as);
     metadata_unref(&metadata);
     free(bytes);
     return e;

@@ -20,21 +20,14 @@ static struct volume *volume_of(struct unit_store *unit)
 static bool offer(struct unit_store *unit, const char *set, int number)
 {
     char key[32];
-    struct unit_append append = { .refuse = false };
     uint8_t *bytes = must_alloc(SIZE);
     snprintf(key, sizeof(key), "%s%d", set, number);
     struct metadata *metadata = make_metadata(unit, key, "\"1\"", SIZE);
     object_fill(key, "\"1\"", 0, bytes, SIZE);
     bool stored = volume_admits(volume_of(unit), metadata, 0, false);
-    if (stored) {
-        append.append = (struct store_append){ .metadata = metadata, .with_metadata = true,
-                                               .bytes = { (char *)bytes, SIZE },
-                                               .may_publish = may_publish, .done = append_done };
-        sem_init(&append.ended, 0, 0);
-        ok(store_append(unit->store, &append.append) == OK);
-        volume_wants_turn(volume_of(unit));
-        stored = append_wait(&append) == OK;
-    }
+    if (stored)
+        stored = append_now(unit, (struct store_append){
+            .metadata = metadata, .with_metadata = true, .bytes = { (char *)bytes, SIZE } }) == OK;
     metadata_unref(&metadata);
     free(bytes);
     return stored;

@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -12,6 +13,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -82,6 +84,31 @@ __attribute__((unused)) static bool cool_file(const char *path)
     free(resident);
     close(fd);
     return cold;
+}
+
+/* The bytes of a file, in memory. */
+__attribute__((unused)) static slice whole_file(const char *path)
+{
+    struct stat st;
+    int fd = open(path, O_RDONLY);
+    ok(fd >= 0 && fstat(fd, &st) == 0);
+    char *bytes = must_alloc((size_t)st.st_size);
+    ok(read(fd, bytes, (size_t)st.st_size) == st.st_size);
+    close(fd);
+    return (slice){ bytes, (size_t)st.st_size };
+}
+
+/* Waits for the end of a child, for so long at most. Then it kills the child, and returns false. */
+__attribute__((unused)) static bool child_ended(pid_t child, int most_ms, int *ret_status)
+{
+    for (int ms = 0; ms < most_ms; ms++) {
+        if (waitpid(child, ret_status, WNOHANG) == child)
+            return true;
+        usleep(ms < 50 ? 200 : 1000);
+    }
+    kill(child, SIGKILL);
+    waitpid(child, ret_status, 0);
+    return false;
 }
 
 #endif
