@@ -47,10 +47,12 @@ void peers_listed(void *peers, const struct member_address *list, size_t count);
 
 /* True if another node is known to answer. NULL: false. Costs nothing. */
 bool peers_answer(const struct peers *peers);
-/* The first byte of the segment after the one that has this byte. */
+/* The first byte of the segment after the one that has this byte. The last segment of all offsets
+ * ends at UINT64_MAX. */
 static inline uint64_t peers_segment_end(uint64_t offset)
 {
-    return (offset / PEERS_SEGMENT_BYTES + 1) * PEERS_SEGMENT_BYTES;
+    uint64_t next = offset / PEERS_SEGMENT_BYTES + 1;
+    return next > UINT64_MAX / PEERS_SEGMENT_BYTES ? UINT64_MAX : next * PEERS_SEGMENT_BYTES;
 }
 
 /* Starts a GET of the bytes [first, end) of the version `etag`, all of one segment, at a peer or at

@@ -67,6 +67,11 @@ with Story("n10 nodes share", seconds=240) as story:
     story.in_time("the origin gave one copy", moved <= 1.02 * once + 2 * MIB, f"{moved} of {once} bytes, {fleet.sum('failed')} late answers")
     story.in_time("... by one request for each segment, as one node would ask", gets + heads <= 1.1 * segments, f"{gets} GETs and {heads} HEADs of {segments}")
 
+    # a range that begins in the last segment of all offsets
+    for node in nodes[:2]:
+        reply = node.get("bucket/behind/size-1000-x", 2**64 - 16, 2**64 - 6)
+        story.same("a range behind all objects is refused", (reply.status, reply.code), (416, "InvalidRange"))
+
     # warm: nobody asks anybody
     for node in nodes:
         node.wait_cached(*keys)

@@ -297,6 +297,18 @@ TEST(an_empty_object_among_larger_ones_is_read)
     end(&client);
 }
 
+TEST(a_range_behind_all_objects_is_asked_for_and_refused)
+{
+    struct client client;
+    begin(&client, 1000);
+    atomic_store(&fake.peer_age_ms, UINT64_MAX);
+    atomic_store(&fake.fail_next, 1);
+    atomic_store(&fake.fail_status, 416);
+    ok(!reads(&client, UINT64_MAX - 20, UINT64_MAX - 4) && asked(1, 1, 0));
+    ok(client.answer->err == ERR_BAD_RANGE);
+    end(&client);
+}
+
 /* This comes last: the process remembers changes of a bucket. */
 TEST(after_a_change_of_rights_no_older_answer_counts)
 {
@@ -325,6 +337,7 @@ int main(void)
         cmocka_unit_test(a_node_gets_a_part_of_a_large_object_and_no_more),
         cmocka_unit_test(larger_objects_of_a_folder_are_asked_for_by_segments),
         cmocka_unit_test(an_empty_object_among_larger_ones_is_read),
+        cmocka_unit_test(a_range_behind_all_objects_is_asked_for_and_refused),
         cmocka_unit_test(after_a_change_of_rights_no_older_answer_counts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
