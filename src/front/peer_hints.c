@@ -36,6 +36,8 @@ struct purging {
     struct mailbox *box;
     struct store *store;
     struct following *of;             /* NULL: its request has ended. For the loop alone */
+    struct peer_server *server;
+    atomic_bool left;                 /* the sender has: it will send the batch again */
     struct arena keep;
     slice *prefixes;
     size_t count;
@@ -78,6 +80,8 @@ static void purged(struct mail *mail)    /* on the loop */
     if (following) {
         following->err = purging->err;
         following->purging = NULL;
+    } else {
+        atomic_fetch_sub(&purging->server->batches, 1);    /* ended() has left it to the purge */
     }
     purging_free(&purging);
     if (following)
@@ -89,7 +93,8 @@ bool peer_hints_purge(struct list *link)
 {
     struct purging *purging = list_of(link, struct purging, link);
     struct purge_result result;
-    purging->err = store_purge(purging->store, purging->prefixes, purging->count, &result);
+    if (!atomic_load(&purging->left))    /* else a stop would wait for what nobody waits for */
+        purging->err = store_purge(purging->store, purging->prefixes, purging->count, &result);
     purging->mail.deliver = purged;
     if (!mailbox_post(purging->box, &purging->mail))
         purging_free(&purging);    /* the loop is gone */
@@ -105,6 +110,7 @@ static void add_purge(struct following *following, const struct hint *hint)
         purging->box = mailbox_ref(http_loop_mailbox(http_request_loop(following->http)));
         purging->store = cache_store(front->options.cache);
         purging->of = following;
+        purging->server = following->server;
         purging->prefixes = arena_alloc(&purging->keep,
                                         following->batch.count * sizeof(*purging->prefixes));
     }
@@ -226,9 +232,12 @@ static void ended(void *arg, const struct http_outcome *outcome)
     struct following *following = arg;
     (void)outcome;    /* the sender knows what it has got */
     end_steps(following);
-    if (following->purging)
-        following->purging->of = NULL;
-    atomic_fetch_sub(&following->server->batches, 1);
+    if (!following->purging) {
+        atomic_fetch_sub(&following->server->batches, 1);
+        return;
+    }
+    following->purging->of = NULL;
+    atomic_store(&following->purging->left, true);    /* it keeps the place of the batch */
 }
 
 /* ---- the beginning ---- */
