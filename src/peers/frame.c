@@ -140,7 +140,8 @@ enum err frame_head_read(struct arena *keep, slice payload, struct frame_head *r
     ret->full = full;
     while (rest.len) {
         struct http_field field;
-        if (ret->field_count == HTTP_FIELDS_MAX || !read_field(&rest, &field))
+        if (ret->field_count == HTTP_FIELDS_MAX || !read_field(&rest, &field) ||
+            slice_eq(field.name, S("content-range")))    /* the numbers say it */
             return ERR_ORIGIN_REPLY;
         if (!slice_starts(field.name, OWN_FIELD))
             ret->fields[ret->field_count++] = field;

@@ -12,7 +12,8 @@
  *         x-penstock-first and -end (the bytes that follow: [first, end) of the object), -size (of
  *         the object), -age (milliseconds since the origin gave the answers that prove version and
  *         right; FRAME_AGE_UNKNOWN: not known), -full (1: the fields are those of an answer with
- *         the whole object, so that they have all its checksums; else 0).
+ *         the whole object, so that they have all its checksums; else 0). content-range is not
+ *         among the fields.
  *   DATA  at most FRAME_DATA_MAX bytes.
  *   END   no payload.
  *   NO    in place of HEAD: the peer will not bring the bytes after all, and nothing follows. The

@@ -361,6 +361,7 @@ TEST(a_malformed_head_is_refused)
     ok(read_head(NUMBERS "ETag: x\r\n") == ERR_ORIGIN_REPLY);
     ok(read_head(NUMBERS "e tag: x\r\n") == ERR_ORIGIN_REPLY);
     ok(read_head(NUMBERS "etag: a\x01\r\n") == ERR_ORIGIN_REPLY);
+    ok(read_head(NUMBERS "content-range: bytes 0-9/10\r\n") == ERR_ORIGIN_REPLY);
     ok(read_head("x-penstock-first: 6\r\nx-penstock-end: 5\r\nx-penstock-size: 9\r\n"
                  AGE) == ERR_ORIGIN_REPLY);
     ok(read_head("x-penstock-first: 0\r\nx-penstock-end: 10\r\nx-penstock-size: 9\r\n"
