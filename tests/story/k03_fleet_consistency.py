@@ -180,8 +180,8 @@ def one_round(story, number, operations):
 def red(story):
     """Without the guard, nodes follow no hint."""
     use_tests_daemon()
-    fleet, history = run_round(story, "red", 0, 1500, env=guarded("hints"), faulty=False)
-    wrong = verdicts(history, Judge([]))
+    fleet, history = run_round(story, "red", 0, 3000, env=guarded("hints"), faulty=False)
+    wrong = verdicts(history, Judge([], HEARD_NS // 10))
     story.fact("hints OFF: reads are found that are not explained", wrong)
     story.note(f"seen: {len(wrong)}, as {wrong[0][:300] if wrong else '-'}")
     fleet.stop()

@@ -176,7 +176,7 @@ def red(story):
     """Without the guard, nodes follow no hint."""
     use_tests_daemon()
     fleet, controller, ops = read_at_random(story, "red", 6000, env=guarded("hints"), faulty=False)
-    wrong = wrong_of(ops, controller, [], HEARD_NS // 2, "body")
+    wrong = wrong_of(ops, controller, [], HEARD_NS // 5, "body")
     story.fact("hints OFF: bodies to the refused are found", wrong)
     story.note(f"seen: {len(wrong)}, as {wrong[0] if wrong else '-'}")
     fleet.stop()
