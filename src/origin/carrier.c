@@ -22,9 +22,10 @@ static void *carry(void *arg)
     while (!errands_over(&carrier->errands)) {
         uint64_t now_ms = mono_ms();
         errands_run(&carrier->errands, now_ms);
-        exchanges_end_stuck(carrier, now_ms);
         check(curl_multi_perform(carrier->multi, &running) == CURLM_OK);
         exchanges_end_finished(carrier);
+        /* An answer that came while this thread had no processor is not late: it was read above. */
+        exchanges_end_stuck(carrier, now_ms);
         int wait_ms = errands_wait_ms(&carrier->errands, mono_ms());
         if (!list_empty(&carrier->exchanges))
             wait_ms = MIN(wait_ms, TICK_MS);
