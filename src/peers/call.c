@@ -3,12 +3,20 @@
  * A question is an errand, which goes through the nodes of its segment in their order, and then to
  * the origin:
  *
- *     ASKING ──200──> FRAMES ──END──> done
- *       │                └── cut or wrong after the HEAD ──> done(ERR_ORIGIN_CUT)
- *       └── no, late, cut, wrong, NO before the HEAD ──> the next node, or the origin
+ *     WAITING ──turn──> ASKING ──200──> FRAMES ──END──> done
+ *       │                  │              └── cut or wrong after the HEAD ──> done(ERR_ORIGIN_CUT)
+ *       └──────────────────┴── passed, no, late, or cut, wrong, NO before the HEAD ──> the next
+ *                              node, or the origin
  *
- * The caller of a call whose answer was cut asks for the rest, as after a cut by the origin. The
- * nodes after the owner stop at this one: the owner of the segment itself asks only the origin.
+ * A node that can't be asked now is waited for, or passed by (turn.c). If an answer is cut, its
+ * caller keeps the bytes that came, and asks the origin for the rest, as after a cut by the origin.
+ * The nodes after the owner stop at this one: the owner of the segment itself asks only the origin.
+ *
+ * An acknowledgement must come within PEER_HEAD_MS. An answer that is silent for PEER_SILENT_MS
+ * counts as cut, and so do two more: a frame must be whole within FRAME_MS, however its bytes come,
+ * and a node may say for PATIENCE_MS at most that it waits for its origin. The time of a pause does
+ * not count.
+ *
  * Other threads set a flag and wake the errand. Threads: the errand's. */
 #include "peers/inside.h"
 
@@ -22,6 +30,10 @@
 #include "s3/encode.h"
 
 #define NODES_ASKED 2u                /* the owner, and the second in rank */
+#define FRAME_MS 1000u                /* 64 KiB/s */
+#define DECLINE_BYTES_MAX 4096u       /* of the body of a decline: it is read, so that the connection
+                                       * can be reused */
+#define PATIENCE_MS 30000u            /* more than an origin may be silent (origin_progress_time) */
 
 struct question {
     struct origin_hook hook;
@@ -36,11 +48,13 @@ struct question {
     struct peer_question asked;       /* in keep */
     struct node *nodes[NODES_ASKED];
     size_t node_count, at;            /* at: the one that is asked now */
+    struct turn turn;                 /* at it */
     struct exchange *exchange;        /* with it */
     struct question_span span;        /* of this exchange */
     struct answer {
         struct frame_reader reader;
-        const char *why;              /* the answer is wrong; static text */
+        const char *why, *slow;       /* the answer is wrong, or too slow; static texts */
+        uint64_t frame_ms, moved_ms;  /* the latest whole frame; the latest that was no WAIT */
         size_t taken;                 /* bytes of it that were taken before a pause */
         slice held;                   /* ... and the payload that the call did not take */
         bool acknowledged, declined;
@@ -48,12 +62,19 @@ struct question {
     } answer;
 };
 
+static struct node *asked_now(const struct question *question)
+{
+    check(question->at < question->node_count);
+    return question->nodes[question->at];
+}
+
 /* ---- the end ---- */
 
 static void leave(struct question *question)
 {
     exchange_drop(&question->exchange);
     question_span_end(&question->span, err_name(ERR_CANCELED));
+    turn_end(&question->turn);
     for (size_t i = 0; i < question->node_count; i++)
         node_unref(&question->nodes[i]);
     frame_reader_end(&question->answer.reader);
@@ -131,7 +152,7 @@ static bool give_head(struct question *question)
 static enum exchange_take give_bytes(struct question *question, slice bytes)
 {
     struct origin_call *call = question->hook.call;
-    struct node *node = question->nodes[question->at];
+    struct node *node = asked_now(question);
     if (call->events->body(call, bytes) != ORIGIN_TAKEN)
         return EXCHANGE_PAUSE;
     atomic_fetch_add_explicit(&node->counts.bytes, bytes.len, memory_order_relaxed);
@@ -162,7 +183,7 @@ static enum exchange_take take_frame(struct question *question, enum frame_found
         return give_bytes(question, bytes);
     case FRAME_FOUND_NO:
         question->answer.declined = true;
-        return EXCHANGE_END;
+        return EXCHANGE_TAKEN;
     case FRAME_FOUND_BAD:
         return wrong(question, bytes.ptr);
     default:
@@ -170,23 +191,37 @@ static enum exchange_take take_frame(struct question *question, enum frame_found
     }
 }
 
-/* After a pause, libcurl delivers the same bytes again, perhaps in other pieces. The frame reader
- * has them already, up to the end of the frame whose payload the call did not take. */
-static enum exchange_take on_body(void *arg, slice bytes)
+static void frame_came(struct answer *answer, bool moves, uint64_t now_ms)
 {
-    struct question *question = arg;
+    answer->frame_ms = now_ms;
+    if (moves)
+        answer->moved_ms = now_ms;
+}
+
+/* Returns NULL, or why the node is too slow. */
+static const char *too_slow(const struct answer *answer, uint64_t now_ms)
+{
+    return now_ms > answer->frame_ms + FRAME_MS    ? "its bytes come too slowly"
+         : now_ms > answer->moved_ms + PATIENCE_MS ? "it waits too long for its origin" : NULL;
+}
+
+static enum exchange_take read_frames(struct question *question, slice bytes, slice rest)
+{
     struct answer *answer = &question->answer;
-    slice rest = slice_from(bytes, answer->taken), payload;
-    if (answer->held.len && give_bytes(question, answer->held) != EXCHANGE_TAKEN)
-        return EXCHANGE_PAUSE;
-    answer->held.len = 0;
-    answer->taken -= bytes.len - rest.len;
+    slice payload;
     for (;;) {
+        uint64_t now_ms = mono_ms();
         if (atomic_load(&question->canceled))
             return EXCHANGE_END;
-        if (answer->reader.ended || !rest.len)
+        if (answer->reader.ended)
             return EXCHANGE_TAKEN;
-        enum frame_found found = frame_read(&answer->reader, &rest, &payload);
+        enum frame_found found = rest.len ? frame_read(&answer->reader, &rest, &payload)
+                                          : FRAME_FOUND_NOTHING;
+        if (found != FRAME_FOUND_NOTHING)
+            frame_came(answer, found != FRAME_FOUND_WAIT, now_ms);
+        answer->slow = too_slow(answer, now_ms);
+        if (answer->slow)
+            return EXCHANGE_END;
         if (found == FRAME_FOUND_NOTHING)
             return EXCHANGE_TAKEN;
         enum exchange_take take = take_frame(question, found, payload);
@@ -199,13 +234,43 @@ static enum exchange_take on_body(void *arg, slice bytes)
     }
 }
 
+static enum exchange_take skip_decline(struct answer *answer, slice bytes)
+{
+    answer->taken += bytes.len;
+    return answer->taken > DECLINE_BYTES_MAX || too_slow(answer, mono_ms()) ? EXCHANGE_END
+                                                                            : EXCHANGE_TAKEN;
+}
+
+/* After a pause, libcurl delivers the same bytes again, perhaps in other pieces. The frame reader
+ * has them already, up to the end of the frame whose payload the call did not take. */
+static enum exchange_take on_body(void *arg, slice bytes)
+{
+    struct question *question = arg;
+    struct answer *answer = &question->answer;
+    if (!answer->acknowledged)
+        return skip_decline(answer, bytes);
+    slice rest = slice_from(bytes, answer->taken);
+    if (answer->held.len) {
+        if (give_bytes(question, answer->held) != EXCHANGE_TAKEN)
+            return EXCHANGE_PAUSE;
+        frame_came(answer, true, mono_ms());
+    }
+    answer->held.len = 0;
+    answer->taken -= bytes.len - rest.len;
+    return read_frames(question, bytes, rest);
+}
+
 static enum exchange_take on_head(void *arg, const struct origin_reply *reply)
 {
     struct question *question = arg;
+    struct answer *answer = &question->answer;
     question->span.status = reply->status;
-    question->answer.acknowledged = reply->status == 200;
-    question->answer.declined = reply->status != 200;
-    return question->answer.acknowledged ? EXCHANGE_TAKEN : EXCHANGE_END;
+    answer->acknowledged = reply->status == 200;
+    answer->declined = reply->status != 200;
+    frame_came(answer, true, mono_ms());
+    if (answer->acknowledged)
+        node_note(asked_now(question), CIRCUIT_ACK, question->turn.number, "");
+    return EXCHANGE_TAKEN;
 }
 
 static bool on_ready(void *arg)
@@ -225,19 +290,34 @@ static const char *failure_of(const struct answer *answer, const struct exchange
     return answer->reader.ended ? NULL : err_name(end->err ? end->err : ERR_ORIGIN_CUT);
 }
 
+static bool is_whole(const struct answer *answer)
+{
+    return answer->declined || answer->reader.ended;
+}
+
+/* Tells the circuit of the node how the answer has ended. Nothing, if this node has ended it. */
+static void judge_end(const struct question *question, const struct exchange_end *end, enum err stop)
+{
+    const struct answer *answer = &question->answer;
+    enum circuit_event event = answer->why ? CIRCUIT_BAD
+                             : is_whole(answer) ? CIRCUIT_WHOLE
+                             : answer->acknowledged ? CIRCUIT_CUT : CIRCUIT_LATE;
+    const char *why = answer->why ? answer->why : answer->slow ? answer->slow
+                    : *end->why ? end->why : err_text(end->err);
+    if (event == CIRCUIT_BAD || event == CIRCUIT_WHOLE || !stop)
+        node_note(asked_now(question), event, question->turn.number, why);
+}
+
 static void on_end(void *arg, const struct exchange_end *end)
 {
     struct question *question = arg;
     struct answer *answer = &question->answer;
-    struct node *node = question->nodes[question->at];
     question->exchange = NULL;
     question_span_end(&question->span, failure_of(answer, end));
     bool complete = answer->reader.ended && !answer->declined;
     enum err stop = complete ? OK : must_stop(question);
-    if (answer->why)
-        node_failed(node, answer->why, true);
-    else if (!complete && !answer->declined && !stop)
-        node_failed(node, *end->why ? end->why : err_text(end->err), false);
+    judge_end(question, end, stop);
+    turn_end(&question->turn);
     if (stop) {
         finish(question, stop);
     } else if (complete || answer->given) {
@@ -252,23 +332,10 @@ static const struct exchange_events events = { on_ready, on_head, on_body, on_en
 
 /* ---- asking ---- */
 
-/* To be called in the errand, or when an exchange has ended. */
-static void ask_next(struct question *question)
+static void ask(struct question *question)
 {
     struct exchange_mutual mutual;
-    enum err stop = must_stop(question);
-    if (stop) {
-        finish(question, stop);
-        return;
-    }
-    if (question->at == question->node_count) {
-        go_to_origin(question);
-        return;
-    }
-    struct node *node = question->nodes[question->at];
-    frame_reader_end(&question->answer.reader);
-    question->answer = (struct answer){ 0 };
-    frame_reader_init(&question->answer.reader, &question->asked.place);
+    struct node *node = asked_now(question);
     if (question->at > 0)
         hook_ask_next(&question->hook);
     size_t count = question->field_count;
@@ -278,6 +345,32 @@ static void ask_next(struct question *question)
     atomic_fetch_add_explicit(&node->counts.asked, 1, memory_order_relaxed);
     metric_add(M_PEERS_ASKED, 1);
     question->exchange = exchange_start(&question->errand, &ask, &events, question);
+}
+
+/* To be called in the errand, or when an exchange has ended. */
+static void ask_next(struct question *question)
+{
+    struct turn *turn = &question->turn;
+    frame_reader_end(&question->answer.reader);
+    question->answer = (struct answer){ 0 };
+    frame_reader_init(&question->answer.reader, &question->asked.place);
+    enum err stop = must_stop(question);
+    if (stop) {
+        finish(question, stop);
+        return;
+    }
+    for (; question->at < question->node_count; question->at++) {
+        enum turn_where where = turn_take(asked_now(question), turn,
+                                          atomic_load(&question->hook.call->rank));
+        if (where == TURN_WAITS)
+            errand_due(&question->errand, turn->until_ms);
+        else if (where == TURN_HAS)
+            ask(question);
+        if (where != TURN_PASSED)
+            return;
+        turn_end(&question->turn);
+    }
+    go_to_origin(question);
 }
 
 static void woken(struct errand *errand)
@@ -350,6 +443,7 @@ bool peers_start(struct peers *peers, struct origin *origin, struct origin_call 
         return false;
     }
     question->errand.woken = woken;
+    question->turn.errand = &question->errand;
     hook_attach(&question->hook, &peers->source, call, enter);
     return true;
 }

@@ -8,6 +8,7 @@
 
 #include "origin/curl.h"
 #include "origin/kind.h"
+#include "peers/circuit.h"
 #include "peers/frame.h"
 #include "peers/hints.h"
 #include "peers/peers.h"
@@ -15,8 +16,11 @@
 #define PEER_CONNECT_MS 250u
 /* The deadline of the acknowledgement: a peer says at once what it has. */
 #define PEER_HEAD_MS 100u
-/* A peer that waits for its origin sends a frame every 100 ms, so this silence is ten frames. */
-#define PEER_SILENT_MS 1000u
+/* A peer that waits for its origin sends a frame every 100 ms, so this silence is four frames. */
+#define PEER_SILENT_MS 400u
+
+/* A node says hello at most so often: 1,000 others hear one each minute. */
+#define HELLO_EACH_MS 60u
 
 #define NODE_MAGIC 0x70656572u
 /* A listed address, and the node that answers there. An errand asks it for its id and weight
@@ -34,7 +38,9 @@ struct node {
         struct arena keep;
         struct text body;
         int status;
-        uint64_t due_ms, ready_ns;    /* ready_ns: when its connection was ready */
+        bool is_check;                /* it was sent for a doubt */
+        uint64_t due_ms;              /* while the circuit is not open */
+        uint64_t ready_ns;            /* when its connection was ready */
         uint64_t round_trip_us;
     } hello;
     struct node_hints {               /* for the thread of deliver.c */
@@ -54,11 +60,15 @@ struct node {
         uint8_t id[NODE_ID_BYTES];
         uint32_t weight;
         int64_t since_s;              /* when it began to answer, or to be silent */
-        uint64_t away_ms, failed_ms;  /* how long it stays away; its latest failure */
         bool heard;                   /* it may answer, or have another id: its errand asks now */
         uint64_t heard_ms;            /* when this was last set */
         char why[200];
     } facts;
+    struct circuit circuit;           /* under the lock of peers */
+    struct turns {                    /* questions that wait for a turn; under the lock of peers */
+        struct list queue;
+        unsigned waiting;
+    } turns;
     struct node_counts {
         _Atomic uint64_t bytes, asked, failed, bad;
         _Atomic uint64_t sent, answered;    /* its questions, and the bytes of the answers */
@@ -110,9 +120,8 @@ struct peers {
 struct node *node_new(struct peers *peers, const struct member_address *address) MUST_USE;
 struct node *node_ref(struct node *node) MUST_USE;
 void node_unref(struct node **node);
-/* To be called when a question got no answer in time, or a wrong one (bad). The node is not asked
- * again before it has said hello. */
-void node_failed(struct node *node, const char *why, bool bad);
+/* Tells the circuit of an event of the question with this number. `why` is for failures. */
+void node_note(struct node *node, enum circuit_event event, uint64_t number, const char *why);
 void node_wake(struct node *node);    /* its errand looks; under the lock of peers */
 /* Makes the view anew. Under the lock of peers. */
 void peers_look(struct peers *peers);
@@ -153,6 +162,27 @@ size_t question_span_begin(struct question_span *ret, const struct trace *trace,
                            struct http_field fields[TRACE_FIELDS]);
 /* Ends it; `error` is a word, or NULL if the bytes have come. A second call does nothing. */
 void question_span_end(struct question_span *span, const char *error);
+
+/* ---- turn.c ---- */
+
+enum turn_where { TURN_ENDED, TURN_WAITS, TURN_HAS, TURN_PASSED };
+/* Of one question, at one node at a time. The caller sets `errand`; the rest is zero at first. */
+struct turn {
+    struct errand *errand;
+    struct node *node;                /* NULL: turn_end was called; for the errand's thread */
+    uint64_t until_ms;                /* while it waits: it passes the node by then; likewise */
+    enum turn_where where;            /* this and what follows: under the lock of peers */
+    enum origin_rank rank;
+    struct list link;                 /* while it waits: in node->turns.queue */
+    uint64_t number;                  /* while it has the turn: for circuit_note */
+};
+/* Returns TURN_HAS: the question may be sent. TURN_WAITS: the errand is woken; call again then, and
+ * at until_ms. TURN_PASSED: another node must be asked. Then turn_end must be called before the
+ * turn is used at another node, or freed. */
+enum turn_where turn_take(struct node *node, struct turn *turn, enum origin_rank rank) MUST_USE;
+void turn_end(struct turn *turn);     /* safe at any time, on the errand's thread */
+/* Ends the waits of those that may go on. Under the lock of peers. */
+void turns_give(struct node *node);
 
 /* ---- call.c ---- */
 extern const struct origin_kind peers_kind;

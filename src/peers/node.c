@@ -1,13 +1,19 @@
 /* node.c - the nodes of the fleet: who is listed, who answers. SPDX-License-Identifier: Apache-2.0
  *
- * Each listed address has an errand, which asks it for its id: every HELLO_MS while it answers, and
- * otherwise after AWAY_MS, then after twice as long each time, up to AWAY_MS_MAX. The errand begins
- * within a time that grows with the list, so that a node that starts does not connect to a thousand
- * others at once. A question that fails takes the node out of the view at once (node_failed), and
- * only a hello brings it back. So a dead node costs one deadline, not one for each request.
+ * Each listed address has an errand, which asks it for its id and weight (hello). The results of
+ * hellos and of questions go to the circuit of the node (circuit.h), which says when the node may
+ * be asked. A hello is sent
  *
- * The view is what the rank is computed from: the nodes that answer, and this one. Of two addresses
- * with the same id, one counts. */
+ *   - every HELLO_MS while the circuit is closed; in a fleet of more than HELLO_MS / HELLO_EACH_MS
+ *     nodes less often, so that this node says hello every HELLO_EACH_MS;
+ *   - at once when the node is in doubt, with the deadline of a question;
+ *   - after a pause while the circuit is open. Only a hello closes an open circuit.
+ *
+ * The errand begins within a time that grows with the list (peers.c), so that a node that starts
+ * does not connect to a thousand others at once.
+ *
+ * The view is what the rank is computed from: the nodes whose circuit is not open, and this one. Of
+ * two addresses with the same id, one counts. */
 #include "peers/inside.h"
 
 #include <jansson.h>
@@ -22,9 +28,6 @@
 #define HELLO_MS 10000u
 #define HELLO_ANSWER_MS 2000u
 #define HELLO_BYTES_MAX 4096u
-#define AWAY_MS 500u
-#define AWAY_MS_MAX 30000u
-#define CALM_MS 60000u                /* after this time without a failure, AWAY_MS counts again */
 #define HEARD_MS 500u                 /* peers_heard wakes a node at most once in this time */
 #define NO_PEER                                                                                   \
     "it does not answer as a peer does: check that this address is a Penstock's peer_listen"
@@ -135,35 +138,40 @@ static void set_answers(struct node *node, bool answers, const char *why)
     peers_look(node->peers);
 }
 
-/* Returns how long the node is left alone. Under the lock. */
-static uint64_t note_failure(struct node *node)
-{
-    struct node_facts *facts = &node->facts;
-    uint64_t now_ms = mono_ms();
-    bool calm = !facts->failed_ms || now_ms > facts->failed_ms + CALM_MS + facts->away_ms;
-    facts->away_ms = calm ? AWAY_MS : MIN(2 * facts->away_ms, (uint64_t)AWAY_MS_MAX);
-    facts->failed_ms = now_ms;
-    return facts->away_ms;
-}
-
 void node_wake(struct node *node)
 {
     if (node->facts.has_errand)
         errand_wake(&node->errand);
 }
 
-void node_failed(struct node *node, const char *why, bool bad)
+/* Under the lock. */
+static void note(struct node *node, enum circuit_event event, uint64_t number, const char *why)
 {
+    enum circuit_state before = node->circuit.state;
+    enum circuit_state now = circuit_note(&node->circuit, event, number, mono_ms());
+    if (now == CIRCUIT_OPEN && (before != CIRCUIT_OPEN || event == CIRCUIT_NO_HELLO))
+        set_answers(node, false, why);
+    if (event == CIRCUIT_HELLO)
+        set_answers(node, !is_self(node), "");
+    if (now != before && (now == CIRCUIT_OPEN || now == CIRCUIT_DOUBTED))
+        node_wake(node);
+    turns_give(node);
+}
+
+static void count(struct node *node, enum circuit_event event)
+{
+    bool bad = event == CIRCUIT_BAD;
+    if (!bad && event != CIRCUIT_LATE && event != CIRCUIT_CUT)
+        return;
     atomic_fetch_add(bad ? &node->counts.bad : &node->counts.failed, 1);
     metric_add(bad ? M_PEERS_BAD : M_PEERS_FAILED, 1);
+}
+
+void node_note(struct node *node, enum circuit_event event, uint64_t number, const char *why)
+{
+    count(node, event);
     pthread_mutex_lock(&node->peers->lock);
-    if (node->facts.answers) {    /* other questions may have failed at the same time */
-        (void)note_failure(node);
-        if (bad)
-            node->facts.away_ms = AWAY_MS_MAX;
-        set_answers(node, false, why);
-        node_wake(node);
-    }
+    note(node, event, number, why);
     pthread_mutex_unlock(&node->peers->lock);
 }
 
@@ -223,39 +231,48 @@ static void note_takes_hints(struct node *node, bool takes_hints, bool is_new)
     node->facts.takes_hints = takes_hints;
 }
 
+/* Under the lock. */
+static void learn(struct node *node, const uint8_t id[NODE_ID_BYTES], uint32_t weight,
+                  bool takes_hints)
+{
+    struct node_facts *facts = &node->facts;
+    bool same = facts->known && weight == facts->weight &&
+                memcmp(id, facts->id, NODE_ID_BYTES) == 0;
+    memcpy(facts->id, id, NODE_ID_BYTES);
+    facts->weight = weight;
+    note_takes_hints(node, takes_hints, !same);
+    facts->known = true;
+    note(node, CIRCUIT_HELLO, 0, "");
+    deliver_look(node->peers);
+    if (!same)
+        peers_look(node->peers);
+}
+
 static void judge_hello(struct node *node, const char *failure)
 {
     struct hello *hello = &node->hello;
+    struct peers *peers = node->peers;
     uint8_t id[NODE_ID_BYTES];
     uint32_t weight = 0;
     struct node_told told = { .round_trip_us = hello->round_trip_us };
     const char *why = failure;
-    uint64_t pause_ms = HELLO_MS;
     if (!why && hello->status != 200)
         why = NO_PEER;
     if (!why)
         why = read_hello(text_slice(&hello->body), id, &weight, &told);
-    pthread_mutex_lock(&node->peers->lock);
+    pthread_mutex_lock(&peers->lock);
     if (!failure)
         node->told = told;
-    if (!why) {
-        bool same = node->facts.known && weight == node->facts.weight &&
-                    memcmp(id, node->facts.id, NODE_ID_BYTES) == 0;
-        memcpy(node->facts.id, id, NODE_ID_BYTES);
-        node->facts.weight = weight;
-        note_takes_hints(node, told.takes_hints, !same);
-        node->facts.known = true;
-        set_answers(node, !is_self(node), "");
-        deliver_look(node->peers);
-        if (!same)
-            peers_look(node->peers);
-    } else {
-        pause_ms = note_failure(node);
-        set_answers(node, false, why);
-    }
-    pthread_mutex_unlock(&node->peers->lock);
-    hello->due_ms = mono_ms() + pause_ms;
+    if (!why)
+        learn(node, id, weight, told.takes_hints);
+    else
+        note(node, failure && hello->is_check ? CIRCUIT_NO_CHECK : CIRCUIT_NO_HELLO, 0, why);
+    uint64_t each_ms = MAX((uint64_t)HELLO_MS, peers->view->count * HELLO_EACH_MS);
+    pthread_mutex_unlock(&peers->lock);
+    hello->due_ms = mono_ms() + each_ms;
 }
+
+static void go_on(struct node *node);
 
 static bool on_ready(void *arg)
 {
@@ -303,7 +320,7 @@ static void on_end(void *arg, const struct exchange_end *end)
     struct node *node = arg;
     node->hello.exchange = NULL;
     judge_hello(node, failure_of(node, end));
-    errand_due(&node->errand, node->hello.due_ms);
+    go_on(node);
 }
 
 static const struct exchange_events hello_events = { on_ready, on_head, on_body, on_end };
@@ -322,7 +339,7 @@ struct exchange_ask node_ask(const struct node *node, struct exchange_mutual *mu
     };
 }
 
-static void say_hello(struct node *node)
+static void say_hello(struct node *node, bool is_check)
 {
     struct hello *hello = &node->hello;
     struct exchange_mutual mutual;
@@ -334,8 +351,10 @@ static void say_hello(struct node *node)
     hello->body = text_in(&hello->keep);
     hello->status = 0;
     hello->round_trip_us = hello->ready_ns = 0;
+    hello->is_check = is_check;
     struct exchange_ask ask = node_ask(node, &mutual, "/peer/hello", fields, countof(fields));
-    ask.connect_ms = ask.head_ms = HELLO_ANSWER_MS;
+    if (!is_check)
+        ask.connect_ms = ask.head_ms = HELLO_ANSWER_MS;
     hello->exchange = exchange_start(&node->errand, &ask, &hello_events, node);
 }
 
@@ -349,19 +368,24 @@ static bool must_leave(struct node *node)
     return leaves;
 }
 
-/* A node whose question has failed is looked at after its pause. */
-static uint64_t due_of(struct node *node)
+/* Sends the hello that is due, or sets the timer for the next one. */
+static void go_on(struct node *node)
 {
+    struct hello *hello = &node->hello;
     pthread_mutex_lock(&node->peers->lock);
-    const struct node_facts *facts = &node->facts;
-    uint64_t due_ms = node->hello.due_ms;
-    if (node->facts.heard)
-        due_ms = 0;
-    node->facts.heard = false;
-    if (facts->known && !facts->answers && !is_self(node))
-        due_ms = MIN(due_ms, facts->failed_ms + facts->away_ms);
+    bool doubted = node->circuit.state == CIRCUIT_DOUBTED, heard = node->facts.heard;
+    uint64_t due_ms = doubted || heard ? 0
+                    : node->circuit.state == CIRCUIT_OPEN ? node->circuit.hello_ms : hello->due_ms;
+    node->facts.heard = heard && hello->exchange;
     pthread_mutex_unlock(&node->peers->lock);
-    return due_ms;
+    if (doubted && !hello->is_check)    /* the one in progress has more time than a doubt has */
+        exchange_drop(&hello->exchange);
+    if (hello->exchange)
+        return;
+    if (mono_ms() >= due_ms)
+        say_hello(node, doubted);
+    else
+        errand_due(&node->errand, due_ms);
 }
 
 static slice host_of(slice address)
@@ -397,12 +421,8 @@ static void woken(struct errand *errand)
         exchange_drop(&node->hello.exchange);
         errand_leave(errand);
         node_unref(&node);
-    } else if (!node->hello.exchange) {
-        uint64_t due_ms = due_of(node);
-        if (mono_ms() >= due_ms)
-            say_hello(node);
-        else
-            errand_due(errand, due_ms);
+    } else {
+        go_on(node);
     }
 }
 
@@ -417,5 +437,6 @@ struct node *node_new(struct peers *peers, const struct member_address *address)
     node->errand.woken = woken;
     atomic_store(&node->refs, 2);    /* the list's and the errand's */
     list_init(&node->link);
+    list_init(&node->turns.queue);
     return node;
 }

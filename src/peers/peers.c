@@ -5,8 +5,6 @@
 #include "base/clock.h"
 #include "peers/inside.h"
 
-#define FIRST_HELLOS_MS 60u           /* the first hellos of 1,000 nodes come within a minute */
-
 static const char *copy(struct peers *peers, const char *text)
 {
     return arena_copy(&peers->keep, slice_of(text)).ptr;
@@ -67,7 +65,7 @@ void peers_listed(void *arg, const struct member_address *list, size_t count)
         if (find(peers, &list[i]))
             continue;
         struct node *node = node_new(peers, &list[i]);
-        node->hello.due_ms = now_ms + FIRST_HELLOS_MS * added++;
+        node->circuit.hello_ms = now_ms + HELLO_EACH_MS * added++;
         list_add(&peers->nodes, &node->link);
         errand_enter(carriers_next(peers->carriers), &node->errand);
     }

@@ -87,7 +87,7 @@ static struct peer_status status_of(struct node *node, struct arena *keep)
     const struct node_facts *facts = &node->facts;
     struct peers *peers = node->peers;
     bool is_self = is_id(node, peers->options.id);
-    uint64_t now_ms = mono_ms(), until_ms = facts->failed_ms + facts->away_ms;
+    uint64_t now_ms = mono_ms(), until_ms = node->circuit.hello_ms;
     struct peer_status status = {
         .address = arena_copy(keep, slice_of(node->text)), .weight = facts->weight,
         .share = share_of(peers->view, is_self ? NULL : node),
