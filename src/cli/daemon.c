@@ -193,6 +193,7 @@ static enum err peers_up(struct serve *serve)
         .front = serve->front, .version = PACKAGE_VERSION, .peers = serve->routing.fleet.peers,
         .weight = (unsigned)config->peer_weight,
         .requests_max = (unsigned)config->peer_requests,
+        .bandwidth = config->peer_bandwidth_bytes,
     };
     store_installation_id(serve->store, options.node);
     if (serve->certificates[CERTIFICATE_PEERS].tls)

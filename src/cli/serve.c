@@ -198,6 +198,8 @@ static void reload(struct serve *serve)
     front_access_log(serve->front, fresh->access_log);
     if (serve->local)
         local_access_log(serve->local, fresh->access_log);
+    if (serve->apps.peers)
+        peer_server_bandwidth(serve->apps.peers, fresh->peer_bandwidth_bytes);
     log_info("reloaded", "changed=\"%.*s\" needs_restart=\"%.*s\"", SLICE_ARG(or_nothing(changed)),
              SLICE_ARG(or_nothing(waiting)));
     struct memory memory = memory_of(fresh, keep);

@@ -167,9 +167,11 @@ static bool take(struct peer_server *server, struct http_request *http)
     const struct rules *rules = rules_of(server->options.front, question.place.bucket,
                                          question.place.key);
     slice word = rules ? compare(&question, rules, keep, &why) : S("bucket");
-    if (!word.len) {
-        peer_answer_begin(server, http, &question, rules);
+    if (!word.len && peer_answer_begin(server, http, &question, rules))
         return true;
+    if (!word.len) {
+        busy(http, S("bandwidth"));
+        return false;
     }
     if (rules && why.len)
         log_refused(server, http, why);
@@ -236,6 +238,7 @@ struct peer_server *peer_server_new(const struct peer_options *options)
     server->options = *options;
     server->purgers = workers_new(1, "peer-purge", peer_hints_purge);
     check(server->purgers);
+    server->pace = pace_new(options->bandwidth);
     return server;
 }
 
@@ -244,8 +247,14 @@ void peer_server_free(struct peer_server **server)
     if (!*server)
         return;
     workers_free(&(*server)->purgers);
+    pace_free(&(*server)->pace);
     free(*server);
     *server = NULL;
+}
+
+void peer_server_bandwidth(struct peer_server *server, uint64_t bandwidth)
+{
+    pace_set(server->pace, bandwidth);
 }
 
 unsigned peer_connections_max(unsigned requests_max)

@@ -19,11 +19,14 @@ struct peer_options {
     unsigned weight;
     const char *version;          /* of Penstock */
     unsigned requests_max;        /* at a time; any more are refused */
+    uint64_t bandwidth;           /* bytes a second to all peers together; 0: no limit */
 };
 
 struct peer_server;
 struct peer_server *peer_server_new(const struct peer_options *options) MUST_USE;
 void peer_server_free(struct peer_server **server);    /* when no loop runs */
+/* Sets options.bandwidth anew; any thread. */
+void peer_server_bandwidth(struct peer_server *server, uint64_t bandwidth);
 /* The app. Its loops must be those of the front (front_loop_begin). */
 struct http_app peer_server_app(struct peer_server *server, const char *listen,
                                 struct http_tls *tls);

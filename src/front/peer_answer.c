@@ -12,7 +12,10 @@
  * The get reads as the shared identity. One piece of it is in memory, and is sent; the next one is
  * requested when the peer has taken it (rule H5). So a slow peer holds up nobody: a record that is
  * stored is fetched at the speed of the origin, and a stream that is not stored has the pace of its
- * fastest reader (cache/fetch.h). Threads: the loop. */
+ * fastest reader (cache/fetch.h).
+ *
+ * With peer_bandwidth, an answer takes the bytes of each send from the pace of all answers
+ * (peers/pace.h). While it waits for them, the peer gets WAIT frames. Threads: the loop. */
 #include <assert.h>
 
 #include "base/clock.h"
@@ -20,10 +23,15 @@
 #include "s3/encode.h"
 
 #define ACK_MS 10u
+#define UNSIZED_BYTES ((uint64_t)128 * 1024)
 
 static void let_go(struct peer_answer *answer)
 {
     http_timer_stop(&answer->timer);
+    http_timer_stop(&answer->pace.look);
+    pace_leave(answer->server->pace, &answer->pace.paced);
+    if (answer->pace.ticket)
+        ticket_end(&answer->pace.ticket);
     get_end(&answer->get);
 }
 
@@ -182,6 +190,7 @@ static bool decide(struct peer_answer *answer, const struct get_answer *found)
     answer->result = fetched ? M_PEER_FETCHING : M_PEER_HAVE;
     body->next = found->first;
     body->end = found->end;
+    pace_resize(answer->server->pace, &answer->pace.paced, body->end - body->next);
     body->seed = frame_seed(&answer->question.place, found->metadata->etag);
     if (answer->acknowledged)
         return true;
@@ -193,17 +202,39 @@ static bool decide(struct peer_answer *answer, const struct get_answer *found)
 
 /* ---- the bytes ---- */
 
-/* Sends the HEAD, if it was not sent, and as much of the piece as one send may have. */
-static void send_piece(struct peer_answer *answer)
+/* The pace wakes the answer that comes next, on any thread. */
+static void wake(void *arg)
+{
+    ticket_wake(((struct peer_answer *)arg)->pace.ticket);
+}
+
+/* Returns how many bytes may be sent now; 0: step() is called when it is time to look again. */
+static size_t take_bytes(struct peer_answer *answer)
+{
+    struct answer_pace *mine = &answer->pace;
+    struct pace *pace = answer->server->pace;
+    size_t most = MIN(answer->body.piece.len, (size_t)PEER_SEND_FRAMES * FRAME_DATA_MAX);
+    bool waited = mine->paced.waits;
+    size_t taken = pace_take(pace, &mine->paced, most, mono_ns());
+    metric_add(M_PEER_PACED, !taken && !waited);
+    http_timer_stop(&mine->look);
+    if (!taken && pace_is_next(pace, &mine->paced))
+        mine->look = http_timer_start(http_request_loop(answer->http), PACE_LOOK_MS, step, answer);
+    return taken;
+}
+
+/* Sends the HEAD, if it was not sent, and this many bytes of the piece. */
+static void send_piece(struct peer_answer *answer, size_t bytes)
 {
     struct peer_body *body = &answer->body;
     struct load load = { .body = body };
     if (body->head.len)
         add_frame(&load, FRAME_HEAD, body->head);
     body->head = S("");
-    for (size_t i = 0; i < PEER_SEND_FRAMES && body->piece.len; i++) {
-        slice data = slice_sub(body->piece, 0, FRAME_DATA_MAX);
+    while (bytes) {
+        slice data = slice_sub(body->piece, 0, MIN(bytes, (size_t)FRAME_DATA_MAX));
         add_frame(&load, FRAME_DATA, data);
+        bytes -= data.len;
         body->next += data.len;
         body->sent += data.len;
         body->piece = slice_from(body->piece, data.len);
@@ -228,7 +259,9 @@ static void send_next(struct peer_answer *answer)
         return;
     }
     check(body->piece.len <= body->end - body->next);
-    send_piece(answer);
+    size_t bytes = take_bytes(answer);
+    if (bytes)
+        send_piece(answer, bytes);
 }
 
 /* Continues the answer until it has to wait: for the get, or for the peer. */
@@ -236,6 +269,8 @@ static void step(void *arg)
 {
     struct peer_answer *answer = arg;
     const struct get_answer *found;
+    if (answer->get && answer->sending)    /* a WAIT; the peer takes nothing now, but others may */
+        pace_step_back(answer->server->pace, &answer->pace.paced);
     if (!answer->get || answer->sending)
         return;
     if (!answer->decided) {
@@ -259,15 +294,25 @@ static void ended(void *arg, const struct http_outcome *outcome)
     atomic_fetch_sub(&answer->server->requests, 1);
 }
 
-void peer_answer_begin(struct peer_server *server, struct http_request *http,
+/* Without a version, the peer does not know the size either: objects are small, as a rule. */
+static uint64_t promised(const struct peer_question *question)
+{
+    uint64_t bytes = question->end - question->first;
+    return question->etag.len ? bytes : MIN(bytes, UNSIZED_BYTES);
+}
+
+bool peer_answer_begin(struct peer_server *server, struct http_request *http,
                        const struct peer_question *question, const struct rules *rules)
 {
     struct front_loop *loop = http_loop_local(http_request_loop(http));
     struct peer_answer *answer = arena_alloc(http_request_arena(http), sizeof(*answer));
     *answer = (struct peer_answer){ .server = server, .http = http, .question = *question,
-                                    .keep = http_request_arena(http), .result = M_PEER_FAILED };
+                                    .keep = http_request_arena(http), .result = M_PEER_FAILED,
+                                    .pace.paced = { .wake = wake, .arg = answer } };
     uint64_t now_ms = ageing_ms();
     slice etag = question->etag;
+    if (!pace_enter(server->pace, &answer->pace.paced, question->node, promised(question)))
+        return false;
     peer_span_begin(answer);
     const struct get_ask ask = {
         .rules = rules, .bucket = question->place.bucket, .key = question->place.key,
@@ -280,8 +325,10 @@ void peer_answer_begin(struct peer_server *server, struct http_request *http,
                       question->all_fields },
         .trace = answer->trace.given ? &answer->trace : NULL,
     };
+    answer->pace.ticket = ticket_new(http_loop_mailbox(http_request_loop(http)), step, answer);
     http_request_on_end(http, ended, answer);
     answer->timer = http_timer_start(http_request_loop(http), ACK_MS, tick, answer);
     answer->get = get_start(loop->cache, &ask, step, answer);
     step(answer);
+    return true;
 }

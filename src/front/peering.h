@@ -14,6 +14,7 @@
 #include "front/inside.h"
 #include "front/peer.h"
 #include "peers/frame.h"
+#include "peers/pace.h"
 #include "peers/question.h"
 
 /* A send has at most this many DATA frames: 1 MiB. */
@@ -21,6 +22,7 @@
 
 struct peer_server {
     struct peer_options options;
+    struct pace *pace;            /* of peer_bandwidth, over all loops */
     atomic_uint requests;         /* in progress, over all loops */
     atomic_uint batches;          /* of hints, the same */
     struct workers *purgers;      /* threads that purge for peers */
@@ -46,6 +48,11 @@ struct peer_answer {
     struct peer_question question;
     struct get *get;              /* NULL: it has ended */
     struct http_timer *timer;
+    struct answer_pace {
+        struct paced paced;
+        struct ticket *ticket;    /* wakes the answer when it comes next */
+        struct http_timer *look;
+    } pace;
     bool acknowledged;            /* the answer has begun, with "have" or "fetching" */
     bool decided;                 /* `body` is set */
     bool sending;                 /* wait for proceed() */
@@ -76,8 +83,9 @@ void peer_span_end(struct peer_answer *answer, const struct http_outcome *outcom
 
 /* ---- peer_answer.c ---- */
 /* Takes the request. The question is valid, and `rules` are those of its object. Any rights that a
- * peer needs were proved before. */
-void peer_answer_begin(struct peer_server *server, struct http_request *http,
-                       const struct peer_question *question, const struct rules *rules);
+ * peer needs were proved before. Returns false, and takes nothing, if peer_bandwidth has no
+ * room. */
+bool peer_answer_begin(struct peer_server *server, struct http_request *http,
+                       const struct peer_question *question, const struct rules *rules) MUST_USE;
 
 #endif
