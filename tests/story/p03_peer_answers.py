@@ -54,7 +54,9 @@ def bytes_of_objects(story, server, peer, origin):
                origin.counts("bkt/big"))
     story.same("the bytes are counted", server.metric("penstock_peer_sent_bytes_total"),
                2 * 300_000 + 69_001 + BIG - 2 * SEGMENT)
-    story.same("an object that came as a whole has all its fields", again.fields["x-penstock-full"], "1")
+    plain = peer.ask("bkt/small", if_match=None, x_penstock_max_age="60000", x_penstock_all_fields="1")
+    whole(story, "an object for a plain GET", plain, "bkt/small", 0, 1000)
+    story.same("... comes as a whole, and has all its fields", plain.fields["x-penstock-full"], "1")
     ages(story, peer, origin)
     whole(story, "a key of odd bytes", peer.ask("bkt/a b/ä?%2F"), "bkt/a b/ä?%2F", 0, 5000)
 
