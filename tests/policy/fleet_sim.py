@@ -43,13 +43,12 @@ class Stream:
 
 
 class Fleet:
-    """sizes: of the segments. streams(node): the Streams of a node. deaths: {node: time}.
-    head_s: what a question to a peer costs before it (the HEAD to the origin)."""
+    """sizes: of the segments. streams(node): the Streams of a node. deaths: {node: time}."""
 
-    def __init__(self, count, sizes, streams, *, nic, origin, connection, step_s, first_byte_s=0.02, head_s=0.0,
-                 weights=None, seed=1, deaths=None, deadline_s=0.1, after_cut='origin', cut_through=True):
+    def __init__(self, count, sizes, streams, *, nic, origin, connection, step_s, first_byte_s=0.02, weights=None, seed=1,
+                 deaths=None, deadline_s=0.1, after_cut='origin', cut_through=True):
         self.count, self.sizes, self.nic, self.origin, self.connection = count, sizes, nic, origin, connection
-        self.step_s, self.first_byte_s, self.head_s, self.deadline_s = step_s, first_byte_s, head_s, deadline_s
+        self.step_s, self.first_byte_s, self.deadline_s = step_s, first_byte_s, deadline_s
         self.weights, self.random = weights or [1] * count, random.Random(seed)
         self.deaths, self.after_cut, self.cut_through = dict(deaths or {}), after_cut, cut_through
         self.ranks = [self.draw() for _ in sizes]
@@ -99,8 +98,8 @@ class Fleet:
             stream.open += 1
             flow = self.filling[node].get(segment)
             if not flow:
-                source = self.source_of(node, segment, at + self.head_s)
-                flow = self.flow(node, segment, source, at + (self.first_byte_s if source == ORIGIN else self.head_s))
+                source = self.source_of(node, segment, at)
+                flow = self.flow(node, segment, source, at + (self.first_byte_s if source == ORIGIN else 0))
             flow.slots.append(stream)
         if self.ended_s[node] is None and all(s.next == len(s.order) and not s.open for s in self.streams[node]):
             self.ended_s[node] = at
@@ -230,7 +229,7 @@ def bench(count, objects, size, large, large_size, cap, conns, **how):
     small = list(range(objects))
     random.Random(7).shuffle(small)
     larges = list(range(objects, objects + large * each))
-    how = {'nic': 2 * GB, 'origin': cap, 'connection': cap, 'head_s': 0.02, 'step_s': 0.01, **how}
+    how = {'nic': 2 * GB, 'origin': cap, 'connection': cap, 'step_s': 0.01, **how}
     sizes = [size] * objects + [min(SEGMENT, large_size - i % each * SEGMENT) for i in range(large * each)]
     return Fleet(count, sizes, lambda node: [Stream(larges, WINDOW), Stream(small, conns)], **how).run()
 
