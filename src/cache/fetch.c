@@ -103,6 +103,7 @@ static bool may_ask_peers(const struct fetch *fetch, struct peer_question *ret)
         return !identity_id(asked->as.who) && ret->max_age_ms >= AGE_MAX_LEAST_MS;
     }
     ret->etag = fetch->metadata->etag;
+    ret->size = fetch->metadata->size;
     return ret->end != NO_END && peers_segment_end(ret->first) >= ret->end;
 }
 

@@ -128,8 +128,9 @@ static bool give_head(struct question *question)
     const struct frame_head *head = &question->answer.reader.head;
     struct arena *keep = &question->answer.reader.keep;
     const struct peer_question *asked = &question->asked;
-    if ((asked->etag.len && !slice_eq(head->etag, asked->etag)) || head->first != asked->first ||
-        head->end != MIN(asked->end, head->size) || head->first >= head->end)
+    if ((asked->etag.len && (!slice_eq(head->etag, asked->etag) || head->size != asked->size)) ||
+        head->first != asked->first || head->end != MIN(asked->end, head->size) ||
+        head->first >= head->end)
         return false;
     struct http_field *fields = arena_alloc(keep, (head->field_count + 1) * sizeof(*fields));
     if (head->field_count)

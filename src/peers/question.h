@@ -34,6 +34,7 @@ struct peer_question {
     uint64_t max_age_ms;              /* if it is not known */
     bool all_fields;                  /* likewise */
     uint64_t first, end;              /* the bytes [first, end), all of place.segment */
+    uint64_t size;                    /* of the object, if the version is known; not sent */
 };
 
 /* Returns the target of the request, in keep. Sets the fields, and returns their number. */

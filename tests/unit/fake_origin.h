@@ -345,6 +345,7 @@ bool peers_start(struct peers *peers, struct origin *origin, struct origin_call 
     (void)origin;
     ok(question->identity.len && (question->etag.len > 0) != (question->max_age_ms > 0));
     ok(question->end <= peers_segment_end(question->first));
+    ok(!question->etag.len || question->size >= question->end);
     atomic_fetch_add(&fake.questions, 1);
     atomic_fetch_add(&fake.unnamed, !question->etag.len);
     bool old = !question->etag.len && atomic_load(&fake.peer_age_ms) > question->max_age_ms;
