@@ -160,6 +160,10 @@ static bool is_tls(slice bytes)
 void gate_look(struct conn *conn)
 {
     slice bytes = { conn->sock->input->bytes, conn->sock->input->size };
+    if (conn->session && session_is_outdated(conn->session, conn->listener->bound->app.tls)) {
+        conn_close(conn, false);
+        return;
+    }
     if (is_tls(bytes)) {
         metric_add(M_HTTP_REFUSED_HEAD, 1);
         gate_refuse(conn, ERR_BAD_HEAD, "this port speaks http://, and the client began with TLS: "

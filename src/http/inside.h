@@ -217,6 +217,9 @@ void conn_watch(struct conn *conn);
 
 /* tls.c */
 SSL *tls_new_ssl(struct http_tls *tls);
+/* True if clients need a certificate, and the files have changed since this session began: its
+ * client might not get in now. */
+bool tls_is_outdated(struct http_tls *tls, const SSL *ssl);
 
 /* accept.c */
 void listener_open(struct listener *listener, int fd);    /* -1: another loop listens for all */

@@ -39,6 +39,11 @@ struct session *session_new(struct http_tls *tls, int fd)
     return session;
 }
 
+bool session_is_outdated(const struct session *session, struct http_tls *tls)
+{
+    return tls_is_outdated(tls, session->ssl);
+}
+
 void session_free(struct session **session)
 {
     struct session *mine = *session;

@@ -30,6 +30,8 @@ void session_write(struct session *session, h2o_socket_t *sock, const h2o_iovec_
 /* Sends a few bytes now. Returns false if they could not be sent; the session is then broken. */
 bool session_say(struct session *session, slice bytes);
 void session_shut(struct session *session);    /* sends a close_notify, if possible */
+/* True if the client must connect again, because it might not get in now (tls_is_outdated). */
+bool session_is_outdated(const struct session *session, struct http_tls *tls);
 void session_free(struct session **session);
 
 #endif

@@ -352,6 +352,16 @@ void http_tls_free(struct http_tls **tls)
     free(mine);
 }
 
+bool tls_is_outdated(struct http_tls *tls, const SSL *ssl)
+{
+    if (!tls->files.ca)
+        return false;
+    pthread_mutex_lock(&tls->lock);
+    bool outdated = SSL_get_SSL_CTX(ssl) != tls->context;
+    pthread_mutex_unlock(&tls->lock);
+    return outdated;
+}
+
 SSL *tls_new_ssl(struct http_tls *tls)
 {
     pthread_mutex_lock(&tls->lock);

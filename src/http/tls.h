@@ -7,8 +7,9 @@
  *
  * With a CA file, TLS is mutual: a client needs a certificate of one of these CAs, in which the
  * given name is a DNS name (subjectAltName). The addresses of clients do not count. Such a client
- * gets no session ticket, so each connection is judged by the files of that time. Any thread may
- * call these functions. */
+ * gets no session ticket, so each connection is judged by the files of that time. When the files
+ * change, a connection that is open ends with its next request, and the client connects again. Any
+ * thread may call these functions. */
 #ifndef HTTP_TLS_H
 #define HTTP_TLS_H
 

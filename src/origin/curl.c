@@ -341,6 +341,12 @@ static void set_mutual(struct exchange *exchange, const struct exchange_mutual *
 {
     struct arena keep = { 0 };
     slice line = arena_printf(&keep, "::%s", mutual->connect_to);
+    /* The files may change. So no connection that began with older ones is used for long, and each new
+     * one begins with the files of its time: libcurl would keep CAs for a day, and a resumed session
+     * would verify nothing. */
+    CURL_SET(exchange->easy, CURLOPT_MAXLIFETIME_CONN, IDLE_S);
+    CURL_SET(exchange->easy, CURLOPT_CA_CACHE_TIMEOUT, 0L);
+    CURL_SET(exchange->easy, CURLOPT_SSL_SESSIONID_CACHE, 0L);
     CURL_SET(exchange->easy, CURLOPT_SSLCERT, mutual->cert_file);
     CURL_SET(exchange->easy, CURLOPT_SSLKEY, mutual->key_file);
     add_line(&exchange->request.connect_to, line.ptr);

@@ -189,14 +189,20 @@ TEST(a_new_ca_file_counts_for_new_connections)
     slice why;
     bool is_new;
     ok(takes(tls, &old) && !takes(tls, &new) && !http_tls_changed(tls));
+    SSL *open = tls_new_ssl(tls);
+    ok(open && !tls_is_outdated(tls, open));
     write_files(&all.other_root, all.ca, NULL);
     ok(http_tls_changed(tls) && http_tls_reload(tls, &keep, &is_new, &why) == OK && is_new);
     ok(!takes(tls, &old) && takes(tls, &new) && !http_tls_changed(tls));
+    ok(tls_is_outdated(tls, open));
+    SSL_free(open);
+    open = tls_new_ssl(tls);
     FILE *file = fopen(all.ca, "w");
     ok(file && fputs("no certificate\n", file) > 0 && fclose(file) == 0);
     ok(http_tls_reload(tls, &keep, &is_new, &why) == ERR_BAD_ARGUMENT && !is_new);
     ok(slice_has(why, ':') && slice_find(why, S("peer_tls_ca_file")) < why.len);
-    ok(takes(tls, &new));    /* the old files stay in use */
+    ok(takes(tls, &new) && !tls_is_outdated(tls, open));    /* the old files stay in use */
+    SSL_free(open);
     write_files(&all.root, all.ca, NULL);
     party_free(&old);
     party_free(&new);
