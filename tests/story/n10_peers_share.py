@@ -1,53 +1,13 @@
 """Nodes share what one of them fetched: four of them, real TLS between them, one origin that counts; two die."""
-from authority import Authority
-from harness import *
+from fleet_faults import *
 
-NAME = "fleet.penstock"
 SMALL = [f"bucket/small/size-{100_000 + n}-{n}" for n in range(60)]
 LARGE = f"bucket/large/size-{40 * MIB + 12345}-x"
-SEGMENT = 8 * MIB
-
-
-def size_of(key):
-    return int(key.rsplit("size-", 1)[1].split("-")[0])
-
-
-class Fleet:
-    """Nodes that know each other by a static list."""
-
-    def __init__(self, story, origin, count):
-        authority = Authority(story, "fleet-ca")
-        cert, key = authority.sign("node", host=f"DNS:{NAME}")
-        self.story, self.ports = story, [free_port() for _ in range(count)]
-        self.settings = dict(origin=origin.url, buckets={"never": {"admit": "never"}}, peer_name=NAME, peer_tls_cert_file=cert, peer_tls_key_file=key,
-                             peer_tls_ca_file=authority.file, peers=",".join(f"127.0.0.1:{port}" for port in self.ports))
-        self.nodes = [story.penstock(cache_dir=story.path(f"cache-{n}"), peer_listen=f"127.0.0.1:{port}", **self.settings)
-                      for n, port in enumerate(self.ports)]
-
-    def wait_others(self, nodes, count):
-        for node in nodes:
-            wait_for(f"{node} knows {count} others", lambda n=node: n.metric("penstock_peers") == count)
-
-    def sum(self, name, nodes=None):
-        return int(sum(node.metric(f"penstock_peers_{name}_total") for node in nodes or self.nodes))
-
-
-def read_all(node, keys, first=0):
-    """Reads all keys, beginning with another one; returns what was wrong."""
-    client = Client(node.port, keep=True)
-    wrong = []
-    for key in keys[first:] + keys[:first]:
-        reply = client.get(key)
-        why = reply.error or (reply.status != 200 and f"status {reply.status}") or \
-            same_bytes(reply.body, expect(key, 1, 0, size_of(key)), key)
-        if why:
-            wrong.append(f"{key}: {why}")
-    return wrong
 
 
 with Story("n10 nodes share", seconds=240) as story:
     origin = story.origin("first_byte_ms=20")
-    fleet = Fleet(story, origin, 4)
+    fleet = Fleet(story, origin, 4, buckets={"never": {"admit": "never"}})
     nodes = fleet.nodes
     fleet.wait_others(nodes, 3)
 
@@ -106,7 +66,7 @@ with Story("n10 nodes share", seconds=240) as story:
     os.kill(nodes[2].pid, signal.SIGCONT)
     fleet.wait_others(nodes[:2], 2)
     story.fact("the one that stopped is asked again", True)
-    status = {peer["address"]: peer for peer in json.loads(plain(nodes[0].admin_port, "GET", "/status").body)["peers"]}
-    story.same("the status shows who answers", [status[f"127.0.0.1:{port}"]["state"] for port in fleet.ports],
+    status = rows(nodes[0])
+    story.same("the status shows who answers", [status[address]["state"] for address in fleet.addresses],
                ["this node", "answers", "answers", "away"])
-    story.fact("... and why not", status[f"127.0.0.1:{fleet.ports[3]}"]["why"])
+    story.fact("... and why not", status[fleet.addresses[3]]["why"])
