@@ -11,6 +11,12 @@ with Story("n10 nodes share", seconds=240) as story:
     nodes = fleet.nodes
     fleet.wait_others(nodes, 3)
 
+    # The size of the first large object of a folder is not known. So it is asked for without a range, and what was on its way
+    # behind the end of the first segment, in the buffers of both sockets, comes in vain.
+    first = f"bucket/large/size-{SEGMENT + 1}-first"
+    wrong = sum((read_all(node, [first]) for node in nodes), [])
+    story.same("the first large object of a folder is right", wrong, [])
+
     # cold: all nodes read all, at the same time
     keys = [*SMALL, LARGE]
     once, segments = sum(map(size_of, keys)), sum(-(-size_of(key) // SEGMENT) for key in keys)
@@ -23,8 +29,7 @@ with Story("n10 nodes share", seconds=240) as story:
     story.fact("bytes came from peers", fleet.sum("bytes") > once, f"{fleet.sum('bytes')} of {3 * once}")
     story.same("no answer of a peer was wrong", fleet.sum("bad"), 0)
     # A busy machine may answer later than within 100 ms; the bytes then come from the origin.
-    # The size of the first large object of a folder is not known: some bytes behind its first segment are on their way by then.
-    story.in_time("the origin gave one copy", moved <= 1.02 * once + 2 * MIB, f"{moved} of {once} bytes, {fleet.sum('failed')} late answers")
+    story.in_time("the origin gave one copy", moved <= 1.02 * once, f"{moved} of {once} bytes, {fleet.sum('failed')} late answers")
     story.in_time("... by one request for each segment, as one node would ask", gets + heads <= 1.1 * segments, f"{gets} GETs and {heads} HEADs of {segments}")
 
     # a range that begins in the last segment of all offsets

@@ -27,14 +27,18 @@ static struct node *list_node(unsigned i)
     node->facts.listed = node->facts.known = true;
     node->facts.id[0] = (uint8_t)(i + 1);
     atomic_store(&node->refs, 1);
+    pthread_mutex_lock(&peers->lock);    /* the thread of peers looks for nodes that want hints */
     list_add(&peers->nodes, &node->link);
+    pthread_mutex_unlock(&peers->lock);
     return node;
 }
 
 static void unlist(struct node *node)
 {
+    pthread_mutex_lock(&peers->lock);
     node_count_gone(node);
     list_del(&node->link);
+    pthread_mutex_unlock(&peers->lock);
     node_unref(&node);
 }
 

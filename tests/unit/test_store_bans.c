@@ -479,8 +479,11 @@ TEST(a_damaged_file_of_bans_bans_everything)
     put_set(&unit);
     ok(purge(&unit, "other/") == OK);
     unit_close(&unit);
-    int fd = open(in_folder("bans"), O_WRONLY);
-    ok(fd >= 0 && pwrite(fd, "x", 1, 20) == 1 && close(fd) == 0);
+    int fd = open(in_folder("bans"), O_RDWR);
+    uint8_t byte;
+    ok(fd >= 0 && pread(fd, &byte, 1, 20) == 1);
+    byte ^= 1;    /* a part of a time: no value is always another one */
+    ok(pwrite(fd, &byte, 1, 20) == 1 && close(fd) == 0);
     unit = unit_open();
     ok(!has_train(&unit) && !get_metadata(&unit, "val/small"));
     ok(put_again(&unit, "val/small", "\"1\"", 5000) == OK);
