@@ -14,9 +14,8 @@ static const struct sigv4_credentials anna_keys = { { "ANNA", 4 }, { "a", 1 }, {
 static const struct identity anna = { 1, &anna_keys };
 
 /* The other nodes have the answer of AGE_MS ago; both times in the rules are a minute. */
-static void begin(struct client *client, uint64_t size)
+static void join_fleet(struct client *client)
 {
-    new_house(size);
     atomic_store(&fake.knows_identities, true);
     atomic_store(&fake.peers, true);
     atomic_store(&fake.peer_age_ms, AGE_MS);
@@ -24,6 +23,12 @@ static void begin(struct client *client, uint64_t size)
     house.rules.freshness = FRESH_TTL;
     house.rules.ttl_s = 60;
     client_begin(client);
+}
+
+static void begin(struct client *client, uint64_t size)
+{
+    new_house(size);
+    join_fleet(client);
 }
 
 static void end(struct client *client)
@@ -145,13 +150,7 @@ TEST(after_a_restart_no_older_answer_counts)
     client_end(&client);
     close_house();
     open_house(300000);
-    atomic_store(&fake.knows_identities, true);
-    atomic_store(&fake.peers, true);
-    atomic_store(&fake.peer_age_ms, AGE_MS);
-    house.rules.grant_ms = house.rules.permission_ms = 60000;
-    house.rules.freshness = FRESH_TTL;
-    house.rules.ttl_s = 60;
-    client_begin(&client);
+    join_fleet(&client);
     changes(&client);
     ask_for(&client, "other", 0, 0);
     ok(decided(&client) == OK && read_some(&client, UINT64_MAX) && asked(0, 0, 0));
