@@ -1,8 +1,8 @@
 /* copy.c - copies that leave the processor's caches alone. SPDX-License-Identifier: Apache-2.0
  *
  * An ordinary store first reads the line of memory that it changes, and keeps the line in the
- * cache. A streaming store does neither: a copy moves two bytes instead of three for each byte, which
- * counts where memory is the limit. The reads ask for a line some lines ahead, because the
+ * cache. A streaming store does neither: a copy moves two bytes instead of three for each byte,
+ * which counts where memory is the limit. The reads ask for a line some lines ahead, because the
  * processor itself does not look beyond the end of a page. Each line is written whole, so `to` is
  * brought to the start of a line first. Other processors than x86-64 copy as usual. */
 #include "base/copy.h"

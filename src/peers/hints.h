@@ -38,7 +38,7 @@ void hints_inherit(struct hints *hints, const uint8_t (*ids)[NODE_ID_BYTES], siz
 /* Adds a valid hint, unless one of the latest entries that were not sent yet is the same. */
 void hints_add(struct hints *hints, const struct hint *hint, uint64_t now_ms);
 
-/* What hints_take has taken. */
+/* The part of the queue that hints_take has put into a batch, for hints_followed. */
 struct hints_taken {
     uint64_t next, lost_ms;
     size_t count;

@@ -12,13 +12,13 @@
  *
  * The 1 is the version of this protocol. Answers: 200 with frames (frame.h), whose header
  * x-penstock-peer is *have* or *fetching*; 404, if the peer will not bring the bytes; 412, if it
- * has another version; 503, if it has too much to do, or stops. A question with neither
- * gets 400. All but 200 have x-penstock-peer: no, and a word that says why, as a line of text. The query
- * counts for objects of a version alone. Pure; any thread.
+ * has another version; 503, if it has too much to do, or stops. A question with neither an ETag
+ * nor an age gets 400. All but 200 have x-penstock-peer: no, and a word that says why, as a line of
+ * text. The query counts for objects of a version alone. Pure; any thread.
  *
- * GET /peer/hello, with x-penstock-node as above, gets 200 with JSON: {"protocol": [1], "node": ID, "weight": NUMBER,
- * "version": TEXT, "draining": BOOLEAN, "hints": BOOLEAN}. hints: it takes them (hint.h); a node of
- * a version without hints does not say so. */
+ * GET /peer/hello, with x-penstock-node as above, gets 200 with JSON: {"protocol": [1], "node": ID,
+ * "weight": NUMBER, "version": TEXT, "draining": BOOLEAN, "hints": BOOLEAN}. hints: it takes them
+ * (hint.h); a node of a version without hints does not say so. */
 #ifndef PEERS_QUESTION_H
 #define PEERS_QUESTION_H
 

@@ -102,7 +102,7 @@ static void read_question(slice bytes)
     arena_free(&keep);
 }
 
-/* What is read as a batch can be written, and is read again as the same. */
+/* A batch that can be read can be written, and the written one is read as the same batch. */
 static void read_hints(slice payload)
 {
     struct arena keep = { 0 };
