@@ -18,6 +18,7 @@
 #include "cache/inside.h"
 #include "cache/missing.h"
 #include "cache/parts.h"
+#include "s3/conditions.h"
 #include "s3/encode.h"
 
 /* Headers that a later hit repeats. A name that ends in '*' is a prefix. */
@@ -84,7 +85,7 @@ static enum err read_facts(const struct fetch *fetch, const struct origin_reply 
 
 bool learn_has_strong_etag(const struct metadata *metadata)
 {
-    return metadata->etag.len && !slice_starts(metadata->etag, S("W/"));
+    return s3_etag_is_strong(metadata->etag);
 }
 
 /* Returns a hash that no other answer has: without a strong ETag, each answer is a version. */

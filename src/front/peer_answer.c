@@ -20,6 +20,7 @@
 
 #include "base/clock.h"
 #include "front/peering.h"
+#include "s3/conditions.h"
 #include "s3/encode.h"
 
 #define ACK_MS 10u
@@ -167,17 +168,12 @@ static enum err make_head(struct peer_answer *answer, const struct get_answer *f
         .fields = fields.list, .field_count = fields.count }, ret);
 }
 
-static bool is_strong(slice etag)
-{
-    return etag.len && !slice_starts(etag, S("W/"));
-}
-
 /* Returns false if the answer is a refusal. */
 static bool decide(struct peer_answer *answer, const struct get_answer *found)
 {
     struct peer_body *body = &answer->body;
     enum err err = found->err;
-    if (!err && !is_strong(found->metadata->etag))
+    if (!err && !s3_etag_is_strong(found->metadata->etag))
         err = ERR_PRECONDITION;
     if (!err)
         err = make_head(answer, found, &body->head);

@@ -19,7 +19,7 @@ void rest_begin(struct rest *rest, struct arena *keep, const struct origin_reply
     slice etag = origin_reply_get(reply, S("etag"));
     slice range = origin_reply_get(reply, S("content-range"));
     uint64_t last, size;
-    if (!rest->possible || !reply->has_length || !etag.len || slice_starts(etag, S("W/")))
+    if (!rest->possible || !reply->has_length || !s3_etag_is_strong(etag))
         return;
     rest->end = reply->length;
     if (reply->status == 206) {

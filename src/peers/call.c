@@ -27,6 +27,7 @@
 #include "base/clock.h"
 #include "base/metric.h"
 #include "peers/frame.h"
+#include "s3/conditions.h"
 #include "s3/encode.h"
 
 #define NODES_ASKED 2u                /* the owner, and the second in rank */
@@ -168,7 +169,7 @@ static bool is_too_old(const struct question *question)
 {
     const struct frame_head *head = &question->answer.reader.head;
     return !question->asked.etag.len && (head->age_ms > question->asked.max_age_ms ||
-                                         !head->etag.len || slice_starts(head->etag, S("W/")));
+                                         !s3_etag_is_strong(head->etag));
 }
 
 static enum exchange_take take_frame(struct question *question, enum frame_found found, slice bytes)

@@ -92,7 +92,7 @@ enum err question_read(struct arena *keep, const struct request_head *head,
         return e;
     if (!slice_eq(head->method, S("GET")) || !slice_unhex(node, ret->node, NODE_ID_BYTES) ||
         !ret->place.endpoint.len || !ret->identity.ptr ||
-        (etag.ptr && (!etag.len || slice_starts(etag, S("W/")))))
+        (etag.ptr && !s3_etag_is_strong(etag)))
         return ERR_BAD_REQUEST;
     if (!etag.ptr && !slice_u64(request_head_get(head, MAX_AGE), &ret->max_age_ms))
         return ERR_BAD_REQUEST;

@@ -155,6 +155,11 @@ static bool range_holds(slice if_range, slice etag, int64_t modified_s)
     return date_s >= 0 ? date_s == modified_s : etag_listed(if_range, etag, false);
 }
 
+bool s3_etag_is_strong(slice etag)
+{
+    return etag.len && !slice_starts(etag, S("W/"));
+}
+
 enum err s3_conditions_judge(const struct s3_conditions *conditions, slice etag,
                              int64_t modified_s, bool *ret_use_range)
 {

@@ -41,6 +41,8 @@ bool s3_content_range_read(slice value, uint64_t *ret_first, uint64_t *ret_last,
 enum err s3_range_resolve(const struct s3_range *range, uint64_t size, uint64_t *ret_first,
                           uint64_t *ret_end, bool *ret_partial) MUST_USE;
 
+/* True if the ETag identifies the bytes of a version: there is one, and it is not weak. */
+bool s3_etag_is_strong(slice etag);
 /* Judges the conditions in the order of RFC 9110 section 13.2.2. Returns OK, ERR_PRECONDITION (412)
  * or ERR_NOT_MODIFIED (304). *ret_use_range is false if the condition of If-Range is not met. An
  * ETag may have quotes or not, as in S3. modified_s is in unix seconds. */
