@@ -123,7 +123,7 @@ static struct receiver *add_receiver(struct hints *hints, const uint8_t id[NODE_
     memcpy(receiver->id, id, NODE_ID_BYTES);
     receiver->next = hints->first;
     receiver->lost_ms = hints->dropped_ms;
-    hints->at_first += hints->at_first > 0 && !receiver->lost_ms;
+    hints->at_first += hints->at_first > 0;
     list_add(chain, &receiver->link);
     return receiver;
 }
@@ -140,13 +140,14 @@ static struct receiver *hear_of(struct hints *hints, const uint8_t id[NODE_ID_BY
         metric_add(M_HINTS_LOST, hints->first - receiver->next);
         receiver->next = hints->first;
         receiver->lost_ms = hints->dropped_ms;
+        hints->at_first += hints->at_first > 0;
     }
     return receiver;
 }
 
 static bool is_behind(const struct hints *hints, const struct receiver *receiver)
 {
-    return receiver->next < hints->first || receiver->lost_ms;
+    return receiver->next < hints->first;
 }
 
 /* Drops the entries that all receivers have that are not behind. */
@@ -231,6 +232,13 @@ void hints_inherit(struct hints *hints, const uint8_t (*ids)[NODE_ID_BYTES], siz
     hints->dropped_ms = now_ms;
 }
 
+void hints_meet(struct hints *hints, const uint8_t id[NODE_ID_BYTES])
+{
+    pthread_mutex_lock(&hints->lock);
+    (void)hear_of(hints, id);
+    pthread_mutex_unlock(&hints->lock);
+}
+
 void hints_add(struct hints *hints, const struct hint *hint, uint64_t now_ms)
 {
     uint8_t written[HINT_BYTES_MAX];
@@ -296,10 +304,8 @@ void hints_followed(struct hints *hints, const uint8_t id[NODE_ID_BYTES],
     struct receiver *receiver = find(hints, id);
     if (receiver) {
         metric_add(M_HINTS_DELIVERED, taken->count);
-        if (receiver->lost_ms && receiver->lost_ms == taken->lost_ms) {    /* no more meanwhile */
+        if (receiver->lost_ms == taken->lost_ms)    /* no more meanwhile */
             receiver->lost_ms = 0;
-            hints->at_first = 0;
-        }
         go_on(hints, receiver, taken->next);
     }
     pthread_mutex_unlock(&hints->lock);

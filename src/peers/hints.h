@@ -7,11 +7,11 @@
  *              first   ^B        ^A    next
  *
  * An entry is dropped when every receiver that is not behind has it, when it is older than keep_ms,
- * or when the queue is full. A receiver is *behind* if an entry was dropped before it got it. When
- * it answers again, it is told the age of the latest dropped entry, and goes on at `first`. Until
- * then, nothing is kept for it alone. A receiver that is not known yet may have missed what was
- * dropped before, so it is told the same. So a receiver gets all hints, or learns what it may have
- * missed.
+ * or when the queue is full. A receiver is *behind* if an entry was dropped before it got it. Nothing
+ * is kept for it alone, until it is heard of again: then it goes on at `first`, and the next batch
+ * tells it the age of the latest entry that was dropped. A receiver that is not known yet may have
+ * missed what was dropped before, so it is told the same. So a receiver gets all hints, or learns
+ * what it may have missed.
  *
  * The queue knows no network and no clock: ageing time (base/clock.h) is an argument. Any
  * thread. */
@@ -34,6 +34,9 @@ void hints_free(struct hints **hints);
  * only these nodes had: every other node may have missed some. */
 void hints_inherit(struct hints *hints, const uint8_t (*ids)[NODE_ID_BYTES], size_t count,
                    uint64_t now_ms);
+
+/* This node was heard of: from now on, hints are kept for it. */
+void hints_meet(struct hints *hints, const uint8_t id[NODE_ID_BYTES]);
 
 /* Adds a valid hint, unless one of the latest entries that were not sent yet is the same. */
 void hints_add(struct hints *hints, const struct hint *hint, uint64_t now_ms);

@@ -243,6 +243,8 @@ static void learn(struct node *node, const uint8_t id[NODE_ID_BYTES], uint32_t w
     note_takes_hints(node, takes_hints, !same);
     facts->known = true;
     note(node, CIRCUIT_HELLO, 0, "");
+    if (takes_hints && !is_self(node))
+        hints_meet(node->peers->hints.queue, id);
     deliver_look(node->peers);
     if (!same)
         peers_look(node->peers);

@@ -47,6 +47,9 @@ class AheadClient(Client):
 
 def start_at_once(story, fleet, origin):
     """All nodes are asked for one object at the same time, and the origin's first byte takes 5 s."""
+    # The first large object of a folder is asked for without a range, and a part of it comes in vain (cache/guess.h).
+    first = f"bucket/start/size-{SEGMENT + 1}-first"
+    story.same("the first large object of a folder is right", sum((read_all(n, [first]) for n in fleet.nodes), []), [])
     origin.tell("match=bucket/start/* GET", "first_byte_ms=5000")
     replies = together(*[lambda n=n: Client(n.port).get(SEGMENT_OBJECT) for n in fleet.nodes])
     wrong = [why for reply in replies if (why := judge(reply, SEGMENT_OBJECT))]

@@ -208,6 +208,26 @@ TEST(what_all_nodes_have_is_dropped)
     hints_free(&hints);
 }
 
+TEST(hints_are_kept_for_a_node_from_when_it_is_known)
+{
+    struct batch batch = { 0 };
+    struct hints *hints = hints_new(&small);
+    add(hints, 1, 1000);
+    take_all(hints, anna, 1000);    /* 1 is dropped */
+    hints_meet(hints, bert);
+    add(hints, 2, 5000);
+    take_all(hints, anna, 5000);
+    ok(strcmp(next(hints, bert, 6000, &batch), "2") == 0 && batch.got.age_ms == 5000);
+    add(hints, 3, 7000);            /* ... and while its first batch is on its way */
+    take_all(hints, anna, 7000);
+    hints_followed(hints, bert, &batch.taken);
+    ok(strcmp(next(hints, bert, 8000, &batch), "3") == 0 && batch.got.age_ms == HINT_AGE_NONE);
+    hints_followed(hints, bert, &batch.taken);
+    ok(kept() == 0);
+    arena_free(&batch.keep);
+    hints_free(&hints);
+}
+
 TEST(a_full_queue_drops_the_oldest_and_the_node_learns_their_age)
 {
     struct batch batch = { 0 };
@@ -429,6 +449,7 @@ RUN(cmocka_unit_test(a_hint_is_read_as_it_was_written),
     cmocka_unit_test(each_flipped_bit_of_a_frame_is_noticed),
     cmocka_unit_test(every_node_gets_every_hint_in_order),
     cmocka_unit_test(what_all_nodes_have_is_dropped),
+    cmocka_unit_test(hints_are_kept_for_a_node_from_when_it_is_known),
     cmocka_unit_test(a_full_queue_drops_the_oldest_and_the_node_learns_their_age),
     cmocka_unit_test(what_is_lost_while_a_batch_is_on_its_way_is_told_with_the_next),
     cmocka_unit_test(the_queue_has_a_limit_of_bytes),
