@@ -338,6 +338,28 @@ static void learn_part(struct fetch *fetch, const struct origin_reply *reply,
     parts_note(fetch->inflight->cache->parts, fetch->metadata, fetch->asked.span.part, &part);
 }
 
+static bool names_version(const struct metadata *metadata, const struct facts *facts)
+{
+    return learn_has_strong_etag(metadata) && slice_eq(metadata->etag, facts->etag) &&
+           metadata->size == facts->size;
+}
+
+/* The answer of another node that is not the latest one in this object's inflight. It brings the
+ * bytes of a version. Whether the version is current, it can't say: the latest answer does. */
+static enum err learn_bytes(struct fetch *fetch, const struct origin_reply *reply,
+                            const struct facts *facts)
+{
+    struct metadata *latest = fetch->inflight->metadata;
+    if (!fetch->metadata && (!latest || !names_version(latest, facts)))
+        return ERR_CHANGED;
+    if (!fetch->metadata) {
+        fetch->metadata = metadata_ref(latest);
+        permit_granted(fetch);
+    }
+    admit(fetch, reply, false, LEARNT_SAME);
+    return OK;
+}
+
 enum err learn_answer(struct fetch *fetch, const struct origin_reply *reply)
 {
     struct facts facts;
@@ -345,30 +367,21 @@ enum err learn_answer(struct fetch *fetch, const struct origin_reply *reply)
     enum err err = read_facts(fetch, reply, &facts);
     if (err)
         return err;
-    if (fetch->metadata && guard_on(GUARD_IF_MATCH)) {
-        const struct metadata *asked = fetch->metadata;
-        if (!learn_has_strong_etag(asked) || !slice_eq(asked->etag, facts.etag) ||
-            asked->size != facts.size) {
-            deliver_changed(fetch);
-            return ERR_CHANGED;
-        }
+    if (fetch->metadata && guard_on(GUARD_IF_MATCH) && !names_version(fetch->metadata, &facts)) {
+        deliver_changed(fetch);
+        return ERR_CHANGED;
     }
     if (fetch->asked.kind == FETCH_GET && (err = place_bytes(fetch, &facts)) != OK)
         return err;
     if (fetch->answered)
         return OK;
-    if (reply->from_peer && fetch->asked.known_metadata) {
-        /* The bytes are of this version. Whether it is current, the answer can't say. */
-        admit(fetch, reply, false, LEARNT_SAME);
-        return OK;
-    }
-    if (reply->from_peer) {
-        if (fetch->inflight->learnt.answers)    /* a later answer has come meanwhile */
-            return ERR_CHANGED;
+    if (reply->from_peer && !fetch->asked.known_metadata) {
         check(reply->age_ms <= fetch->sent.at_ms);    /* permit_age_max_ms */
         fetch->sent.at_ms -= reply->age_ms;
         lower_64(&fetch->inflight->cache->knows_from_ms, fetch->sent.at_ms);
     }
+    if (reply->from_peer && (fetch->asked.known_metadata || fetch->inflight->learnt.answers))
+        return learn_bytes(fetch, reply, &facts);
     missing_drop(fetch->inflight->cache->missing, &fetch->inflight->id);
     struct metadata *old = fetch->inflight->metadata;
     bool is_new = !fetch->metadata;

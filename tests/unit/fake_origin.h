@@ -57,6 +57,7 @@ static struct {
 
     atomic_bool peers;            /* other nodes answer: they have what the origin has ... */
     atomic_ullong peer_age_ms;    /* ... and had it proved so long ago */
+    atomic_bool peers_held;       /* their answers wait */
     atomic_uint peer_version;     /* the version that they have; 0: that of the origin */
     atomic_uint questions;        /* to them */
     atomic_uint unnamed;          /* of those: that named no version */
@@ -240,6 +241,7 @@ static bool fake_waits(const struct fake_call *mine)
     if (!mine->sending)
         return atomic_load(&fake.queued) && !mine->asked;
     return mine->paused || atomic_load(&fake.held) ||
+           (mine->at_peer && atomic_load(&fake.peers_held)) ||
            (mine->headed && atomic_load(&fake.hold_plain) && !fake_field(mine->call, S("range")).ptr) || (sent && atomic_load(&fake.ends_held));
 }
 
@@ -459,6 +461,7 @@ static void fake_begin(uint64_t size)
     atomic_store(&fake.questions, 0);
     atomic_store(&fake.unnamed, 0);
     atomic_store(&fake.peer_age_ms, 0);
+    atomic_store(&fake.peers_held, false);
     atomic_store(&fake.peer_version, 0);
     atomic_store(&fake.peers, false);
     atomic_store(&fake.heads, 0);

@@ -205,7 +205,7 @@ TEST(an_answer_that_comes_after_a_later_one_is_not_taken)
 
 /* ---- the node that is asked ---- */
 
-static enum err answers(struct client *client, slice if_match, uint64_t max_age_ms)
+static struct get *asked_by_peer(struct client *client, slice if_match, uint64_t max_age_ms)
 {
     struct get_ask ask = { .rules = &house.rules, .bucket = S("bucket"), .key = S("key"),
                            .range = { .kind = RANGE_SPAN, .last = 8 * MIB - 1 },
@@ -213,11 +213,45 @@ static enum err answers(struct client *client, slice if_match, uint64_t max_age_
                            .conditions = { .if_match = if_match.len ? if_match : (slice){ 0 },
                                            .if_modified_since = -1,
                                            .if_unmodified_since = -1 } };
+    return get_start(client->loop, &ask, noted, client);
+}
+
+static enum err answers(struct client *client, slice if_match, uint64_t max_age_ms)
+{
     get_end(&client->get);
     client->got = 0;
-    client->get = get_start(client->loop, &ask, noted, client);
+    client->get = asked_by_peer(client, if_match, max_age_ms);
     enum err err = decided(client);
     return err ? err : read_some(client, UINT64_MAX) ? OK : client->err;
+}
+
+/* A question of another node, about the same object, goes to the origin and is answered, while this
+ * node's own question to other nodes has no answer yet. Returns the number of GETs, those to other
+ * nodes included. */
+static unsigned gets_if_questions_cross(unsigned peer_version)
+{
+    struct client client, other;
+    begin(&client, 20 * MIB);
+    client_begin(&other);
+    atomic_store(&fake.version, 2);
+    client.version = other.version = 2;
+    atomic_store(&fake.peer_version, peer_version);
+    atomic_store(&fake.peers_held, true);
+    ask(&client, 0, MIB);
+    ok(get_decide(client.get, &client.answer) == ERR_WAIT && asked(1, 1, 0));
+    ok(answers(&other, S(""), 60000) == OK && other.got == 8 * MIB);
+    ok(atomic_load(&fake.gets) == 2);
+    atomic_store(&fake.peers_held, false);
+    ok(decided(&client) == OK && read_some(&client, UINT64_MAX) && client.got == MIB);
+    client_end(&other);
+    end(&client);
+    return atomic_load(&fake.gets);
+}
+
+TEST(an_answer_after_a_later_one_counts_if_it_names_the_same_version)
+{
+    ok(gets_if_questions_cross(2) == 2);
+    ok(gets_if_questions_cross(1) > 2);
 }
 
 TEST(a_copy_that_is_too_old_for_a_node_is_confirmed_first)
@@ -331,6 +365,7 @@ int main(void)
         cmocka_unit_test(after_a_purge_no_older_answer_counts),
         cmocka_unit_test(after_a_refusal_no_older_answer_counts),
         cmocka_unit_test(an_answer_that_comes_after_a_later_one_is_not_taken),
+        cmocka_unit_test(an_answer_after_a_later_one_counts_if_it_names_the_same_version),
         cmocka_unit_test(a_copy_that_is_too_old_for_a_node_is_confirmed_first),
         cmocka_unit_test(a_named_version_may_be_of_any_age),
         cmocka_unit_test(a_node_gets_a_part_of_a_large_object_and_no_more),
