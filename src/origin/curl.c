@@ -36,6 +36,10 @@
 
 #define BUFFER_BYTES (256 * 1024L)
 #define IDLE_S 30L
+/* A CA file may change. Parsing the bundle of a system (144 CAs) takes 16 ms of CPU, and a file with
+ * one CA 0.1 ms. So libcurl keeps the CAs for a few connections, but not for a day, its default. */
+#define CA_KEPT_S 5L
+#define CA_CONNECTION_S 60L    /* no connection that began with older CAs is used for longer */
 #define DEAD_MS 1000u    /* if a reused connection was dead, it fails within this time */
 
 /* The request of an exchange. The carrier writes it when the exchange starts, and while libcurl
@@ -251,6 +255,17 @@ static int on_seek(void *arg, curl_off_t offset, int origin)
 
 /* ---- exchanges ---- */
 
+/* Verifies by this file alone; by default libcurl also reads its CA folder. No session is resumed,
+ * because that verifies nothing. */
+static void set_ca_file(CURL *easy, const char *ca_file)
+{
+    CURL_SET(easy, CURLOPT_CAINFO, ca_file);
+    CURL_SET(easy, CURLOPT_CAPATH, NULL);
+    CURL_SET(easy, CURLOPT_CA_CACHE_TIMEOUT, CA_KEPT_S);
+    CURL_SET(easy, CURLOPT_MAXLIFETIME_CONN, CA_CONNECTION_S);
+    CURL_SET(easy, CURLOPT_SSL_SESSIONID_CACHE, 0L);
+}
+
 void curl_rules(CURL *easy, const char *ca_file)
 {
     CURL_SET(easy, CURLOPT_NOSIGNAL, 1L);
@@ -270,10 +285,8 @@ void curl_rules(CURL *easy, const char *ca_file)
     CURL_SET(easy, CURLOPT_QUICK_EXIT, 1L);
     CURL_SET(easy, CURLOPT_USERAGENT, "penstock/" PACKAGE_VERSION);
     CURL_SET(easy, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
-    if (ca_file[0]) {    /* only this file; by default libcurl also reads its CA folder */
-        CURL_SET(easy, CURLOPT_CAINFO, ca_file);
-        CURL_SET(easy, CURLOPT_CAPATH, NULL);
-    }
+    if (ca_file[0])
+        set_ca_file(easy, ca_file);
 }
 
 static void set_callbacks(struct exchange *exchange)
@@ -341,12 +354,10 @@ static void set_mutual(struct exchange *exchange, const struct exchange_mutual *
 {
     struct arena keep = { 0 };
     slice line = arena_printf(&keep, "::%s", mutual->connect_to);
-    /* The files may change. So no connection that began with older ones is used for long, and each new
-     * one begins with the files of its time: libcurl would keep CAs for a day, and a resumed session
-     * would verify nothing. */
+    /* The certificate may change, too, and the file of a fleet's CA is short. So these limits are
+     * narrower than those of set_ca_file. */
     CURL_SET(exchange->easy, CURLOPT_MAXLIFETIME_CONN, IDLE_S);
     CURL_SET(exchange->easy, CURLOPT_CA_CACHE_TIMEOUT, 0L);
-    CURL_SET(exchange->easy, CURLOPT_SSL_SESSIONID_CACHE, 0L);
     CURL_SET(exchange->easy, CURLOPT_SSLCERT, mutual->cert_file);
     CURL_SET(exchange->easy, CURLOPT_SSLKEY, mutual->key_file);
     add_line(&exchange->request.connect_to, line.ptr);

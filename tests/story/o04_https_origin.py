@@ -130,6 +130,23 @@ with Story("o04 an https origin is trusted if its authority is") as story:
     story.same("... and not sent", fronts["stranger"].heard, b"")
     server.stop()
 
+    # The file may change while the daemon runs: each read below is over a new connection.
+    changing = story.path("changing.pem")
+    shutil.copy(other.file, changing)
+    renewed = Doubtful(good)
+    server = story.penstock(origin=renewed.url, origin_ca_file=changing, origin_threads=1,
+                            origin_tries=1, cache_dir=story.path("changing"))
+    story.same("the file has another authority", server.get("photos/a0").status, 502)
+    numbers = iter(range(1, 10_000))
+    status_of_next = lambda: server.get(f"photos/a{next(numbers)}").status
+    shutil.copy(ours.file, changing)
+    wait_for("the new authority counts", lambda: status_of_next() == 200, seconds=20)
+    story.fact("the authority that the file has now counts without a restart", True)
+    shutil.copy(other.file, changing)
+    wait_for("the old authority is gone", lambda: status_of_next() == 502, seconds=20)
+    story.fact("... and one that the file has no longer vouches for nothing", True)
+    server.stop()
+
     # The system's own rules would refuse TLS 1.1 too: they are lifted, so it is ours that does.
     lax = story.path("openssl.cnf")
     with open(lax, "w") as f:
