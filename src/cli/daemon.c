@@ -374,5 +374,6 @@ const struct step daemon_steps[] = {
     { "tls", certificates_up, certificates_down },
     { "peers", peers_up, peers_down },   { "admin", admin_up, admin_down },
     { "fill", fills_up, fills_down },    { "http", http_up, http_down },
+    { "nodes", fleet_begin, NULL },
 };
 const size_t daemon_step_count = countof(daemon_steps);

@@ -36,11 +36,18 @@ enum err fleet_up(struct serve *serve)
     };
     memcpy(members.id, options.id, sizeof(members.id));
     enum err err = members_open(&members, &fleet->members);
-    if (err == ERR_LIMIT)
+    if (err)    /* config_load accepts no such value */
+        serve->why = S("the value of the setting peers can't be used: see penstock check");
+    return err;
+}
+
+enum err fleet_begin(struct serve *serve)
+{
+    struct members *members = serve->routing.fleet.members;
+    enum err err = members ? members_begin(members) : OK;
+    if (err)
         serve->why = S("no thread could be started for the list of peers: raise the limit of tasks "
                        "(TasksMax, pids.max)");
-    else if (err)    /* config_load accepts no such value */
-        serve->why = S("the value of the setting peers can't be used: see penstock check");
     return err;
 }
 

@@ -86,6 +86,8 @@ bool serve_is_stopping(void);      /* a signal has asked this process to stop */
 
 /* ---- fleet.c ---- */
 enum err fleet_up(struct serve *serve) MUST_USE;
+/* Looks for the other nodes. Called once the listeners are open: the list has this node, too. */
+enum err fleet_begin(struct serve *serve) MUST_USE;
 void fleet_down(struct serve *serve);
 void fleet_tell(struct serve *serve, struct arena *keep, struct status_document *to);
 void fleet_expose(struct serve *serve, struct text *to);    /* the metrics of each node */

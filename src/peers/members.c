@@ -205,13 +205,17 @@ enum err members_open(const struct members_options *options, struct members **re
     bool good = members_parse(members->options.peers, &members->keep, &members->source, &why);
     if (good && members->source.kind == MEMBERS_ETCD)
         members->etcd = etcd_new(&members->source, &members->options);
-    if (good && (members->source.kind == MEMBERS_OFF ||
-                 periodic_start(&members->look, run, members, "peers-list"))) {
-        *ret = members;
-        return OK;
-    }
-    members_close(&members);
-    return good ? ERR_LIMIT : ERR_BAD_ARGUMENT;
+    if (!good)
+        members_close(&members);
+    *ret = members;
+    return good ? OK : ERR_BAD_ARGUMENT;
+}
+
+enum err members_begin(struct members *members)
+{
+    bool begun = members->source.kind == MEMBERS_OFF ||
+                 periodic_start(&members->look, run, members, "peers-list");
+    return begun ? OK : ERR_LIMIT;
 }
 
 void members_status(struct members *members, struct arena *keep, struct members_status *ret)

@@ -45,6 +45,7 @@ struct members_options {
     uint8_t id[NODE_ID_BYTES];        /* of this installation: the name of its key in etcd */
     slice etcd_user, etcd_password;   /* empty: etcd asks for none */
     const char *etcd_ca_file;         /* "": the system's store */
+    bool only_looks;                  /* the node makes no entry of its own in etcd */
     /* Called by the thread with the whole list: sorted, without duplicates, valid during the call.
      * The first call comes with the first address that is found. The list is never empty. */
     void (*changed)(void *arg, const struct member_address *list, size_t count);
@@ -62,10 +63,11 @@ struct members_status {
 
 struct members;
 
-/* Starts the thread `peers-list`, which looks at once. If `peers` is empty, there is no thread, and
- * the list stays empty. Copies the options. Returns ERR_BAD_ARGUMENT for a setting that
- * members_parse refuses, and ERR_LIMIT if there is no thread to be had. */
+/* Copies the options. Returns ERR_BAD_ARGUMENT for a setting that members_parse refuses. */
 enum err members_open(const struct members_options *options, struct members **ret) MUST_USE;
+/* Starts the thread `peers-list`, which looks at once. If `peers` is empty, there is no thread, and
+ * the list stays empty. Returns ERR_LIMIT if there is no thread to be had. */
+enum err members_begin(struct members *members) MUST_USE;
 /* Any thread. The texts are in keep. */
 void members_status(struct members *members, struct arena *keep, struct members_status *ret);
 /* Ends the thread, and removes the entry of this node from etcd. Waits for a question that is on

@@ -71,6 +71,8 @@ int main(int argc, char **argv)
         if (!read_option(argv[i], &options))
             return 2;
     enum err e = members_open(&options, &members);
+    if (!e)
+        e = members_begin(members);
     if (e) {
         printf("failed %s\n", err_name(e));
         return 1;

@@ -165,6 +165,7 @@ TEST(a_list_is_sorted_and_has_no_duplicates)
     struct arena keep = { 0 };
     struct members_status status;
     ok(members_open(&options, &members) == OK);
+    ok(members_begin(members) == OK);
     pthread_mutex_lock(&lock);
     while (!calls)
         pthread_cond_wait(&called, &lock);
@@ -189,6 +190,7 @@ TEST(without_peers_nothing_runs)
     struct members_status status;
     unsigned before = calls;
     ok(members_open(&options, &members) == OK);
+    ok(members_begin(members) == OK);
     members_status(members, &keep, &status);
     ok(status.count == 0 && !status.looked_s && !status.failed_s);
     members_close(&members);
