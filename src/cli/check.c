@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * check first reports the mistakes in the settings. If there are none, it looks for problems on
- * this machine that would stop serve (probe.c), and then asks the origins (probe_origin.c). It
- * changes nothing, and its time is bounded. It is for people and their scripts, and not for an
+ * this machine that would stop serve (probe.c), and then asks the origins (probe_origin.c) and the
+ * other nodes of the fleet (probe_peers.c). It changes nothing, and its time is bounded. It is for people and their scripts, and not for an
  * ExecStartPre, because a service must start with its cache even if an origin is down. */
 #include <stdio.h>
 #include <sys/resource.h>
@@ -211,8 +211,10 @@ static int run_check(struct cli *cli)
     cli_warnings(config, &check.memory, report_warning, &check);
     if (!check.count[MISTAKEN])
         probe_all(&check);
-    if (!check.count[MISTAKEN] && !offline)
+    if (!check.count[MISTAKEN] && !offline) {
         probe_origins(&check);
+        probe_peers(&check);
+    }
     int status = verdict(&check, strict);
     config_free(&config);
     return status;
@@ -220,7 +222,7 @@ static int run_check(struct cli *cli)
 
 static const struct command_option options[] = {
     { "--strict", NULL, "exit 1 also if there are only warnings" },
-    { "--offline", NULL, "call no origin, and no source of temporary credentials" },
+    { "--offline", NULL, "call no origin, no other node, and no source of temporary credentials" },
     { 0 },
 };
 
@@ -232,6 +234,6 @@ const struct command command_check = {
             "The exit status is 2 if the settings are wrong. It is 1 if serve would not\n"
             "start, or would run without one or more of its cache folders. In all other\n"
             "cases it is 0, also after warnings. With --strict, it is 1 after a warning.\n"
-            "Don't use check as an ExecStartPre: check waits for origins. If a cache folder\n"
+            "Don't use check as an ExecStartPre: check waits for other machines. If a cache folder\n"
             "can't be used, check exits 1, but serve may start without that folder.",
 };

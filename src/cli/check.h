@@ -26,5 +26,6 @@ void check_report(struct check *check, enum check_grade grade, const char *fmt, 
     PRINTF_LIKE(3, 4);
 void probe_all(struct check *check);     /* probe.c: looks for problems on this machine */
 void probe_origins(struct check *check); /* probe_origin.c: looks for problems with the origins */
+void probe_peers(struct check *check);   /* probe_peers.c: looks for nodes that do not answer */
 
 #endif

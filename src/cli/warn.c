@@ -248,6 +248,17 @@ static slice admin_is_exposed(const struct config *config, struct arena *keep)
                                                 "(set metrics_token to prevent that)");
 }
 
+/* Directories are not shared, and nothing else would say so: all nodes answer each other. */
+static slice nothing_is_shared(const struct config *config, struct arena *keep)
+{
+    bool some = !config->peers[0];
+    for (size_t i = 0; i < config->origin_count && !some; i++)
+        some = config->origins[i].kind && config->origins[i].kind->knows_identities;
+    (void)keep;
+    return some ? S("") : S("peers has no effect, since each origin is a directory: nodes share only "
+                            "objects of S3 origins. Use an S3 origin, or remove peers");
+}
+
 /* Warns if the key of a collector would go through a network in plain text. */
 static slice trace_key_is_open(const struct config *config, struct arena *keep)
 {
@@ -313,7 +324,7 @@ void cli_warnings(const struct config *config, const struct memory *memory,
     static slice (*const warnings[])(const struct config *config, struct arena *keep) = {
         size_is_not_there, sizes_are_derived_twice, file_sizes_are_limited, tls_key_is_open,
         peer_key_is_open, grants_cost, permission_costs, anybody_may_write, http_is_exposed,
-        admin_is_exposed, trace_key_is_open,
+        admin_is_exposed, trace_key_is_open, nothing_is_shared,
     };
     struct arena keep = { 0 };
     for (size_t i = 0; i <= countof(warnings); i++) {

@@ -37,6 +37,7 @@ struct etcd {
     slice start;                      /* of all keys: "PREFIX/" */
     slice end;                        /* the first text after all these keys: "PREFIX0" */
     slice own_key, listen;
+    bool only_looks;                  /* makes no entry */
     char lease[24];                   /* a number; "": there is none */
     bool must_put;                    /* the own key is not in etcd */
     struct arena keep;                /* the hosts */
@@ -59,6 +60,7 @@ struct etcd *etcd_new(const struct members_source *source, const struct members_
     etcd->end = arena_printf(keep, "%.*s%c", SLICE_ARG(source->prefix), '/' + 1);
     etcd->own_key = arena_printf(keep, "%.*s%.*s", SLICE_ARG(etcd->start), (int)sizeof(id), id);
     etcd->listen = options->listen;
+    etcd->only_looks = options->only_looks;
     return etcd;
 }
 
@@ -274,9 +276,9 @@ static enum err refresh(struct etcd *etcd, struct look *look)
 
 /* ---- a look, and the end ---- */
 
-enum err etcd_look(struct etcd *etcd, struct look *look)
+/* Looks for all keys, and keeps the own one. */
+static enum err look_and_keep(struct etcd *etcd, struct look *look)
 {
-    look->pause_s = ETCD_PAUSE_S;
     enum err e = keep_lease(etcd, look);
     if (!e && etcd->must_put)
         e = put_own(etcd, look);
@@ -287,6 +289,22 @@ enum err etcd_look(struct etcd *etcd, struct look *look)
         if (!e)
             e = refresh(etcd, look);
     }
+    return e;
+}
+
+static enum err only_look(struct etcd *etcd, struct look *look)
+{
+    enum err e = refresh(etcd, look);
+    if (e || etcd->host_count)
+        return e;
+    return look_fail(look, ERR_NOT_FOUND, "etcd at %.*s has no entry below %.*s: no node of this "
+                     "fleet runs", SLICE_ARG(etcd->door.url), SLICE_ARG(etcd->start));
+}
+
+enum err etcd_look(struct etcd *etcd, struct look *look)
+{
+    look->pause_s = ETCD_PAUSE_S;
+    enum err e = etcd->only_looks ? only_look(etcd, look) : look_and_keep(etcd, look);
     enum err names = dns_hosts(look, etcd->hosts, etcd->host_count);
     return e ? e : names;
 }

@@ -2,7 +2,7 @@
 import fcntl
 import pwd
 
-from harness import *
+from peering import *
 
 with Story("b16 check says what serve will meet", seconds=90) as story:
     origin = story.origin("object=bucket/a 1000")
@@ -144,3 +144,24 @@ with Story("b16 check says what serve will meet", seconds=90) as story:
                  **keys)
         check_it("... and one that somebody does", 0, "answers", flags=["--strict"], origin=there,
                  origin_ca_file=story.path("cert.pem"), **keys)
+
+        # ---- other nodes: warnings ----
+        fleet, other = Fleet(story), Fleet(story, "other-ca")
+        port, settings = fleet.settings("other-node")
+        own_port, own = fleet.settings("own")
+        node, closed = f"127.0.0.1:{port}", free_port()
+        story.penstock(origin=origin.url, cache_dir=story.path("peer"), peers=node, **settings)
+        fleet_of = lambda *ports: {**own, "peers": ",".join(f"127.0.0.1:{p}" for p in (own_port, *ports))}
+        check_it("a node that answers, and this one, which does not run", 0, "peers: 1 of 1 other nodes answer", flags=["--strict"], **fleet_of(port))
+        out = check_it("a node that does not answer", 0, f"warning: peers: 127.0.0.1:{closed} does not answer: ", "Connection refused", "check its peer_listen",
+                       "peers: 1 of 2 other nodes answer", "settings: fine", **fleet_of(port, closed))
+        story.same("... is the only warning", out.count("warning: "), 1)
+        check_it("... with --strict", 1, "does not answer", flags=["--strict"], **fleet_of(port, closed))
+        check_it("... with --offline, nobody is asked", 0, "settings: fine", flags=["--strict", "--offline"], **fleet_of(port, closed))
+        check_it("a node of another CA", 0, f"{node} does not answer: its certificate is refused", "peer_tls_ca_file",
+                 **{**fleet_of(port), **other.settings("foreign")[1], "peer_listen": own["peer_listen"]})
+        check_it("a list that can't be had", 0, "warning: peers: the list of nodes can't be had", "nosuchhost.invalid", **{**own, "peers": "dns:nosuchhost.invalid"})
+        check_it("no other node", 0, "peers: the list has no node but this one", flags=["--strict"], **fleet_of())
+        os.makedirs(story.path("directory/bucket"), exist_ok=True)
+        check_it("peers, and directories alone", 1, "warning: peers has no effect, since each origin is a directory", flags=["--strict"],
+                 **{**fleet_of(port), "origin": f"dir:{story.path('directory')}"})

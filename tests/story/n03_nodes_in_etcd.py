@@ -16,6 +16,10 @@ def node(story, etcd, which, **options):
 
 
 def leases(story, etcd):
+    guest = node(story, etcd, 3, only_looks=1)
+    wait_for("a look fails", lambda: guest.status()[2])
+    story.fact("before the first node, penstock check finds no entry, and makes none",
+               "no node of this fleet runs" in guest.status()[3] and guest.close() and not etcd.keys(), guest.log())
     a = node(story, etcd, 0)
     story.same("a node lists itself", a.next_list(), ["10.0.0.1:9002"])
     b, c = node(story, etcd, 1), node(story, etcd, 2)
@@ -23,7 +27,10 @@ def leases(story, etcd):
     for each in (a, b, c):
         each.wait_list(everybody)
     story.fact("all nodes list each other", True)
-    story.same("the entries are as the manual has them", etcd.keys(), dict(zip(IDS, everybody)))
+    guest = node(story, etcd, 3, only_looks=1)
+    story.same("penstock check looks at the list", guest.next_list(), everybody)
+    story.fact("... and ends", guest.close())
+    story.same("the entries are as the manual has them; check made none", etcd.keys(), dict(zip(IDS, everybody)))
 
     story.fact("a node that ends removes its entry at once", c.close() and IDS[2] not in etcd.keys(), etcd.keys())
     a.wait_list(everybody[:2])
@@ -97,6 +104,14 @@ def users(story):
         story.fact(f"{text}: the status says so", part in nodes.status()[3], nodes.status()[3])
         story.fact("the program ends", nodes.close())
     story.same("nobody got in", etcd.keys(), {})
+
+    changing = story.path("changing.pem")
+    shutil.copy(other.file, changing)
+    nodes = node(story, etcd, 3, **{**good, "ca": changing})
+    wait_for("a look fails", lambda: nodes.status()[2])
+    shutil.copy(authority.file, changing)
+    story.same("a changed etcd_ca_file counts with the next look", nodes.next_list(), ["10.0.0.4:9002"])
+    story.fact("the program ends", nodes.close())
 
     a = node(story, etcd, 4, **good)
     story.same("TLS and a user", a.next_list(), ["10.0.0.5:9002"])

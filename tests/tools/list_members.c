@@ -38,6 +38,8 @@ static bool read_option(const char *word, struct members_options *options)
         options->etcd_password = value;
     else if (slice_eq(name, S("ca")))
         options->etcd_ca_file = value.ptr;
+    else if (slice_eq(name, S("only_looks")))
+        options->only_looks = true;
     else if (slice_eq(name, S("id")))
         return slice_unhex(value, options->id, sizeof(options->id));
     else

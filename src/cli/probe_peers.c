@@ -1,0 +1,161 @@
+/* probe_peers.c - says hello to each listed node of the fleet.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The list is looked up, and the hellos are sent, by the code of serve (peers/), but this node makes
+ * no entry in etcd. Its own addresses are left out, because its service need not run. All takes at
+ * most TIME_MS. A failure is only a warning, because serve starts in spite of it and tries again.
+ * Threads: the thread `peers-list` calls listed(), the main thread does everything else. */
+#include <poll.h>
+#include <stdatomic.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/url_kind.h"
+#include "cli/check.h"
+#include "cli/cli.h"
+#include "peers/members.h"
+#include "peers/peers.h"
+
+#define TIME_MS 8000u
+#define LOOK_MS 10
+#define NODES_SHOWN 10u
+
+struct trial {
+    struct peers *peers;
+    unsigned port;                    /* of peer_listen */
+    atomic_bool listed;               /* peers has the list */
+};
+
+/* ---- the list ---- */
+
+/* Only an address of this machine can be bound. */
+static bool is_own(const struct member_address *address, unsigned port)
+{
+    struct sockaddr_storage to;
+    struct member_address any = *address;
+    any.port = 0;
+    socklen_t len = member_sockaddr(&any, &to);
+    int fd = socket(to.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    bool own = fd >= 0 && address->port == port && bind(fd, (struct sockaddr *)&to, len) == 0;
+    if (fd >= 0)
+        close(fd);
+    return own;
+}
+
+static void listed(void *arg, const struct member_address *list, size_t count)
+{
+    struct trial *trial = arg;
+    struct arena keep = { 0 };
+    struct member_address *others = arena_alloc(&keep, count * sizeof(*others));
+    size_t other_count = 0;
+    for (size_t i = 0; i < count; i++)
+        if (!is_own(&list[i], trial->port))
+            others[other_count++] = list[i];
+    peers_listed(trial->peers, others, other_count);
+    atomic_store(&trial->listed, true);
+    arena_free(&keep);
+}
+
+/* ---- the wait ---- */
+
+/* True once each node has answered or failed, or once the list can't be had. */
+static bool is_over(struct trial *trial, struct members *members)
+{
+    size_t count;
+    struct peers_self self;
+    struct arena keep = { 0 };
+    struct members_status status;
+    bool over = true;
+    members_status(members, &keep, &status);
+    const struct peer_status *all = peers_status(trial->peers, &keep, &count, &self);
+    if (!atomic_load(&trial->listed))
+        over = status.failed_s != 0;
+    for (size_t i = 0; i < count; i++)
+        over = over && all[i].since_s;
+    arena_free(&keep);
+    return over;
+}
+
+/* ---- the findings ---- */
+
+static void report_away(struct check *check, const struct peer_status *peer)
+{
+    check_report(check, WARNED, "peers: %.*s does not answer: %.*s. If a Penstock should run there, "
+                 "check its peer_listen, this address in the setting peers, and the firewalls between "
+                 "the nodes. Until it answers, this node asks the origin in its place",
+                 SLICE_ARG(peer->address), SLICE_ARG(peer->why));
+}
+
+static void report_nodes(struct check *check, struct peers *peers)
+{
+    size_t count, answer = 0, away = 0;
+    struct peers_self self;
+    const struct peer_status *all = peers_status(peers, check->keep, &count, &self);
+    for (size_t i = 0; i < count; i++) {
+        answer += all[i].answers;
+        away += all[i].since_s && !all[i].answers;
+        if (all[i].since_s && !all[i].answers && away <= NODES_SHOWN)
+            report_away(check, &all[i]);
+    }
+    if (away > NODES_SHOWN)
+        check_report(check, WARNED, "peers: %zu further nodes do not answer", away - NODES_SHOWN);
+    if (answer + away < count)
+        check_report(check, NOTED, "peers: %zu further nodes were not asked, since check takes at "
+                     "most %u s", count - answer - away, TIME_MS / 1000);
+    if (count)
+        check_report(check, NOTED, "peers: %zu of %zu other nodes answer", answer, count);
+    else
+        check_report(check, NOTED, "peers: the list has no node but this one");
+}
+
+static void report(struct check *check, struct trial *trial, struct members *members)
+{
+    struct members_status status;
+    members_status(members, check->keep, &status);
+    if (status.why.len)
+        check_report(check, WARNED, "peers: the list of nodes can't be had: %.*s. Check the setting "
+                     "peers", SLICE_ARG(status.why));
+    else if (!atomic_load(&trial->listed))
+        check_report(check, WARNED, "peers: the list of nodes did not come within %u s. Check the "
+                     "setting peers, and how this machine reaches DNS or etcd", TIME_MS / 1000);
+    if (atomic_load(&trial->listed))
+        report_nodes(check, trial->peers);
+}
+
+/* ---- the probe ---- */
+
+static struct peers *make_peers(const struct config *config)
+{
+    struct cli_certificate certificate = cli_certificate(config, CERTIFICATE_PEERS);
+    return peers_new(&(struct peers_options){
+        .weight = (uint32_t)config->peer_weight, .name = config->peer_name,
+        .cert_file = certificate.cert, .key_file = certificate.key,
+        .ca_file = config->peer_tls_ca_file, .threads = 1, .hints_max = config->peer_hints,
+    });
+}
+
+void probe_peers(struct check *check)
+{
+    const struct config *config = check->config;
+    uint64_t end_ms = mono_ms() + TIME_MS, port = 0;
+    struct trial trial = { 0 };
+    struct members *members;
+    slice listen = slice_of(config->peer_listen);
+    if (!config->peers[0] || !slice_u64(url_cut_port(&listen), &port))
+        return;
+    trial.port = (unsigned)port;
+    trial.peers = make_peers(config);
+    struct members_options options = {
+        .peers = slice_of(config->peers), .listen = slice_of(config->peer_listen),
+        .etcd_user = slice_of(config->etcd_user), .etcd_password = slice_of(config->etcd_password),
+        .etcd_ca_file = config->etcd_ca_file, .only_looks = true, .changed = listed, .arg = &trial,
+    };
+    if (!members_open(&options, &members) && !members_begin(members)) {
+        while (!is_over(&trial, members) && mono_ms() < end_ms)
+            poll(NULL, 0, LOOK_MS);
+        report(check, &trial, members);
+    }
+    members_close(&members);
+    peers_free(&trial.peers);
+}
