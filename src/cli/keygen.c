@@ -156,7 +156,9 @@ static void print_advice(const struct keygen *keygen, const char *name, int64_t 
 {
     printf("\nThe certificate is valid until %.*s. Penstock warns 21 days before (tls_expires).\n\n"
            "On each node of the fleet:\n"
-           "1. Copy ca.pem and %s.pem to " INSTALLED ", readable for the user of Penstock alone.\n"
+           "1. Copy ca.pem and %s.pem to " INSTALLED ". Let only the service read %s.pem, which\n"
+           "   has the private key: penstock-operating(7), \"Settings of peers\", says how, with the\n"
+           "   Debian package and with the systemd unit of make install.\n"
            "2. Add these lines to the settings file, and restart Penstock. All nodes need the same\n"
            "   origins and buckets.\n\n"
            "       \"peers\": \"%s\",\n"
@@ -164,7 +166,8 @@ static void print_advice(const struct keygen *keygen, const char *name, int64_t 
            "       \"peer_name\": \"%s\",\n"
            "       \"peer_tls_cert_file\": \"" INSTALLED "/%s.pem\",\n"
            "       \"peer_tls_ca_file\": \"" INSTALLED "/ca.pem\"\n\n",
-           SLICE_ARG(slice_sub(iso_date_text(keygen->keep, ends_s), 0, 10)), keygen->node,
+           SLICE_ARG(slice_sub(iso_date_text(keygen->keep, ends_s), 0, 10)),
+           keygen->node, keygen->node,
            keygen->peers[0] ? keygen->peers : "HOST1, HOST2, HOST3", name, keygen->node);
     puts("3. penstock peers shows which nodes answer. Port 9002 must be open between the nodes.\n"
          "\nWho has one of these certificates may read all that Penstock's own credentials may read.");

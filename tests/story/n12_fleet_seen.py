@@ -36,6 +36,7 @@ def certificates(story, keys):
     story.same("... which only its owner may read", [stat.S_IMODE(os.stat(os.path.join(keys, n)).st_mode) for n in ("", "ca.key", "node.pem")],
                [0o700, 0o600, 0o600])
     made = files(keys)
+    story.fact("it says where the manual has the way for systemd", 'penstock-operating(7), "Settings of peers"' in out, out)
     settings = pasted(out)
     story.same("it says which settings", sorted(settings), ["peer_listen", "peer_name", "peer_tls_ca_file", "peer_tls_cert_file", "peers"])
     for what, args, words in (("twice", (), "exists, and keygen never overwrites"),
