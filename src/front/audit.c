@@ -2,7 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Purges, pins, unpins, and the start and end of jobs leave a line "audit": who did it, from where,
- * what, and with which result. So does an attempt that was refused. Penstock writes the line when
+ * what, and with which result. So does an attempt that was refused, and a purge of which another node
+ * has told this one. Penstock writes the line when
  * the result is known, also if the client has left by then, and whether the access log is on or
  * off. (cli/serve.c writes the line of a reload.) Threads: a loop begins a line, any thread ends it. */
 #include "base/log.h"
@@ -50,6 +51,17 @@ struct audit audit_begin(const struct call *call, struct arena *keep)
                             SLICE_ARG(audit_word(keep, call->access_key)),
                             SLICE_ARG(call->access.peer), SLICE_ARG(call->id)),
         .what = text_slice(&what),
+    };
+}
+
+struct audit audit_begin_hint(const struct hint *hint, slice node, slice from, struct arena *keep)
+{
+    return (struct audit){
+        .who = arena_printf(keep, "action=%s who=peer:%.*s from=%.*s", s3_op_name(S3_PURGE),
+                            SLICE_ARG(audit_word(keep, node)), SLICE_ARG(from)),
+        .what = arena_printf(keep, "bucket=%.*s %s=%.*s", SLICE_ARG(audit_word(keep, hint->bucket)),
+                             hint->what == HINT_PURGE_KEY ? "key" : "prefix",
+                             SLICE_ARG(audit_word(keep, hint->key))),
     };
 }
 

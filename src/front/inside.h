@@ -15,6 +15,7 @@
 #include "front/lend.h"
 #include "front/places.h"
 #include "front/pool_task.h"
+#include "peers/hint.h"
 #include "s3/error.h"
 #include "s3/form.h"
 #include "s3/items.h"
@@ -151,6 +152,9 @@ struct audit {
     slice who, what;
 };
 struct audit audit_begin(const struct call *call, struct arena *keep) MUST_USE;
+/* Of a purge through another node: the hint, the id of that node, and its address. */
+struct audit audit_begin_hint(const struct hint *hint, slice node, slice from,
+                              struct arena *keep) MUST_USE;
 /* A value as it stands in the line; "-" if it is empty. */
 slice audit_word(struct arena *keep, slice value) MUST_USE;
 /* `more` is facts that the call did not name, each after a space. Any thread. */

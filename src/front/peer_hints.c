@@ -40,6 +40,7 @@ struct purging {
     atomic_bool left;                 /* the sender has: it will send the batch again */
     struct arena keep;
     slice *prefixes;
+    struct audit *audits;             /* of each prefix */
     size_t count;
     enum err err;
 };
@@ -93,27 +94,38 @@ bool peer_hints_purge(struct list *link)
 {
     struct purging *purging = list_of(link, struct purging, link);
     struct purge_result result;
-    if (!atomic_load(&purging->left))    /* else a stop would wait for what nobody waits for */
+    if (!atomic_load(&purging->left)) {    /* else a stop would wait for what nobody waits for */
         purging->err = store_purge(purging->store, purging->prefixes, purging->count, &result);
+        for (size_t i = 0; i < purging->count; i++)
+            audit_end(&purging->audits[i], purging->err, S(""));
+    }
     purging->mail.deliver = purged;
     if (!mailbox_post(purging->box, &purging->mail))
         purging_free(&purging);    /* the loop is gone */
     return true;
 }
 
+static struct purging *purging_new(struct following *following)
+{
+    struct purging *purging = must_alloc(sizeof(*purging));
+    size_t count = following->batch.count;
+    purging->box = mailbox_ref(http_loop_mailbox(http_request_loop(following->http)));
+    purging->store = cache_store(following->server->options.front->options.cache);
+    purging->of = following;
+    purging->server = following->server;
+    purging->prefixes = arena_alloc(&purging->keep, count * sizeof(*purging->prefixes));
+    purging->audits = arena_alloc(&purging->keep, count * sizeof(*purging->audits));
+    return purging;
+}
+
 static void add_purge(struct following *following, const struct hint *hint)
 {
+    slice node = request_head_get(http_request_head(following->http), S("x-penstock-node"));
+    const slice *from = http_request_judged(following->http);
+    if (!following->purging)
+        following->purging = purging_new(following);
     struct purging *purging = following->purging;
-    struct front *front = following->server->options.front;
-    if (!purging) {
-        purging = following->purging = must_alloc(sizeof(*purging));
-        purging->box = mailbox_ref(http_loop_mailbox(http_request_loop(following->http)));
-        purging->store = cache_store(front->options.cache);
-        purging->of = following;
-        purging->server = following->server;
-        purging->prefixes = arena_alloc(&purging->keep,
-                                        following->batch.count * sizeof(*purging->prefixes));
-    }
+    purging->audits[purging->count] = audit_begin_hint(hint, node, *from, &purging->keep);
     purging->prefixes[purging->count++] =
         purge_prefix(&purging->keep, hint->endpoint, alias_bucket(hint->bucket), hint->key,
                      hint->what == HINT_PURGE_KEY);

@@ -88,7 +88,7 @@ def follows(story, a, others):
         story.fact("what was not written is still a hit", node.get(keys[6]).cache == "hit")
 
 
-def purges(story, a, others):
+def purges(story, fleet, a, others):
     for node in others:
         warm(node, "bucket/k6", "bucket/k7")
     story.same("a purge of a key", a.ask("POST", "bucket", [("penstock-purge", ""), ("key", "k6")]).status, 200)
@@ -98,6 +98,14 @@ def purges(story, a, others):
     story.same("a purge of a prefix", a.ask("POST", "bucket", [("penstock-purge", ""), ("prefix", "k")]).status, 200)
     for node in others:
         wait_for("... is seen", lambda: explain(node, "k7") == 0)
+        audit = lambda: [line for line in map(json.loads, node.log().splitlines()) if line["event"] == "audit"]
+        wait_for("both purges have a line", lambda: len(audit()) >= 2)
+        lines = audit()
+        story.same("... and in the audit: through which node, and what",
+                   [{n: line.get(n) for n in ("action", "who", "result", "bucket", "key", "prefix")} for line in lines],
+                   [{"action": "penstock-purge", "who": f"peer:{fleet.id(0)}", "result": "OK", "bucket": "bucket", "key": key, "prefix": prefix}
+                    for key, prefix in (("k6", None), (None, "k"))])
+        story.fact("... from its address", all(re.fullmatch(r"127\.0\.0\.1:\d+", line["from"]) for line in lines), lines)
 
 
 def explain(node, key):
@@ -344,7 +352,7 @@ with Story("n20 hints between nodes", seconds=300) as story:
         gateway.client.put(bucket, b"")
     fleet = Nodes(story, gateway, 3)
     follows(story, fleet.nodes[0], fleet.nodes[1:])
-    purges(story, fleet.nodes[0], fleet.nodes[1:])
+    purges(story, fleet, fleet.nodes[0], fleet.nodes[1:])
     revokes(story, gateway, fleet.nodes[0], fleet.nodes[1])
     hostile(story, fleet, gateway, fleet.nodes[2], 2)
     returns(story, fleet, fleet.nodes[0])
