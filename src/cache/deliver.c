@@ -54,6 +54,7 @@ static void spare_kept(struct fetch *fetch)
 static bool is_of_refusal(slice name)
 {
     return slice_eq(name, S("last-modified")) || slice_eq(name, S("allow")) ||
+           slice_eq(name, S("content-range")) ||
            (slice_starts(name, S("x-amz-")) && !slice_eq(name, S("x-amz-request-id")));
 }
 

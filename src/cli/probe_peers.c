@@ -1,8 +1,8 @@
 /* probe_peers.c - says hello to each listed node of the fleet.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The list is looked up, and the hellos are sent, by the code of serve (peers/), but this node makes
- * no entry in etcd. Its own addresses are left out, because its service need not run. All takes at
+ * The list is looked up, and the hellos are sent, by the code of serve (peers/), but this node
+ * makes no entry in etcd. Its own addresses are left out, because its service need not run. All takes at
  * most TIME_MS. A failure is only a warning, because serve starts in spite of it and tries again.
  * Threads: the thread `peers-list` calls listed(), the main thread does everything else. */
 #include <poll.h>
@@ -81,9 +81,10 @@ static bool is_over(struct trial *trial, struct members *members)
 
 static void report_away(struct check *check, const struct peer_status *peer)
 {
-    check_report(check, WARNED, "peers: %.*s does not answer: %.*s. If a Penstock should run there, "
-                 "check its peer_listen, this address in the setting peers, and the firewalls between "
-                 "the nodes. Until it answers, this node asks the origin in its place",
+    check_report(check, WARNED, "peers: %.*s does not answer: %.*s. If a Penstock should run "
+                 "there, check its peer_listen, this address in the setting peers, and the "
+                 "firewalls between the nodes. Until it answers, this node asks the origin in its "
+                 "place",
                  SLICE_ARG(peer->address), SLICE_ARG(peer->why));
 }
 
@@ -114,8 +115,8 @@ static void report(struct check *check, struct trial *trial, struct members *mem
     struct members_status status;
     members_status(members, check->keep, &status);
     if (status.why.len)
-        check_report(check, WARNED, "peers: the list of nodes can't be had: %.*s. Check the setting "
-                     "peers", SLICE_ARG(status.why));
+        check_report(check, WARNED, "peers: the list of nodes can't be had: %.*s. Check the "
+                     "setting peers", SLICE_ARG(status.why));
     else if (!atomic_load(&trial->listed))
         check_report(check, WARNED, "peers: the list of nodes did not come within %u s. Check the "
                      "setting peers, and how this machine reaches DNS or etcd", TIME_MS / 1000);

@@ -115,12 +115,46 @@ static slice message_of_bare(struct arena *keep, const struct refusal *refusal)
                         s3_error_of(refusal->err)->message, refusal->status);
 }
 
-/* Sends the origin's error answer, with Penstock's request id. In three cases Penstock writes an
+void reply_bad_range(struct call *call, slice size)
+{
+    struct s3_fault fault = { .more_count = 0 };
+    slice range = slice_sub(request_head_get(call->head, S("range")), 0, S3_FAULT_QUOTED_MAX);
+    s3_fault_add(&fault, S("RangeRequested"), range);
+    if (size.len) {
+        s3_fault_add(&fault, S("ActualObjectSize"), size);
+        call->content_range = arena_printf(call->keep, "bytes */%.*s", SLICE_ARG(size));
+    }
+    reply_fault(call, ERR_BAD_RANGE, &fault);
+}
+
+/* Returns the size of the object by the origin's 416: S3 servers have it in the document,
+ * directories in the header. Returns an empty slice if neither has it. */
+static slice size_of_refusal(const struct refusal *refusal)
+{
+    static const slice element = { "<ActualObjectSize>", 18 };
+    slice size = slice_from(refusal->body, slice_find(refusal->body, element));
+    size = slice_from(size, MIN(element.len, size.len));
+    size = slice_cut(&size, '<');
+    for (slice rest = refusal->fields; rest.len && !size.len;) {
+        struct http_field field = fields_cut(&rest);
+        if (slice_eq(field.name, S("content-range")) && slice_starts(field.value, S("bytes */")))
+            size = slice_from(field.value, 8);
+    }
+    uint64_t number;
+    return slice_u64(size, &number) ? size : S("");
+}
+
+/* Sends the origin's error answer, with Penstock's request id. In four cases Penstock writes an
  * answer of its own: the origin sent no answer; the origin's answer has no document, and the
- * request is not a HEAD; the client may not see the document. */
+ * request is not a HEAD; the client may not see the document; the document is about the range that
+ * Penstock asked for, which begins before that of the client. */
 void reply_refusal(struct call *call, const struct refusal *refusal)
 {
     check(refusal->err != OK);
+    if (refusal->err == ERR_BAD_RANGE && call->s3.range.kind != RANGE_NONE) {
+        reply_bad_range(call, arena_copy(call->keep, size_of_refusal(refusal)));
+        return;
+    }
     if (!refusal->status || refusal->err == ERR_DENIED ||
         (!refusal->body.len && call->s3.op != S3_HEAD_OBJECT)) {
         reply_error(call, refusal->err, message_of_bare(call->keep, refusal));

@@ -131,6 +131,8 @@ void reply_whole(struct call *call, int status, const struct fields *fields, sli
 void reply_error(struct call *call, enum err err, slice detail);    /* detail may be empty */
 void reply_fault(struct call *call, enum err err, const struct s3_fault *fault);
 void reply_refusal(struct call *call, const struct refusal *refusal);
+/* Answers 416 to the range of the client. `size` is that of the object, in decimal; empty: unknown. */
+void reply_bad_range(struct call *call, slice size);
 
 /* ---- own_pages.c ---- */
 /* Answers the pages under /_/, which need no key. Returns false for any other path. */

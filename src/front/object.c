@@ -204,10 +204,9 @@ static void refuse(struct object *object, const struct get_answer *answer)
         add_fields(call, answer, get_cost(object->get), &fields);
         call->err = answer->err;
         reply_whole(call, 304, &fields, S(""));
+    } else if (answer->err == ERR_BAD_RANGE && call->s3.range.kind != RANGE_NONE) {
+        reply_bad_range(call, arena_printf(call->keep, "%" PRIu64, answer->metadata->size));
     } else {
-        if (answer->err == ERR_BAD_RANGE)
-            call->content_range =
-                arena_printf(call->keep, "bytes */%" PRIu64, answer->metadata->size);
         reply_error(call, answer->err, S(""));
     }
     over(object);

@@ -36,8 +36,8 @@
 
 #define BUFFER_BYTES (256 * 1024L)
 #define IDLE_S 30L
-/* A CA file may change. Parsing the bundle of a system (144 CAs) takes 16 ms of CPU, and a file with
- * one CA 0.1 ms. So libcurl keeps the CAs for a few connections, but not for a day, its default. */
+/* A CA file may change. Parsing the bundle of a system (144 CAs) takes 16 ms of CPU, and a file
+ * with one CA 0.1 ms. So libcurl keeps the CAs for 5 s, but not for a day, its default. */
 #define CA_KEPT_S 5L
 #define CA_CONNECTION_S 60L    /* no connection that began with older CAs is used for longer */
 #define DEAD_MS 1000u    /* if a reused connection was dead, it fails within this time */

@@ -271,6 +271,18 @@ void answer_error(struct conn *conn, int status, const char *fields)
     answer(conn, status, "application/xml", fields, body, (size_t)len);
 }
 
+/* As AWS does: the size is in the document alone. */
+static void answer_bad_range(struct conn *conn, const char *range, int64_t size)
+{
+    char body[512];
+    int len = snprintf(body, sizeof(body),
+                       "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error>"
+                       "<Code>InvalidRange</Code><Message>told to</Message><RangeRequested>%.80s</RangeRequested>"
+                       "<ActualObjectSize>%ld</ActualObjectSize><RequestId>SCRIPTED</RequestId>"
+                       "</Error>", range, (long)size);
+    answer(conn, 416, "application/xml", "", body, (size_t)len);
+}
+
 static void answer_told_status(struct conn *conn)
 {
     char fields[128] = "";
@@ -378,8 +390,7 @@ static void send_object(struct conn *conn, struct view *view, const char *range_
         return;
     }
     if (ranged < 0) {
-        snprintf(fields, sizeof(fields), "Content-Range: bytes */%ld\r\n", (long)view->size);
-        answer_error(conn, 416, fields);
+        answer_bad_range(conn, range_text, view->size);
         return;
     }
     int64_t bytes = span.last - span.first + 1;

@@ -20,6 +20,19 @@ with Story("s03 ranges and conditions") as story:
             story.same(f"{turn} bytes={form}: Content-Range", reply.headers.get("content-range"),
                        f"bytes {first}-{first + length - 1}/{size}")
     key = "bucket/a"
+    folder = story.path("directory/bucket")
+    os.makedirs(folder)
+    with open(os.path.join(folder, "file"), "wb") as f:
+        f.write(bytes(size))
+    directory = story.penstock(origin=f"dir:{story.path('directory')}", cache_dir=story.path("directory-cache"))
+    far = f"bytes={10 * size + 7}-{10 * size + 9}"
+    for where, unknown in ((server, "bucket/cold19"), (directory, "bucket/file")):
+        for turn in ("unknown", "known"):
+            reply = where.get(unknown, headers={"range": far})
+            story.same(f"{turn}, a range far beyond the end: 416 is about the range of the client, not that of Penstock",
+                       (reply.status, reply.code, reply.headers.get("content-range"), *(re.findall(f"<{name}>(.*?)</{name}>", reply.body.decode())
+                        for name in ("RangeRequested", "ActualObjectSize"))), (416, "InvalidRange", f"bytes */{size}", [far], [str(size)]))
+            where.get(unknown)
     for turn in ("cold", "warm"):
         for form in (f"{size}-", f"{size}-{size + 5}", "-0"):
             reply = server.get(key, headers={"range": "bytes=" + form})
