@@ -3,9 +3,9 @@
  *
  * Purges, pins, unpins, and the start and end of jobs leave a line "audit": who did it, from where,
  * what, and with which result. So does an attempt that was refused, and a purge of which another
- * node has told this one. Penstock writes the line when
- * the result is known, also if the client has left by then, and whether the access log is on or
- * off. (cli/serve.c writes the line of a reload.) Threads: a loop begins a line, any thread ends it. */
+ * node has told this one. Penstock writes the line when the result is known, also if the client has
+ * left by then, and whether the access log is on or off. (cli/serve.c writes the line of a reload.)
+ * Threads: a loop begins a line, any thread ends it. */
 #include "base/log.h"
 #include "front/inside.h"
 
