@@ -72,8 +72,12 @@ static void note_answer(struct circuit *circuit)
     circuit->state = CIRCUIT_CLOSED;
 }
 
-static void note_hello(struct circuit *circuit)
+static void note_hello(struct circuit *circuit, uint64_t now_ms)
 {
+    if (now_ms < circuit->bad_until_ms) {
+        circuit->hello_ms = circuit->bad_until_ms;
+        return;
+    }
     if (circuit->state == CIRCUIT_OPEN || circuit->state == CIRCUIT_DOUBTED)
         circuit->state = circuit->late ? CIRCUIT_TRIAL : CIRCUIT_CLOSED;
 }
@@ -100,11 +104,11 @@ enum circuit_state circuit_note(struct circuit *circuit, enum circuit_event even
         if (!is_open) {    /* other answers may have been wrong at the same time */
             open_it(circuit, now_ms);
             circuit->pause_ms = CIRCUIT_PAUSE_MS_MAX;
-            circuit->hello_ms = now_ms + CIRCUIT_PAUSE_MS_MAX;
+            circuit->hello_ms = circuit->bad_until_ms = now_ms + CIRCUIT_PAUSE_MS_MAX;
         }
         break;
     case CIRCUIT_HELLO:
-        note_hello(circuit);
+        note_hello(circuit, now_ms);
         break;
     case CIRCUIT_NO_CHECK:
         if (circuit->state != CIRCUIT_DOUBTED)    /* a question was acknowledged meanwhile */

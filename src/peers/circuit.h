@@ -17,7 +17,8 @@
  *   - if the hello gets no answer, or says that the node is stopping;
  *   - if a second question is late, and no question was acknowledged since the first;
  *   - if a second answer is cut, and no answer came whole since the first;
- *   - at once, if bytes of the node are wrong.
+ *   - at once, if bytes of the node are wrong. Then no hello closes it before the longest pause is
+ *     over, because a node with a bad disk or bad memory says hello like any other.
  *
  * A question that was under way when the doubt began says nothing new: many fail at the same time,
  * and for the same reason. So a dead node costs at most one deadline of each question that was
@@ -54,6 +55,7 @@ struct circuit {                    /* all zeroes at first: a node that never an
     uint64_t doubted_ms;            /* when the latest doubt began */
     uint64_t pause_ms, failed_ms;
     uint64_t hello_ms;              /* while the circuit is open: when the next hello is due */
+    uint64_t bad_until_ms;          /* its bytes were wrong: until then, no hello closes it */
 };
 
 /* ASK: the question has `number`, and must leave. WAIT: ask again when the state has changed, or a

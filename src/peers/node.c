@@ -151,7 +151,7 @@ static void note(struct node *node, enum circuit_event event, uint64_t number, c
     enum circuit_state now = circuit_note(&node->circuit, event, number, mono_ms());
     if (now == CIRCUIT_OPEN && (before != CIRCUIT_OPEN || event == CIRCUIT_NO_HELLO))
         set_answers(node, false, why);
-    if (event == CIRCUIT_HELLO)
+    if (event == CIRCUIT_HELLO && now != CIRCUIT_OPEN)
         set_answers(node, !is_self(node), "");
     if (now != before && (now == CIRCUIT_OPEN || now == CIRCUIT_DOUBTED))
         node_wake(node);

@@ -162,6 +162,13 @@ TEST(wrong_bytes_cost_the_longest_pause)
     now_ms += 1000;
     ok(circuit_note(&circuit, CIRCUIT_BAD, 1, now_ms) == CIRCUIT_OPEN);    /* of another question */
     ok(circuit.hello_ms == hello_ms);
+    /* A hello that comes sooner, because the node has said hello itself, changes nothing. */
+    ok(circuit_note(&circuit, CIRCUIT_HELLO, 0, now_ms) == CIRCUIT_OPEN);
+    ok(circuit.hello_ms == hello_ms);
+    ok(circuit_note(&circuit, CIRCUIT_NO_HELLO, 0, now_ms) == CIRCUIT_OPEN);
+    ok(circuit_note(&circuit, CIRCUIT_HELLO, 0, hello_ms - 1) == CIRCUIT_OPEN);
+    ok(circuit.hello_ms == hello_ms);
+    ok(circuit_note(&circuit, CIRCUIT_HELLO, 0, hello_ms) == CIRCUIT_CLOSED);
 }
 
 RUN(cmocka_unit_test(each_play_ends_in_its_state),
