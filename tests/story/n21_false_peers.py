@@ -35,6 +35,13 @@ class Stage:
         self.dns.records.update({SERVICE: {"SRV": [(0, self.peer.port, "peer.test")]}, "peer.test": {"A": ["127.0.0.1"]}})
         wait_state(self.node, self.peer.address, state)
 
+    def says_hello(self):
+        """The peer says hello to the node, which then says hello to it."""
+        before, wire = self.peer.hellos, Wire(self.fleet.ports[0], tls=self.fleet.tls(self.pair))
+        wire.send(f"GET /peer/hello HTTP/1.1\r\nHost: {FLEET}\r\nx-penstock-node: {self.peer.hello['node']}\r\n\r\n".encode())
+        wire.read()
+        wait_for("the node says hello to it", lambda: self.peer.hellos > before)
+
     def key(self, size=SIZE):
         return f"bucket/false/size-{size}-{next(self.numbers)}"
 
@@ -90,6 +97,10 @@ def wrong_bytes(stage):
     before = stage.node.metric("penstock_peers_bad_total")
     stage.provoke("a flipped bit", answer, True, "its bytes fail their checksum")
     stage.story.same("... in the metric, too", stage.node.metric("penstock_peers_bad_total") - before, 1)
+    asked = len(stage.peer.questions)
+    stage.says_hello()
+    stage.story.same("its own hello does not bring it back", (stage.read_all(3), len(stage.peer.questions) - asked, stage.row()["state"]),
+                     ([], 0, "away"))
 
     def late(connection, question):
         begin(connection)
