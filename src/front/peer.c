@@ -62,9 +62,9 @@ static void hello(struct peer_server *server, struct http_request *http)
     http_reply(http, &(struct http_answer){ .status = 200, .fields = &json, .field_count = 1,
         .body = arena_printf(http_request_arena(http), "{\"protocol\":[%u],\"node\":\"%.*s\","
                              "\"weight\":%u,\"version\":\"%s\",\"draining\":%s,"
-                             "\"hints\":true}\n", PEER_PROTOCOL, (int)sizeof(node), node,
-                             options->weight, options->version,
-                             is_drained(server) ? "true" : "false") });
+                             "\"hints\":true,\"process\":\"%s\"}\n", PEER_PROTOCOL,
+                             (int)sizeof(node), node, options->weight, options->version,
+                             is_drained(server) ? "true" : "false", peers_process()) });
 }
 
 /* ---- refusals ---- */

@@ -49,6 +49,7 @@ struct node {
     } hints;
     struct node_told {                /* what its latest hello said; under the lock of peers */
         char version[40];             /* of Penstock; empty: not known */
+        char process[PEERS_PROCESS_BYTES];    /* peers_process() of the node; empty: not known */
         unsigned protocol;            /* that both speak; 0: none */
         bool takes_hints;
         uint64_t round_trip_us;       /* from the question to the head of the answer; 0: not known */
@@ -56,6 +57,7 @@ struct node {
     struct node_facts {               /* under the lock of peers */
         bool listed, known, answers;
         bool takes_hints;             /* by its latest hello */
+        bool has_our_id;              /* another process has the id of this node */
         bool has_errand;              /* it has not left */
         uint8_t id[NODE_ID_BYTES];
         uint32_t weight;

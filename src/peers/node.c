@@ -29,6 +29,9 @@
 #define HELLO_ANSWER_MS 2000u
 #define HELLO_BYTES_MAX 4096u
 #define HEARD_MS 500u                 /* peers_heard wakes a node at most once in this time */
+#define SAME_ID                                                                                   \
+    "it has the id of this node, so the two never share: the cache folder of one of them is a "   \
+    "copy. Stop one of them, empty its cache folders, and start it again"
 #define NO_PEER                                                                                   \
     "it does not answer as a peer does: check that this address is a Penstock's peer_listen"
 
@@ -152,7 +155,7 @@ static void note(struct node *node, enum circuit_event event, uint64_t number, c
     if (now == CIRCUIT_OPEN && (before != CIRCUIT_OPEN || event == CIRCUIT_NO_HELLO))
         set_answers(node, false, why);
     if (event == CIRCUIT_HELLO && now != CIRCUIT_OPEN)
-        set_answers(node, !is_self(node), "");
+        set_answers(node, !is_self(node), node->facts.has_our_id ? SAME_ID : "");
     if (now != before && (now == CIRCUIT_OPEN || now == CIRCUIT_DOUBTED))
         node_wake(node);
     turns_give(node);
@@ -195,6 +198,8 @@ static bool speaks_ours(const json_t *root)
 static void read_told(const json_t *root, struct node_told *ret)
 {
     const char *version = json_string_value(json_object_get(root, "version"));
+    const char *process = json_string_value(json_object_get(root, "process"));
+    snprintf(ret->process, sizeof(ret->process), "%s", process ? process : "");
     snprintf(ret->version, sizeof(ret->version), "%s", version ? version : "");
     ret->protocol = speaks_ours(root) ? PEER_PROTOCOL : 0;
     ret->takes_hints = json_is_true(json_object_get(root, "hints"));
@@ -232,6 +237,16 @@ static void note_takes_hints(struct node *node, bool takes_hints, bool is_new)
 }
 
 /* Under the lock. */
+static void note_same_id(struct node *node)
+{
+    bool has = is_self(node) && node->told.process[0] &&
+               strcmp(node->told.process, peers_process()) != 0;
+    if (has && !node->facts.has_our_id)
+        log_warn("peer_same_id", "address=%s why=\"%s\"", node->text, SAME_ID);
+    node->facts.has_our_id = has;
+}
+
+/* Under the lock. */
 static void learn(struct node *node, const uint8_t id[NODE_ID_BYTES], uint32_t weight,
                   bool takes_hints)
 {
@@ -242,6 +257,7 @@ static void learn(struct node *node, const uint8_t id[NODE_ID_BYTES], uint32_t w
     facts->weight = weight;
     note_takes_hints(node, takes_hints, !same);
     facts->known = true;
+    note_same_id(node);
     note(node, CIRCUIT_HELLO, 0, "");
     if (takes_hints && !is_self(node))
         hints_meet(node->peers->hints.queue, id);
@@ -406,7 +422,8 @@ void peers_heard(struct peers *peers, slice from, const uint8_t id[NODE_ID_BYTES
     bool known = has(peers->view, id);    /* this node, too */
     list_each(struct node, node, &peers->nodes, link) {
         struct node_facts *facts = &node->facts;
-        if (known || is_self(node) || now_ms < facts->heard_ms + HEARD_MS ||
+        bool is_us = is_self(node) && !facts->has_our_id;
+        if (known || is_us || now_ms < facts->heard_ms + HEARD_MS ||
             !slice_eq(host_of(slice_of(node->text)), host))
             continue;
         facts->heard = true;

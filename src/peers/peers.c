@@ -1,6 +1,9 @@
 /* peers.c - the other nodes of the fleet: the list of them.
  * SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/random.h>
 
 #include "base/clock.h"
 #include "peers/inside.h"
@@ -91,6 +94,22 @@ void peers_free(struct peers **peers)
     pthread_mutex_destroy(&mine->lock);
     arena_free(&mine->keep);
     free(mine);
+}
+
+static char process[PEERS_PROCESS_BYTES];
+
+static void make_process(void)
+{
+    uint64_t random;
+    check(getrandom(&random, sizeof(random), 0) == sizeof(random));
+    snprintf(process, sizeof(process), "%016" PRIx64, random);
+}
+
+const char *peers_process(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, make_process);
+    return process;
 }
 
 bool peers_answer(const struct peers *peers)

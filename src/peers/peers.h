@@ -45,6 +45,11 @@ void peers_free(struct peers **peers);
  * `changed` of members.h. One thread at a time. */
 void peers_listed(void *peers, const struct member_address *list, size_t count);
 
+/* Returns a text that no other process has, for hellos. So a node knows itself from another node
+ * that has a copy of its cache folder, and so the same id. */
+#define PEERS_PROCESS_BYTES 17u
+const char *peers_process(void);
+
 /* True if another node is known to answer. NULL: false. Costs nothing. */
 bool peers_answer(const struct peers *peers);
 /* The first byte of the segment after the one that has this byte. The last segment of all offsets

@@ -86,14 +86,15 @@ static struct peer_status status_of(struct node *node, struct arena *keep)
 {
     const struct node_facts *facts = &node->facts;
     struct peers *peers = node->peers;
-    bool is_self = is_id(node, peers->options.id);
+    bool is_self = is_id(node, peers->options.id) && !facts->has_our_id;
+    bool waits = !facts->answers && !is_self && !facts->has_our_id;
     uint64_t now_ms = mono_ms(), until_ms = node->circuit.hello_ms;
     struct peer_status status = {
         .address = arena_copy(keep, slice_of(node->text)), .weight = facts->weight,
         .share = share_of(peers->view, is_self ? NULL : node),
         .is_self = is_self, .answers = facts->answers, .since_s = facts->since_s,
         .why = arena_copy(keep, slice_of(facts->why)),
-        .retry_ms = facts->answers || is_self ? 0 : until_ms > now_ms ? until_ms - now_ms : 1,
+        .retry_ms = !waits ? 0 : until_ms > now_ms ? until_ms - now_ms : 1,
         .version = arena_copy(keep, slice_of(node->told.version)),
         .protocol = node->told.protocol, .round_trip_us = node->told.round_trip_us,
         .counts = counts_of(node),

@@ -196,6 +196,27 @@ with Story("n12 the fleet as operators see it", seconds=120) as story:
     wait_for("... and counted apart", lambda: status_of(b)["fleet"]["strangers"] == {"answered": 1, "to_bytes": len(answer.body)})
     story.same("... as other", labels(b, "to_bytes_total")["other"], len(answer.body))
 
+    # ---- two nodes with one cache folder ----
+    pair = [free_port() for _ in range(2)]
+    one, two = (dict(settings, peers=",".join(f"127.0.0.1:{port}" for port in pair), peer_listen=f"127.0.0.1:{port}") for port in pair)
+    first = story.penstock(origin=origin.url, cache_dir=story.path("pair-0"), **one)
+    first.stop()
+    shutil.copytree(story.path("pair-0"), story.path("pair-1"))
+    twins = [first.again(), story.penstock(origin=origin.url, cache_dir=story.path("pair-1"), **two)]
+    named = lambda node: [line for line in map(json.loads, node.log().splitlines()) if line["event"] == "peer_same_id"]
+    for node, other in zip(twins, reversed(pair)):
+        address = f"127.0.0.1:{other}"
+        wait_for("a node meets another one with its own id", lambda: (row := rows_of(node)[address])["state"] == "away" and "the id of this node" in row["why"])
+        story.same("... it logs that once, and what to do", [(line["address"], "empty its cache folders" in line["why"]) for line in named(node)], [(address, True)])
+        story.fact("... and penstock peers says so", "left alone: it has the id of this node" in (out := peers(node)[1]) and "empty its cache folders" in out, out)
+        story.same("... it knows itself all the same", [row["state"] for row in status_of(node)["peers"]].count("this node"), 1)
+    twins[1].stop()
+    shutil.rmtree(story.path("pair-1"))
+    twins[1] = twins[1].again()
+    for node in twins:
+        wait_for("with an empty folder, the two share", lambda: node.metric("penstock_peers") == 1)
+        node.stop()
+
     # ---- the command, stat, the page ----
     status, out, err = peers(a)
     story.same("penstock peers", (status, err), (0, ""))
