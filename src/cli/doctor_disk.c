@@ -130,7 +130,7 @@ static void add_disk(struct doctor *doctor, slice place, struct reads *reads)
     struct finding *finding = doctor_add(
         doctor, place, arena_printf(doctor->keep, "128 KiB in %.2f ms, %.0f MB/s%s", ms, rate,
                                     reads->cached ? " (partly from memory)" : ""),
-        S("below 1 ms (NVMe)"));
+        arena_printf(doctor->keep, "below %g ms (NVMe: 1 ms)", SLOW_MS));
     doctor_judge(finding, ms, SLOW_MS,
                  S("Reads of the cache that are not in memory wait for this disk. Put the cache "
                    "folder on a local NVMe disk (cache_dir, or cache_dirs for several disks), and "
@@ -151,7 +151,8 @@ static void add_index(struct doctor *doctor, slice place, const char *folder)
         slice size = show_bytes(doctor->keep, (uint64_t)st.st_size);
         struct finding *finding = doctor_add(
             doctor, place, arena_printf(doctor->keep, "%.*s, a page in %.3f ms", SLICE_ARG(size),
-                                        ms), S("below 0.1 ms (in memory)"));
+                                        ms),
+            arena_printf(doctor->keep, "below %g ms (in memory: 0.1 ms)", INDEX_SLOW_MS));
         doctor_judge(finding, ms, INDEX_SLOW_MS,
                      S("Each look-up of an object reads some pages of the index, and they come "
                        "from a slow disk. Leave more memory to the page cache, or put the cache "

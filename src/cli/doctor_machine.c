@@ -27,7 +27,7 @@
 #define STREAM_SLOW 0.2                 /* GB a second */
 #define SOCKET_S 5
 #define SKEW_BAD_S 300                  /* S3 refuses requests at 900 s */
-#define SKEW_OFF_S 30
+#define SKEW_OFF_S 30u
 #define CAP_IPC_LOCK 14
 #define PROC_BYTES_MAX 16384u
 
@@ -45,7 +45,7 @@ static void checksum(struct doctor *doctor)
     free(block);
     struct finding *finding =
         doctor_add(doctor, S("checksum"), arena_printf(doctor->keep, "%.1f GB/s", rate),
-                   S("over 5 GB/s"));
+                   arena_printf(doctor->keep, "over %g GB/s", SUM_SLOW));
     doctor_judge(finding, SUM_SLOW, rate,
                  S("Each block that comes from the disk is verified by CRC-32C, and this processor "
                    "is slow at it, or busy. Use a processor with SSE 4.2 or the CRC instructions "
@@ -151,7 +151,9 @@ static void loopback(struct doctor *doctor)
     struct finding *finding =
         doctor_add(doctor, S("loopback"),
                    arena_printf(doctor->keep, "a round trip in %.3f ms, %.1f GB/s", found.trip_ms,
-                                found.rate), S("below 0.1 ms, over 1 GB/s"));
+                                found.rate),
+                   arena_printf(doctor->keep, "below %g ms, over %g GB/s", TRIP_SLOW_MS,
+                                STREAM_SLOW));
     double factor = MAX(found.trip_ms / TRIP_SLOW_MS, STREAM_SLOW / found.rate);
     doctor_judge(finding, factor, 1,
                  S("Even bytes that are in memory come to clients slowly. The processors are busy, "
@@ -171,7 +173,8 @@ void doctor_clock(struct doctor *doctor, int64_t origin_s)
     slice measured = origin_s ? arena_printf(doctor->keep, "%+" PRId64 " s against the origin%s",
                                              off_s, synced ? ", synchronized" : "")
                      : synced ? S("synchronized") : S("not synchronized by NTP, as far as known");
-    struct finding *finding = doctor_add(doctor, S("clock"), measured, S("below 1 s"));
+    struct finding *finding = doctor_add(doctor, S("clock"), measured,
+                                         arena_printf(doctor->keep, "below %u s", SKEW_OFF_S));
     int64_t distance = off_s < 0 ? -off_s : off_s;
     if (!origin_s && !synced)
         finding->grade = UNKNOWN;

@@ -63,7 +63,7 @@ static void dns(const struct place *place)
     struct finding *finding = doctor_add(
         place->doctor, place_name(place, "DNS"),
         fault ? slice_of(gai_strerror(fault)) : arena_printf(keep, "%.1f ms", best),
-        S("below 20 ms"));
+        arena_printf(keep, "below %g ms", DNS_SLOW_MS));
     if (fault)
         doctor_grade(finding, BROKEN, 2000,
                      arena_printf(keep, "The name of the origin, %s, can't be resolved. "
@@ -196,7 +196,8 @@ static void first_byte(const struct place *place, const struct found *found)
     qsort(ms, count, sizeof(ms[0]), by_size);
     struct finding *finding = doctor_add(
         place->doctor, place_name(place, "origin first byte"),
-        arena_printf(place->doctor->keep, "%.1f ms", ms[count / 2]), S("10 to 100 ms"));
+        arena_printf(place->doctor->keep, "%.1f ms", ms[count / 2]),
+        arena_printf(place->doctor->keep, "below %g ms", FIRST_SLOW_MS));
     doctor_judge(finding, ms[count / 2], FIRST_SLOW_MS,
                  S("Each read that is not cached waits so long before its first byte. Bring "
                    "objects before they are read (penstock warm, or a job of the mode follow), "
@@ -210,6 +211,14 @@ static slice not_measured(const struct place *place, const struct found *found)
         return S("not measured (--fetch 0)");
     if (!found->bucket.len)
         return S("no bucket is known: use --object s3://BUCKET");
+    if (doctor->object.key.len && found->key.len)
+        return arena_printf(doctor->keep, "%.*s is too small (%.*s): --object needs one of at least "
+                            "1 MiB", SLICE_ARG(show_s3(doctor->keep, found->bucket, found->key)),
+                            SLICE_ARG(show_bytes(doctor->keep, found->size)));
+    if (doctor->object.key.len)
+        return arena_printf(doctor->keep, "%.*s was not found: --object needs an object of at least "
+                            "1 MiB", SLICE_ARG(show_s3(doctor->keep, found->bucket,
+                                                       doctor->object.key)));
     return arena_printf(doctor->keep, "no object of 1 MiB found in s3://%.*s: use --object",
                         SLICE_ARG(show_text(doctor->keep, found->bucket)));
 }
@@ -238,7 +247,7 @@ static void bandwidth(const struct place *place, const struct found *found)
         doctor, name, arena_printf(keep, "%.1f MB/s a connection (fetched %.*s of %.*s)", rate,
                                    SLICE_ARG(show_bytes(keep, visit.bytes)),
                                    SLICE_ARG(show_s3(keep, found->bucket, found->key))),
-        S("over 50 MB/s"));
+        arena_printf(keep, "over %g MB/s", RATE_SLOW));
     doctor_judge(finding, RATE_SLOW, rate,
                  S("Reads that are not cached can't be faster than the origin sends. Bring objects "
                    "before they are read (penstock warm), look at the network between this machine "

@@ -126,6 +126,15 @@ with Story("b36 doctor names the narrowest place") as story:
     for place in ("service", "cache size", "disk", "index", "page cache", "checksum", "loopback", "locked memory", "io_uring", "DNS",
                   "origin first byte", "origin bandwidth", "clock"):
         story.fact(f"a row for {place}", place in rows, ", ".join(rows))
+    for row in found["findings"]:    # a bound stands beside the verdict that follows from it
+        bounds = re.findall(r"(below|over) ([\d.]+) (ms|s|MB/s|GB/s)\b", row["usual"])
+        values = [float(match[1]) for _, _, unit in bounds if (match := re.search(rf"([\d.]+) {unit}\b", row["measured"]))]
+        if values:
+            within = all((value < float(bound)) == (word == "below") for value, (word, bound, _) in zip(values, bounds, strict=True))
+            story.same(f"{row['place']}: {row['measured']}, usual {row['usual']}", row["verdict"] == "good", within)
+    for object, words in (("bucket/cold-1", "s3://bucket/cold-1 is too small (512.0 KiB)"), ("bucket/none", "s3://bucket/none was not found")):
+        measured = {row["place"]: row["measured"] for row in doctor("--object", f"s3://{object}")["findings"]}["origin bandwidth"]
+        story.fact(f"--object that can't measure: {words}", words in measured and "at least 1 MiB" in measured, measured)
     story.fact("what was fetched is said, and it is bounded", "fetched 8.0 MiB of s3://bucket/large" in rows["origin bandwidth"]["measured"]
                and origin.counts()["bytes"] <= LARGE + MIB, rows["origin bandwidth"])
     before = origin.counts()
