@@ -13,28 +13,20 @@
  * The nodes after the owner stop at this one: the owner of the segment itself asks only the origin.
  *
  * An acknowledgement must come within PEER_HEAD_MS. An answer that is silent for PEER_SILENT_MS
- * counts as cut, and so do two more: a frame must be whole within FRAME_MS, however its bytes come,
- * and a node may say for PATIENCE_MS at most that it waits for its origin. The time of a pause does
- * not count.
+ * counts as cut, and so does one that is too slow (answer.c).
  *
  * Other threads set a flag and wake the errand. Threads: the errand's. */
 #include "peers/inside.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/metric.h"
-#include "peers/frame.h"
-#include "s3/conditions.h"
+#include "peers/answer.h"
 #include "s3/encode.h"
 
 #define NODES_ASKED 2u                /* the owner, and the second in rank */
-#define FRAME_MS 1000u                /* 64 KiB/s */
-#define DECLINE_BYTES_MAX 4096u       /* of the body of a decline: it is read, so that the connection
-                                       * can be reused */
-#define PATIENCE_MS 30000u            /* more than an origin may be silent (origin_progress_time) */
 
 struct question {
     struct origin_hook hook;
@@ -52,15 +44,7 @@ struct question {
     struct turn turn;                 /* at it */
     struct exchange *exchange;        /* with it */
     struct question_span span;        /* of this exchange */
-    struct answer {
-        struct frame_reader reader;
-        const char *why, *slow;       /* the answer is wrong, or too slow; static texts */
-        uint64_t frame_ms, moved_ms;  /* the latest whole frame; the latest that was no WAIT */
-        size_t taken;                 /* bytes of it that were taken before a pause */
-        slice held;                   /* ... and the payload that the call did not take */
-        bool acknowledged, declined;
-        bool given;                   /* the call has got the head */
-    } answer;
+    struct answer answer;             /* of it */
 };
 
 static struct node *asked_now(const struct question *question)
@@ -78,7 +62,7 @@ static void leave(struct question *question)
     turn_end(&question->turn);
     for (size_t i = 0; i < question->node_count; i++)
         node_unref(&question->nodes[i]);
-    frame_reader_end(&question->answer.reader);
+    answer_end(&question->answer);
     errand_leave(&question->errand);
     arena_free(&question->keep);
     free(question);
@@ -115,164 +99,27 @@ static enum err must_stop(const struct question *question)
 
 /* ---- the answer ---- */
 
-static enum exchange_take wrong(struct question *question, const char *why)
-{
-    question->answer.why = why;
-    return EXCHANGE_END;
-}
-
-/* Gives the call the head that the origin would give: 200 for all bytes of an object, otherwise
- * 206. Returns false if the answer is not what was asked for. */
-static bool give_head(struct question *question)
-{
-    struct origin_call *call = question->hook.call;
-    const struct frame_head *head = &question->answer.reader.head;
-    struct arena *keep = &question->answer.reader.keep;
-    const struct peer_question *asked = &question->asked;
-    if ((asked->etag.len && (!slice_eq(head->etag, asked->etag) || head->size != asked->size)) ||
-        head->first != asked->first || head->end != MIN(asked->end, head->size) ||
-        head->first >= head->end)
-        return false;
-    struct http_field *fields = arena_alloc(keep, (head->field_count + 1) * sizeof(*fields));
-    if (head->field_count)
-        memcpy(fields, head->fields, head->field_count * sizeof(*fields));
-    fields[head->field_count] = (struct http_field){
-        S("content-range"), arena_printf(keep, "bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64,
-                                         head->first, head->end - 1, head->size) };
-    struct origin_reply reply = {
-        .status = head->full && head->end - head->first == head->size ? 200 : 206,
-        .has_length = true, .length = head->end - head->first,
-        .fields = fields, .field_count = head->field_count + 1, .tries = 1,
-        .from_peer = true, .age_ms = head->age_ms, .all_fields = head->full,
-    };
-    question->answer.given = true;
-    call->events->head(call, &reply);
-    return true;
-}
-
-/* Returns EXCHANGE_PAUSE if the call pauses, and then the bytes come again. */
-static enum exchange_take give_bytes(struct question *question, slice bytes)
-{
-    struct origin_call *call = question->hook.call;
-    struct node *node = asked_now(question);
-    if (call->events->body(call, bytes) != ORIGIN_TAKEN)
-        return EXCHANGE_PAUSE;
-    atomic_fetch_add_explicit(&node->counts.bytes, bytes.len, memory_order_relaxed);
-    question->span.bytes += bytes.len;
-    metric_add(M_PEERS_BYTES, bytes.len);
-    return EXCHANGE_TAKEN;
-}
-
-/* True if the head says that the origin gave its answer too long ago for this question, or that it
- * does not name a version. */
-static bool is_too_old(const struct question *question)
-{
-    const struct frame_head *head = &question->answer.reader.head;
-    return !question->asked.etag.len && (head->age_ms > question->asked.max_age_ms ||
-                                         !s3_etag_is_strong(head->etag));
-}
-
-static enum exchange_take take_frame(struct question *question, enum frame_found found, slice bytes)
-{
-    switch (found) {
-    case FRAME_FOUND_HEAD:
-        question->answer.declined = is_too_old(question);
-        if (question->answer.declined)
-            return EXCHANGE_END;
-        return give_head(question) ? EXCHANGE_TAKEN
-                                   : wrong(question, "it answered with other bytes than asked for");
-    case FRAME_FOUND_DATA:
-        return give_bytes(question, bytes);
-    case FRAME_FOUND_NO:
-        question->answer.declined = true;
-        return EXCHANGE_TAKEN;
-    case FRAME_FOUND_BAD:
-        return wrong(question, bytes.ptr);
-    default:
-        return EXCHANGE_TAKEN;
-    }
-}
-
-static void frame_came(struct answer *answer, bool moves, uint64_t now_ms)
-{
-    answer->frame_ms = now_ms;
-    if (moves)
-        answer->moved_ms = now_ms;
-}
-
-/* Returns NULL, or why the node is too slow. */
-static const char *too_slow(const struct answer *answer, uint64_t now_ms)
-{
-    return now_ms > answer->frame_ms + FRAME_MS    ? "its bytes come too slowly"
-         : now_ms > answer->moved_ms + PATIENCE_MS ? "it waits too long for its origin" : NULL;
-}
-
-static enum exchange_take read_frames(struct question *question, slice bytes, slice rest)
-{
-    struct answer *answer = &question->answer;
-    slice payload;
-    for (;;) {
-        uint64_t now_ms = mono_ms();
-        if (atomic_load(&question->canceled))
-            return EXCHANGE_END;
-        if (answer->reader.ended)
-            return EXCHANGE_TAKEN;
-        enum frame_found found = rest.len ? frame_read(&answer->reader, &rest, &payload)
-                                          : FRAME_FOUND_NOTHING;
-        if (found != FRAME_FOUND_NOTHING)
-            frame_came(answer, found != FRAME_FOUND_WAIT, now_ms);
-        answer->slow = too_slow(answer, now_ms);
-        if (answer->slow)
-            return EXCHANGE_END;
-        if (found == FRAME_FOUND_NOTHING)
-            return EXCHANGE_TAKEN;
-        enum exchange_take take = take_frame(question, found, payload);
-        if (take == EXCHANGE_PAUSE) {
-            answer->held = payload;
-            answer->taken = bytes.len - rest.len;
-        }
-        if (take != EXCHANGE_TAKEN)
-            return take;
-    }
-}
-
-static enum exchange_take skip_decline(struct answer *answer, slice bytes)
-{
-    answer->taken += bytes.len;
-    return answer->taken > DECLINE_BYTES_MAX || too_slow(answer, mono_ms()) ? EXCHANGE_END
-                                                                            : EXCHANGE_TAKEN;
-}
-
-/* After a pause, libcurl delivers the same bytes again, perhaps in other pieces. The frame reader
- * has them already, up to the end of the frame whose payload the call did not take. */
-static enum exchange_take on_body(void *arg, slice bytes)
-{
-    struct question *question = arg;
-    struct answer *answer = &question->answer;
-    if (!answer->acknowledged)
-        return skip_decline(answer, bytes);
-    slice rest = slice_from(bytes, answer->taken);
-    if (answer->held.len) {
-        if (give_bytes(question, answer->held) != EXCHANGE_TAKEN)
-            return EXCHANGE_PAUSE;
-        frame_came(answer, true, mono_ms());
-    }
-    answer->held.len = 0;
-    answer->taken -= bytes.len - rest.len;
-    return read_frames(question, bytes, rest);
-}
-
 static enum exchange_take on_head(void *arg, const struct origin_reply *reply)
 {
     struct question *question = arg;
-    struct answer *answer = &question->answer;
     question->span.status = reply->status;
-    answer->acknowledged = reply->status == 200;
-    answer->declined = reply->status != 200;
-    frame_came(answer, true, mono_ms());
-    if (answer->acknowledged)
+    answer_take_status(&question->answer, reply->status);
+    if (question->answer.acknowledged)
         node_note(asked_now(question), CIRCUIT_ACK, question->turn.number, "");
     return EXCHANGE_TAKEN;
+}
+
+static enum exchange_take on_body(void *arg, slice bytes)
+{
+    struct question *question = arg;
+    struct node *node = asked_now(question);
+    uint64_t before = question->answer.bytes;
+    enum exchange_take take = answer_take(&question->answer, bytes);
+    uint64_t more = question->answer.bytes - before;
+    atomic_fetch_add_explicit(&node->counts.bytes, more, memory_order_relaxed);
+    question->span.bytes += more;
+    metric_add(M_PEERS_BYTES, more);
+    return take;
 }
 
 static bool on_ready(void *arg)
@@ -292,17 +139,12 @@ static const char *failure_of(const struct answer *answer, const struct exchange
     return answer->reader.ended ? NULL : err_name(end->err ? end->err : ERR_ORIGIN_CUT);
 }
 
-static bool is_whole(const struct answer *answer)
-{
-    return answer->declined || answer->reader.ended;
-}
-
 /* Tells the circuit of the node how the answer has ended. Nothing, if this node has ended it. */
 static void judge_end(const struct question *question, const struct exchange_end *end, enum err stop)
 {
     const struct answer *answer = &question->answer;
     enum circuit_event event = answer->why ? CIRCUIT_BAD
-                             : is_whole(answer) ? CIRCUIT_WHOLE
+                             : answer_is_whole(answer) ? CIRCUIT_WHOLE
                              : answer->acknowledged ? CIRCUIT_CUT : CIRCUIT_LATE;
     const char *why = answer->why ? answer->why : answer->slow ? answer->slow
                     : *end->why ? end->why : err_text(end->err);
@@ -316,7 +158,7 @@ static void on_end(void *arg, const struct exchange_end *end)
     struct answer *answer = &question->answer;
     question->exchange = NULL;
     question_span_end(&question->span, failure_of(answer, end));
-    bool complete = answer->reader.ended && !answer->declined;
+    bool complete = answer_is_complete(answer);
     enum err stop = complete ? OK : must_stop(question);
     judge_end(question, end, stop);
     turn_end(&question->turn);
@@ -353,9 +195,8 @@ static void ask(struct question *question)
 static void ask_next(struct question *question)
 {
     struct turn *turn = &question->turn;
-    frame_reader_end(&question->answer.reader);
-    question->answer = (struct answer){ 0 };
-    frame_reader_init(&question->answer.reader, &question->asked.place);
+    answer_end(&question->answer);
+    answer_begin(&question->answer, &question->asked, question->hook.call, &question->canceled);
     enum err stop = must_stop(question);
     if (stop) {
         finish(question, stop);
