@@ -128,7 +128,7 @@ with Story("n12 the fleet as operators see it", seconds=120) as story:
     for node in (a, b):
         wait_for("two nodes with the files of keygen know each other", lambda: node.metric("penstock_peers") == 1)
         wait_for("... and themselves", lambda: "this node" in [row["state"] for row in status_of(node)["peers"]])
-    own = [(address, node.log()) for address, node in zip(addresses, nodes)]
+    own = [(address, node.log()) for address, node in zip(addresses, (a, b))]
     story.fact("no node says at its start that it itself is away", not any('"peer_away"' in line and f'"{address}"' in line
                for address, log in own for line in log.splitlines()), own[0][1][-2000:])
     wait_for("all have tried", lambda: all(row["since"] != "never" for node in nodes for row in status_of(node)["peers"]))
