@@ -1,8 +1,7 @@
 /* share.c - whether the bytes of an object may come from other nodes.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The fetch that asks (fetch.c) and the explanation of a get (forecast.c) use the same rule. Threads:
- * any. */
+ * Both a fetch (fetch.c) and the forecast of a get (forecast.c) use this rule. Threads: any. */
 #include "cache/inside.h"
 
 const char *share_why_not(const struct cache *cache, const struct origin *origin,

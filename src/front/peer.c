@@ -6,11 +6,12 @@
  *     POST /peer/1/hints           hints of writes through another node (peers/hint.h)
  *
  * A question names its endpoint and the owner of the credentials that the other node uses there.
- * Both must be those of this node: then both nodes would get the same object from the origin. No
- * URL of a question is ever connected to. A question for another endpoint, or of another version
- * of the protocol, means that the nodes of a fleet have different settings or versions, so it is
- * logged, at most once a second. Directories have no names that nodes could compare. Threads: any
- * loop; of struct peer_server, only atomics change. */
+ * Both must be those of this node: then both nodes would get the same object from the origin. This
+ * node never connects to a URL of a question. A question for another endpoint, or of another
+ * version of the protocol, means that the nodes of a fleet have different settings or versions, so
+ * it is logged, at most once a second. Objects of directory origins are not shared, because nodes
+ * can't tell whether their directories are the same. Threads: any loop; of struct peer_server, only
+ * atomics change. */
 #include "front/peer.h"
 
 #include <stdlib.h>

@@ -5,10 +5,10 @@
  *               ├─ one store_purge for all purges, on a thread ───────┤
  *               └─ write_begin_doubt, if the sender has lost hints ───┘
  *
- * A hint acts as the same write or purge through this node would (mutation.c, purge.c), except that
- * no origin is called and no other node is told. The origin's answer came before the hint, so all
- * that this node requests after the end of these steps is newer than the write. The 200 tells the
- * sender that the steps are over, and that a restart does not undo them.
+ * A hint has the effect of the same write or purge through this node (mutation.c, purge.c), except
+ * that this node calls no origin and tells no other node. The origin answered the write before the
+ * hint was sent, so all that this node requests after these steps is newer than the write. The 200
+ * tells the sender that the steps are over, and that a restart does not undo them.
  *
  * A peer may send anything. The batch has limits (hint.h), is read as a whole before anything is
  * done, and can only make this node ask an origin of its settings sooner. Hints for other endpoints

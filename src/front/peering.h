@@ -82,9 +82,9 @@ void peer_span_begin(struct peer_answer *answer);
 void peer_span_end(struct peer_answer *answer, const struct http_outcome *outcome);
 
 /* ---- peer_answer.c ---- */
-/* Takes the request. The question is valid, and `rules` are those of its object. Any rights that a
- * peer needs were proved before. Returns false, and takes nothing, if peer_bandwidth has no
- * room. */
+/* Takes the request. The question is valid, and `rules` are those of its object. TLS has proved
+ * that the sender is a peer, and a peer may read all that the shared identity may read. Returns
+ * false, and takes nothing, if peer_bandwidth has no room. */
 bool peer_answer_begin(struct peer_server *server, struct http_request *http,
                        const struct peer_question *question, const struct rules *rules) MUST_USE;
 

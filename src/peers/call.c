@@ -10,7 +10,8 @@
  *
  * A node that can't be asked now is waited for, or passed by (turn.c). If an answer is cut, its
  * caller keeps the bytes that came, and asks the origin for the rest, as after a cut by the origin.
- * The nodes after the owner stop at this one: the owner of the segment itself asks only the origin.
+ * Only nodes that rank before this node are asked: the owner of a segment asks no peer, and the
+ * second in rank asks only the owner.
  *
  * An acknowledgement must come within PEER_HEAD_MS. An answer that is silent for PEER_SILENT_MS
  * counts as cut, and so does one that is too slow (answer.c).
@@ -229,7 +230,7 @@ static void woken(struct errand *errand)
         exchange_resume(question->exchange);
 }
 
-/* Finds the nodes that come before this one in the rank of the segment. */
+/* Finds the nodes that rank before this one for the segment, at most NODES_ASKED. */
 static void find_nodes(struct question *question)
 {
     size_t best[NODES_ASKED];

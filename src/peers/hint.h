@@ -1,8 +1,8 @@
 /* hint.h - what a node tells the others of a write. SPDX-License-Identifier: Apache-2.0
  *
  * A hint says that an object, a bucket, or the rights to read may have changed at an origin, or
- * that a client has purged something. A receiver removes what it knows, and asks its origin again. So a
- * hint never makes anything fresh and never gives a right, whoever sends it.
+ * that a client has purged something. A receiver removes what it knows, and asks its origin again.
+ * So a hint never makes anything fresh and never gives a right, whoever sends it.
  *
  * Hints travel in batches, over the same TLS as questions (question.h):
  *
@@ -16,10 +16,16 @@
  *     and hints, one after the other:
  *     u8 what   u8 zero   u16 lengths of endpoint, bucket, key, version   the four texts
  *
- * Answers: 200, when the receiver has followed all hints of the batch; 400, if the batch is
- * damaged or not of this form; 404 if the receiver has another id; 503, if it has too much to do,
- * or could not write a purge down. A node without hints answers 405. Only a 200 counts: any other
- * batch is sent again. To follow a hint twice does no harm. Pure; any thread. */
+ * Answers:
+ *
+ *     200   the receiver has followed all hints of the batch
+ *     400   the batch is damaged, or not of this form
+ *     404   the receiver has another id
+ *     405   the receiver runs a version without hints
+ *     503   the receiver has too much to do, or could not write a purge to its disk
+ *
+ * After any answer but 200, the sender sends the batch again. Following a hint twice does no harm.
+ * Pure; any thread. */
 #ifndef PEERS_HINT_H
 #define PEERS_HINT_H
 

@@ -14,7 +14,7 @@
 #include "peers/peers.h"
 
 #define PEER_CONNECT_MS 250u
-/* The deadline of the acknowledgement: a peer says at once what it has. */
+/* The deadline of the acknowledgement: a peer answers at once with *have* or *fetching*. */
 #define PEER_HEAD_MS 100u
 /* A peer that waits for its origin sends a frame every 100 ms, so this silence is four frames. */
 #define PEER_SILENT_MS 400u

@@ -226,7 +226,7 @@ static const char *read_hello(slice body, uint8_t ret_id[NODE_ID_BYTES], uint32_
     return why;
 }
 
-/* Under the lock. A node of a version that knows no hints is asked for bytes all the same. */
+/* Under the lock. A node whose version knows no hints is still asked for bytes. */
 static void note_takes_hints(struct node *node, bool takes_hints, bool is_new)
 {
     if (!takes_hints && (is_new || node->facts.takes_hints))
@@ -376,7 +376,7 @@ static void say_hello(struct node *node, bool is_check)
     hello->exchange = exchange_start(&node->errand, &ask, &hello_events, node);
 }
 
-/* After that, nobody wakes the errand. */
+/* Returns true if the errand must end. After that, no thread wakes it. */
 static bool must_leave(struct node *node)
 {
     pthread_mutex_lock(&node->peers->lock);

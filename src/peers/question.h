@@ -1,4 +1,5 @@
-/* question.h - the request for a segment, from one peer to another. SPDX-License-Identifier: Apache-2.0
+/* question.h - the request for a segment, from one peer to another.
+ * SPDX-License-Identifier: Apache-2.0
  *
  *     GET /peer/1/BUCKET/KEY?versionId=... HTTP/1.1
  *     x-penstock-node: ID                the installation that asks, 32 hex digits
@@ -10,15 +11,22 @@
  *     x-penstock-all-fields: 1           if the asker would like all fields, with the object's
  *                                        checksums: those of an answer without a range
  *
- * The 1 is the version of this protocol. Answers: 200 with frames (frame.h), whose header
- * x-penstock-peer is *have* or *fetching*; 404, if the peer will not bring the bytes; 412, if it
- * has another version; 503, if it has too much to do, or stops. A question with neither an ETag
- * nor an age gets 400. All but 200 have x-penstock-peer: no, and a word that says why, as a line of
- * text. The query counts for objects of a version alone. Pure; any thread.
+ * The 1 is the version of this protocol. The query is there only if the asker wants a version ID.
+ * Answers:
+ *
+ *     200   frames (frame.h); the header x-penstock-peer is *have* or *fetching*
+ *     400   the question is malformed, or has neither if-match nor x-penstock-max-age
+ *     404   the peer will not bring the bytes
+ *     412   the peer has another version of the object
+ *     503   the peer has too much to do, or stops
+ *
+ * All answers but 200 have x-penstock-peer: no. Their body is a word that says why, as a line of
+ * text.
  *
  * GET /peer/hello, with x-penstock-node as above, gets 200 with JSON: {"protocol": [1], "node": ID,
- * "weight": NUMBER, "version": TEXT, "draining": BOOLEAN, "hints": BOOLEAN}. hints: it takes them
- * (hint.h); a node of a version without hints does not say so. */
+ * "weight": NUMBER, "version": TEXT, "draining": BOOLEAN, "hints": BOOLEAN, "process": TEXT}.
+ * `hints` is true if the node takes hints (hint.h), and `process` is its peers_process(); older
+ * versions lack these members. Pure; any thread. */
 #ifndef PEERS_QUESTION_H
 #define PEERS_QUESTION_H
 
