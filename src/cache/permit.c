@@ -1,9 +1,9 @@
 /* permit.c - proofs that a get's identity may read. SPDX-License-Identifier: Apache-2.0
  *
- * A hit, a stale answer and a joined fetch each need a proof: the origin has lately let this very
- * identity read the object (penstock-access(7)). Without a proof, a HEAD in the identity's name
- * brings the proof or the refusal. A miss needs no HEAD: its own GET brings the proof. An answer to
- * one identity proves nothing for another. An answer also proves nothing if it was requested before
+ * A hit, a stale answer and a joined fetch each need a proof: within grant_time or permission_time,
+ * the origin has let the same identity read the object (penstock-access(7)). Without a proof, a
+ * HEAD in the identity's name brings the proof or the refusal. A miss needs no HEAD: its own GET
+ * brings the proof. An answer to one identity proves nothing for another. An answer also proves nothing if it was requested before
  * a refusal of the identity, or before a change of rights, because it may be older than that
  * refusal or change.
  *
