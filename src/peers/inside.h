@@ -124,14 +124,27 @@ struct node *node_ref(struct node *node) MUST_USE;
 void node_unref(struct node **node);
 /* Tells the circuit of an event of the question with this number. `why` is for failures. */
 void node_note(struct node *node, enum circuit_event event, uint64_t number, const char *why);
-void node_wake(struct node *node);    /* its errand looks; under the lock of peers */
+/* The next three under the lock of peers. */
+void node_note_locked(struct node *node, enum circuit_event event, uint64_t number,
+                      const char *why);
+void node_wake(struct node *node);    /* its errand looks */
+/* The node has said hello, with this id. */
+void node_learn(struct node *node, const uint8_t id[NODE_ID_BYTES], uint32_t weight,
+                bool takes_hints);
+/* The request for this target at this node; the memory of the fields must stay. */
+struct exchange_ask node_ask(const struct node *node, struct exchange_mutual *mutual,
+                             const char *target, const struct http_field *fields, size_t count);
+
+/* ---- hello.c ---- */
+/* Sends the hello that is due, or sets the timer for the next one. */
+void hello_go_on(struct node *node);
+
+/* ---- view.c ---- */
 /* Makes the view anew. Under the lock of peers. */
 void peers_look(struct peers *peers);
 struct view *peers_view(struct peers *peers) MUST_USE;    /* takes a reference */
 void view_unref(struct view **view);
-/* The request for this target at this node; the memory of the fields must stay. */
-struct exchange_ask node_ask(const struct node *node, struct exchange_mutual *mutual,
-                             const char *target, const struct http_field *fields, size_t count);
+bool view_has(const struct view *view, const uint8_t id[NODE_ID_BYTES]);
 
 /* ---- tell.c ---- */
 void tell_begin(struct peers *peers);

@@ -1,22 +1,13 @@
 /* node.c - the nodes of the fleet: who is listed, who answers. SPDX-License-Identifier: Apache-2.0
  *
- * Each listed address has an errand, which asks it for its id and weight (hello). The results of
+ * Each listed address has an errand, which asks it for its id and weight (hello.c). The results of
  * hellos and of questions go to the circuit of the node (circuit.h), which says when the node may
- * be asked. A hello is sent
- *
- *   - every HELLO_MS while the circuit is closed; in a fleet of more than HELLO_MS / HELLO_EACH_MS
- *     nodes less often, so that this node says hello every HELLO_EACH_MS;
- *   - at once when the node is in doubt, with the deadline of a question;
- *   - after a pause while the circuit is open. Only a hello closes an open circuit.
+ * be asked. When that changes, there is a new view (view.c).
  *
  * The errand begins within a time that grows with the list (peers.c), so that a node that starts
- * does not connect to a thousand others at once.
- *
- * The view is what the rank is computed from: the nodes whose circuit is not open, and this one. Of
- * two addresses with the same id, one counts. */
+ * does not connect to a thousand others at once. */
 #include "peers/inside.h"
 
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,15 +16,10 @@
 #include "base/log.h"
 #include "base/metric.h"
 
-#define HELLO_MS 10000u
-#define HELLO_ANSWER_MS 2000u
-#define HELLO_BYTES_MAX 4096u
 #define HEARD_MS 500u                 /* peers_heard wakes a node at most once in this time */
 #define SAME_ID                                                                                   \
     "it has the id of this node, so the two never share: the cache folder of one of them is a "   \
     "copy. Stop one of them, empty its cache folders, and start it again"
-#define NO_PEER                                                                                   \
-    "it does not answer as a peer does: check that this address is a Penstock's peer_listen"
 
 /* ---- references ---- */
 
@@ -53,66 +39,6 @@ void node_unref(struct node **node)
     mine->magic = 0;
     arena_free(&mine->hello.keep);
     free(mine);
-}
-
-/* ---- the view ---- */
-
-void view_unref(struct view **view)
-{
-    struct view *mine = *view;
-    *view = NULL;
-    if (!mine || atomic_fetch_sub(&mine->refs, 1) > 1)
-        return;
-    for (size_t i = 0; i < mine->count; i++)
-        node_unref(&mine->nodes[i]);
-    free(mine->ranks);
-    free(mine->nodes);
-    free(mine);
-}
-
-struct view *peers_view(struct peers *peers)
-{
-    pthread_mutex_lock(&peers->lock);
-    struct view *view = peers->view;
-    atomic_fetch_add(&view->refs, 1);
-    pthread_mutex_unlock(&peers->lock);
-    return view;
-}
-
-static bool has(const struct view *view, const uint8_t id[NODE_ID_BYTES])
-{
-    size_t i = 0;
-    while (i < view->count && memcmp(view->ranks[i].id, id, NODE_ID_BYTES) != 0)
-        i++;
-    return i < view->count;
-}
-
-static void add(struct view *view, const uint8_t id[NODE_ID_BYTES], uint32_t weight,
-                struct node *node)
-{
-    struct rank_node *rank = &view->ranks[view->count];
-    memcpy(rank->id, id, NODE_ID_BYTES);
-    rank->weight = weight;
-    view->nodes[view->count++] = node ? node_ref(node) : NULL;
-}
-
-void peers_look(struct peers *peers)
-{
-    size_t count = 1;
-    struct view *view = must_alloc(sizeof(*view));
-    list_each(struct node, node, &peers->nodes, link)
-        count++;
-    atomic_store(&view->refs, 1);
-    view->ranks = must_alloc(count * sizeof(*view->ranks));
-    view->nodes = must_alloc(count * sizeof(struct node *));
-    add(view, peers->options.id, peers->options.weight, NULL);
-    list_each(struct node, node, &peers->nodes, link)
-        if (node->facts.listed && node->facts.answers && !has(view, node->facts.id))
-            add(view, node->facts.id, node->facts.weight, node);
-    atomic_store(&peers->others, (unsigned)view->count - 1);
-    metric_set(M_PEERS, (int64_t)view->count - 1);
-    view_unref(&peers->view);
-    peers->view = view;
 }
 
 /* ---- who answers ---- */
@@ -147,8 +73,7 @@ void node_wake(struct node *node)
         errand_wake(&node->errand);
 }
 
-/* Under the lock. */
-static void note(struct node *node, enum circuit_event event, uint64_t number, const char *why)
+void node_note_locked(struct node *node, enum circuit_event event, uint64_t number, const char *why)
 {
     enum circuit_state before = node->circuit.state;
     enum circuit_state now = circuit_note(&node->circuit, event, number, mono_ms());
@@ -174,57 +99,11 @@ void node_note(struct node *node, enum circuit_event event, uint64_t number, con
 {
     count(node, event);
     pthread_mutex_lock(&node->peers->lock);
-    note(node, event, number, why);
+    node_note_locked(node, event, number, why);
     pthread_mutex_unlock(&node->peers->lock);
 }
 
-/* ---- hello ---- */
-
-static bool is_draining(const json_t *root)
-{
-    return json_is_true(json_object_get(root, "draining"));
-}
-
-static bool speaks_ours(const json_t *root)
-{
-    const json_t *list = json_object_get(root, "protocol"), *version;
-    size_t i;
-    json_array_foreach(list, i, version)
-        if (json_integer_value(version) == PEER_PROTOCOL)
-            return true;
-    return false;
-}
-
-static void read_told(const json_t *root, struct node_told *ret)
-{
-    const char *version = json_string_value(json_object_get(root, "version"));
-    const char *process = json_string_value(json_object_get(root, "process"));
-    snprintf(ret->process, sizeof(ret->process), "%s", process ? process : "");
-    snprintf(ret->version, sizeof(ret->version), "%s", version ? version : "");
-    ret->protocol = speaks_ours(root) ? PEER_PROTOCOL : 0;
-    ret->takes_hints = json_is_true(json_object_get(root, "hints"));
-}
-
-/* Reads what a node says of itself. Returns NULL, or why it can't be asked. */
-static const char *read_hello(slice body, uint8_t ret_id[NODE_ID_BYTES], uint32_t *ret_weight,
-                              struct node_told *ret_told)
-{
-    json_t *root = json_loadb(body.ptr, body.len, JSON_REJECT_DUPLICATES, NULL);
-    slice id = slice_of(json_string_value(json_object_get(root, "node")));
-    json_int_t weight = json_integer_value(json_object_get(root, "weight"));
-    const char *why = NULL;
-    if (!slice_unhex(id, ret_id, NODE_ID_BYTES) || weight < 1 || weight > NODE_WEIGHT_MAX)
-        why = NO_PEER;
-    else if (!speaks_ours(root))
-        why = "it speaks another version of the protocol of peers: run versions of Penstock that "
-              "are not too far apart";
-    else if (is_draining(root))
-        why = "it is stopping";
-    *ret_weight = (uint32_t)weight;
-    read_told(root, ret_told);
-    json_decref(root);
-    return why;
-}
+/* ---- what a hello says ---- */
 
 /* Under the lock. A node whose version knows no hints is still asked for bytes. */
 static void note_takes_hints(struct node *node, bool takes_hints, bool is_new)
@@ -246,9 +125,8 @@ static void note_same_id(struct node *node)
     node->facts.has_our_id = has;
 }
 
-/* Under the lock. */
-static void learn(struct node *node, const uint8_t id[NODE_ID_BYTES], uint32_t weight,
-                  bool takes_hints)
+void node_learn(struct node *node, const uint8_t id[NODE_ID_BYTES], uint32_t weight,
+                bool takes_hints)
 {
     struct node_facts *facts = &node->facts;
     bool same = facts->known && weight == facts->weight &&
@@ -258,7 +136,7 @@ static void learn(struct node *node, const uint8_t id[NODE_ID_BYTES], uint32_t w
     note_takes_hints(node, takes_hints, !same);
     facts->known = true;
     note_same_id(node);
-    note(node, CIRCUIT_HELLO, 0, "");
+    node_note_locked(node, CIRCUIT_HELLO, 0, "");
     if (takes_hints && !is_self(node))
         hints_meet(node->peers->hints.queue, id);
     deliver_look(node->peers);
@@ -266,82 +144,7 @@ static void learn(struct node *node, const uint8_t id[NODE_ID_BYTES], uint32_t w
         peers_look(node->peers);
 }
 
-static void judge_hello(struct node *node, const char *failure)
-{
-    struct hello *hello = &node->hello;
-    struct peers *peers = node->peers;
-    uint8_t id[NODE_ID_BYTES];
-    uint32_t weight = 0;
-    struct node_told told = { .round_trip_us = hello->round_trip_us };
-    const char *why = failure;
-    if (!why && hello->status != 200)
-        why = NO_PEER;
-    if (!why)
-        why = read_hello(text_slice(&hello->body), id, &weight, &told);
-    pthread_mutex_lock(&peers->lock);
-    if (!failure)
-        node->told = told;
-    if (!why)
-        learn(node, id, weight, told.takes_hints);
-    else
-        note(node, failure && hello->is_check ? CIRCUIT_NO_CHECK : CIRCUIT_NO_HELLO, 0, why);
-    uint64_t each_ms = MAX((uint64_t)HELLO_MS, peers->view->count * HELLO_EACH_MS);
-    pthread_mutex_unlock(&peers->lock);
-    hello->due_ms = mono_ms() + each_ms;
-}
-
-static void go_on(struct node *node);
-
-static bool on_ready(void *arg)
-{
-    ((struct node *)arg)->hello.ready_ns = mono_ns();
-    return true;
-}
-
-static enum exchange_take on_head(void *arg, const struct origin_reply *reply)
-{
-    struct hello *hello = &((struct node *)arg)->hello;
-    hello->status = reply->status;
-    hello->round_trip_us = MAX((mono_ns() - hello->ready_ns) / 1000, (uint64_t)1);
-    return EXCHANGE_TAKEN;
-}
-
-static enum exchange_take on_body(void *arg, slice bytes)
-{
-    struct text *body = &((struct node *)arg)->hello.body;
-    if (body->len + bytes.len > HELLO_BYTES_MAX)
-        return EXCHANGE_END;
-    text_add(body, bytes);
-    return EXCHANGE_TAKEN;
-}
-
-/* Says whose certificate is at fault: in TLS 1.3, the other node refuses ours by an alert, after the
- * connection is ready. The alert is lost if our request comes to a socket that is closed already. */
-static const char *failure_of(struct node *node, const struct exchange_end *end)
-{
-    const char *why = *end->why ? end->why : err_text(end->err);
-    bool closed = node->hello.ready_ns && !node->hello.status && end->err != ERR_ORIGIN_TIMEOUT;
-    if (end->err == ERR_ORIGIN_CERT)
-        return arena_printf(&node->hello.keep, "its certificate is refused: sign it with a CA of "
-                            "peer_tls_ca_file, for the name peer_name (%.80s)", why).ptr;
-    if (end->err && strstr(why, " alert "))
-        return arena_printf(&node->hello.keep, "it refuses the certificate of this node: sign it "
-                            "with a CA that it has, for the same peer_name (%.80s)", why).ptr;
-    if (end->err && closed)
-        return arena_printf(&node->hello.keep, "it closes the connection without an answer: maybe "
-                            "it refuses the certificate of this node (%.80s)", why).ptr;
-    return end->err ? why : NULL;
-}
-
-static void on_end(void *arg, const struct exchange_end *end)
-{
-    struct node *node = arg;
-    node->hello.exchange = NULL;
-    judge_hello(node, failure_of(node, end));
-    go_on(node);
-}
-
-static const struct exchange_events hello_events = { on_ready, on_head, on_body, on_end };
+/* ---- its errand ---- */
 
 struct exchange_ask node_ask(const struct node *node, struct exchange_mutual *mutual,
                              const char *target, const struct http_field *fields, size_t count)
@@ -357,25 +160,6 @@ struct exchange_ask node_ask(const struct node *node, struct exchange_mutual *mu
     };
 }
 
-static void say_hello(struct node *node, bool is_check)
-{
-    struct hello *hello = &node->hello;
-    struct exchange_mutual mutual;
-    char id[2 * NODE_ID_BYTES];
-    const struct http_field fields[] = { { S("Host"), slice_of(node->peers->options.name) },
-                                         { S("x-penstock-node"), { id, sizeof(id) } } };
-    hex_write(node->peers->options.id, NODE_ID_BYTES, id);
-    arena_free(&hello->keep);
-    hello->body = text_in(&hello->keep);
-    hello->status = 0;
-    hello->round_trip_us = hello->ready_ns = 0;
-    hello->is_check = is_check;
-    struct exchange_ask ask = node_ask(node, &mutual, "/peer/hello", fields, countof(fields));
-    if (!is_check)
-        ask.connect_ms = ask.head_ms = HELLO_ANSWER_MS;
-    hello->exchange = exchange_start(&node->errand, &ask, &hello_events, node);
-}
-
 /* Returns true if the errand must end. After that, no thread wakes it. */
 static bool must_leave(struct node *node)
 {
@@ -384,26 +168,6 @@ static bool must_leave(struct node *node)
     node->facts.has_errand = !leaves;
     pthread_mutex_unlock(&node->peers->lock);
     return leaves;
-}
-
-/* Sends the hello that is due, or sets the timer for the next one. */
-static void go_on(struct node *node)
-{
-    struct hello *hello = &node->hello;
-    pthread_mutex_lock(&node->peers->lock);
-    bool doubted = node->circuit.state == CIRCUIT_DOUBTED, heard = node->facts.heard;
-    uint64_t due_ms = doubted || heard ? 0
-                    : node->circuit.state == CIRCUIT_OPEN ? node->circuit.hello_ms : hello->due_ms;
-    node->facts.heard = heard && hello->exchange;
-    pthread_mutex_unlock(&node->peers->lock);
-    if (doubted && !hello->is_check)    /* the one in progress has more time than a doubt has */
-        exchange_drop(&hello->exchange);
-    if (hello->exchange)
-        return;
-    if (mono_ms() >= due_ms)
-        say_hello(node, doubted);
-    else
-        errand_due(&node->errand, due_ms);
 }
 
 static slice host_of(slice address)
@@ -419,7 +183,7 @@ void peers_heard(struct peers *peers, slice from, const uint8_t id[NODE_ID_BYTES
     if (!peers)
         return;
     pthread_mutex_lock(&peers->lock);
-    bool known = has(peers->view, id);    /* this node, too */
+    bool known = view_has(peers->view, id);    /* this node, too */
     list_each(struct node, node, &peers->nodes, link) {
         struct node_facts *facts = &node->facts;
         bool is_us = is_self(node) && !facts->has_our_id;
@@ -441,7 +205,7 @@ static void woken(struct errand *errand)
         errand_leave(errand);
         node_unref(&node);
     } else {
-        go_on(node);
+        hello_go_on(node);
     }
 }
 
