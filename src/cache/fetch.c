@@ -50,9 +50,6 @@ void fetch_free(struct fetch *fetch)
 
 /* ---- asking ---- */
 
-/* Nodes know the age of an answer to a second. A younger one is better asked of the origin. */
-#define AGE_MAX_LEAST_MS 2000u
-
 static slice query_of(struct fetch *fetch)
 {
     struct text query = text_in(&fetch->request.arena);
@@ -89,24 +86,6 @@ static bool is_awaited(struct origin_call *call)
     return awaited;
 }
 
-/* Sets the ETag of the version that the origin has named, or how old an answer may be that names a
- * version itself. Returns false if other nodes must not be asked. */
-static bool may_ask_peers(const struct fetch *fetch, struct peer_question *ret)
-{
-    const struct fetch_question *asked = &fetch->asked;
-    if (asked->kind != FETCH_GET || asked->proof || asked->as.for_peer || fetch->answered)
-        return false;
-    if (!asked->known_metadata) {
-        ret->end = MIN(ret->end, peers_segment_end(ret->first));
-        ret->all_fields = asked->span.plain;
-        ret->max_age_ms = asked->span.segment ? permit_age_max_ms(fetch) : 0;
-        return !identity_id(asked->as.who) && ret->max_age_ms >= AGE_MAX_LEAST_MS;
-    }
-    ret->etag = fetch->metadata->etag;
-    ret->size = fetch->metadata->size;
-    return ret->end != NO_END && peers_segment_end(ret->first) >= ret->end;
-}
-
 /* Asks other nodes before the origin. A fetch that asks again, because its answer was cut, asks the
  * origin. Returns false if the origin must be asked. */
 static bool ask_peers(struct fetch *fetch, uint64_t first, uint64_t end)
@@ -116,11 +95,19 @@ static bool ask_peers(struct fetch *fetch, uint64_t first, uint64_t end)
     struct peer_question question = { .place.version = fetch->inflight->name.version,
                                       .etag = S(""), .first = first, .end = end };
     fetch->request.at_peers = false;
-    if (!may_ask_peers(fetch, &question) ||
-        share_why_not(cache, origin, fetch->metadata, &question.identity))
+    if (!share_question(fetch, &question))
         return false;
     fetch->request.at_peers = peers_start(cache->peers, origin, &fetch->request.call, &question);
     return fetch->request.at_peers;
+}
+
+static slice range_of(struct fetch *fetch, uint64_t first, uint64_t end)
+{
+    struct arena *keep = &fetch->request.arena;
+    uint64_t suffix = fetch->answered ? 0 : fetch->asked.span.suffix;
+    return suffix          ? arena_printf(keep, "bytes=-%" PRIu64, suffix)
+         : end == NO_END   ? arena_printf(keep, "bytes=%" PRIu64 "-", first)
+                           : arena_printf(keep, "bytes=%" PRIu64 "-%" PRIu64, first, end - 1);
 }
 
 void fetch_send(struct fetch *fetch)
@@ -131,15 +118,8 @@ void fetch_send(struct fetch *fetch)
     uint64_t end = fetch->answered ? fetch->end : span->end;
     fetch->request.fields[count++] = (struct http_field){ S("x-amz-checksum-mode"), S("ENABLED") };
     if (fetch->asked.kind == FETCH_GET && (fetch->answered || !span->plain)) {
-        slice range;
         check(first < end);
-        if (span->suffix && !fetch->answered)
-            range = arena_printf(&fetch->request.arena, "bytes=-%" PRIu64, span->suffix);
-        else if (end == NO_END)
-            range = arena_printf(&fetch->request.arena, "bytes=%" PRIu64 "-", first);
-        else
-            range = arena_printf(&fetch->request.arena, "bytes=%" PRIu64 "-%" PRIu64, first,
-                                 end - 1);
+        slice range = range_of(fetch, first, end);
         fetch->request.fields[count++] = (struct http_field){ S("range"), range };
     }
     bool of_known = fetch->asked.kind == FETCH_GET || fetch->asked.span.part;

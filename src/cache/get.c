@@ -11,7 +11,6 @@
 
 #include "base/clock.h"
 #include "base/metric.h"
-#include "cache/guess.h"
 #include "cache/missing.h"
 #include "cache/parts.h"
 #include "cache/read_trace.h"
@@ -168,22 +167,6 @@ static struct fetch *same_suffix(struct inflight *inflight, uint64_t suffix)
     return NULL;
 }
 
-/* True if other nodes share the object's bytes, segment by segment. */
-static bool is_shared(const struct get *get)
-{
-    return (peers_answer(get->of.loop->cache->peers) || get->ask.for_peer.is) &&
-           origin_knows_identities(get->ask.rules->origin);
-}
-
-/* True if nodes can only be asked for a version that a HEAD has named: the identity is not the
- * shared one, or the client wants the newest answer, or the place of the bytes is not known. */
-static bool must_name(const struct get *get)
-{
-    return is_shared(get) && !get->ask.for_peer.is &&
-           (identity_id(get->of.asker.who) || get_wants_newest(get) ||
-            get->ask.range.kind == RANGE_SUFFIX);
-}
-
 /* True if a HEAD comes first: the request wants no bytes, or a part, or its conditions may make
  * the bytes unnecessary, or other nodes may have the bytes of the version that the HEAD names. If
  * the object changed between such a HEAD and the GET, conditions do not count. */
@@ -192,7 +175,7 @@ static bool should_probe(const struct get *get)
     const struct s3_conditions *conditions = &get->ask.conditions;
     bool conditional = conditions->if_none_match.ptr || conditions->if_modified_since >= 0;
     return get->ask.head_only || get->ask.part ||
-           ((conditional || must_name(get)) && !get->search.distrust);
+           ((conditional || share_must_name(get)) && !get->search.distrust);
 }
 
 /* Without a strong ETag, the bytes of one answer can't be continued by those of another. */
@@ -211,17 +194,7 @@ static struct fetch *start(struct get *get, struct fetch_span *span)    /* under
     struct inflight *inflight = get->plan.sources.inflight;
     const struct metadata *known = inflight->metadata;
     bool provable = !known || learn_has_strong_etag(known);
-    /* No answer may have come meanwhile: those of other nodes may be older. */
-    span->segment = is_shared(get) && !span->suffix && !get->search.distrust && !known &&
-                    !inflight->learnt.answers;
-    if (span->segment && get->ask.for_peer.all_fields && !span->first &&
-        span->end == peers_segment_end(0))
-        *span = (struct fetch_span){ .end = NO_END, .plain = true, .segment = true };
-    if (span->segment && !get->ask.for_peer.is && !get->ask.want_checksums &&
-        guess_is_larger(&get->of.name))
-        span->plain = false;
-    if (span->segment && !span->plain)
-        span->end = MIN(span->end, peers_segment_end(span->first));
+    share_span(get, span);
     if (provable && !get->search.alone && !span->suffix && !span->plain)
         span->end = MIN(span->end, fetch_next_claim(inflight, 0, span->first));
     return fetch_start(inflight, FETCH_GET, &get->of.asker, NULL, span);

@@ -56,6 +56,16 @@ bool learn_has_strong_etag(const struct metadata *metadata) MUST_USE;
  * credentials. */
 const char *share_why_not(const struct cache *cache, const struct origin *origin,
                           const struct metadata *metadata, slice *ret_identity) MUST_USE;
+/* True if nodes can only be asked for a version that a HEAD has named: the identity is not the
+ * shared one, or the client wants the newest answer, or the place of the bytes is not known. */
+bool share_must_name(const struct get *get) MUST_USE;
+/* Makes the span of a fetch that asks for a version that is not known one that other nodes may
+ * answer, if they may: a segment at most. Under the lock. */
+void share_span(const struct get *get, struct fetch_span *span);
+/* Sets what the question needs besides its bytes: the ETag of the version that the origin has named,
+ * or how old an answer may be that names a version itself. Returns false if other nodes must not be
+ * asked. */
+bool share_question(const struct fetch *fetch, struct peer_question *ret) MUST_USE;
 
 /* True if this Cache-Control has no-store. */
 bool learn_says_no_store(slice control) MUST_USE;
