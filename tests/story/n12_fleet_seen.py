@@ -209,7 +209,7 @@ with Story("n12 the fleet as operators see it", seconds=120) as story:
         wait_for("a node meets another one with its own id", lambda: (row := rows_of(node)[address])["state"] == "away" and "the id of this node" in row["why"])
         story.same("... it logs that once, and what to do", [(line["address"], "empty its cache folders" in line["why"]) for line in named(node)], [(address, True)])
         story.fact("... and penstock peers says so", "left alone: it has the id of this node" in (out := peers(node)[1]) and "empty its cache folders" in out, out)
-        story.same("... it knows itself all the same", [row["state"] for row in status_of(node)["peers"]].count("this node"), 1)
+        wait_for("... it knows itself all the same", lambda: [row["state"] for row in status_of(node)["peers"]].count("this node") == 1)
     twins[1].stop()
     shutil.rmtree(story.path("pair-1"))
     twins[1] = twins[1].again()
