@@ -210,6 +210,7 @@ with Story("n12 the fleet as operators see it", seconds=120) as story:
         story.same("... it logs that once, and what to do", [(line["address"], "empty its cache folders" in line["why"]) for line in named(node)], [(address, True)])
         story.fact("... and penstock peers says so", "left alone: it has the id of this node" in (out := peers(node)[1]) and "empty its cache folders" in out, out)
         wait_for("... it knows itself all the same", lambda: [row["state"] for row in status_of(node)["peers"]].count("this node") == 1)
+        story.same("... its metric says that the other one is away", labels(node, "up"), {address: 0})
     twins[1].stop()
     shutil.rmtree(story.path("pair-1"))
     twins[1] = twins[1].again()
