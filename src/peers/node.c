@@ -18,8 +18,8 @@
 
 #define HEARD_MS 500u                 /* peers_heard wakes a node at most once in this time */
 #define SAME_ID                                                                                   \
-    "it has the id of this node, so the two never share: the cache folder of one of them is a "   \
-    "copy. Stop one of them, empty its cache folders, and start it again"
+    "it has the id of this node, so the two neither share nor tell each other of writes: the "    \
+    "cache folder of one is a copy. Stop one of them, empty its cache folders, and start it again"
 
 /* ---- references ---- */
 
