@@ -6,6 +6,7 @@
 #include "peers/answer.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -31,6 +32,16 @@ void answer_end(struct answer *answer)
 bool answer_is_whole(const struct answer *answer)
 {
     return answer->declined || answer->reader.ended;
+}
+
+bool answer_is_of_origin(const struct answer *answer)
+{
+    static const char *const words[] = { "not_found", "refused", "range", "headers" };
+    slice said = slice_of(answer->said);
+    for (size_t i = 0; i < countof(words) && answer->declined; i++)
+        if (slice_eq(said, slice_of(words[i])))
+            return true;
+    return false;
 }
 
 bool answer_is_complete(const struct answer *answer)
@@ -89,6 +100,13 @@ static bool is_too_old(const struct answer *answer)
                                         !s3_etag_is_strong(head->etag));
 }
 
+/* Keeps the word: the first line. If it comes in several pieces, it is not known. */
+static void hear(struct answer *answer, slice bytes)
+{
+    slice word = slice_cut(&bytes, '\n');
+    snprintf(answer->said, sizeof(answer->said), "%.*s", SLICE_ARG(word));
+}
+
 static enum exchange_take take_frame(struct answer *answer, enum frame_found found, slice bytes)
 {
     switch (found) {
@@ -102,6 +120,7 @@ static enum exchange_take take_frame(struct answer *answer, enum frame_found fou
         return give_bytes(answer, bytes);
     case FRAME_FOUND_NO:
         answer->declined = true;
+        hear(answer, bytes);
         return EXCHANGE_TAKEN;
     case FRAME_FOUND_BAD:
         return wrong(answer, bytes.ptr);
@@ -154,6 +173,8 @@ static enum exchange_take read_frames(struct answer *answer, slice bytes, slice 
 
 static enum exchange_take skip_decline(struct answer *answer, slice bytes)
 {
+    if (!answer->taken)
+        hear(answer, bytes);
     answer->taken += bytes.len;
     return answer->taken > DECLINE_BYTES_MAX || too_slow(answer, mono_ms()) ? EXCHANGE_END
                                                                             : EXCHANGE_TAKEN;

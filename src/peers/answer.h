@@ -23,6 +23,7 @@ struct answer {
     size_t taken;                     /* bytes of it that were taken before a pause */
     slice held;                       /* ... and the payload that the call did not take */
     uint64_t bytes;                   /* of the object that the call took */
+    char said[16];                    /* the word of a decline, as far as it is known here */
     bool acknowledged, declined;
     bool given;                       /* the call has got the head */
 };
@@ -39,6 +40,9 @@ enum exchange_take answer_take(struct answer *answer, slice bytes) MUST_USE;
 
 /* True if nothing is missing: all bytes have come, or the node has declined. */
 bool answer_is_whole(const struct answer *answer);
+/* True if the node has declined because of an answer of the origin, which other nodes would get, too:
+ * there is no such object, for example. */
+bool answer_is_of_origin(const struct answer *answer);
 /* True if the call has got all that it asked for. */
 bool answer_is_complete(const struct answer *answer);
 

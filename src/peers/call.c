@@ -8,10 +8,11 @@
  *       └──────────────────┴── passed, no, late, or cut, wrong, NO before the HEAD ──> the next
  *                              node, or the origin
  *
- * A node that can't be asked now is waited for, or passed by (turn.c). If an answer is cut, its
- * caller keeps the bytes that came, and asks the origin for the rest, as after a cut by the origin.
- * Only nodes that rank before this node are asked: the owner of a segment asks no peer, and the
- * second in rank asks only the owner.
+ * A node that can't be asked now is waited for, or passed by (turn.c). One that declines because of
+ * an answer of the origin is the last that is asked: the next one would hear the same. If an answer
+ * is cut, its caller keeps the bytes that came, and asks the origin for the rest, as after a cut by
+ * the origin. Only nodes that rank before this node are asked: the owner of a segment asks no peer,
+ * and the second in rank asks only the owner.
  *
  * An acknowledgement must come within PEER_HEAD_MS. An answer that is silent for PEER_SILENT_MS
  * counts as cut, and so does one that is too slow (answer.c).
@@ -168,7 +169,7 @@ static void on_end(void *arg, const struct exchange_end *end)
     } else if (complete || answer->given) {
         finish(question, complete ? OK : ERR_ORIGIN_CUT);
     } else {
-        question->at++;
+        question->at = answer_is_of_origin(answer) ? question->node_count : question->at + 1;
         ask_next(question);
     }
 }

@@ -21,7 +21,8 @@
  *     503   the peer has too much to do, or stops
  *
  * All answers but 200 have x-penstock-peer: no. Their body is a word that says why, as a line of
- * text.
+ * text. After not_found, refused, range and headers, the asker goes to the origin: it has answered
+ * the shared identity, which the next node in rank has, too.
  *
  * GET /peer/hello, with x-penstock-node as above, gets 200 with JSON: {"protocol": [1], "node": ID,
  * "weight": NUMBER, "version": TEXT, "draining": BOOLEAN, "hints": BOOLEAN, "process": TEXT}.

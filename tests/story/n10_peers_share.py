@@ -37,6 +37,15 @@ with Story("n10 nodes share", seconds=240) as story:
         reply = node.get("bucket/behind/size-1000-x", 2**64 - 16, 2**64 - 6)
         story.same("a range behind all objects is refused", (reply.status, reply.code), (416, "InvalidRange"))
 
+    # a key that does not exist: the owner's answer is the last one of a peer
+    missing = [f"bucket/none/{n}" for n in range(12)]
+    origin.tell("match=bucket/none/*", "status=404", "code=NoSuchKey")
+    wrong = [reply for key in missing if (reply := nodes[0].get(key)).status != 404]
+    story.same("a key that does not exist is not found", wrong, [])
+    gets = [origin.counts(key)["get"] for key in missing]
+    story.fact("... by one request of its owner, and one of the node that was asked", max(gets) <= 2 and sum(gets) > len(gets), gets)
+    origin.calm()
+
     # warm: nobody asks anybody
     for node in nodes:
         node.wait_cached(*keys)
