@@ -75,21 +75,20 @@ static void note_refusal(struct fetch *fetch, const struct origin_reply *reply)
 static void on_head(struct origin_call *call, const struct origin_reply *reply)
 {
     struct fetch *fetch = container_of(call, struct fetch, request.call);
-    fetch->request.status = reply->status;
-    if (!good_status(fetch)) {
-        note_refusal(fetch, reply);
-        return;
-    }
     lock(fetch);
-    enum err err = learn_answer(fetch, reply);
+    fetch->request.status = reply->status;
+    bool good = good_status(fetch);
+    enum err err = good ? learn_answer(fetch, reply) : OK;
     if (err) {
         fetch->err = err;
         origin_cancel(call);
-    } else if (!fetch->answered) {
+    } else if (good && !fetch->answered) {
         fetch->answered = true;
         waiters_wake(&fetch->readers.waiters);
     }
     unlock(fetch);
+    if (!good)
+        note_refusal(fetch, reply);
 }
 
 /* Returns the length of the next record. It ends with its group, or with the wanted bytes. */
