@@ -244,8 +244,8 @@ static uint32_t gather(struct bucket *ret, const struct bucket_holds *holds)
 void metric_buckets_expose(struct text *to, const struct bucket_holds *holds)
 {
     static const enum metric_family families_of[] = {
-        F_BUCKET_READS, F_BUCKET_HITS, F_BUCKET_BYTES, F_BUCKET_CACHE_BYTES, F_BUCKET_EVICTED,
-        F_BUCKET_CACHED, F_BUCKET_OBJECTS,
+        F_BUCKET_READS, F_BUCKET_HITS, F_BUCKET_BYTES, F_BUCKET_CACHE_BYTES, F_BUCKET_PEERS_BYTES,
+        F_BUCKET_EVICTED, F_BUCKET_CACHED, F_BUCKET_OBJECTS,
     };
     struct families families = { .count = 0 };
     pthread_once(&once, begin);

@@ -4,7 +4,8 @@
  * A fetch is one request to an origin (fetch.h). A flight is memory for the next bytes of the
  * object, which readers share (flight.h). learn.c reads the response head. The bytes go into one
  * flight after another, until the fetch is over. If the origin cuts the body, the fetch asks again
- * for the bytes after the last one, with If-Match, up to RESTARTS_MAX times without progress.
+ * for the bytes after the last one, with If-Match, up to RESTARTS_MAX times without progress. The
+ * first answer may come from another node of the fleet (peers.h), and then its bytes count apart.
  *
  * Threads: the callbacks of a call come from one origin thread at a time. Only the callbacks use
  * `taken`, `skip` and the text of an error. Only they set `current` and `err`, under the lock, so
@@ -77,6 +78,7 @@ static void on_head(struct origin_call *call, const struct origin_reply *reply)
     struct fetch *fetch = container_of(call, struct fetch, request.call);
     lock(fetch);
     fetch->request.status = reply->status;
+    fetch->request.from_peer = reply->from_peer;
     bool good = good_status(fetch);
     enum err err = good ? learn_answer(fetch, reply) : OK;
     if (err) {
@@ -262,8 +264,12 @@ static void take(struct fetch *fetch, slice bytes)
     check(fetch->next == flight->start + filled && filled + bytes.len <= flight->length);
     memcpy(flight->bytes + filled, bytes.ptr, bytes.len);
     lock(fetch);
-    atomic_store(&flight->filled, filled + bytes.len);
     fetch->next += bytes.len;
+    if (fetch->request.from_peer) {
+        fetch->stream.peer_end = fetch->next;
+        atomic_store(&flight->peer_end, fetch->next);
+    }
+    atomic_store(&flight->filled, filled + bytes.len);    /* after peer_end: readers take no lock */
     fetch->stream.tries = 0;
     tell_readers(flight, filled + bytes.len);
     if (filled + bytes.len == flight->length)
@@ -324,7 +330,7 @@ static enum origin_take on_body(struct origin_call *call, slice bytes)
         }
         consumed += now;
         bytes = slice_from(bytes, now);
-        metric_add(M_CACHE_ORIGIN_BYTES, now);
+        metric_add(M_CACHE_ORIGIN_BYTES, fetch->request.from_peer ? 0 : now);
     }
     return ORIGIN_TAKEN;
 }

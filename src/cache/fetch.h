@@ -102,6 +102,9 @@ struct stream {
     bool pacing;                  /* paused until its fastest reader comes nearer */
     bool outran;                  /* ended because its readers were too far behind */
     uint64_t skip;                /* bytes of this answer that lie before `next` */
+    /* The first byte of the fetch, and the end of those that another node brought. A fetch that was
+     * cut goes on at the origin, so all bytes behind them came from there. */
+    uint64_t first, peer_end;
     size_t taken;                 /* bytes taken before a pause: the origin sends them again */
     unsigned tries;               /* restarts since the last byte */
     struct flight *current;
@@ -146,6 +149,7 @@ struct fetch {
         struct trace trace;       /* of the request that started the fetch */
         int status;               /* of the answer */
         bool at_peers;            /* other nodes were asked before the origin */
+        bool from_peer;           /* the answer is that of another node */
     } request;
     struct admission admission;
     struct stream stream;

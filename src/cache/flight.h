@@ -66,6 +66,8 @@ struct flight {
     struct metadata *metadata;
     uint64_t start, length;       /* its bytes in the object; a unit begins at `start` */
     _Atomic uint64_t filled;      /* number of bytes that are there, from start on */
+    /* The bytes before it came from another node, and the others from the origin. */
+    _Atomic uint64_t peer_end;
     char *bytes;
     size_t slot_bytes;
     bool ahead;                   /* a fetch that was begun ahead of its reader feeds it */

@@ -346,13 +346,14 @@ static enum err decide(struct get *get)
 /* A GET of a huge object must not hold the loop: each 64 units cost a look-up of the index. */
 #define NAMED_UNITS 8192u             /* 1 GiB */
 
-/* Sets the source for X-Cache: all bytes come from the cache, some, or none. Bytes behind the first
+/* Sets the source for X-Cache: all bytes come from the cache, some, or none. Bytes of another node
+ * are as good as the origin's here: the client had to wait for them. Bytes behind the first
  * NAMED_UNITS do not count. */
 static void name_source(struct get *get)
 {
     struct get_answer *answer = &get->answer;
     const struct plan *plan = &get->plan;
-    if (!plan->run.is_cached) {
+    if (plan_run_source(&get->plan).origin_end > plan->pos) {
         answer->source = GET_MISS;
         return;
     }
@@ -492,8 +493,10 @@ enum err get_next(struct get *get, slice *ret)
     if (err)
         return note_wait(get, err);
     *ret = plan->run.bytes;
-    bool is_hit = plan->run.is_cached && !window_brought(plan);
-    *(is_hit ? &get->cost.cache_bytes : &get->cost.origin_bytes) += ret->len;
+    struct run_source source = plan_run_source(plan);
+    get->cost.peers_bytes += source.peer_end - plan->pos;
+    get->cost.origin_bytes += source.origin_end - source.peer_end;
+    get->cost.cache_bytes += plan->pos + ret->len - source.origin_end;
     plan_advance(plan);
     return OK;
 }

@@ -78,7 +78,7 @@ struct get_answer {
 
 /* The cost of a get, for the access line and Server-Timing. Complete when the get is over. */
 struct get_cost {
-    uint64_t cache_bytes, origin_bytes;
+    uint64_t cache_bytes, peers_bytes, origin_bytes;    /* by the source of the bytes */
     uint64_t decided_ns, first_ns;    /* from the start to the decision; to the first byte */
 };
 

@@ -207,6 +207,7 @@ static enum err place_bytes(struct fetch *fetch, const struct facts *facts)
             next = (facts->first + UNIT_BYTES - 1) / UNIT_BYTES * UNIT_BYTES;
         if (fetch->asked.span.suffix && next > facts->end)
             return ERR_ORIGIN_REPLY;
+        fetch->stream.first = next;
         fetch->end = MIN(fetch->asked.span.end, facts->size);
         if (fetch->asked.span.segment) {
             fetch->end = MIN(fetch->end, peers_segment_end(next));

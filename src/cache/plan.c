@@ -108,6 +108,7 @@ static enum err from_flight(struct plan *plan)
         uint64_t bytes = MIN(filled - at, plan->end - plan->pos);
         plan->run.bytes = (slice){ flight->bytes + at, MIN(bytes, (uint64_t)READ_BYTES_MAX) };
         plan->run.is_cached = false;
+        plan->run.peer_end = atomic_load(&flight->peer_end);
         if (slots_scarce(plan->of->flights))
             take_copy(plan);
         return OK;
@@ -341,6 +342,33 @@ enum err plan_pull(struct plan *plan)
         if (err != ERR_MORE)
             return err;
     }
+}
+
+/* True if the fetch has brought this byte. A plan becomes the reader of a fetch only at a byte that
+ * is not cached and that the fetch brings. So this byte and those behind it, which the fetch has
+ * brought since then, are no hits, although they may be in the store by now. */
+static bool brought(const struct fetch *fetch, uint64_t offset)
+{
+    return fetch && fetch->answered && fetch->stream.first <= offset && offset < fetch->next;
+}
+
+struct run_source plan_run_source(struct plan *plan)
+{
+    const struct fetch *fetch = plan->sources.fetch;
+    uint64_t run_end = plan->pos + plan->run.bytes.len;
+    struct run_source source = { plan->run.peer_end, run_end };
+    if (plan->run.is_cached) {
+        source = (struct run_source){ plan->pos, plan->pos };
+        if (fetch || plan->window.count) {    /* a hit needs no lock */
+            flights_lock(plan->of->flights, &plan->of->id);
+            if (!window_brought(plan, &source) && brought(fetch, plan->pos))
+                source = (struct run_source){ fetch->stream.peer_end, fetch->next };
+            flights_unlock(plan->of->flights, &plan->of->id);
+        }
+    }
+    source.origin_end = MIN(MAX(source.origin_end, plan->pos), run_end);
+    source.peer_end = MIN(MAX(source.peer_end, plan->pos), source.origin_end);
+    return source;
 }
 
 void plan_advance(struct plan *plan)

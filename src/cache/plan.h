@@ -49,6 +49,7 @@ struct sources {
 struct run {
     slice bytes;
     bool is_cached;               /* they came from the store */
+    uint64_t peer_end;            /* otherwise: as that of their flight */
     struct object_bytes held;     /* holds them, if they came from the store */
     char *copy;                   /* holds them, if slots or read buffers were scarce */
 };
@@ -96,6 +97,14 @@ void plan_begin(struct plan *plan, struct metadata *metadata, uint64_t first, ui
 /* Sets `run` to the bytes at pos. Returns OK, ERR_WAIT (changed() will be called), ERR_CHANGED (the
  * origin has another version), or the reason why there are no bytes. */
 enum err plan_pull(struct plan *plan) MUST_USE;
+/* Says where the bytes of the run came from, by offsets in the object: those before peer_end came
+ * from another node, those from there to origin_end from the origin, and the others from the cache.
+ * Bytes that the plan itself fetched are no bytes of the cache, although the run may come from the
+ * store. To be called before plan_advance. */
+struct run_source {
+    uint64_t peer_end, origin_end;
+};
+struct run_source plan_run_source(struct plan *plan);
 /* The run was handed out: the plan goes on behind it, and may read ahead. The bytes of the run stay
  * valid until the next plan_pull or plan_let_go. */
 void plan_advance(struct plan *plan);

@@ -204,6 +204,7 @@ static void leave_if_over(struct plan *plan, struct window_span *span)
         return;
     if (fetch->err && fetch->err != ERR_CANCELED)
         plan->window.fetches_max /= 2;
+    span->peer_end = fetch->stream.peer_end;
     fetch_leave(&span->fetch);
 }
 
@@ -288,15 +289,18 @@ void window_close(struct plan *plan)
     *window = (struct window){ 0 };
 }
 
-bool window_brought(struct plan *plan)
+bool window_brought(struct plan *plan, struct run_source *ret)
 {
     struct window *window = &plan->window;
     for (unsigned i = 0; i < window->count; i++) {
         const struct window_span *span = span_at(window, i);
         if (plan->pos < span->first)
             return false;
-        if (plan->pos < span->end)
+        if (plan->pos < span->end) {
+            uint64_t peer_end = span->fetch ? span->fetch->stream.peer_end : span->peer_end;
+            *ret = (struct run_source){ peer_end, span->end };
             return true;
+        }
     }
     return false;
 }

@@ -15,11 +15,13 @@
 
 struct fetch;
 struct plan;
+struct run_source;
 
 /* Bytes that the plan fetches ahead of its reader. */
 struct window_span {
     uint64_t first, end;
     struct fetch *fetch;          /* the plan is its reader; NULL: it is over, or has failed */
+    uint64_t peer_end;            /* as that of the fetch, once it is over */
 };
 
 struct window {
@@ -47,8 +49,8 @@ void window_go_on(struct plan *plan, unsigned fetches_max, uint64_t ahead);
 void window_detach(struct plan *plan);
 void window_close(struct plan *plan);    /* leaves all fetches */
 
-/* True if the plan itself fetched the byte at its position: then the byte is no cache hit, although
- * it comes from the store. Needs no lock. */
-bool window_brought(struct plan *plan);
+/* True if the window fetched the byte at the plan's position: then the byte is no cache hit,
+ * although it comes from the store. *ret then says where the bytes of its span came from. */
+bool window_brought(struct plan *plan, struct run_source *ret);
 
 #endif

@@ -114,9 +114,12 @@ static void print_sums(const json_t *report, struct arena *keep)
     slice why = show_text(keep, member(report, "why"));
     printf("%.*s%s%.*s: %.*s\n", SLICE_ARG(state), why.len ? ": " : "", SLICE_ARG(why),
            SLICE_ARG(job_progress(report, keep)));
-    printf("%" PRIu64 " in the cache before, %" PRIu64 " fetched (%.*s from the origin), %" PRIu64
-           " failed\n", lines_number(report, "hits"), lines_number(report, "fetched"),
-           SLICE_ARG(show_bytes(keep, lines_number(report, "origin_bytes"))),
+    uint64_t peers = lines_number(report, "peers_bytes");
+    slice more = peers ? arena_printf(keep, ", %.*s from other nodes",
+                                      SLICE_ARG(show_bytes(keep, peers))) : S("");
+    printf("%" PRIu64 " in the cache before, %" PRIu64 " fetched (%.*s from the origin%.*s), "
+           "%" PRIu64 " failed\n", lines_number(report, "hits"), lines_number(report, "fetched"),
+           SLICE_ARG(show_bytes(keep, lines_number(report, "origin_bytes"))), SLICE_ARG(more),
            lines_number(report, "failed"));
     if (slice_eq(member(report, "mode"), S("follow")))
         print_readers(report, keep);

@@ -18,12 +18,14 @@ struct gains gains_now(void)
                     metric_read(M_CACHE_STALE_IF_ERROR) +
                     metric_read(M_CACHE_REVALIDATED) + metric_read(M_FILL_ITEMS_HIT);
     uint64_t filled = metric_read(M_FILL_BYTES), here = metric_read(M_FILL_FROM_CACHE);
+    uint64_t peers = metric_read(M_FILL_FROM_PEERS);
     return (struct gains){ {
         [GAIN_HITS] = hits,
         [GAIN_READS] = hits + metric_read(M_CACHE_PARTIAL) + metric_read(M_CACHE_MISS) +
                        metric_read(M_FILL_ITEMS_MISS),
         [GAIN_CACHE_BYTES] = metric_read(M_FRONT_FROM_CACHE) + here,
-        [GAIN_ORIGIN_BYTES] = metric_read(M_FRONT_FROM_ORIGIN) + filled - MIN(filled, here),
+        [GAIN_PEERS_BYTES] = metric_read(M_FRONT_FROM_PEERS) + peers,
+        [GAIN_ORIGIN_BYTES] = metric_read(M_FRONT_FROM_ORIGIN) + filled - MIN(filled, here + peers),
         [GAIN_GIVEN_BYTES] = metric_read(M_FRONT_SENT) + filled,
         [GAIN_FETCHED_BYTES] = metric_read(M_ORIGIN_BYTES_IN),
     } };

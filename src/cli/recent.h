@@ -14,7 +14,8 @@
 enum gain {
     GAIN_HITS,             /* reads whose bytes were all in the cache */
     GAIN_READS,            /* all reads that were answered */
-    GAIN_CACHE_BYTES,      /* bytes of these answers that came from the cache ... */
+    GAIN_CACHE_BYTES,      /* bytes of these answers that came from the cache, ... */
+    GAIN_PEERS_BYTES,      /* ... from other nodes, ... */
     GAIN_ORIGIN_BYTES,     /* ... and from origins */
     GAIN_GIVEN_BYTES,      /* all bytes to clients, by any operation */
     GAIN_FETCHED_BYTES,    /* all bytes from origins */

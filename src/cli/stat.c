@@ -137,6 +137,7 @@ static void print_works(struct arena *keep, json_t *root)
 static void print_hits(struct arena *keep, const char *title, json_t *gains, slice when)
 {
     slice given = show_bytes(keep, (uint64_t)(number_of(gains, "cache_bytes") +
+                                              number_of(gains, "peers_bytes") +
                                               number_of(gains, "origin_bytes")));
     printf("%-10s ", title);
     print_line(keep, gains, "{hit_ratio} of {reads} reads, {byte_hit_ratio} of ");
@@ -229,8 +230,8 @@ static void print_answers_first(struct arena *keep, json_t *root)
     if (number_of(root, "fill.sessions") || number_of(root, "fill.lists"))
         print_line(keep, root, "fills      {fill.sessions} sessions now; since the start "
                                "{fill.lists} fills and prefetches: {fill.items.hit} items from "
-                               "the cache, {fill.items.miss} from origins, {fill.filled_bytes} "
-                               "in all\n");
+                               "the cache, {fill.items.miss} fetched, {fill.filled_bytes} in "
+                               "all\n");
     print_peers(keep, root);
     json_array_foreach(find(root, "origins"), index, origin)
         print_line(keep, origin, "origin     {name}, {url}: {state}, last answer {last_answer}, "

@@ -37,8 +37,8 @@ static void add_counters(struct status_document *to)
 static void add_gains(struct status_document *to, struct arena *keep, const char *path,
                       const struct gains *gains, double dollars)
 {
-    static const char *const names[] = { "hits", "reads", "cache_bytes", "origin_bytes",
-                                         "given_bytes", "fetched_bytes" };
+    static const char *const names[] = { "hits", "reads", "cache_bytes", "peers_bytes",
+                                         "origin_bytes", "given_bytes", "fetched_bytes" };
     static_assert(countof(names) == GAIN_COUNT, "a name for each");
     const uint64_t *of = gains->of;
     uint64_t saved = of[GAIN_GIVEN_BYTES] - MIN(of[GAIN_GIVEN_BYTES], of[GAIN_FETCHED_BYTES]);
@@ -48,7 +48,7 @@ static void add_gains(struct status_document *to, struct arena *keep, const char
     document_ratio(to, arena_printf(keep, "%s.hit_ratio", path).ptr, of[GAIN_HITS],
                    of[GAIN_READS]);
     document_ratio(to, arena_printf(keep, "%s.byte_hit_ratio", path).ptr, of[GAIN_CACHE_BYTES],
-                   of[GAIN_CACHE_BYTES] + of[GAIN_ORIGIN_BYTES]);
+                   of[GAIN_CACHE_BYTES] + of[GAIN_PEERS_BYTES] + of[GAIN_ORIGIN_BYTES]);
     if (dollars > 0)
         document_real(to, arena_printf(keep, "%s.saved_dollars", path).ptr,
                       (double)saved / 1e9 * dollars);

@@ -24,6 +24,7 @@ static void add_job_sums(struct status_document *to, const struct job_file *file
     } rows[] = {
         { "jobs.objects", sums->objects, false }, { "jobs.bytes", sums->bytes, false },
         { "jobs.hits", sums->hits, false },       { "jobs.fetched", sums->fetched, false },
+        { "jobs.peers_bytes", sums->peers_bytes, false },
         { "jobs.origin_bytes", sums->origin_bytes, false },
         { "jobs.not_kept", sums->not_kept, false }, { "jobs.failed", sums->failed, false },
         { "jobs.skipped", sums->skipped, file->spec.mode != JOB_FOLLOW },

@@ -79,6 +79,7 @@ void access_line_write(const struct call *call, const struct http_outcome *outco
     add_word(&line, S(" cache="), slice_of(access->cache_result));
     add_number(&line, S(" sent="), outcome->body_bytes_sent);
     add_number(&line, S(" from_cache="), access->cost.cache_bytes);
+    add_number(&line, S(" from_peers="), access->cost.peers_bytes);
     add_number(&line, S(" from_origin="), access->cost.origin_bytes);
     add_number(&line, S(" decided_us="), access->cost.decided_ns / 1000);
     add_number(&line, S(" first_us="), access->cost.first_ns / 1000);

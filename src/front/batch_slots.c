@@ -27,6 +27,7 @@ void slot_get_end(struct call *call, struct get **get)
         return;
     const struct get_cost *cost = get_cost(*get);
     call->access.cost.cache_bytes += cost->cache_bytes;
+    call->access.cost.peers_bytes += cost->peers_bytes;
     call->access.cost.origin_bytes += cost->origin_bytes;
     get_end(get);
 }

@@ -139,17 +139,20 @@ static enum metric class_of(int status)
          : status >= 300 ? M_RES_3XX : M_RES_2XX;
 }
 
-/* Counts the bytes of objects that the client got. The origin gave these bytes, now or earlier. So
+/* Counts the bytes of objects that the client got. An origin gave these bytes, now or earlier. So
  * their bucket exists, as metric_bucket requires. */
 static void count_bytes(slice bucket, const struct get_cost *cost)
 {
     metric_add(M_FRONT_FROM_CACHE, cost->cache_bytes);
+    metric_add(M_FRONT_FROM_PEERS, cost->peers_bytes);
     metric_add(M_FRONT_FROM_ORIGIN, cost->origin_bytes);
-    if (cost->cache_bytes + cost->origin_bytes == 0)
+    uint64_t all = cost->cache_bytes + cost->peers_bytes + cost->origin_bytes;
+    if (all == 0)
         return;
     uint32_t number = metric_bucket(bucket);
-    metric_bucket_add(number, BUCKET_BYTES, cost->cache_bytes + cost->origin_bytes);
+    metric_bucket_add(number, BUCKET_BYTES, all);
     metric_bucket_add(number, BUCKET_CACHE_BYTES, cost->cache_bytes);
+    metric_bucket_add(number, BUCKET_PEERS_BYTES, cost->peers_bytes);
 }
 
 static void ended(void *arg, const struct http_outcome *outcome)

@@ -79,8 +79,9 @@ static void add_failures(struct text *to, const struct job_file *file)
 static void add_sums(struct text *to, const struct job_sums *sums)
 {
     text_printf(to, ",\"objects\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"hits\":%" PRIu64
-                ",\"fetched\":%" PRIu64 ",\"origin_bytes\":%" PRIu64 ",\"not_kept\":%" PRIu64
-                ",\"failed\":%" PRIu64, sums->objects, sums->bytes, sums->hits, sums->fetched,
+                ",\"fetched\":%" PRIu64 ",\"peers_bytes\":%" PRIu64
+                ",\"origin_bytes\":%" PRIu64 ",\"not_kept\":%" PRIu64 ",\"failed\":%" PRIu64,
+                sums->objects, sums->bytes, sums->hits, sums->fetched, sums->peers_bytes,
                 sums->origin_bytes, sums->not_kept, sums->failed);
 }
 

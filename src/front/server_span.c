@@ -80,6 +80,8 @@ void server_span_end(struct call *call, const struct http_outcome *outcome)
         span_text(span, "penstock.cache", slice_of(access->cache_result));
     if (access->cost.cache_bytes)
         span_number(span, "penstock.cache_bytes", access->cost.cache_bytes);
+    if (access->cost.peers_bytes)
+        span_number(span, "penstock.peers_bytes", access->cost.peers_bytes);
     if (access->cost.origin_bytes)
         span_number(span, "penstock.origin_bytes", access->cost.origin_bytes);
     span->failed = outcome->status >= 500 || !outcome->complete;

@@ -183,7 +183,7 @@ enum job_item_phase {
 };
 
 struct job_item_result {
-    uint64_t bytes, origin_bytes;
+    uint64_t bytes, peers_bytes, origin_bytes;
     bool fetched, not_kept;             /* fetched: some bytes were missing when the item began */
     bool skipped;                     /* of JOB_FOLLOW: nobody is expected to read it any more */
     enum err err;                     /* OK: the item did not fail */

@@ -5,7 +5,7 @@
  *     └── an outage ───┘
  *
  * If the cached copy is fresh and complete, no byte is read. Otherwise a get reads the bytes and
- * drops them: a flight stores them (cache/flight.h). If bytes of an item came from the origin, the
+ * drops them: a flight stores them (cache/flight.h). If bytes of an item had to be fetched, the
  * item is done when the store has all its bytes on the disk, or when no fetch of the object is
  * left. So a kill -9 loses no item that counts as done, and the job knows whether the cache keeps
  * the objects that it brings. Threads: the thread `jobs`. */
@@ -178,13 +178,15 @@ static bool is_here(struct job_item *job_item, const struct get_answer *answer)
 
 static void end_range(struct job_item *job_item)
 {
-    uint64_t origin_bytes = get_cost(job_item->get)->origin_bytes;
+    struct get_cost cost = *get_cost(job_item->get);
     job_item->result.bytes += job_item->want;
-    job_item->result.fetched |= origin_bytes > 0;
-    /* If even the metadata was missing, the origin has just sent all bytes. The get's own number
-     * may be too low: a byte that was stored before this thread read it counts as one of the
-     * cache. */
-    job_item->result.origin_bytes += job_item->unknown ? job_item->want : origin_bytes;
+    job_item->result.fetched |= cost.peers_bytes + cost.origin_bytes > 0;
+    /* If even the metadata was missing, all bytes were fetched just now. Those that the get found
+     * in the cache came by a fetch of another request, and count as the origin's. */
+    if (job_item->unknown)
+        cost.origin_bytes = job_item->want - MIN(cost.peers_bytes, job_item->want);
+    job_item->result.peers_bytes += cost.peers_bytes;
+    job_item->result.origin_bytes += cost.origin_bytes;
     end_get(job_item);
     if (++job_item->range < range_count(job_item)) {
         begin_range(job_item);
@@ -247,6 +249,7 @@ static void move(struct job_item *job_item)
         if (err == ERR_WAIT)
             return;
         if (err) {
+            job_item->result.peers_bytes += get_cost(job_item->get)->peers_bytes;
             job_item->result.origin_bytes += get_cost(job_item->get)->origin_bytes;
             rest(job_item, err, 0);
             return;

@@ -15,6 +15,7 @@
 #define VERSION 1u
 #define FOLLOW_VERSION 2u             /* of JOB_FOLLOW: a Penstock that knows only version 1 leaves
                                        * such a job alone */
+#define PEERS_VERSION 3u              /* of a job that has bytes of other nodes; of any mode */
 #define NAME_BYTES_MAX 4096u          /* limit of each text, except keys */
 
 struct state_head {
@@ -27,8 +28,11 @@ struct state_head {
     uint64_t block;
     uint32_t row, ranges, failures, zero;
 };
-struct follow_row {                   /* behind the head, in FOLLOW_VERSION */
+struct follow_row {                   /* behind the head, from FOLLOW_VERSION on */
     uint64_t window, skipped, read, unread_bytes;
+};
+struct peers_row {                    /* behind that, from PEERS_VERSION on */
+    uint64_t bytes;
 };
 struct range_row {
     uint64_t kind, first, last, suffix;
@@ -42,6 +46,7 @@ struct item_row {
 };
 static_assert(sizeof(struct state_head) == 128, "on disk");
 static_assert(sizeof(struct follow_row) == 32, "on disk");
+static_assert(sizeof(struct peers_row) == 8, "on disk");
 static_assert(sizeof(struct range_row) == 32, "on disk");
 static_assert(sizeof(struct block_head) == 16, "on disk");
 static_assert(sizeof(struct item_row) == 24, "on disk");
@@ -107,12 +112,17 @@ static bool take_text(slice *rest, size_t most, slice *ret)
 
 /* ---- the state ---- */
 
+static uint32_t version_of(const struct job_file *file)
+{
+    return file->sums.peers_bytes ? PEERS_VERSION
+         : file->spec.mode == JOB_FOLLOW ? FOLLOW_VERSION : VERSION;
+}
+
 static struct state_head head_of(const struct job_file *file)
 {
     const struct job_sums *sums = &file->sums;
     return (struct state_head){
-        .magic = STATE_MAGIC, .id = file->id,
-        .version = file->spec.mode == JOB_FOLLOW ? FOLLOW_VERSION : VERSION,
+        .magic = STATE_MAGIC, .id = file->id, .version = version_of(file),
         .began_s = file->began_s, .ended_s = file->ended_s, .state = file->state,
         .by_list = file->spec.by_list, .listed = file->spec.listed,
         .objects = sums->objects, .bytes = sums->bytes, .hits = sums->hits,
@@ -127,9 +137,13 @@ slice job_file_encode(const struct job_file *file, struct arena *keep)
     struct text text = text_in(keep);
     check(file->spec.range_count <= JOB_RANGES_MAX && file->failure_count <= JOB_FAILURES_MAX);
     text_add(&text, (slice){ (char *)&head, sizeof(head) });
-    if (file->spec.mode == JOB_FOLLOW) {
+    if (head.version >= FOLLOW_VERSION) {
         struct follow_row row = { file->spec.window, file->sums.skipped, file->readers.read,
                                   file->readers.unread_bytes };
+        text_add(&text, (slice){ (char *)&row, sizeof(row) });
+    }
+    if (head.version >= PEERS_VERSION) {
+        struct peers_row row = { file->sums.peers_bytes };
         text_add(&text, (slice){ (char *)&row, sizeof(row) });
     }
     for (size_t i = 0; i < file->spec.range_count; i++) {
@@ -159,12 +173,26 @@ static bool is_possible(const struct state_head *head)
            head->failures <= JOB_FAILURES_MAX && !head->zero && head->block <= INT64_MAX;
 }
 
+static bool take_peers(slice *rest, uint32_t version, struct job_file *file)
+{
+    struct peers_row row = { 0 };
+    if (version >= PEERS_VERSION && !take(rest, &row, sizeof(row)))
+        return false;
+    file->sums.peers_bytes = row.bytes;
+    return true;
+}
+
+/* From PEERS_VERSION on, the row of a job that does not follow has no window. */
 static bool take_follow(slice *rest, uint32_t version, struct job_file *file)
 {
     struct follow_row row;
-    if (version != FOLLOW_VERSION)
+    if (version < FOLLOW_VERSION)
         return true;
-    if (!take(rest, &row, sizeof(row)) || !row.window || !file->spec.by_list)
+    if (!take(rest, &row, sizeof(row)))
+        return false;
+    if (version >= PEERS_VERSION && !row.window)
+        return true;
+    if (!row.window || !file->spec.by_list)
         return false;
     file->spec.mode = JOB_FOLLOW;
     file->spec.window = row.window;
@@ -219,7 +247,7 @@ enum err job_file_decode(slice bytes, struct arena *keep, struct job_file *ret)
     bool whole = crc == crc32c(0, rest.ptr, rest.len);
     if (!whole || !take(&rest, &head, sizeof(head)))
         return ERR_GONE;
-    if (head.magic == STATE_MAGIC && head.version > FOLLOW_VERSION)
+    if (head.magic == STATE_MAGIC && head.version > PEERS_VERSION)
         return ERR_FORMAT;
     if (!is_possible(&head))
         return ERR_GONE;
@@ -228,12 +256,13 @@ enum err job_file_decode(slice bytes, struct arena *keep, struct job_file *ret)
         .state = (enum job_state)head.state,
         .spec = { .by_list = head.by_list, .listed = head.listed, .range_count = head.ranges },
         .sums = { head.objects, head.bytes, head.hits, head.fetched, head.origin_bytes,
-                  head.not_kept, head.failed, 0 },
+                  head.not_kept, head.failed, 0, 0 },
         .cursor = { .block = head.block, .row = head.row },
         .failures = arena_alloc(keep, (head.failures + 1) * sizeof(*ret->failures)),
         .failure_count = head.failures };
-    bool good = take_follow(&rest, head.version, ret) && take_ranges(&rest, &ret->spec) &&
-                take_texts(&rest, ret) && take_failures(&rest, ret) && !rest.len;
+    bool good = take_follow(&rest, head.version, ret) && take_peers(&rest, head.version, ret) &&
+                take_ranges(&rest, &ret->spec) && take_texts(&rest, ret) &&
+                take_failures(&rest, ret) && !rest.len;
     return good ? OK : ERR_GONE;
 }
 

@@ -54,10 +54,11 @@ const char *job_mode_name(enum job_mode mode);       /* "warm", "follow" */
 struct job_sums {
     uint64_t objects, bytes;          /* of hits and fetched items: the bytes that were wanted */
     uint64_t hits;                    /* all bytes were in the cache already */
-    uint64_t fetched, origin_bytes;   /* items with bytes from the origin; these bytes */
+    uint64_t fetched, origin_bytes;   /* items that lacked bytes; those that the origin sent */
     uint64_t not_kept;                  /* of the fetched items: the cache did not keep all bytes */
     uint64_t failed;
     uint64_t skipped;                 /* of JOB_FOLLOW: nobody is expected to read them any more */
+    uint64_t peers_bytes;             /* bytes of fetched items that other nodes sent */
 };
 
 /* Of JOB_FOLLOW: what its readers did with the items. */

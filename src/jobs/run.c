@@ -186,6 +186,7 @@ static void add_sums(struct job_sums *sums, const struct job_item_result *result
     sums->bytes += result->err ? 0 : result->bytes;
     sums->hits += !result->err && !result->fetched && !result->skipped;
     sums->fetched += !result->err && result->fetched;
+    sums->peers_bytes += result->peers_bytes;
     sums->origin_bytes += result->origin_bytes;
     sums->not_kept += result->not_kept;
     sums->failed += result->err != OK;
@@ -247,10 +248,11 @@ static void log_end(const struct job *job)
     const struct job_sums *sums = &job->report.settled;
     struct arena keep = { 0 };
     log_info("job_ended", "job=%016" PRIx64 " state=%s objects=%" PRIu64 " bytes=%" PRIu64
-             " hits=%" PRIu64 " fetched=%" PRIu64 " origin_bytes=%" PRIu64 " not_kept=%" PRIu64
-             " failed=%" PRIu64 " why=\"%.*s\"", job->id, job_state_name(job->report.state),
-             sums->objects, sums->bytes, sums->hits, sums->fetched, sums->origin_bytes,
-             sums->not_kept, sums->failed, SLICE_ARG(log_sentence(&keep, job->report.why)));
+             " hits=%" PRIu64 " fetched=%" PRIu64 " peers_bytes=%" PRIu64
+             " origin_bytes=%" PRIu64 " not_kept=%" PRIu64 " failed=%" PRIu64 " why=\"%.*s\"",
+             job->id, job_state_name(job->report.state), sums->objects, sums->bytes, sums->hits,
+             sums->fetched, sums->peers_bytes, sums->origin_bytes, sums->not_kept, sums->failed,
+             SLICE_ARG(log_sentence(&keep, job->report.why)));
     arena_free(&keep);
 }
 

@@ -48,13 +48,16 @@ static enum err put(struct run *run, slice bytes)
 static void count(const struct run *run)
 {
     const struct fill *fill = run->share->fill;
-    uint64_t cache_bytes = fill->buffer ? get_cost(run->get)->cache_bytes : 0;
+    const struct get_cost *cost = get_cost(run->get);
+    uint64_t cache_bytes = fill->buffer ? cost->cache_bytes : 0;
     uint32_t number = metric_bucket(fill->message->bucket);
     metric_add(M_FILL_FROM_CACHE, cache_bytes);
+    metric_add(M_FILL_FROM_PEERS, cost->peers_bytes);
     metric_bucket_add(number, BUCKET_READS, 1);
     metric_bucket_add(number, BUCKET_HITS, run->result->hit);
     metric_bucket_add(number, BUCKET_BYTES, run->at);
     metric_bucket_add(number, BUCKET_CACHE_BYTES, cache_bytes);
+    metric_bucket_add(number, BUCKET_PEERS_BYTES, cost->peers_bytes);
 }
 
 static void finish(struct run *run, enum err err)
@@ -64,7 +67,8 @@ static void finish(struct run *run, enum err err)
     check(err != ERR_WAIT && share->left > 0);
     run->result->err = err;
     run->result->bytes = err ? 0 : run->at;
-    run->result->hit = run->get && !get_cost(run->get)->origin_bytes;
+    const struct get_cost *cost = run->get ? get_cost(run->get) : NULL;
+    run->result->hit = cost && !cost->peers_bytes && !cost->origin_bytes;
     if (run->get && !err)
         count(run);
     if (err && !fill->message->skip)

@@ -77,7 +77,7 @@ with Story("b20 stat says whether the service works, and whether it is worth it"
                                         - before["fill"]["items"]["hit"]), (1, 99))
     shown = stat("--admin-listen", address)[1]
     head = shown.partition("\n\n")[0]
-    story.fact("people see it", "fills      1 sessions" in head and "100 items from the cache, 98 from origins" in head, head)
+    story.fact("people see it", "fills      1 sessions" in head and "100 items from the cache, 98 fetched" in head, head)
     story.fact("... and what was saved, and evictions, and the origin", re.search(
         r"saved +[0-9.]+ MiB not fetched.*\$0\.0", head) and "0 extents evicted" in head
                and re.search(r"origin +default, http.*: answers", head), head)

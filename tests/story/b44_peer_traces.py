@@ -41,6 +41,8 @@ with Story("b44 traces go through peers") as story:
     request, answer = of[SERVER, "GET GetObject"], of[SERVER, "GET Segment"]
     question, call = of[CLIENT, "GET Segment"], of[CLIENT, "GET GetObject"]
     story.same("the request's parent is the client's span", request.parent, ids.span)
+    story.same("... and it says that the bytes are the other node's", [request.of.get(f"penstock.{what}") for what in ("cache", "cache_bytes", "peers_bytes", "origin_bytes")],
+               ["MISS", None, "1000", None])
     story.same("the question is a child of the request", question.parent, request.id)
     story.same("the parent of the peer's answer is the question", answer.parent, question.id)
     story.same("the parent of its call to the origin is that answer", call.parent, answer.id)

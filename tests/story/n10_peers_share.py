@@ -21,6 +21,7 @@ with Story("n10 nodes share", seconds=240) as story:
     keys = [*SMALL, LARGE]
     once, segments = sum(map(size_of, keys)), sum(-(-size_of(key) // SEGMENT) for key in keys)
     origin.reset()
+    sources = [Sources(node) for node in nodes]
     wrong = sum(together(*[lambda n=n, i=i: read_all(n, keys, 15 * i) for i, n in enumerate(nodes)]), [])
     story.same("all bytes are right", wrong[:3], [])
     counts = origin.counts()["keys"]
@@ -34,6 +35,13 @@ with Story("n10 nodes share", seconds=240) as story:
     story.fact("the origin gave one copy", moved <= 1.02 * once + late * SEGMENT, f"{moved} of {once} bytes, {late} late answers")
     story.fact("... by one request for each segment, as one node would ask", gets + heads <= 1.1 * segments + 3 * late,
                f"{gets} GETs and {heads} HEADs of {segments}, {late} late answers")
+
+    # where the bytes came from that the clients of each node got
+    came = [source.since(once) for source in sources]
+    story.same("each node counts all bytes that its clients got", [sum(c.get(name, 0) for name in ("cache", "peers", "origin")) for c in came], 4 * [once])
+    sent = [source.since(0, c["peers"])["peers sent"] for source, c in zip(sources, came)]
+    story.fact("... those from peers apart", all(c["peers"] <= s for c, s in zip(came, sent)), (came, sent))
+    story.in_time("... and each byte that came was for a client", [c["peers"] for c in came] == sent, (came, sent))
 
     # a range that begins in the last segment of all offsets
     for node in nodes[:2]:

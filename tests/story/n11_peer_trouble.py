@@ -46,6 +46,7 @@ class Trouble:
         before = {name: self.count(name) for name in ("asked", "failed", "passed", "bad")}
         asked, slowest, wrong = len(self.peer.questions), [0.0], []
         was = {key: self.origin.counts(key)["bytes"] for key in keys}
+        sources = Sources(self.server)
 
         def loop(some):
             for key in some:
@@ -61,6 +62,9 @@ class Trouble:
         cost.update(questions=len(self.peer.questions) - asked, slowest=max(slowest), away=self.server.metric("penstock_peers") == 0,
                     origin=[self.origin.counts(key)["bytes"] - was[key] for key in keys])
         self.story.note(f"{text}: {cost}")
+        came, at_origin = sources.since(SIZE * len(keys)), sum(cost["origin"])
+        self.story.same(f"{text}: each byte counts where it came from", [came.get(name, 0) for name in ("cache", "origin", "peers")],
+                        [UNIT * len(keys), at_origin, (SIZE - UNIT) * len(keys) - at_origin])
         return cost
 
 

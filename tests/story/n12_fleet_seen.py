@@ -1,8 +1,11 @@
 """Operators make certificates, and see the fleet: keygen, `penstock peers`, metrics, the page, and the owner in explain."""
 import stat
 
+import batches
 from chromium import *
-from peering import FLEET, Fleet, Peer
+from filler import Filler, Memory
+from jobs import Jobs
+from peering import FLEET, Fleet, Peer, Sources
 
 KEYS = [f"bucket/size-{20_000 + n}-{n}" for n in range(40)]
 TWO = f"bucket/two/size-{12 * MIB}-x"
@@ -104,6 +107,57 @@ def peers(node, *args):
     return run([PENSTOCK, "peers", "--url", f"http://127.0.0.1:{node.admin_port}", *args], NO_FILE)
 
 
+def size_of(key):
+    return int(key.split("-")[1])
+
+
+def batch(node, names):
+    check(all(item.status == 200 for item in batches.frames(node.client, "bucket", names)), names)
+
+
+def fill(node, names):
+    memory, filler = Memory(MIB), Filler(node.settings["fill_socket"])
+    reply = filler.fill(filler.register(memory)["buffer"], "bucket", [[name, 0, -1, i * 64 * KIB] for i, name in enumerate(names)])
+    check(reply["ok"], reply)
+    filler.close()
+
+
+def counted_apart(story, node, replies, came, owned):
+    """Bytes of peers are none of the origin's, wherever an operator looks. `came`: the counters of a cold read of all keys, of
+    which the node owns so many bytes."""
+    size = sum(map(size_of, replies))
+    story.in_time("a cold read: the origin sends what the node owns, and no other byte", came.get("origin sent") == owned, (came, owned))
+    story.same("... each byte counts where it came from", came, {"origin": came["origin sent"], "origin sent": came["origin sent"],
+               "fetched": came["origin sent"], "peers": came["peers sent"], "peers sent": size - came["origin sent"]})
+    story.same("... which X-Cache calls a miss", {reply.cache for reply in replies.values()}, {"miss"})
+    ids = {reply.headers["x-amz-request-id"] for reply in replies.values()}
+    lines = wait_for("all have their lines", lambda: len(found := [line for line in map(json.loads, node.log().splitlines())
+                                                                  if line["event"] == "request" and line["id"] in ids]) == len(ids) and found)
+    facts = [[line[f"from_{source}"] for source in ("cache", "peers", "origin")] for line in lines]
+    story.same("... in access lines, too", [sum(column) for column in zip(*facts)], [0, came["peers"], came["origin"]])
+
+    keys = [f"bucket/more/size-{30_000 + n}-{n}" for n in range(40)]
+    for what, some, read, peers, origin in (("a batch", keys[:10], batch, "peers", "origin"), ("a fill", keys[10:20], fill, "fills", None)):
+        sources = Sources(node)
+        read(node, [key.partition("/")[2] for key in some])
+        wanted = sum(map(size_of, some))
+        came = sources.since(wanted if origin else 0, wanted)
+        sent = came.get("origin sent", 0)
+        want = {peers: came["peers sent"], "peers sent": wanted - sent, origin: sent, "origin sent": sent, "fetched": sent}
+        story.same(f"{what}: each byte counts where it came from", came, {name: count for name, count in want.items() if name and count})
+    sources = Sources(node)
+    report = Jobs(node.client, "bucket").run(keys=[{"key": key.partition("/")[2]} for key in keys[20:]])
+    came = sources.since(0, sum(map(size_of, keys[20:])))
+    story.same("a job reports them", (report["state"], report["bytes"], report["peers_bytes"], report["origin_bytes"]),
+               ("done", sum(map(size_of, keys[20:])), came["peers sent"], came.get("origin sent", 0)))
+
+    worth, gained = status_of(node)["worth"]["all"], Sources.counts(node)
+    filled = node.metric("penstock_fill_bytes_total") - node.metric("penstock_fill_cache_bytes_total") - gained["fills"]
+    story.same("the status has them", (worth["peers_bytes"], worth["origin_bytes"]), (gained["peers"] + gained["fills"], gained["origin"] + filled))
+    story.same("... and saved is what clients got and the origin did not send", (worth["saved_bytes"], worth["fetched_bytes"]),
+               (worth["given_bytes"] - gained["origin sent"], gained["origin sent"]))
+
+
 def explain(node, key, **query):
     return json.loads(node.ask("GET", key, query=[("penstock-explain", ""), *query.items()]).body)["peers"]
 
@@ -121,6 +175,8 @@ with Story("n12 the fleet as operators see it", seconds=120) as story:
     weights, nodes = (100, 300, 100), []
     for i, address in enumerate(addresses):
         mine = {**settings, "peer_listen": address, "peer_weight": weights[i]}
+        if i == 0:
+            mine["fill_socket"] = story.path("fill.sock")
         if i == 2:    # it trusts the fleet, which does not trust it
             mine["peer_tls_cert_file"] = story.path("other/node.pem")
         nodes.append(story.penstock(origin=origin.url, cache_dir=story.path(f"cache-{i}"), **mine))
@@ -161,9 +217,11 @@ with Story("n12 the fleet as operators see it", seconds=120) as story:
     told = {key: explain(a, key) for key in KEYS}
     story.same("who is not asked", {key for key in KEYS if not told[key]["asked"]}, set(mine))
     story.fact("... and why", all("this node is the owner" in told[key]["why"] for key in mine), told)
-    asked = a.metric("penstock_peers_asked_total")
-    for key in KEYS:
-        story.bytes(f"{key} is read", a.get(key), key, 0, int(key.split("-")[1]))
+    asked, sources = a.metric("penstock_peers_asked_total"), Sources(a)
+    replies = {key: a.get(key) for key in KEYS}
+    came = sources.since(*2 * [sum(map(size_of, KEYS))])
+    for key, reply in replies.items():
+        story.bytes(f"{key} is read", reply, key, 0, size_of(key))
     story.same("what explain said is what happened", a.metric("penstock_peers_asked_total") - asked, len(KEYS) - len(mine))
     a.wait_cached(*KEYS)
     story.same("cached, nobody is asked", (explain(a, KEYS[0])["asked"], explain(a, KEYS[0])["why"]), (False, "all wanted bytes are cached"))
@@ -179,6 +237,7 @@ with Story("n12 the fleet as operators see it", seconds=120) as story:
     story.same("without peers, it says nothing of them", "peers" in reply, False)
 
     # ---- bytes from and to ----
+    counted_apart(story, a, replies, came, sum(map(size_of, mine)))
     status = status_of(a)
     row, back = rows_of(a)[addresses[1]], rows_of(b)[addresses[0]]
     wanted = sum(int(key.split("-")[1]) for key in KEYS if key not in mine)
@@ -243,6 +302,8 @@ with Story("n12 the fleet as operators see it", seconds=120) as story:
     tab.wait("the page shows the nodes", "!main.hidden && !document.getElementById('peers-panel').hidden")
     shown = tab.run("[...document.getElementById('peers').tBodies[0].rows].map(row => [...row.cells].map(cell => cell.firstChild.value))")
     story.same("... their states and bytes", [(r[0], r[1], r[3]) for r in shown], [(r["address"], r["state"], str(r["from_bytes"])) for r in status_of(a)["peers"]])
+    for table in ("buckets", "jobs"):
+        story.fact(f"... and what they sent of the {table}", " from peers" in tab.text(f"#{table}"), tab.text(f"#{table}"))
     story.fact("... and how many answer", "0 of 2 other nodes answer" in tab.text("#peers-note"), tab.text("#peers-note"))
     for width in (1280, 375):
         tab.looks(width)

@@ -29,6 +29,32 @@ class Fleet:
         return Named(self.authority.client(), pair)
 
 
+class Sources:
+    """Where the bytes came from that a node's clients have got since now, by the metrics of the node."""
+    NAMES = {"cache": "front_cache_bytes", "peers": "front_peers_bytes", "origin": "front_origin_bytes",
+             "peers sent": "peers_bytes", "origin sent": "origin_received_bytes", "fetched": "cache_origin_bytes",
+             "fills": "fill_peers_bytes"}
+
+    def __init__(self, node):
+        self.node, self.before = node, self.counts(node)
+
+    @classmethod
+    def counts(cls, node):
+        found = node.metrics()
+        return {name: int(found[f"penstock_{metric}_total"]) for name, metric in cls.NAMES.items()}
+
+    def moved(self):
+        return {name: count - self.before[name] for name, count in self.counts(self.node).items() if count != self.before[name]}
+
+    def since(self, clients=0, sent=0):
+        """{name: bytes}, of the names whose counters have moved: when clients have got so many bytes, and peers and origins
+        have sent so many. The counters rise a moment after a client has the bytes."""
+        def of(found, *names):
+            return sum(found.get(name, 0) for name in names)
+        return wait_for(f"{clients} bytes to clients and {sent} from others are counted: {self.moved()}", lambda: (
+            of(found := self.moved(), "cache", "peers", "origin") >= clients and of(found, "peers sent", "origin sent") >= sent and found))
+
+
 class Named:
     """Asks for the name of the fleet, not for an address."""
 

@@ -61,6 +61,7 @@ static struct {
     atomic_uint peer_version;     /* the version that they have; 0: that of the origin */
     atomic_uint questions;        /* to them */
     atomic_uint unnamed;          /* of those: that named no version */
+    atomic_ullong peer_bytes;     /* of `bytes`: those that they sent */
 } fake = { .lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER };
 
 struct fake_call {
@@ -223,9 +224,11 @@ static bool fake_step(struct fake_call *mine, unsigned chance, enum err *ret_err
         usleep(atomic_load(&fake.slow_us));
     fake_fill(mine->version, mine->next, chunk, bytes);
     atomic_fetch_add(&fake.bytes, bytes);
+    atomic_fetch_add(&fake.peer_bytes, mine->at_peer ? bytes : 0);
     enum origin_take take = mine->call->events->body(mine->call, (slice){ chunk, bytes });
     if (take != ORIGIN_TAKEN) {
         atomic_fetch_sub(&fake.bytes, bytes);
+        atomic_fetch_sub(&fake.peer_bytes, mine->at_peer ? bytes : 0);
         mine->paused = true;
         *ret_err = ERR_YIELDED;
         return take == ORIGIN_SPARE && atomic_load(&fake.crowded);
@@ -460,6 +463,7 @@ static void fake_begin(uint64_t size)
     atomic_store(&fake.gets, 0);
     atomic_store(&fake.questions, 0);
     atomic_store(&fake.unnamed, 0);
+    atomic_store(&fake.peer_bytes, 0);
     atomic_store(&fake.peer_age_ms, 0);
     atomic_store(&fake.peers_held, false);
     atomic_store(&fake.peer_version, 0);

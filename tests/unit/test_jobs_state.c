@@ -18,7 +18,7 @@ static struct job_file example(void)
                   .ranges = { { RANGE_SPAN, 0, 65535, 0 }, { RANGE_SUFFIX, 0, 0, 100 } },
                   .range_count = 2 },
         .state = JOB_FULL, .why = S("the cache is full"), .began_s = 1000, .ended_s = 2000,
-        .sums = { 1, 2, 3, 4, 5, 6, 7, 0 }, .cursor = { S("train/07"), 8, 9 },
+        .sums = { 1, 2, 3, 4, 5, 6, 7, 0, 0 }, .cursor = { S("train/07"), 8, 9 },
         .failures = failures, .failure_count = 2 };
 }
 
@@ -86,7 +86,7 @@ TEST(a_state_of_a_later_version_is_not_damaged)
     struct job_file file = example(), back;
     slice bytes = job_file_encode(&file, &keep);
     uint8_t *later = (uint8_t *)(uintptr_t)bytes.ptr;
-    later[4] = 3;
+    later[4] = 4;
     uint32_t crc = crc32c(0, later, bytes.len - 4);
     memcpy(later + bytes.len - 4, &crc, 4);
     ok(job_file_decode(bytes, &keep, &back) == ERR_FORMAT);
@@ -109,11 +109,29 @@ TEST(a_state_of_follow_has_a_version_of_its_own)
     ok(memcmp(&back.sums, &file.sums, sizeof(back.sums)) == 0);
     ok(back.readers.read == 9 && back.readers.unread_bytes == 10);
     same(back.why, S("the cache is full"));
+    file.sums.peers_bytes = 11;
+    bytes = job_file_encode(&file, &keep);
+    ok(bytes.ptr[4] == 3 && job_file_decode(bytes, &keep, &back) == OK);
+    ok(memcmp(&back.sums, &file.sums, sizeof(back.sums)) == 0);
+    ok(back.spec.mode == JOB_FOLLOW && back.spec.window == 1u << 30 && back.readers.read == 9);
+    file.sums.peers_bytes = 0;
     file.spec.window = 0;
     ok(job_file_decode(job_file_encode(&file, &keep), &keep, &back) == ERR_GONE);
     file.spec.window = 1;
     file.spec.by_list = false;
     ok(job_file_decode(job_file_encode(&file, &keep), &keep, &back) == ERR_GONE);
+    arena_free(&keep);
+}
+
+TEST(a_state_with_bytes_of_other_nodes_has_a_version_of_its_own)
+{
+    struct job_file file = example(), back;
+    file.sums.peers_bytes = UINT64_MAX;
+    slice bytes = job_file_encode(&file, &keep);
+    ok(bytes.ptr[4] == 3 && job_file_decode(bytes, &keep, &back) == OK);
+    ok(memcmp(&back.sums, &file.sums, sizeof(back.sums)) == 0);
+    ok(back.spec.mode == JOB_WARM && !back.spec.window);
+    same(back.why, S("the cache is full"));
     arena_free(&keep);
 }
 
@@ -237,6 +255,7 @@ RUN(cmocka_unit_test(a_state_comes_back),
     cmocka_unit_test(a_state_with_impossible_fields_is_refused),
     cmocka_unit_test(a_state_of_a_later_version_is_not_damaged),
     cmocka_unit_test(a_state_of_follow_has_a_version_of_its_own),
+    cmocka_unit_test(a_state_with_bytes_of_other_nodes_has_a_version_of_its_own),
     cmocka_unit_test(a_list_comes_back_block_by_block),
     cmocka_unit_test(a_body_names_a_prefix_or_keys),
     cmocka_unit_test(a_wrong_body_is_refused_with_a_reason),

@@ -116,6 +116,46 @@ TEST(a_large_object_comes_a_segment_at_a_time)
     end(&client);
 }
 
+/* The other node is cut each 400,000 bytes, and the origin, which sends the rest, too. */
+TEST(a_byte_counts_where_it_came_from_after_a_cut)
+{
+    struct client client;
+    begin(&client, 3 * MIB);
+    atomic_store(&fake.cut_every, 400000);
+    uint64_t of_origin = metric_read(M_CACHE_ORIGIN_BYTES);
+    ok(reads(&client, 0, 0) && client.answer->source == GET_MISS);
+    const struct get_cost *cost = get_cost(client.get);
+    uint64_t peer_bytes = atomic_load(&fake.peer_bytes);
+    ok(peer_bytes >= 400000 && peer_bytes < 1 * MIB && atomic_load(&fake.bytes) == 3 * MIB);
+    ok(cost->peers_bytes == peer_bytes && cost->origin_bytes == 3 * MIB - peer_bytes);
+    ok(cost->cache_bytes == 0);
+    settle(&client);
+    ok(reads(&client, 0, 0) && client.answer->source == GET_HIT);
+    cost = get_cost(client.get);
+    ok(cost->cache_bytes == 3 * MIB && cost->peers_bytes + cost->origin_bytes == 0);
+    end(&client);    /* the thread that counts has ended */
+    ok(metric_read(M_CACHE_ORIGIN_BYTES) - of_origin == 3 * MIB - peer_bytes);
+}
+
+/* The bytes of a window come from the store, but the read itself has fetched them. */
+TEST(bytes_that_a_window_fetched_count_where_they_came_from)
+{
+    for (unsigned cut = 0; cut <= 3000000; cut += 3000000) {
+        struct client client;
+        begin(&client, 32 * MIB + 12345);
+        atomic_store(&fake.slow_us, 400);
+        atomic_store(&fake.cut_every, cut);
+        uint64_t windows = metric_read(M_CACHE_WINDOW_FETCHES);
+        ok(reads(&client, 0, 0) && metric_read(M_CACHE_WINDOW_FETCHES) > windows);
+        const struct get_cost *cost = get_cost(client.get);
+        ok(cost->cache_bytes == 0 && cost->peers_bytes + cost->origin_bytes == client.got);
+        ok(cost->peers_bytes <= atomic_load(&fake.peer_bytes));
+        ok(cut ? cost->peers_bytes > 8 * MIB && cost->origin_bytes > 8 * MIB
+               : cost->peers_bytes == client.got);
+        end(&client);
+    }
+}
+
 /* The other nodes still have version 1, and the origin has version 2. */
 static void changes(struct client *client)
 {
@@ -360,6 +400,8 @@ int main(void)
         cmocka_unit_test(the_right_is_as_old_as_the_answer_and_for_the_shared_identity_alone),
         cmocka_unit_test(an_answer_older_than_the_settings_allow_is_not_taken),
         cmocka_unit_test(a_large_object_comes_a_segment_at_a_time),
+    cmocka_unit_test(a_byte_counts_where_it_came_from_after_a_cut),
+    cmocka_unit_test(bytes_that_a_window_fetched_count_where_they_came_from),
         cmocka_unit_test(after_a_write_no_older_answer_counts),
         cmocka_unit_test(after_a_restart_no_older_answer_counts),
         cmocka_unit_test(after_a_purge_no_older_answer_counts),

@@ -68,10 +68,12 @@ TEST(items_of_the_fill_socket_are_reads)
     metric_add(M_FILL_ITEMS_HIT, 99);
     metric_add(M_FILL_ITEMS_MISS, 1);
     metric_add(M_FILL_BYTES, 1000);
-    metric_add(M_FILL_FROM_CACHE, 990);
+    metric_add(M_FILL_FROM_CACHE, 900);
+    metric_add(M_FILL_FROM_PEERS, 90);
     struct gains now = gains_now();
     static const uint64_t gained[GAIN_COUNT] = {
-        [GAIN_HITS] = 99, [GAIN_READS] = 100, [GAIN_CACHE_BYTES] = 990, [GAIN_ORIGIN_BYTES] = 10,
+        [GAIN_HITS] = 99, [GAIN_READS] = 100, [GAIN_CACHE_BYTES] = 900, [GAIN_PEERS_BYTES] = 90,
+        [GAIN_ORIGIN_BYTES] = 10,
         [GAIN_GIVEN_BYTES] = 1000,
     };
     for (size_t i = 0; i < GAIN_COUNT; i++)
