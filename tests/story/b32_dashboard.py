@@ -11,6 +11,7 @@ from filler import Filler, Memory
 from harness import *
 from jobs import Jobs
 from lender import Lender
+from peering import Fleet
 
 PROMETHEUS = os.path.join(TOOLS, "prometheus/usr/bin/prometheus")
 DASHBOARD = os.path.join(chart.CHART, "monitoring", "dashboard.json")
@@ -18,12 +19,12 @@ SIZE = 300_000
 
 # Panels whose queries are zero or empty while nothing fails and nothing is full.
 NEED_A_FAULT = {"Folders out of service", "Origins down", "Refused requests", "Cut responses", "Refused by rights", "Not stored",
-                "Trouble with origins", "Repeated requests", "Trouble with disks", "Pinned bytes at risk", "Waits for memory",
+                "Trouble with origins", "Trouble with peers", "Failed questions by node", "Repeated requests", "Trouble with disks", "Pinned bytes at risk", "Waits for memory",
                 "Open files and connections", "Limits of fills"}
-# What is zero in this short life: nothing is evicted, staged or scrubbed, the page cache serves all reads, and no job, upload,
+# What is zero in this short life: all nodes answer, nothing is evicted, staged or scrubbed, the page cache serves all reads, and no job, upload,
 # long list or request to the origin is in progress any more.
 STAY_ZERO = re.compile(r"penstock_(volume_recycled_extents|volume_copied_bytes|scrub_read_bytes|disk_reads|job_objects_not_kept)_total|"
-                       r"penstock_(store_staged_bytes|store_locked_bytes|store_mapped_bytes|jobs|origin_transfers|origin_calls|"
+                       r"penstock_(peer_up|store_staged_bytes|store_locked_bytes|store_mapped_bytes|jobs|origin_transfers|origin_calls|"
                        r"http_body_memory_bytes|http_head_memory_bytes|batch_memory_bytes|fill_lists_bytes)\b")
 
 
@@ -73,7 +74,16 @@ def load(story, server):
     buffer = filler.register(memory)["buffer"]
     reply = filler.fill(buffer, "pile", [[f"{i:02}", 0, -1, i * SIZE] for i in range(8)])
     story.same("a fill is good", reply.get("failed", 0), 0)
+    reply = filler.fill(buffer, "pile", [[f"fresh/{i:02}", 0, -1, i * SIZE] for i in range(12)])
+    story.same("... also of objects that are not cached", (reply.get("bytes"), reply.get("failed", 0)), (12 * SIZE, 0))
     return filler
+
+
+def two_nodes(story):
+    """The settings of two nodes of a fleet."""
+    fleet = Fleet(story)
+    settings = [fleet.settings(name)[1] for name in ("a", "b")]
+    return [{**one, "peers": ",".join(s["peer_listen"] for s in settings)} for one in settings]
 
 
 def expressions(dashboard):
@@ -98,24 +108,29 @@ with Story("b32 the dashboard and a real Prometheus", seconds=120) as story:
     variables = [v["name"] for v in dashboard["templating"]["list"]]
     story.same("data source and node are variables", variables, ["datasource", "instance"])
     rows = [panel["title"] for panel in dashboard["panels"] if panel["type"] == "row"]
-    story.same("rows", rows, ["Now", "Traffic", "Hits", "Origins", "Disks", "Memory", "Jobs", "Fill socket and batches"])
+    story.same("rows", rows, ["Now", "Traffic", "Hits", "Origins", "Peers", "Disks", "Memory", "Jobs", "Fill socket and batches"])
     story.fact("each panel has a title, a unit and a description", all(
         p["title"] and p["description"] and p["fieldConfig"]["defaults"]["unit"] for p in dashboard["panels"] if p["type"] != "row"))
     ids = [panel["id"] for panel in dashboard["panels"]]
     story.same("no id is there twice", len(set(ids)), len(ids))
 
-    origin = story.origin(f"objects=pile/%02d 30 {SIZE}", f"objects=pile/job/%02d 30 {SIZE}")
+    origin = story.origin(f"objects=pile/%02d 30 {SIZE}", f"objects=pile/job/%02d 30 {SIZE}", f"objects=pile/fresh/%02d 12 {SIZE}")
     ours = Authority(story, "ours")
     certificate = ours.sign("first")
+    fleet = two_nodes(story)
     lent = {**{name: "" for name in os.environ if name.startswith("AWS_")}, "AWS_CONFIG_FILE": "/dev/null",
             "AWS_SHARED_CREDENTIALS_FILE": "/dev/null", "AWS_CONTAINER_CREDENTIALS_FULL_URI": Lender(life=3600).url + "/container"}
     server = story.penstock(env=lent, origin=origin.url, origin_access_key="", origin_secret_key=None,
                             fill_socket=story.path("fill.sock"), tls_listen=f"127.0.0.1:{free_port()}",
-                            tls_cert_file=certificate[0], tls_key_file=certificate[1])
+                            tls_cert_file=certificate[0], tls_key_file=certificate[1], **fleet[0])
+    other = story.penstock(env=lent, origin=origin.url, origin_access_key="", origin_secret_key=None, cache_dir=story.path("other"), **fleet[1])
+    wait_for("two nodes know each other", lambda: all(node.metric("penstock_peers") == 1 for node in (server, other)))
     prometheus = Prometheus(story, server)
     wait_for("a first scrape, before the load", lambda: prometheus.query("penstock_store_serving"))
     filler = load(story, server)
-    wait_for("scrapes behind the load", lambda: prometheus.query('penstock_job_objects_total{result="fetched"} >= 30'))
+    for i in range(30):
+        story.same("another node reads", other.get(f"pile/job/{i:02}").status, 200)
+    wait_for("scrapes behind the load", lambda: prometheus.query('penstock_fill_items_total{result="miss"} >= 12'))
 
     silent, zero = {}, {}
     for title, expr in expressions(dashboard):
