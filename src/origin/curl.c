@@ -155,7 +155,8 @@ static size_t on_header(char *ptr, size_t size, size_t count, void *arg)
     long status = 0;
     curl_easy_getinfo(exchange->easy, CURLINFO_RESPONSE_CODE, &status);
     exchange->answer.begun = true;
-    if (status >= 200)
+    /* If the head has a limit of its own, a line of it is no progress: lines could come for ever. */
+    if (status >= 200 && (exchange->answer.headed || !exchange->timeouts.head_ms))
         exchange->moved_ms = mono_ms();
     if (exchange->answer.headed)
         return line.len;    /* the line is a trailer */
@@ -164,6 +165,7 @@ static size_t on_header(char *ptr, size_t size, size_t count, void *arg)
         return give_up(exchange, ERR_ORIGIN_REPLY);
     if (!ended || status < 200)
         return line.len;
+    exchange->moved_ms = mono_ms();
     return give_head(exchange, (int)status) ? line.len : 0;
 }
 

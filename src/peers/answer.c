@@ -1,8 +1,9 @@
 /* answer.c - the answer of one node to a question, as its bytes come.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A frame must be whole within FRAME_MS, however its bytes come, and a node may say for PATIENCE_MS
- * at most that it waits for its origin. The time of a pause does not count. */
+ * A frame must be whole within FRAME_MS, however its bytes come, and so must the end of the answer
+ * after the last frame. A node may say for PATIENCE_MS at most that it waits for its origin. The time
+ * of a pause does not count. */
 #include "peers/answer.h"
 
 #include <inttypes.h>
@@ -143,6 +144,15 @@ static const char *too_slow(const struct answer *answer, uint64_t now_ms)
          : now_ms > answer->moved_ms + PATIENCE_MS ? "it waits too long for its origin" : NULL;
 }
 
+bool answer_is_late(struct answer *answer, uint64_t now_ms)
+{
+    bool paused = answer->held.len;
+    const char *slow = paused ? NULL : too_slow(answer, now_ms);
+    if (slow)
+        answer->slow = slow;
+    return slow != NULL;
+}
+
 static enum exchange_take read_frames(struct answer *answer, slice bytes, slice rest)
 {
     slice payload;
@@ -150,8 +160,8 @@ static enum exchange_take read_frames(struct answer *answer, slice bytes, slice 
         uint64_t now_ms = mono_ms();
         if (atomic_load(answer->canceled))
             return EXCHANGE_END;
-        if (answer->reader.ended)
-            return EXCHANGE_TAKEN;
+        if (answer->reader.ended)    /* no byte may follow */
+            return rest.len ? EXCHANGE_END : EXCHANGE_TAKEN;
         enum frame_found found = rest.len ? frame_read(&answer->reader, &rest, &payload)
                                           : FRAME_FOUND_NOTHING;
         if (found != FRAME_FOUND_NOTHING)

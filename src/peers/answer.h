@@ -38,6 +38,10 @@ void answer_take_status(struct answer *answer, int status);
  * bytes again, perhaps in other pieces. EXCHANGE_END: no more of them are of use. */
 enum exchange_take answer_take(struct answer *answer, slice bytes) MUST_USE;
 
+/* True if the answer must be given up, because it comes too slowly, or its end does not come. To be
+ * called now and then, also if no bytes come: libcurl has no callback for a trailer, for example. */
+bool answer_is_late(struct answer *answer, uint64_t now_ms) MUST_USE;
+
 /* True if nothing is missing: all bytes have come, or the node has declined. */
 bool answer_is_whole(const struct answer *answer);
 /* True if the node has declined because of an answer of the origin, which other nodes would get, too:

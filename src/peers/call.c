@@ -29,6 +29,7 @@
 #include "s3/encode.h"
 
 #define NODES_ASKED 2u                /* the owner, and the second in rank */
+#define LOOK_MS 500u                  /* an answer that comes too slowly is noticed so late */
 
 struct question {
     struct origin_hook hook;
@@ -106,6 +107,7 @@ static enum exchange_take on_head(void *arg, const struct origin_reply *reply)
     struct question *question = arg;
     question->span.status = reply->status;
     answer_take_status(&question->answer, reply->status);
+    errand_due(&question->errand, mono_ms() + LOOK_MS);
     if (question->answer.acknowledged)
         node_note(asked_now(question), CIRCUIT_ACK, question->turn.number, "");
     return EXCHANGE_TAKEN;
@@ -218,6 +220,18 @@ static void ask_next(struct question *question)
     go_to_origin(question);
 }
 
+/* The answer has begun, and may be too slow by now. */
+static void look(struct question *question)
+{
+    static const struct exchange_end late = { .err = ERR_ORIGIN_TIMEOUT, .why = "" };
+    if (!answer_is_late(&question->answer, mono_ms())) {
+        errand_due(&question->errand, mono_ms() + LOOK_MS);
+        return;
+    }
+    exchange_drop(&question->exchange);
+    on_end(question, &late);
+}
+
 static void woken(struct errand *errand)
 {
     struct question *question = container_of(errand, struct question, errand);
@@ -229,6 +243,8 @@ static void woken(struct errand *errand)
         ask_next(question);
     else if (resumed)
         exchange_resume(question->exchange);
+    else if (question->answer.frame_ms)
+        look(question);
 }
 
 /* Finds the nodes that rank before this one for the segment, at most NODES_ASKED. */

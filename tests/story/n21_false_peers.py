@@ -154,10 +154,61 @@ def silent(stage):
         send(connection, question.head(), *list(question.data())[:5])
         held(connection)
 
-    for text, answer in (("no answer", never), ("silence after the first word", acknowledged), ("silence in the middle", amid)):
+    def slow_head(connection, question):
+        connection.sendall(b"HTTP/1.1 200 OK\r\n")
+        drip(connection, b"X-A: b\r\n")
+
+    for text, answer in (("no answer", never), ("a head whose lines never end", slow_head), ("silence after the first word", acknowledged), ("silence in the middle", amid)):
         began = time.monotonic()
         stage.provoke(text, answer, False)
         stage.story.in_time(f"{text}: it costs one deadline", time.monotonic() - began < 8, time.monotonic() - began)
+
+
+def drip(connection, bytes):
+    """Sends this again and again, until the other side has left."""
+    try:
+        while True:
+            connection.sendall(bytes)
+            time.sleep(0.05)
+    except OSError:
+        left.append(bytes)
+
+
+left = []
+
+
+def goes_on(stage):
+    """A peer declines, or has given all bytes, and does not end."""
+    def no(connection, question):
+        begin(connection)
+        send(connection, frame(NO, b"busy"))
+        drip(connection, b"1\r\nx\r\n")
+
+    def trailers(connection, question):
+        begin(connection)
+        send(connection, frame(NO, b"busy"))
+        connection.sendall(b"0\r\n")
+        drip(connection, b"X-A: b\r\n")
+
+    def decline(connection, question):
+        connection.sendall(b"HTTP/1.1 404 No\r\nContent-Length: 4000\r\n\r\n")
+        drip(connection, b"x")
+
+    def whole(connection, question):
+        begin(connection)
+        send(connection, question.head(), *question.data(), frame(END))
+        connection.sendall(b"0\r\n")
+        drip(connection, b"X-A: b\r\n")
+
+    for text, answer in (("a NO", no), ("a NO with trailers", trailers), ("a decline", decline), ("an END", whole)):
+        left.clear()
+        for _ in range(6):
+            stage.invite(answer)
+            began = time.monotonic()
+            if stage.read(f"{text} that goes on"):
+                break
+        stage.story.in_time(f"{text} that goes on: it is given up", time.monotonic() - began < 8, time.monotonic() - began)
+        wait_for(f"{text} that goes on: the node has left", lambda: left)
 
 
 def waits_for_ever(stage):
@@ -254,7 +305,7 @@ def plain_hello(stage):
     return json.loads(Peer(port, stage.fleet.tls(stage.pair), stage.origin.url).hello().body)
 
 
-PLAYS = (wrong_bytes, other_object, half, silent, odd_answers, other_version, odd_hellos, waits_for_ever)
+PLAYS = (wrong_bytes, other_object, half, silent, goes_on, odd_answers, other_version, odd_hellos, waits_for_ever)
 UNNAMED = (wrong_bytes, half, silent, odd_answers, other_version)
 
 with Story("n21 peers that are not what they should be") as story, NameServer() as dns:
