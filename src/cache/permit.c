@@ -3,9 +3,9 @@
  * A hit, a stale answer and a joined fetch each need a proof: within grant_time or permission_time,
  * the origin has let the same identity read the object (penstock-access(7)). Without a proof, a
  * HEAD in the identity's name brings the proof or the refusal. A miss needs no HEAD: its own GET
- * brings the proof. An answer to one identity proves nothing for another. An answer also proves nothing if it was requested before
- * a refusal of the identity, or before a change of rights, because it may be older than that
- * refusal or change.
+ * brings the proof. An answer to one identity proves nothing for another. An answer also proves
+ * nothing if it was requested before a refusal of the identity, or before a change of rights,
+ * because it may be older than that refusal or change.
  *
  * Identities of clients have grants (grant.h), each for a version. The shared identity (Penstock's
  * own credentials) would need a grant for each object of a large cache. So its proof is in the

@@ -1,14 +1,16 @@
 /* share.c - whether, and for what, other nodes may be asked. SPDX-License-Identifier: Apache-2.0
  *
- * A get that does not know the version either has a HEAD name it first, in the name of its client,
- * or asks for a segment of whatever version there is (peers/peers.h). The fetch that brings the
- * bytes of either then makes the question. Threads: any; what has a get or a fetch: under the lock
- * of its object. */
+ * A get that does not know the version does one of two things (peers/peers.h). It sends a HEAD to
+ * the origin in its client's name, and then asks for the version that the answer names. Or it asks
+ * for a segment of the current version, whichever that is. In both cases, the fetch that brings the
+ * bytes makes the question. Threads: any; share_span and share_question under the lock of the
+ * object. */
 #include "cache/getting.h"
 #include "cache/guess.h"
 #include "cache/permit.h"
 
-/* Nodes know the age of an answer to a second. A younger one is better asked of the origin. */
+/* Nodes know the age of an answer only to a second. If the answer must be younger than this, the
+ * origin is asked. */
 #define AGE_MAX_LEAST_MS 2000u
 
 const char *share_why_not(const struct cache *cache, const struct origin *origin,
@@ -43,8 +45,8 @@ bool share_must_name(const struct get *get)
             get->ask.range.kind == RANGE_SUFFIX);
 }
 
-/* True if the fetch asks for the object as a whole, for all of its fields, although its end may be
- * of no use (guess.h). */
+/* True if the fetch asks for the whole object, because only such an answer has all fields. If the
+ * object is larger than a segment, the fetch is cut after the segment (guess.h). */
 static bool asks_for_all(const struct get *get, const struct fetch_span *span)
 {
     const struct get_for_peer *peer = &get->ask.for_peer;

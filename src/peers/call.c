@@ -8,10 +8,10 @@
  *       └──────────────────┴── passed, no, late, or cut, wrong, NO before the HEAD ──> the next
  *                              node, or the origin
  *
- * A node that can't be asked now is waited for, or passed by (turn.c). One that declines because of
- * an answer of the origin is the last that is asked: the next one would hear the same. If an answer
- * is cut, its caller keeps the bytes that came, and asks the origin for the rest, as after a cut by
- * the origin. Only nodes that rank before this node are asked: the owner of a segment asks no peer,
+ * A node that can't be asked now is waited for, or passed by (turn.c). If a node declines because of
+ * an answer of the origin, the question goes to the origin: the next node would get the same answer.
+ * If an answer is cut, the caller keeps the bytes that came, and asks the origin for the rest, as
+ * after a cut by the origin. Only nodes that rank before this node are asked: the owner of a segment asks no peer,
  * and the second in rank asks only the owner.
  *
  * An acknowledgement must come within PEER_HEAD_MS. An answer that is silent for PEER_SILENT_MS
@@ -143,7 +143,8 @@ static const char *failure_of(const struct answer *answer, const struct exchange
     return answer->reader.ended ? NULL : err_name(end->err ? end->err : ERR_ORIGIN_CUT);
 }
 
-/* Tells the circuit of the node how the answer has ended. Nothing, if this node has ended it. */
+/* Tells the circuit of the node how the answer has ended. If this node has ended it, only a whole or
+ * a wrong answer says something about the other node. */
 static void judge_end(const struct question *question, const struct exchange_end *end, enum err stop)
 {
     const struct answer *answer = &question->answer;

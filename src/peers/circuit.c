@@ -4,7 +4,7 @@
 
 #define FAILURES_MAX 2u
 
-/* ---- who may ask ---- */
+/* ---- may a question be sent? ---- */
 
 enum circuit_say circuit_admit(struct circuit *circuit, uint64_t now_ms, uint64_t *ret_number)
 {
@@ -32,7 +32,7 @@ void circuit_leave(struct circuit *circuit, uint64_t number)
 
 /* ---- what happened ---- */
 
-/* A node that was taken out begins with one failure less than it may have. */
+/* When the node answers again, a single further failure opens its circuit again. */
 static void open_it(struct circuit *circuit, uint64_t now_ms)
 {
     bool calm = !circuit->failed_ms ||
@@ -61,7 +61,7 @@ static void note_failure(struct circuit *circuit, unsigned *failures, uint64_t n
     circuit->doubted_ms = now_ms;
 }
 
-/* Only a hello brings back a node that is out. */
+/* Only a hello closes an open circuit. */
 static void note_answer(struct circuit *circuit)
 {
     if (circuit->state == CIRCUIT_OPEN)

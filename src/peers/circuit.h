@@ -11,8 +11,8 @@
  * costs that question alone, which goes on to the next node. A hello, which every node answers at
  * once, then tells a busy node from a dead one, and no client waits for it. After the hello, a node
  * that was late is asked by one question at a time, until it acknowledges one: its loops may answer
- * a hello while its disk hangs. Other questions wait for the one on trial; if the node was out,
- * they pass it by. The circuit opens
+ * a hello while its disk hangs. Other questions wait for the one on trial; if the circuit was
+ * open before, they pass the node by. The circuit opens
  *
  *   - if the hello gets no answer, or says that the node is stopping;
  *   - if a second question is late, and no question was acknowledged since the first;
@@ -33,8 +33,8 @@
  * fill any network. 32 TLS handshakes at once take a node about half of the deadline of an
  * acknowledgement (100 ms). And 32 nodes may ask so much of one node (peer_requests). */
 #define CIRCUIT_QUESTIONS_MAX 32u
-/* Questions wait so long for the end of a doubt, all together: the deadline of an acknowledgement.
- * Later ones pass the node by. */
+/* Questions wait for the result of a doubt until this time after it began: as long as for an
+ * acknowledgement. After that, they pass the node by. */
 #define CIRCUIT_DOUBT_MS 100u
 /* The pause before a hello, while the circuit is open: the first one, and the longest. It doubles
  * with each failure, and begins anew after CALM_MS without one. */
@@ -50,7 +50,7 @@ struct circuit {                    /* all zeroes at first: a node that never an
     uint64_t admitted;              /* all questions so far; each has its number */
     uint64_t known;                 /* failures of questions up to this number say nothing new */
     uint64_t trial;                 /* the number of the question on trial; 0: none */
-    bool returns;                   /* it was out, and no question was acknowledged since */
+    bool returns;                   /* it was open, and no question was acknowledged since */
     unsigned late, cut;             /* since the last acknowledgement; the last whole answer */
     uint64_t doubted_ms;            /* when the latest doubt began */
     uint64_t pause_ms, failed_ms;

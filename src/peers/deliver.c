@@ -6,8 +6,8 @@
  *         └─> look: each node for which hints wait, and that has no batch in progress ──> POST
  *
  * A node that took a batch gets the next one EACH_MS later, so that a storm of writes becomes few
- * batches. A node that did not take it gets it again after a pause. That a node does not answer
- * says nothing about questions for bytes: these have a judgement of their own (node.c). A batch
+ * batches. A node that did not take it gets it again after a pause. A failed
+ * batch does not count for the circuit of the node: only hellos and questions do (circuit.h). A batch
  * names the id of its receiver, because another node may have got the address. Threads: the
  * errand's. */
 #include "peers/inside.h"

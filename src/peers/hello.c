@@ -89,7 +89,8 @@ static void judge_hello(struct node *node, const char *failure)
     if (!why)
         node_learn(node, id, weight, told.takes_hints);
     else
-        node_note_locked(node, failure && hello->is_check ? CIRCUIT_NO_CHECK : CIRCUIT_NO_HELLO, 0, why);
+        node_note_locked(node, failure && hello->is_check ? CIRCUIT_NO_CHECK : CIRCUIT_NO_HELLO, 0,
+                         why);
     uint64_t each_ms = MAX((uint64_t)HELLO_MS, peers->view->count * HELLO_EACH_MS);
     pthread_mutex_unlock(&peers->lock);
     hello->due_ms = mono_ms() + each_ms;

@@ -19,7 +19,7 @@
 /* A peer that waits for its origin sends a frame every 100 ms, so this silence is four frames. */
 #define PEER_SILENT_MS 400u
 
-/* A node says hello at most so often: 1,000 others hear one each minute. */
+/* The least time between two hellos of this node. So each of 1,000 others gets one a minute. */
 #define HELLO_EACH_MS 60u
 
 #define NODE_MAGIC 0x70656572u
@@ -39,7 +39,7 @@ struct node {
         struct text body;
         int status;
         bool is_check;                /* it was sent for a doubt */
-        uint64_t due_ms;              /* while the circuit is not open */
+        uint64_t due_ms;              /* of the next one, unless the circuit is open */
         uint64_t ready_ns;            /* when its connection was ready */
         uint64_t round_trip_us;
     } hello;
@@ -73,7 +73,7 @@ struct node {
     } turns;
     struct node_counts {
         _Atomic uint64_t bytes, asked, failed, bad;
-        _Atomic uint64_t sent, answered;    /* its questions, and the bytes of the answers */
+        _Atomic uint64_t sent, answered;    /* bytes that it was sent, and its questions */
     } counts;
     struct node_label {               /* on /metrics; under the lock of peers */
         bool given;

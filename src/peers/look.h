@@ -1,4 +1,4 @@
-/* look.h - one look at who is listed. SPDX-License-Identifier: Apache-2.0
+/* look.h - one look at the list of nodes. SPDX-License-Identifier: Apache-2.0
  *
  * members.c makes a look, the function of the place that has the list (dns.c, etcd.c) adds
  * addresses to it. All runs on the thread `peers-list`. */

@@ -1,4 +1,4 @@
-/* members.c - who is listed as a node of the fleet. SPDX-License-Identifier: Apache-2.0
+/* members.c - the list of the fleet's nodes. SPDX-License-Identifier: Apache-2.0
  *
  * The thread `peers-list` makes a look, reports a change, and waits until the answers are no longer
  * valid: at least 1 s, at most LOOK_PAUSE_S_MAX. After a failed look it waits 1 s, then 2 s, 4 s

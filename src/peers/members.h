@@ -1,4 +1,4 @@
-/* members.h - who is listed as a node of the fleet. SPDX-License-Identifier: Apache-2.0
+/* members.h - the list of the fleet's nodes. SPDX-License-Identifier: Apache-2.0
  *
  * The setting "peers" names a place that has the list of all nodes: DNS, etcd, or the setting
  * itself. A thread asks this place again and again, and reports each change of the list. A list is

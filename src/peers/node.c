@@ -1,4 +1,4 @@
-/* node.c - the nodes of the fleet: who is listed, who answers. SPDX-License-Identifier: Apache-2.0
+/* node.c - a listed address, and the state of the node there. SPDX-License-Identifier: Apache-2.0
  *
  * Each listed address has an errand, which asks it for its id and weight (hello.c). The results of
  * hellos and of questions go to the circuit of the node (circuit.h), which says when the node may
@@ -41,7 +41,7 @@ void node_unref(struct node **node)
     free(mine);
 }
 
-/* ---- who answers ---- */
+/* ---- does it answer? ---- */
 
 static bool is_self(const struct node *node)
 {

@@ -79,7 +79,7 @@ static uint64_t weight_sum(const struct view *view)
 }
 
 /* The share of the segments that the node owns. A second address of the same node has none, since
- * one of them counts (the view in node.c). `node` NULL: this node. */
+ * one of them counts (view.c). `node` NULL: this node. */
 static double share_of(const struct view *view, const struct node *node)
 {
     for (size_t i = 0; i < view->count; i++)

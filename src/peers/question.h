@@ -21,8 +21,14 @@
  *     503   the peer has too much to do, or stops
  *
  * All answers but 200 have x-penstock-peer: no. Their body is a word that says why, as a line of
- * text. After not_found, refused, range and headers, the asker goes to the origin: it has answered
- * the shared identity, which the next node in rank has, too.
+ * text:
+ *
+ *     not_found refused range headers    an answer of the origin to the shared identity. The asker
+ *                                        goes to the origin: the next node in rank uses the same
+ *                                        identity, and would get the same answer
+ *     origin                             the origin failed
+ *     bucket directory endpoint identity protocol     the settings or versions of the nodes differ
+ *     changed   busy bandwidth draining stopping      see 412 and 503
  *
  * GET /peer/hello, with x-penstock-node as above, gets 200 with JSON: {"protocol": [1], "node": ID,
  * "weight": NUMBER, "version": TEXT, "draining": BOOLEAN, "hints": BOOLEAN, "process": TEXT}.

@@ -1,7 +1,9 @@
-/* view.c - the nodes that answer, as the rank is computed from them. SPDX-License-Identifier: Apache-2.0
+/* view.c - the nodes that answer, from which the owner of a segment is computed.
+ * SPDX-License-Identifier: Apache-2.0
  *
- * These are the nodes whose circuit is not open, and this one. Of two addresses with the same id, one
- * counts. A view never changes: when a node comes or goes, the next question gets a new one. */
+ * These are the nodes whose circuit is not open, and this one. Of two addresses with the same id,
+ * one counts. A view never changes: when a node comes or goes, there is a new view for the next
+ * question. */
 #include "peers/inside.h"
 
 #include <stdlib.h>
