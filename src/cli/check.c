@@ -3,8 +3,9 @@
  *
  * check first reports the mistakes in the settings. If there are none, it looks for problems on
  * this machine that would stop serve (probe.c), and then asks the origins (probe_origin.c) and the
- * other nodes of the fleet (probe_peers.c). It changes nothing, and its time is bounded. It is for people and their scripts, and not for an
- * ExecStartPre, because a service must start with its cache even if an origin is down. */
+ * other nodes of the fleet (probe_peers.c). It changes nothing, and its time is bounded. It is for
+ * people and their scripts, and not for an ExecStartPre, because a service must start with its
+ * cache even if an origin is down. */
 #include <stdio.h>
 #include <sys/resource.h>
 
@@ -234,6 +235,6 @@ const struct command command_check = {
             "The exit status is 2 if the settings are wrong. It is 1 if serve would not\n"
             "start, or would run without one or more of its cache folders. In all other\n"
             "cases it is 0, also after warnings. With --strict, it is 1 after a warning.\n"
-            "Don't use check as an ExecStartPre: check waits for other machines. If a cache folder\n"
-            "can't be used, check exits 1, but serve may start without that folder.",
+            "Don't use check as an ExecStartPre: check waits for other machines. If a cache\n"
+            "folder can't be used, check exits 1, but serve may start without that folder.",
 };

@@ -2,8 +2,9 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * The list is looked up, and the hellos are sent, by the code of serve (peers/), but this node
- * makes no entry in etcd. Its own addresses are left out, because its service need not run. All takes at
- * most TIME_MS. A failure is only a warning, because serve starts in spite of it and tries again.
+ * makes no entry in etcd. Its own addresses are left out, because its service need not run. All of
+ * this takes at most TIME_MS. A failure is only a warning, because serve starts in spite of it and
+ * tries again.
  * Threads: the thread `peers-list` calls listed(), the main thread does everything else. */
 #include <poll.h>
 #include <stdatomic.h>
@@ -81,11 +82,8 @@ static bool is_over(struct trial *trial, struct members *members)
 
 static void report_away(struct check *check, const struct peer_status *peer)
 {
-    check_report(check, WARNED, "peers: %.*s does not answer: %.*s. If a Penstock should run "
-                 "there, check its peer_listen, this address in the setting peers, and the "
-                 "firewalls between the nodes. Until it answers, this node asks the origin in its "
-                 "place",
-                 SLICE_ARG(peer->address), SLICE_ARG(peer->why));
+    check_report(check, WARNED, "peers: %.*s does not answer: %.*s", SLICE_ARG(peer->address),
+                 SLICE_ARG(peer->why));
 }
 
 static void report_nodes(struct check *check, struct peers *peers)
@@ -105,7 +103,11 @@ static void report_nodes(struct check *check, struct peers *peers)
         check_report(check, NOTED, "peers: %zu further nodes were not asked, since check takes at "
                      "most %u s", count - answer - away, TIME_MS / 1000);
     if (count)
-        check_report(check, NOTED, "peers: %zu of %zu other nodes answer", answer, count);
+        check_report(check, NOTED, "peers: %zu of %zu other nodes answer%s", answer, count,
+                     away ? ". In place of the others, this node asks the next nodes and the "
+                            "origin. If Penstock should run at an address that refuses or times "
+                            "out, check its peer_listen, the setting peers here, and the firewalls "
+                            "between the nodes" : "");
     else
         check_report(check, NOTED, "peers: the list has no node but this one");
 }
