@@ -55,15 +55,19 @@ static slice rules_of(const json_t *root, struct arena *keep)
                         lines_number(root, "grace"));
 }
 
-static slice permission_of(const json_t *permission, struct arena *keep)
+/* Other nodes read as the shared identity, so their answers prove nothing for another one. */
+static slice permission_of(const json_t *root, struct arena *keep)
 {
+    const json_t *permission = json_object_get(root, "permission");
     slice identity = text_of(permission, "identity", keep);
+    bool others = is_set(json_object_get(root, "peers"), "asked") && slice_eq(identity, S("shared"));
     if (json_is_false(json_object_get(permission, "needed")))
         return S("not needed: the origin knows no identities");
     uint64_t seconds = lines_number(permission, "proved_for");
     if (!seconds)
         return arena_printf(keep, "%.*s identity: its right to read the object is not proved, so "
-                            "Penstock asks the origin first", SLICE_ARG(identity));
+                            "Penstock asks %s first", SLICE_ARG(identity),
+                            others ? "the owner of the first segment, or the origin," : "the origin");
     return arena_printf(keep, "%.*s identity: its right to read the object is proved for %.*s more",
                         SLICE_ARG(identity), SLICE_ARG(show_seconds(keep, seconds)));
 }
@@ -109,7 +113,7 @@ static void print_facts(const json_t *root, struct arena *keep)
         print_fact("", S("nothing proves that the shared identity may read the object: the origin "
                          "must confirm this right once"));
     print_fact("freshness", rules_of(root, keep));
-    print_fact("permission", permission_of(json_object_get(root, "permission"), keep));
+    print_fact("permission", permission_of(root, keep));
     print_fact("origin", text_of(root, "origin", keep));
     const json_t *peers = json_object_get(root, "peers");
     if (peers)

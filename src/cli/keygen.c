@@ -170,7 +170,8 @@ static void print_advice(const struct keygen *keygen, const char *name, int64_t 
            keygen->node, keygen->node,
            keygen->peers[0] ? keygen->peers : "HOST1, HOST2, HOST3", name, keygen->node);
     puts("3. penstock peers shows which nodes answer. Port 9002 must be open between the nodes.\n"
-         "\nWho has one of these certificates may read all that Penstock's own credentials may read.");
+         "\nAnybody who has such a certificate with its key may read all that Penstock's own credentials\n"
+         "may read.");
 }
 
 /* ---- the command ---- */

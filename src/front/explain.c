@@ -178,6 +178,9 @@ static void set_outcome(json_t *to, const struct explain *explain,
             : explain->listed
                   ? "the cache has no copy of the version that the origin lists to this client: a "
                     "GET goes to the origin"
+            : forecast->peers && !forecast->why_no_peers
+                  ? "the cache has no metadata of the object: a GET goes to another node (see "
+                    "peers), or to the origin"
                   : "the cache has no metadata of the object: a GET goes to the origin";
     } else if (forecast->judgement <= JUDGED_STALE) {
         const char *other = why_bytes(bytes, forecast->metadata->size, &now);

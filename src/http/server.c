@@ -76,7 +76,8 @@ static enum err cannot_listen(const struct http_app *app, struct arena *keep, sl
     const char *advice = "set another address";
     enum err err = ERR_IO;
     if (saved == EADDRINUSE) {
-        advice = "another process listens there: stop that process, or set another address";
+        advice = "another process listens there, or has a connection from this port: find it by "
+                 "ss -tanp, and stop it, or set another address";
         err = ERR_BUSY;
     } else if (saved == EACCES) {
         advice = "ports below 1024 need the privilege CAP_NET_BIND_SERVICE: give it to "
