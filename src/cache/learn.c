@@ -351,7 +351,8 @@ static enum err learn_bytes(struct fetch *fetch, const struct origin_reply *repl
                             const struct facts *facts)
 {
     struct metadata *latest = fetch->inflight->metadata;
-    if (!fetch->metadata && (!latest || !names_version(latest, facts)))
+    if (!fetch->metadata && (!latest || !names_version(latest, facts) ||
+                             latest->modified_s != facts->modified_s))    /* as a right has it */
         return ERR_CHANGED;
     if (!fetch->metadata) {
         fetch->metadata = metadata_ref(latest);

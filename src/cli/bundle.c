@@ -151,8 +151,9 @@ static slice tail_of(struct bundle *bundle, const char *path)
     return (slice){ bytes, (size_t)MAX(got, 0) };
 }
 
-static slice log_of(struct bundle *bundle)
+static slice log_of(struct bundle *bundle, const char **ret_about)
 {
+    *ret_about = "the end of the log";
     const char *words[] = { "journalctl", "--unit", bundle->unit, "--lines", LOG_LINES,
                             "--no-pager", "--output", "short-iso", NULL };
     if (bundle->log_file)
@@ -160,6 +161,8 @@ static slice log_of(struct bundle *bundle)
     slice text = output_of(bundle->keep, words);
     bool none = slice_find(text, S("-- No entries --")) < text.len ||
                 slice_find(text, S("No journal files")) < text.len || text.len < 80;
+    if (none)
+        *ret_about = "no log was found: give --log FILE or --unit NAME";
     return arena_printf(bundle->keep, "%s%.*s", none
                         ? "journalctl gives no lines of the unit to this user. If the log goes to "
                           "a file, give it by --log FILE. If it goes to another unit, give "
@@ -225,7 +228,9 @@ static void gather(struct bundle *bundle, bool offline)
     add_part(bundle, "metrics.txt", page_of(bundle, "/metrics"), "metrics of the running service");
     add_part(bundle, "doctor.txt", output_of_own(bundle, "doctor", offline ? "--offline" : NULL),
              "what penstock doctor measured");
-    add_part(bundle, "log.txt", log_of(bundle), "the end of the log");
+    const char *about;
+    slice log = log_of(bundle, &about);
+    add_part(bundle, "log.txt", log, about);
 }
 
 static const char *default_path(struct arena *keep)

@@ -331,6 +331,7 @@ static void daemon_drain(struct serve *serve)
     check(serve->http && serve->front);
     atomic_store(&serve->draining, true);
     front_drain(serve->front);
+    peers_drain(serve->routing.fleet.peers);
     http_drain(serve->http);
     if (serve->local)
         local_drain(serve->local);

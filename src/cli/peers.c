@@ -102,6 +102,8 @@ static void print_peer(struct arena *keep, const json_t *peer)
                SLICE_ARG(show_seconds(keep, (retry_ms + 999) / 1000)), SLICE_ARG(why));
     else if (is_in_state(peer, "away"))
         printf("    left alone: %.*s\n", SLICE_ARG(why));
+    else if (why.len)
+        printf("    %.*s\n", SLICE_ARG(why));
     if (number_of(peer, "bad"))
         printf("    %" PRIu64 " answers were wrong: look for damaged memory or network hardware of "
                "this node\n", number_of(peer, "bad"));

@@ -6,10 +6,12 @@
  * this takes at most TIME_MS. A failure is only a warning, because serve starts in spite of it and
  * tries again.
  * Threads: the thread `peers-list` calls listed(), the main thread does everything else. */
+#include <ifaddrs.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/url_kind.h"
@@ -30,17 +32,30 @@ struct trial {
 
 /* ---- the list ---- */
 
-/* Only an address of this machine can be bound. */
+static bool is_same_host(const struct sockaddr *a, const struct sockaddr *b)
+{
+    if (!a || a->sa_family != b->sa_family)
+        return false;
+    if (a->sa_family == AF_INET)
+        return ((const struct sockaddr_in *)a)->sin_addr.s_addr ==
+               ((const struct sockaddr_in *)b)->sin_addr.s_addr;
+    return a->sa_family == AF_INET6 && memcmp(&((const struct sockaddr_in6 *)a)->sin6_addr,
+                                              &((const struct sockaddr_in6 *)b)->sin6_addr,
+                                              sizeof(struct in6_addr)) == 0;
+}
+
+/* True if it is an address of an interface of this machine, with the port of peer_listen. */
 static bool is_own(const struct member_address *address, unsigned port)
 {
     struct sockaddr_storage to;
-    struct member_address any = *address;
-    any.port = 0;
-    socklen_t len = member_sockaddr(&any, &to);
-    int fd = socket(to.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    bool own = fd >= 0 && address->port == port && bind(fd, (struct sockaddr *)&to, len) == 0;
-    if (fd >= 0)
-        close(fd);
+    struct ifaddrs *all = NULL;
+    bool own = false;
+    (void)member_sockaddr(address, &to);
+    if (address->port != port || getifaddrs(&all) != 0)
+        return false;
+    for (const struct ifaddrs *at = all; at && !own; at = at->ifa_next)
+        own = is_same_host(at->ifa_addr, (struct sockaddr *)&to);
+    freeifaddrs(all);
     return own;
 }
 

@@ -55,10 +55,11 @@ static void hello(struct peer_server *server, struct http_request *http)
     const struct peer_options *options = &server->options;
     char node[2 * NODE_ID_BYTES];
     uint8_t from[NODE_ID_BYTES];
-    if (slice_unhex(request_head_get(http_request_head(http), S("x-penstock-node")), from,
-                    sizeof(from)))
+    const struct request_head *head = http_request_head(http);
+    if (slice_unhex(request_head_get(head, S("x-penstock-node")), from, sizeof(from)))
         peers_heard(cache_peers(options->front->options.cache),
-                    *(const slice *)http_request_judged(http), from);
+                    *(const slice *)http_request_judged(http), from,
+                    request_head_get(head, S("x-penstock-draining")).len > 0);
     hex_write(options->node, NODE_ID_BYTES, node);
     http_reply(http, &(struct http_answer){ .status = 200, .fields = &json, .field_count = 1,
         .body = arena_printf(http_request_arena(http), "{\"protocol\":[%u],\"node\":\"%.*s\","

@@ -38,9 +38,9 @@ bool answer_is_whole(const struct answer *answer)
 bool answer_is_of_origin(const struct answer *answer)
 {
     static const char *const words[] = { "not_found", "refused", "range", "headers" };
-    slice said = slice_of(answer->said);
+    slice word = slice_of(answer->word);
     for (size_t i = 0; i < countof(words) && answer->declined; i++)
-        if (slice_eq(said, slice_of(words[i])))
+        if (slice_eq(word, slice_of(words[i])))
             return true;
     return false;
 }
@@ -105,7 +105,7 @@ static bool is_too_old(const struct answer *answer)
 static void hear(struct answer *answer, slice bytes)
 {
     slice word = slice_cut(&bytes, '\n');
-    snprintf(answer->said, sizeof(answer->said), "%.*s", SLICE_ARG(word));
+    snprintf(answer->word, sizeof(answer->word), "%.*s", SLICE_ARG(word));
 }
 
 static enum exchange_take take_frame(struct answer *answer, enum frame_found found, slice bytes)

@@ -23,7 +23,7 @@ struct answer {
     size_t taken;                     /* bytes of it that were taken before a pause */
     slice held;                       /* ... and the payload that the call did not take */
     uint64_t bytes;                   /* of the object that the call took */
-    char said[16];                    /* the word of a decline, as far as it is known here */
+    char word[16];                    /* the word of a decline, as far as it is known here */
     bool acknowledged, declined;
     bool given;                       /* the call has got the head */
 };

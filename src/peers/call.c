@@ -238,13 +238,17 @@ static void woken(struct errand *errand)
     struct question *question = container_of(errand, struct question, errand);
     bool resumed = atomic_exchange(&question->resumed, false);
     enum err stop = must_stop(question);
-    if (stop)
+    if (stop) {
         finish(question, stop);
-    else if (!question->exchange)
+        return;
+    }
+    if (!question->exchange) {
         ask_next(question);
-    else if (resumed)
+        return;
+    }
+    if (resumed)
         exchange_resume(question->exchange);
-    else if (question->answer.frame_ms)
+    if (question->answer.frame_ms)
         look(question);
 }
 

@@ -40,7 +40,7 @@ static bool speaks_ours(const json_t *root)
     return false;
 }
 
-static void read_told(const json_t *root, struct node_told *ret)
+static void read_report(const json_t *root, struct node_report *ret)
 {
     const char *version = json_string_value(json_object_get(root, "version"));
     const char *process = json_string_value(json_object_get(root, "process"));
@@ -52,7 +52,7 @@ static void read_told(const json_t *root, struct node_told *ret)
 
 /* Reads what a node says of itself. Returns NULL, or why it can't be asked. */
 static const char *read_hello(slice body, uint8_t ret_id[NODE_ID_BYTES], uint32_t *ret_weight,
-                              struct node_told *ret_told)
+                              struct node_report *ret_report)
 {
     json_t *root = json_loadb(body.ptr, body.len, JSON_REJECT_DUPLICATES, NULL);
     slice id = slice_of(json_string_value(json_object_get(root, "node")));
@@ -66,7 +66,7 @@ static const char *read_hello(slice body, uint8_t ret_id[NODE_ID_BYTES], uint32_
     else if (is_draining(root))
         why = "it is stopping";
     *ret_weight = (uint32_t)weight;
-    read_told(root, ret_told);
+    read_report(root, ret_report);
     json_decref(root);
     return why;
 }
@@ -77,17 +77,17 @@ static void judge_hello(struct node *node, const char *failure)
     struct peers *peers = node->peers;
     uint8_t id[NODE_ID_BYTES];
     uint32_t weight = 0;
-    struct node_told told = { .round_trip_us = hello->round_trip_us };
+    struct node_report report = { .round_trip_us = hello->round_trip_us };
     const char *why = failure;
     if (!why && hello->status != 200)
         why = NO_PEER;
     if (!why)
-        why = read_hello(text_slice(&hello->body), id, &weight, &told);
+        why = read_hello(text_slice(&hello->body), id, &weight, &report);
     pthread_mutex_lock(&peers->lock);
     if (!failure)
-        node->told = told;
+        node->report = report;
     if (!why)
-        node_learn(node, id, weight, told.takes_hints);
+        node_learn(node, id, weight, report.takes_hints);
     else
         node_note_locked(node, failure && hello->is_check ? CIRCUIT_NO_CHECK : CIRCUIT_NO_HELLO, 0,
                          why);
@@ -149,20 +149,22 @@ static const struct exchange_events hello_events = { on_ready, on_head, on_body,
 
 /* ---- sending ---- */
 
-static void say_hello(struct node *node, bool is_check)
+static void say_hello(struct node *node, bool is_check, bool stops)
 {
     struct hello *hello = &node->hello;
     struct exchange_mutual mutual;
     char id[2 * NODE_ID_BYTES];
     const struct http_field fields[] = { { S("Host"), slice_of(node->peers->options.name) },
-                                         { S("x-penstock-node"), { id, sizeof(id) } } };
+                                         { S("x-penstock-node"), { id, sizeof(id) } },
+                                         { S("x-penstock-draining"), S("1") } };
     hex_write(node->peers->options.id, NODE_ID_BYTES, id);
     arena_free(&hello->keep);
     hello->body = text_in(&hello->keep);
     hello->status = 0;
     hello->round_trip_us = hello->ready_ns = 0;
     hello->is_check = is_check;
-    struct exchange_ask ask = node_ask(node, &mutual, "/peer/hello", fields, countof(fields));
+    struct exchange_ask ask = node_ask(node, &mutual, "/peer/hello", fields,
+                                       countof(fields) - !stops);
     if (!is_check)
         ask.connect_ms = ask.head_ms = HELLO_ANSWER_MS;
     hello->exchange = exchange_start(&node->errand, &ask, &hello_events, node);
@@ -176,13 +178,14 @@ void hello_go_on(struct node *node)
     uint64_t due_ms = doubted || heard ? 0
                     : node->circuit.state == CIRCUIT_OPEN ? node->circuit.hello_ms : hello->due_ms;
     node->facts.heard = heard && hello->exchange;
+    bool stops = node->peers->stops;
     pthread_mutex_unlock(&node->peers->lock);
     if (doubted && !hello->is_check)    /* the one in progress has more time than a doubt has */
         exchange_drop(&hello->exchange);
     if (hello->exchange)
         return;
     if (mono_ms() >= due_ms)
-        say_hello(node, doubted);
+        say_hello(node, doubted, stops);
     else
         errand_due(&node->errand, due_ms);
 }

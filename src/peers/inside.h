@@ -47,17 +47,18 @@ struct node {
         bool runs;                    /* a batch is on its way */
         uint64_t due_ms, pause_ms;    /* no batch before due_ms */
     } hints;
-    struct node_told {                /* what its latest hello said; under the lock of peers */
+    struct node_report {                /* what its latest hello said; under the lock of peers */
         char version[40];             /* of Penstock; empty: not known */
         char process[PEERS_PROCESS_BYTES];    /* peers_process() of the node; empty: not known */
         unsigned protocol;            /* that both speak; 0: none */
         bool takes_hints;
         uint64_t round_trip_us;       /* from the question to the head of the answer; 0: not known */
-    } told;
+    } report;
     struct node_facts {               /* under the lock of peers */
         bool listed, known, answers;
         bool takes_hints;             /* by its latest hello */
         bool has_our_id;              /* another process has the id of this node */
+        bool has_twin;                /* another listed node has its id, and both answer */
         bool has_errand;              /* it has not left */
         uint8_t id[NODE_ID_BYTES];
         uint32_t weight;
@@ -100,6 +101,7 @@ struct peers {
     struct list nodes;
     struct view *view;                /* under the lock */
     atomic_uint others;               /* in the view */
+    bool stops;                       /* hellos say that this node is stopping; under the lock */
     struct hint_deliveries {
         struct hints *queue;
         struct errand errand;

@@ -20,6 +20,10 @@
 #define SAME_ID                                                                                   \
     "it has the id of this node, so the two neither share nor tell each other of writes: the "    \
     "cache folder of one is a copy. Stop one of them, empty its cache folders, and start it again"
+#define TWIN                                                                                      \
+    "another listed node has its id, so only one of the two is told of writes and asked for "     \
+    "bytes: the cache folder of one is a copy. Stop one of them, empty its cache folders, and "   \
+    "start it again"
 
 /* ---- references ---- */
 
@@ -80,7 +84,8 @@ void node_note_locked(struct node *node, enum circuit_event event, uint64_t numb
     if (now == CIRCUIT_OPEN && (before != CIRCUIT_OPEN || event == CIRCUIT_NO_HELLO))
         set_answers(node, false, why);
     if (event == CIRCUIT_HELLO && now != CIRCUIT_OPEN)
-        set_answers(node, !is_self(node), node->facts.has_our_id ? SAME_ID : "");
+        set_answers(node, !is_self(node), node->facts.has_our_id ? SAME_ID
+                                          : node->facts.has_twin ? TWIN : "");
     if (now != before && (now == CIRCUIT_OPEN || now == CIRCUIT_DOUBTED))
         node_wake(node);
     turns_give(node);
@@ -118,11 +123,29 @@ static void note_takes_hints(struct node *node, bool takes_hints, bool is_new)
 /* Under the lock. */
 static void note_same_id(struct node *node)
 {
-    bool has = is_self(node) && node->told.process[0] &&
-               strcmp(node->told.process, peers_process()) != 0;
+    bool has = is_self(node) && node->report.process[0] &&
+               strcmp(node->report.process, peers_process()) != 0;
     if (has && !node->facts.has_our_id)
         log_warn("peer_same_id", "address=%s why=\"%s\"", node->text, SAME_ID);
     node->facts.has_our_id = has;
+}
+
+static bool is_twin(const struct node *node, const struct node *other)
+{
+    return node != other && other->facts.answers && other->report.process[0] &&
+           memcmp(node->facts.id, other->facts.id, NODE_ID_BYTES) == 0 &&
+           strcmp(node->report.process, other->report.process) != 0;
+}
+
+/* Under the lock. A node that has this node's id reports it to itself (note_same_id). */
+static void note_twin(struct node *node)
+{
+    bool has = false;
+    list_each(struct node, other, &node->peers->nodes, link)
+        has |= node->report.process[0] && !is_self(node) && is_twin(node, other);
+    if (has && !node->facts.has_twin)
+        log_warn("peer_same_id", "address=%s why=\"%s\"", node->text, TWIN);
+    node->facts.has_twin = has;
 }
 
 void node_learn(struct node *node, const uint8_t id[NODE_ID_BYTES], uint32_t weight,
@@ -136,6 +159,7 @@ void node_learn(struct node *node, const uint8_t id[NODE_ID_BYTES], uint32_t wei
     note_takes_hints(node, takes_hints, !same);
     facts->known = true;
     note_same_id(node);
+    note_twin(node);
     node_note_locked(node, CIRCUIT_HELLO, 0, "");
     if (takes_hints && !is_self(node))
         hints_meet(node->peers->hints.queue, id);
@@ -176,7 +200,7 @@ static slice host_of(slice address)
     return address;
 }
 
-void peers_heard(struct peers *peers, slice from, const uint8_t id[NODE_ID_BYTES])
+void peers_heard(struct peers *peers, slice from, const uint8_t id[NODE_ID_BYTES], bool stops)
 {
     uint64_t now_ms = mono_ms();
     slice host = host_of(from);
@@ -187,11 +211,25 @@ void peers_heard(struct peers *peers, slice from, const uint8_t id[NODE_ID_BYTES
     list_each(struct node, node, &peers->nodes, link) {
         struct node_facts *facts = &node->facts;
         bool is_us = is_self(node) && !facts->has_our_id;
-        if (known || is_us || now_ms < facts->heard_ms + HEARD_MS ||
-            !slice_eq(host_of(slice_of(node->text)), host))
+        bool is_it = facts->known && memcmp(facts->id, id, NODE_ID_BYTES) == 0;
+        bool matters = stops ? is_it : !known && slice_eq(host_of(slice_of(node->text)), host);
+        if (is_us || !matters || now_ms < facts->heard_ms + HEARD_MS)
             continue;
         facts->heard = true;
         facts->heard_ms = now_ms;
+        node_wake(node);
+    }
+    pthread_mutex_unlock(&peers->lock);
+}
+
+void peers_drain(struct peers *peers)
+{
+    if (!peers)
+        return;
+    pthread_mutex_lock(&peers->lock);
+    peers->stops = true;
+    list_each(struct node, node, &peers->nodes, link) {
+        node->facts.heard = !is_self(node);
         node_wake(node);
     }
     pthread_mutex_unlock(&peers->lock);

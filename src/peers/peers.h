@@ -71,8 +71,12 @@ bool peers_start(struct peers *peers, struct origin *origin, struct origin_call 
 
 /* A node with this id has said hello, from this ADDRESS:PORT. The listed nodes with this address are
  * asked for their ids now, unless one of them is known by this id. So a node that starts is known
- * at once. NULL: does nothing. */
-void peers_heard(struct peers *peers, slice from, const uint8_t id[NODE_ID_BYTES]);
+ * at once. `stops`: the node says that it is stopping. It is then asked whether that is true, and is
+ * no longer asked for bytes. NULL: does nothing. */
+void peers_heard(struct peers *peers, slice from, const uint8_t id[NODE_ID_BYTES], bool stops);
+/* This node is stopping: it says so to all others, each of which says hello to it, and hears it. NULL:
+ * does nothing. */
+void peers_drain(struct peers *peers);
 
 /* ---- hints ---- */
 

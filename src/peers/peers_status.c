@@ -101,8 +101,8 @@ static struct peer_status status_of(struct node *node, struct arena *keep)
         .is_self = is_self, .answers = facts->answers, .since_s = facts->since_s,
         .why = arena_copy(keep, slice_of(facts->why)),
         .retry_ms = !waits ? 0 : until_ms > now_ms ? until_ms - now_ms : 1,
-        .version = arena_copy(keep, slice_of(node->told.version)),
-        .protocol = node->told.protocol, .round_trip_us = node->told.round_trip_us,
+        .version = arena_copy(keep, slice_of(node->report.version)),
+        .protocol = node->report.protocol, .round_trip_us = node->report.round_trip_us,
         .counts = counts_of(node),
     };
     memcpy(status.id, facts->id, NODE_ID_BYTES);

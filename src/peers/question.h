@@ -30,7 +30,8 @@
  *     bucket directory endpoint identity protocol     the settings or versions of the nodes differ
  *     changed   busy bandwidth draining stopping      see 412 and 503
  *
- * GET /peer/hello, with x-penstock-node as above, gets 200 with JSON: {"protocol": [1], "node": ID,
+ * GET /peer/hello, with x-penstock-node as above, and with x-penstock-draining if the node that asks
+ * is stopping, gets 200 with JSON: {"protocol": [1], "node": ID,
  * "weight": NUMBER, "version": TEXT, "draining": BOOLEAN, "hints": BOOLEAN, "process": TEXT}.
  * `hints` is true if the node takes hints (hint.h), and `process` is its peers_process(); older
  * versions lack these members. Pure; any thread. */

@@ -158,6 +158,12 @@ def counted_apart(story, node, replies, came, owned):
                (worth["given_bytes"] - gained["origin sent"], gained["origin sent"]))
 
 
+def logged(node, event, address):
+    """When the node last logged this."""
+    lines = [line for line in map(json.loads, node.log().splitlines()) if line["event"] == event and line.get("address", "") == address]
+    return datetime.fromisoformat(lines[-1]["time"].replace("Z", "+00:00"))
+
+
 def explain(node, key, **query):
     return json.loads(node.ask("GET", key, query=[("penstock-explain", ""), *query.items()]).body)["peers"]
 
@@ -262,6 +268,9 @@ with Story("n12 the fleet as operators see it", seconds=120) as story:
     first.stop()
     shutil.copytree(story.path("pair-0"), story.path("pair-1"))
     twins = [first.again(), story.penstock(origin=origin.url, cache_dir=story.path("pair-1"), **two)]
+    third = f"127.0.0.1:{free_port()}"
+    watcher = story.penstock(origin=origin.url, cache_dir=story.path("watcher"),
+                             **dict(settings, peers=",".join([third, *(f"127.0.0.1:{port}" for port in pair)]), peer_listen=third))
     named = lambda node: [line for line in map(json.loads, node.log().splitlines()) if line["event"] == "peer_same_id"]
     for node, other in zip(twins, reversed(pair)):
         address = f"127.0.0.1:{other}"
@@ -270,11 +279,15 @@ with Story("n12 the fleet as operators see it", seconds=120) as story:
         story.fact("... and penstock peers says so", "left alone: it has the id of this node" in (out := peers(node)[1]) and "empty its cache folders" in out, out)
         wait_for("... it knows itself all the same", lambda: [row["state"] for row in status_of(node)["peers"]].count("this node") == 1)
         story.same("... its metric says that the other one is away", labels(node, "up"), {address: 0})
+    wait_for("a third node logs that two others have one id", lambda: "another listed node has its id" in "".join(line["why"] for line in named(watcher)))
+    wait_for("... and penstock peers says so", lambda: "    another listed node has its id" in peers(watcher)[1])
     twins[1].stop()
     shutil.rmtree(story.path("pair-1"))
     twins[1] = twins[1].again()
     for node in twins:
         wait_for("with an empty folder, the two share", lambda: node.metric("penstock_peers") == 1)
+    wait_for("... and the third one says no more", lambda: "another listed node" not in peers(watcher)[1] and watcher.metric("penstock_peers") == 2)
+    for node in (*twins, watcher):
         node.stop()
 
     # ---- the command, stat, the page ----
@@ -295,6 +308,8 @@ with Story("n12 the fleet as operators see it", seconds=120) as story:
 
     story.same("a node stops", b.stop(), 0)
     wait_for("it is left alone", lambda: rows_of(a)[addresses[1]]["state"] == "away")
+    stops, away = logged(b, "draining", ""), logged(a, "peer_away", addresses[1])
+    story.in_time("... at once, because it says so, and not at the next hello", (away - stops).total_seconds() < 2, (stops, away))
     story.fact("... and owns nothing", rows_of(a)[addresses[1]]["share"] == 0 and status_of(a)["fleet"]["share"] == 1, status_of(a)["peers"])
     out = run([PENSTOCK, "doctor", "--offline", "--config", a.config_path])[1]
     story.fact("doctor names a node that does not answer", "0 of 2 other nodes answer" in out and f"Node {addresses[1]} does not answer" in out, out)
