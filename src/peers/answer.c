@@ -1,9 +1,9 @@
 /* answer.c - the answer of one node to a question, as its bytes come.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A frame must be whole within FRAME_MS, however its bytes come, and so must the end of the answer
- * after the last frame. A node may say for PATIENCE_MS at most that it waits for its origin. The time
- * of a pause does not count. */
+ * The next FRAME_DATA_MAX bytes must come within FRAME_MS, in however many frames, and so must the
+ * end of the answer. A node may say that it waits for its origin: for PATIENCE_MS at most before each
+ * of these. The time of a pause does not count. */
 #include "peers/answer.h"
 
 #include <inttypes.h>
@@ -130,11 +130,21 @@ static enum exchange_take take_frame(struct answer *answer, enum frame_found fou
     }
 }
 
-static void frame_came(struct answer *answer, bool moves, uint64_t now_ms)
+/* The answer moves now: FRAME_MS and PATIENCE_MS begin anew. */
+static void moves(struct answer *answer, uint64_t now_ms)
 {
-    answer->frame_ms = now_ms;
-    if (moves)
-        answer->moved_ms = now_ms;
+    answer->frame_ms = answer->moved_ms = now_ms;
+    answer->since = 0;
+}
+
+/* Small frames move the answer when they have the bytes of a large one. */
+static void frame_came(struct answer *answer, enum frame_found found, size_t bytes, uint64_t now_ms)
+{
+    answer->since += found == FRAME_FOUND_DATA ? bytes : 0;
+    if (found == FRAME_FOUND_WAIT)
+        answer->frame_ms = now_ms;
+    else if (found != FRAME_FOUND_DATA || answer->since >= FRAME_DATA_MAX)
+        moves(answer, now_ms);
 }
 
 /* Returns NULL, or why the node is too slow. */
@@ -155,7 +165,7 @@ bool answer_is_late(struct answer *answer, uint64_t now_ms)
 
 static enum exchange_take read_frames(struct answer *answer, slice bytes, slice rest)
 {
-    slice payload;
+    slice payload = { 0 };
     for (;;) {
         uint64_t now_ms = mono_ms();
         if (atomic_load(answer->canceled))
@@ -165,7 +175,7 @@ static enum exchange_take read_frames(struct answer *answer, slice bytes, slice 
         enum frame_found found = rest.len ? frame_read(&answer->reader, &rest, &payload)
                                           : FRAME_FOUND_NOTHING;
         if (found != FRAME_FOUND_NOTHING)
-            frame_came(answer, found != FRAME_FOUND_WAIT, now_ms);
+            frame_came(answer, found, payload.len, now_ms);
         answer->slow = too_slow(answer, now_ms);
         if (answer->slow)
             return EXCHANGE_END;
@@ -200,7 +210,7 @@ enum exchange_take answer_take(struct answer *answer, slice bytes)
     if (answer->held.len) {
         if (give_bytes(answer, answer->held) != EXCHANGE_TAKEN)
             return EXCHANGE_PAUSE;
-        frame_came(answer, true, mono_ms());
+        moves(answer, mono_ms());
     }
     answer->held.len = 0;
     answer->taken -= bytes.len - rest.len;
@@ -211,5 +221,5 @@ void answer_take_status(struct answer *answer, int status)
 {
     answer->acknowledged = status == 200;
     answer->declined = status != 200;
-    frame_came(answer, true, mono_ms());
+    moves(answer, mono_ms());
 }

@@ -19,7 +19,8 @@ struct answer {
     const atomic_bool *canceled;      /* the call needs no more bytes */
     struct frame_reader reader;
     const char *why, *slow;           /* the answer is wrong, or too slow; static texts */
-    uint64_t frame_ms, moved_ms;      /* the latest whole frame; the latest that was no WAIT */
+    uint64_t frame_ms, moved_ms;      /* when it last moved, or had a WAIT; when it last moved */
+    size_t since;                     /* bytes that came since it last moved */
     size_t taken;                     /* bytes of it that were taken before a pause */
     slice held;                       /* ... and the payload that the call did not take */
     uint64_t bytes;                   /* of the object that the call took */

@@ -151,8 +151,7 @@ static void judge_end(const struct question *question, const struct exchange_end
     enum circuit_event event = answer->why ? CIRCUIT_BAD
                              : answer_is_whole(answer) ? CIRCUIT_WHOLE
                              : answer->acknowledged ? CIRCUIT_CUT : CIRCUIT_LATE;
-    const char *why = answer->why ? answer->why : answer->slow ? answer->slow
-                    : *end->why ? end->why : err_text(end->err);
+    const char *why = answer->why ? answer->why : answer->slow ? answer->slow : node_failure(end);
     if (event == CIRCUIT_BAD || event == CIRCUIT_WHOLE || !stop)
         node_note(asked_now(question), event, question->turn.number, why);
 }

@@ -123,7 +123,7 @@ static enum exchange_take on_body(void *arg, slice bytes)
  * connection is ready. The alert is lost if our request comes to a socket that is closed already. */
 static const char *failure_of(struct node *node, const struct exchange_end *end)
 {
-    const char *why = *end->why ? end->why : err_text(end->err);
+    const char *why = node_failure(end);
     bool closed = node->hello.ready_ns && !node->hello.status && end->err != ERR_ORIGIN_TIMEOUT;
     if (end->err == ERR_ORIGIN_CERT)
         return arena_printf(&node->hello.keep, "its certificate is refused: sign it with a CA of "

@@ -137,6 +137,9 @@ void node_learn(struct node *node, const uint8_t id[NODE_ID_BYTES], uint32_t wei
 struct exchange_ask node_ask(const struct node *node, struct exchange_mutual *mutual,
                              const char *target, const struct http_field *fields, size_t count);
 
+/* Says why there was no whole answer of a node. */
+const char *node_failure(const struct exchange_end *end);
+
 /* ---- hello.c ---- */
 /* Sends the hello that is due, or sets the timer for the next one. */
 void hello_go_on(struct node *node);

@@ -184,6 +184,13 @@ struct exchange_ask node_ask(const struct node *node, struct exchange_mutual *mu
     };
 }
 
+const char *node_failure(const struct exchange_end *end)
+{
+    return end->err == ERR_ORIGIN_TIMEOUT ? "it did not answer in time"
+         : *end->why                      ? end->why
+                                          : err_text(end->err);
+}
+
 /* Returns true if the errand must end. After that, no thread wakes it. */
 static bool must_leave(struct node *node)
 {

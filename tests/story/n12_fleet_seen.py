@@ -160,7 +160,7 @@ def counted_apart(story, node, replies, came, owned):
 
 def logged(node, event, address):
     """When the node last logged this."""
-    lines = [line for line in map(json.loads, node.log().splitlines()) if line["event"] == event and line.get("address", "") == address]
+    lines = [json.loads(line) for line in node.log().splitlines() if f'"event":"{event}"' in line and f'"address":"{address}"' in line + '"address":""']
     return datetime.fromisoformat(lines[-1]["time"].replace("Z", "+00:00"))
 
 

@@ -158,7 +158,14 @@ def silent(stage):
         connection.sendall(b"HTTP/1.1 200 OK\r\n")
         drip(connection, b"X-A: b\r\n")
 
-    for text, answer in (("no answer", never), ("a head whose lines never end", slow_head), ("silence after the first word", acknowledged), ("silence in the middle", amid)):
+    def small(connection, question):
+        begin(connection)
+        send(connection, question.head())
+        for data in question.data(step=1):
+            send(connection, data)
+            time.sleep(0.05)
+
+    for text, answer in (("no answer", never), ("bytes one by one", small), ("a head whose lines never end", slow_head), ("silence after the first word", acknowledged), ("silence in the middle", amid)):
         began = time.monotonic()
         stage.provoke(text, answer, False)
         stage.story.in_time(f"{text}: it costs one deadline", time.monotonic() - began < 8, time.monotonic() - began)
@@ -212,12 +219,14 @@ def goes_on(stage):
 
 
 def waits_for_ever(stage):
-    """A peer may wait for its origin, and says so; but not for ever. It answers tests, until it is given up."""
+    """A peer may wait for its origin, and says so; but not for ever, not even if it has a byte now and then. It answers
+    tests, until it is given up."""
     def answer(connection, question):
-        began, peer = time.monotonic(), stage.peer
+        began, peer, data = time.monotonic(), stage.peer, question.data(step=1)
         begin(connection)
+        send(connection, question.head())
         while True:
-            send(connection, frame(WAIT))
+            send(connection, next(data), *20 * [frame(WAIT)])
             time.sleep(0.05)
             if time.monotonic() - began > 25:
                 peer.hello = None
