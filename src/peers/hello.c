@@ -6,6 +6,7 @@
  *   - every HELLO_MS while the circuit is closed; in a fleet of more than HELLO_MS / HELLO_EACH_MS
  *     nodes less often, so that this node says hello every HELLO_EACH_MS;
  *   - at once when the node is in doubt, with the deadline of a question;
+ *   - at once after peers_heard, but at most once in HEARD_MS;
  *   - after a pause while the circuit is open. Only a hello closes an open circuit.
  *
  * Threads: that of the node's errand. */
@@ -20,6 +21,7 @@
 #define HELLO_MS 10000u
 #define HELLO_ANSWER_MS 2000u
 #define HELLO_BYTES_MAX 4096u
+#define HEARD_MS 500u
 #define NO_PEER                                                                                   \
     "it does not answer as a peer does: check that this address is a Penstock's peer_listen"
 
@@ -170,21 +172,33 @@ static void say_hello(struct node *node, bool is_check, bool stops)
     hello->exchange = exchange_start(&node->errand, &ask, &hello_events, node);
 }
 
+/* Under the lock. */
+static uint64_t due_of(const struct node *node)
+{
+    const struct node_facts *facts = &node->facts;
+    uint64_t heard_ms = facts->heard ? facts->heard_ms + HEARD_MS : UINT64_MAX;
+    uint64_t next_ms = node->circuit.state == CIRCUIT_OPEN ? node->circuit.hello_ms
+                                                           : node->hello.due_ms;
+    return node->circuit.state == CIRCUIT_DOUBTED ? 0 : MIN(heard_ms, next_ms);
+}
+
 void hello_go_on(struct node *node)
 {
     struct hello *hello = &node->hello;
+    uint64_t now_ms = mono_ms();
     pthread_mutex_lock(&node->peers->lock);
-    bool doubted = node->circuit.state == CIRCUIT_DOUBTED, heard = node->facts.heard;
-    uint64_t due_ms = doubted || heard ? 0
-                    : node->circuit.state == CIRCUIT_OPEN ? node->circuit.hello_ms : hello->due_ms;
-    node->facts.heard = heard && hello->exchange;
-    bool stops = node->peers->stops;
+    bool doubted = node->circuit.state == CIRCUIT_DOUBTED, stops = node->peers->stops;
+    uint64_t due_ms = due_of(node);
+    bool in_progress = hello->exchange && (!doubted || hello->is_check);
+    if (node->facts.heard && !in_progress && now_ms >= due_ms) {
+        node->facts.heard = false;
+        node->facts.heard_ms = now_ms;
+    }
     pthread_mutex_unlock(&node->peers->lock);
-    if (doubted && !hello->is_check)    /* the one in progress has more time than a doubt has */
-        exchange_drop(&hello->exchange);
-    if (hello->exchange)
+    if (in_progress)
         return;
-    if (mono_ms() >= due_ms)
+    exchange_drop(&hello->exchange);    /* it has more time than a doubt has */
+    if (now_ms >= due_ms)
         say_hello(node, doubted, stops);
     else
         errand_due(&node->errand, due_ms);

@@ -64,7 +64,7 @@ struct node {
         uint32_t weight;
         int64_t since_s;              /* when it began to answer, or to be silent */
         bool heard;                   /* it may answer, or have another id: its errand asks now */
-        uint64_t heard_ms;            /* when this was last set */
+        uint64_t heard_ms;            /* when it last asked for this */
         char why[200];
     } facts;
     struct circuit circuit;           /* under the lock of peers */

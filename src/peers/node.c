@@ -16,7 +16,6 @@
 #include "base/log.h"
 #include "base/metric.h"
 
-#define HEARD_MS 500u                 /* peers_heard wakes a node at most once in this time */
 #define SAME_ID                                                                                   \
     "it has the id of this node, so the two neither share nor tell each other of writes: the "    \
     "cache folder of one is a copy. Stop one of them, empty its cache folders, and start it again"
@@ -209,7 +208,6 @@ static slice host_of(slice address)
 
 void peers_heard(struct peers *peers, slice from, const uint8_t id[NODE_ID_BYTES], bool stops)
 {
-    uint64_t now_ms = mono_ms();
     slice host = host_of(from);
     if (!peers)
         return;
@@ -220,10 +218,9 @@ void peers_heard(struct peers *peers, slice from, const uint8_t id[NODE_ID_BYTES
         bool is_us = is_self(node) && !facts->has_our_id;
         bool is_it = facts->known && memcmp(facts->id, id, NODE_ID_BYTES) == 0;
         bool matters = stops ? is_it : !known && slice_eq(host_of(slice_of(node->text)), host);
-        if (is_us || !matters || now_ms < facts->heard_ms + HEARD_MS)
+        if (is_us || !matters)
             continue;
         facts->heard = true;
-        facts->heard_ms = now_ms;
         node_wake(node);
     }
     pthread_mutex_unlock(&peers->lock);
@@ -237,6 +234,7 @@ void peers_drain(struct peers *peers)
     peers->stops = true;
     list_each(struct node, node, &peers->nodes, link) {
         node->facts.heard = !is_self(node);
+        node->facts.heard_ms = 0;
         node_wake(node);
     }
     pthread_mutex_unlock(&peers->lock);
