@@ -29,7 +29,7 @@ struct answer {
     bool given;                       /* the call has got the head */
 };
 
-/* What it is given must outlive the answer. */
+/* The question, the call and the flag must outlive the answer. */
 void answer_begin(struct answer *answer, const struct peer_question *asked,
                   struct origin_call *call, const atomic_bool *canceled);
 void answer_end(struct answer *answer);    /* safe at any time, also twice */

@@ -3,9 +3,10 @@
  *     peers_will_hint ── (the write) ── peers_hint ──> queue ── deliver.c ──> the other nodes
  *       └─ the first one of a process: the file of hints_file.h
  *
- * A hint goes to the queue (hints.h), and the errand of deliver.c brings it to the nodes. The list
- * of the nodes that have all hints outlives the process (hints_file.h). Threads: any for a hint. The first write of the
- * process starts a thread that writes the file, because a loop must not wait for the disk. */
+ * A hint goes to the queue (hints.h), and the errand of deliver.c brings it to the nodes. The
+ * list of the nodes that have all hints outlives the process (hints_file.h). Threads: any for a
+ * hint. The first write of the process starts a thread that writes the file, because a loop must
+ * not wait for the disk. */
 #include "peers/inside.h"
 
 #include <poll.h>

@@ -21,8 +21,8 @@ SIZE = 300_000
 NEED_A_FAULT = {"Folders out of service", "Origins down", "Refused requests", "Cut responses", "Refused by rights", "Not stored",
                 "Trouble with origins", "Trouble with peers", "Failed questions by node", "Repeated requests", "Trouble with disks", "Pinned bytes at risk", "Waits for memory",
                 "Open files and connections", "Limits of fills"}
-# What is zero in this short life: all nodes answer, nothing is evicted, staged or scrubbed, the page cache serves all reads, and no job, upload,
-# long list or request to the origin is in progress any more.
+# Metrics that stay zero in this story: all nodes answer, nothing is evicted, staged or scrubbed, the page cache serves all
+# reads, and no job, upload, long list or request to the origin is in progress any more.
 STAY_ZERO = re.compile(r"penstock_(volume_recycled_extents|volume_copied_bytes|scrub_read_bytes|disk_reads|job_objects_not_kept)_total|"
                        r"penstock_(peer_up|store_staged_bytes|store_locked_bytes|store_mapped_bytes|jobs|origin_transfers|origin_calls|"
                        r"http_body_memory_bytes|http_head_memory_bytes|batch_memory_bytes|fill_lists_bytes)\b")
