@@ -126,7 +126,9 @@ struct node *node_ref(struct node *node) MUST_USE;
 void node_unref(struct node **node);
 /* Tells the circuit of an event of the question with this number. `why` is for failures. */
 void node_note(struct node *node, enum circuit_event event, uint64_t number, const char *why);
-/* The next three under the lock of peers. */
+/* The next five under the lock of peers. */
+bool node_has_id(const struct node *node, const uint8_t id[NODE_ID_BYTES]);
+bool node_is_this(const struct node *node);    /* and not another one that has its id */
 void node_note_locked(struct node *node, enum circuit_event event, uint64_t number,
                       const char *why);
 void node_wake(struct node *node);    /* its errand looks */

@@ -46,10 +46,19 @@ void node_unref(struct node **node)
 
 /* ---- does it answer? ---- */
 
+bool node_has_id(const struct node *node, const uint8_t id[NODE_ID_BYTES])
+{
+    return node->facts.known && memcmp(node->facts.id, id, NODE_ID_BYTES) == 0;
+}
+
 static bool is_self(const struct node *node)
 {
-    return node->facts.known &&
-           memcmp(node->facts.id, node->peers->options.id, NODE_ID_BYTES) == 0;
+    return node_has_id(node, node->peers->options.id);
+}
+
+bool node_is_this(const struct node *node)
+{
+    return is_self(node) && !node->facts.has_our_id;
 }
 
 /* Under the lock. */
@@ -132,7 +141,7 @@ static void note_same_id(struct node *node)
 static bool is_twin(const struct node *node, const struct node *other)
 {
     return node != other && other->facts.answers && other->report.process[0] &&
-           memcmp(node->facts.id, other->facts.id, NODE_ID_BYTES) == 0 &&
+           node_has_id(other, node->facts.id) &&
            strcmp(node->report.process, other->report.process) != 0;
 }
 
@@ -151,8 +160,7 @@ void node_learn(struct node *node, const uint8_t id[NODE_ID_BYTES], uint32_t wei
                 bool takes_hints)
 {
     struct node_facts *facts = &node->facts;
-    bool same = facts->known && weight == facts->weight &&
-                memcmp(id, facts->id, NODE_ID_BYTES) == 0;
+    bool same = node_has_id(node, id) && weight == facts->weight;
     memcpy(facts->id, id, NODE_ID_BYTES);
     facts->weight = weight;
     note_takes_hints(node, takes_hints, !same);
@@ -214,13 +222,11 @@ void peers_heard(struct peers *peers, slice from, const uint8_t id[NODE_ID_BYTES
     pthread_mutex_lock(&peers->lock);
     bool known = view_has(peers->view, id);    /* this node, too */
     list_each(struct node, node, &peers->nodes, link) {
-        struct node_facts *facts = &node->facts;
-        bool is_us = is_self(node) && !facts->has_our_id;
-        bool is_it = facts->known && memcmp(facts->id, id, NODE_ID_BYTES) == 0;
-        bool matters = stops ? is_it : !known && slice_eq(host_of(slice_of(node->text)), host);
-        if (is_us || !matters)
+        bool matters = stops ? node_has_id(node, id)
+                             : !known && slice_eq(host_of(slice_of(node->text)), host);
+        if (node_is_this(node) || !matters)
             continue;
-        facts->heard = true;
+        node->facts.heard = true;
         node_wake(node);
     }
     pthread_mutex_unlock(&peers->lock);

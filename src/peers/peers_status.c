@@ -38,17 +38,6 @@ static struct peer_counts counts_of(const struct node *node)
     };
 }
 
-static bool is_id(const struct node *node, const uint8_t id[NODE_ID_BYTES])
-{
-    return node->facts.known && memcmp(node->facts.id, id, NODE_ID_BYTES) == 0;
-}
-
-/* True for this node, and not for another one that has its id. */
-static bool is_this(const struct node *node)
-{
-    return is_id(node, node->peers->options.id) && !node->facts.has_our_id;
-}
-
 void peers_count_answer(struct peers *peers, const uint8_t id[NODE_ID_BYTES], uint64_t bytes)
 {
     struct node *found = NULL;
@@ -56,7 +45,7 @@ void peers_count_answer(struct peers *peers, const uint8_t id[NODE_ID_BYTES], ui
         return;
     pthread_mutex_lock(&peers->lock);
     list_each(struct node, node, &peers->nodes, link)
-        if (!found && is_id(node, id))
+        if (!found && node_has_id(node, id))
             found = node;
     if (found) {
         atomic_fetch_add(&found->counts.answered, 1);
@@ -92,7 +81,7 @@ static struct peer_status status_of(struct node *node, struct arena *keep)
 {
     const struct node_facts *facts = &node->facts;
     struct peers *peers = node->peers;
-    bool is_self = is_this(node);
+    bool is_self = node_is_this(node);
     bool waits = !facts->answers && !is_self && !facts->has_our_id;
     uint64_t now_ms = mono_ms(), until_ms = node->circuit.hello_ms;
     struct peer_status status = {
@@ -177,7 +166,7 @@ struct peer_label *peers_labels(struct peers *peers, struct arena *keep, size_t 
     list_each(struct node, node, &peers->nodes, link) {
         struct peer_counts now = counts_of(node);
         add(&other, node->label.given ? &node->label.before : &now);
-        if (!node->label.given || is_this(node))
+        if (!node->label.given || node_is_this(node))
             continue;
         *at++ = (struct peer_label){ arena_copy(keep, slice_of(node->text)), node->facts.answers,
                                      since(&now, &node->label.before) };
